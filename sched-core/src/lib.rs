@@ -33,7 +33,7 @@ pub use api::action::{
 pub use api::cause::Cause;
 pub use api::command::{Command, Target};
 pub use api::config::{
-    Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
+    About, Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
     MAX_SETTLING, MAX_SETTLING_BYTES, MEASURED_WINDOW, MISSED_STATS, SETTLE_TIME,
 };
 pub use api::declined::{Objection, Refusal};

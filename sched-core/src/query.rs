@@ -15,7 +15,9 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use sched_model::query::MAX_LIMIT;
-use sched_model::{ControllerView, InstanceView, Query, QueryKind, QueryResult, Role, Standing};
+use sched_model::{
+    CertificateView, ControllerView, InstanceView, Query, QueryKind, QueryResult, Role, Standing, StatusView,
+};
 
 use crate::Scheduler;
 use crate::api::action::Message;
@@ -67,6 +69,7 @@ impl Scheduler {
                 result.controllers = self.controller_rows(now);
                 result.store = Some(self.journal.view(now));
             }
+            QueryKind::Status => result.status = Some(self.status_view(now)),
             QueryKind::Queue => self.query_queue(now, query, &mut result),
             QueryKind::History => self.query_history(query, &mut result),
             QueryKind::Ended => self.query_ended(query, &mut result),
@@ -87,6 +90,23 @@ impl Scheduler {
         let nodes = (&mut result.payload.nodes, &mut result.cause.drains);
         let next = self.node_page(now, from, pattern, &mut allowance, nodes);
         result.next = next.map(|cursor| cursor.to_string());
+    }
+
+    fn status_view(&self, now: Instant) -> StatusView {
+        let about = &self.config.about;
+        let certificate = |(file, ends_at_s): &(String, i64)| CertificateView {
+            file: file.clone(),
+            ends_at_s: *ends_at_s,
+        };
+        let uptime = now.saturating_duration_since(self.started).as_secs();
+        StatusView {
+            uuid: self.config.uuid.to_string(),
+            version: about.version.clone(),
+            uptime_s: i64::try_from(uptime).unwrap_or(i64::MAX),
+            recovering: self.settling.is_open(),
+            store: self.journal.view(now),
+            certificates: about.certificates.iter().map(certificate).collect(),
+        }
     }
 
     fn controller_rows(&self, now: Instant) -> Vec<ControllerView> {

@@ -67,8 +67,8 @@ pub use node_pressure::{NodePressure, PressureState};
 pub use output::{OutputFailure, OutputPart, ReadOutput};
 pub use public_ip_failure::{AssignPublicIpFailure, UnassignPublicIpFailure};
 pub use query::{
-    ControllerView, HistoryRow, InstanceView, NodeView, OutputRow, PlacementState, Query,
-    QueryKind, QueryResult, Standing, StoreState, StoreView, UNKNOWN,
+    CertificateView, ControllerView, HistoryRow, InstanceView, NodeView, OutputRow, PlacementState,
+    Query, QueryKind, QueryResult, Standing, StatusView, StoreState, StoreView, UNKNOWN,
 };
 pub use reason::{Reason, ReasonKind};
 pub use role::Role;

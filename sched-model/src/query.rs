@@ -46,6 +46,8 @@ words! {
         History = "history",
         /// Instances that have ended, the oldest first, as far as they are remembered.
         Ended = "ended",
+        /// The scheduler itself.
+        Status = "status",
     }
 }
 
@@ -64,6 +66,8 @@ record! {
         controllers: Vec<ControllerView> as "controllers" unless empty,
         /// How the scheduler's state directory is, where controllers were asked for.
         store: Option<StoreView> as "store" unless empty,
+        /// How the scheduler is, where that was asked for.
+        status: Option<StatusView> as "status" unless empty,
         /// What became of the instance, where that was asked for.
         history: Vec<HistoryRow> as "history" unless empty,
         /// What nodes keep of its runs that are over, where its history was asked for; on the last page.
@@ -251,6 +255,34 @@ record! {
         standing: Standing as "standing",
         /// How long it has been connected, seconds.
         connected_s: i64 as "connected_s",
+    }
+}
+
+record! {
+    /// How the scheduler is.
+    pub struct StatusView {
+        /// Its UUID.
+        uuid: String as "uuid",
+        /// Its version, with the commit that it was made of.
+        version: String as "version" unless empty,
+        /// How long it has been up, seconds.
+        uptime_s: i64 as "uptime_s",
+        /// Whether nodes are waited for that were connected before it was restarted.
+        recovering: bool as "recovering" unless empty,
+        /// How its state directory is.
+        store: StoreView as "store",
+        /// The certificates it uses.
+        certificates: Vec<CertificateView> as "certificates" unless empty,
+    }
+}
+
+record! {
+    /// A certificate in use.
+    pub struct CertificateView {
+        /// The name of its file.
+        file: String as "file",
+        /// When it ends, seconds of Unix time.
+        ends_at_s: i64 as "ends_at_s",
     }
 }
 

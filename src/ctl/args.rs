@@ -127,6 +127,8 @@ pub enum SessionCommand {
     Queue(ListArgs),
     /// Show what became of an instance so far
     History(HistoryArgs),
+    /// Say whether all is well, and if not, what; the exit code says so too
+    Status,
     /// Print what an instance has written, read from its node through the scheduler
     Logs(LogsArgs),
     /// List the controllers and operators

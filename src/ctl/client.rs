@@ -5,28 +5,28 @@
 //! what to print) belong to the callers.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    CommandRefused, ControllerView, Delete, Evacuate, HistoryRow, InstancePlaced, InstanceView,
-    NodeView, OutputRow, Payload, PlacementDecision, Query, QueryKind, QueryResult, Restore,
-    StartFailure, StoreView, Topic, Watch,
+    ControllerView, Delete, Evacuate, HistoryRow, InstancePlaced, InstanceView, NodeView,
+    OutputRow, Payload, PlacementDecision, Query, QueryKind, QueryResult, Restore, StatusView,
+    StoreView, Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
 
-use crate::ctl::event::text::{refusal, start_failure};
 use crate::ctl::event::{Event, refused_kind};
-use crate::net::address::{AddressError, Endpoint};
+use crate::net::address::Endpoint;
 use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeouts};
-use crate::net::tls::{self, TlsError};
+use crate::net::tls;
 
+mod error;
 mod life;
 mod output;
 
+pub use error::{ClientError, ConnectError, StartError};
 pub use life::Order;
 
 /// Events kept while something else is waited for. The oldest go first; [`Client::missed`] counts them.
@@ -55,62 +55,6 @@ pub struct ClientConfig {
     pub answer_timeout: Duration,
 }
 
-/// Why there is no session.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The scheduler's address makes no sense.
-    #[error("{0}")]
-    Address(#[from] AddressError),
-    /// A certificate file cannot be used.
-    #[error("{0}{advice}", advice = certs_advice(.0))]
-    Tls(#[from] TlsError),
-    /// The certificate is no operator's.
-    #[error(
-        "{}: the certificate grants {granted}; ciaoctl needs CONTROLLER or OPERATOR (ciao-cert -role controller)",
-        path.display()
-    )]
-    NoOperator {
-        /// The certificate's file.
-        path: PathBuf,
-        /// What it grants.
-        granted: Role,
-    },
-    /// The scheduler belongs to another CA.
-    #[error("{address}: the scheduler's certificate is from another CA than {}", cacert.display())]
-    OtherCa {
-        /// The scheduler's address.
-        address: SocketAddr,
-        /// The CA's file.
-        cacert: PathBuf,
-    },
-    /// The scheduler does not answer or does not accept us.
-    #[error("{0}{advice}", advice = server_advice(.0))]
-    Link(link::ConnectError),
-    /// It all took too long.
-    #[error("no connection to {server} within {}{ELSEWHERE}", humantime::format_duration(*.waited))]
-    TimedOut {
-        /// The scheduler's address.
-        server: String,
-        /// How long was waited.
-        waited: Duration,
-    },
-}
-
-/// What to look at where no scheduler answers.
-const ELSEWHERE: &str = "; is ciao-scheduler there? (--server, CIAO_SERVER)";
-
-fn server_advice(error: &link::ConnectError) -> &'static str {
-    if error.is_elsewhere() { ELSEWHERE } else { "" }
-}
-
-fn certs_advice(error: &TlsError) -> &'static str {
-    match error {
-        TlsError::Unreadable { .. } => "; give --certs DIR or set CIAO_CERTS",
-        _ => "",
-    }
-}
-
 /// Everything of a kind, as the scheduler sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
@@ -122,6 +66,8 @@ pub struct Listing {
     pub controllers: Vec<ControllerView>,
     /// How the scheduler's state directory is, if controllers were asked for and it says so.
     pub store: Option<StoreView>,
+    /// How the scheduler is, if that was asked for.
+    pub status: Option<StatusView>,
     /// What became of one instance, if that was asked for.
     pub history: Vec<HistoryRow>,
     /// Where nodes keep the output of its runs, if its history was asked for.
@@ -133,46 +79,6 @@ impl Listing {
     fn len(&self) -> usize {
         self.nodes.len() + self.instances.len() + self.controllers.len() + self.history.len()
     }
-}
-
-/// Why something asked of the scheduler has no result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The connection ended.
-    #[error("{0}")]
-    Closed(#[from] LinkClosed),
-    /// The answer did not come in time; the command may still have had its effect.
-    #[error("no {what} within {}", humantime::format_duration(*.waited))]
-    NoAnswer {
-        /// What was waited for.
-        what: String,
-        /// For how long.
-        waited: Duration,
-    },
-    /// The scheduler refused the command.
-    #[error("{}", refusal(.0))]
-    Refused(Box<CommandRefused>),
-    /// The scheduler could not answer a query.
-    #[error("the scheduler cannot list {what}: {reason}")]
-    Query {
-        /// What was asked for: `nodes`, `instances`, `controllers`.
-        what: QueryKind,
-        /// What it says.
-        reason: String,
-    },
-}
-
-/// Why a START was not given to a node.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// No node took it.
-    #[error("{}", start_failure(.0))]
-    Failed(Box<StartFailure>),
-    /// There is no answer, or it was refused as a command.
-    #[error(transparent)]
-    Client(#[from] ClientError),
 }
 
 /// Sends STARTs in a [`Client`]'s session.
@@ -476,6 +382,7 @@ impl Client {
             listing.instances.extend(page.instances);
             listing.controllers.extend(page.controllers);
             listing.store = page.store.or(listing.store);
+            listing.status = page.status.or(listing.status);
             listing.history.extend(page.history);
             listing.outputs.extend(page.outputs);
             match page.next {

@@ -10,6 +10,7 @@ pub mod listing;
 pub mod logs;
 pub mod nodes;
 pub mod start;
+pub mod status;
 pub mod wait;
 pub mod watch;
 
@@ -219,6 +220,7 @@ async fn carry_out(
         SessionCommand::Drain(args) => drain::drain(&mut context, &args).await,
         SessionCommand::Queue(args) => listing::queue(&mut context, &args).await,
         SessionCommand::History(args) => history::history(&mut context, &args).await,
+        SessionCommand::Status => status::status(&mut context).await,
         SessionCommand::Logs(args) => logs::logs(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,
         SessionCommand::Restore(args) => nodes::restore(&mut context, &args).await,

@@ -25,13 +25,15 @@ pub enum Exit {
     Output = 7,
     /// With `--wait`: a workload ended, or is gone, and its exit status is not known. It may have succeeded or failed.
     Unknown = 8,
+    /// `status`: something is not well.
+    Unwell = 9,
     /// Ctrl-C; the number that shells have for a program that SIGINT has ended.
     Interrupted = 130,
 }
 
 impl Exit {
     /// Every exit code with what it means.
-    pub const TABLE: [(Self, &'static str); 10] = [
+    pub const TABLE: [(Self, &'static str); 11] = [
         (Self::Done, "everything asked for was done"),
         (
             Self::Refused,
@@ -62,6 +64,7 @@ impl Exit {
             Self::Unknown,
             "with --wait: how a workload ended is unknown; it may have succeeded or failed",
         ),
+        (Self::Unwell, "status: something is not well; it says what"),
         (
             Self::Interrupted,
             "interrupted (Ctrl-C); what goes on all the same is told",
@@ -78,7 +81,7 @@ impl Exit {
     /// to act on first (connection, timeout, usage, name, refusal, unknown outcome, workload, in this order).
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        const ORDER: [Exit; 9] = [
+        const ORDER: [Exit; 10] = [
             Exit::Interrupted,
             Exit::Output,
             Exit::Connection,
@@ -88,6 +91,7 @@ impl Exit {
             Exit::Refused,
             Exit::Unknown,
             Exit::Workload,
+            Exit::Unwell,
         ];
         ORDER
             .into_iter()
@@ -116,7 +120,7 @@ mod tests {
     #[test]
     fn the_table_names_every_code_once_and_in_order() {
         let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 130]);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130]);
     }
 
     #[test]

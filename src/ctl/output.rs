@@ -12,6 +12,25 @@ pub struct Output<'a> {
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
     width: Option<usize>,
+    has_colours: bool,
+}
+
+/// What makes a terminal show a text in bold green.
+const GREEN: &str = "\u{1b}[1;32m";
+
+/// The same in bold red.
+const RED: &str = "\u{1b}[1;31m";
+
+/// What ends that.
+const PLAIN: &str = "\u{1b}[0m";
+
+/// Whether standard output is a terminal that is to have colours: not with `NO_COLOR`, whatever it says, and not one that
+/// knows none.
+#[must_use]
+pub fn terminal_colours() -> bool {
+    let is_said = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    io::stdout().is_terminal() && !is_said("NO_COLOR") && !is_dumb
 }
 
 /// Narrowest terminal that lists are made to fit.
@@ -38,6 +57,7 @@ impl<'a> Output<'a> {
             out,
             err,
             width: None,
+            has_colours: false,
         }
     }
 
@@ -45,6 +65,15 @@ impl<'a> Output<'a> {
     #[must_use]
     pub fn with_width(self, width: Option<usize>) -> Self {
         Self { width, ..self }
+    }
+
+    /// The same, with colours or without.
+    #[must_use]
+    pub fn with_colours(self, has_colours: bool) -> Self {
+        Self {
+            has_colours,
+            ..self
+        }
     }
 
     /// How many characters a line of a list may have; `None` = any number.
@@ -59,6 +88,18 @@ impl<'a> Output<'a> {
     /// The system's, as of all that follow.
     pub fn line(&mut self, line: &Printable) -> io::Result<()> {
         writeln!(self.out, "{line}")
+    }
+
+    /// Prints a line that says whether something is good, in colour on a terminal that is to have any.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn verdict(&mut self, line: &Printable, is_good: bool) -> io::Result<()> {
+        let colour = if is_good { GREEN } else { RED };
+        match self.has_colours {
+            true => writeln!(self.out, "{colour}{line}{PLAIN}"),
+            false => self.line(line),
+        }
     }
 
     /// Prints lines.

@@ -9,7 +9,7 @@ use crate::ctl::args::{GlobalArgs, SessionCommand};
 use crate::ctl::client;
 use crate::ctl::commands::{self, CommandError};
 use crate::ctl::exit::Exit;
-use crate::ctl::output::{Output, terminal_width};
+use crate::ctl::output::{Output, terminal_colours, terminal_width};
 use crate::net::tls::KeyFiles;
 use crate::printable::Lines;
 
@@ -19,7 +19,9 @@ pub fn run(command: SessionCommand, global: &GlobalArgs) -> Exit {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = prepare(global).and_then(|runtime| {
         let mut err = io::stderr();
-        let output = Output::new(&mut out, &mut err).with_width(terminal_width());
+        let output = Output::new(&mut out, &mut err)
+            .with_width(terminal_width())
+            .with_colours(terminal_colours());
         let exit = runtime.block_on(commands::run(command, global, output));
         runtime.shutdown_background();
         exit

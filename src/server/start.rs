@@ -28,7 +28,7 @@ use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
 use super::{configuration, heartbeat, node_file};
 use crate::net::tls::{self, Identity, TlsError, TrustAnchors};
-use sched_core::{self, KnownNode, Scheduler};
+use sched_core::{self, About, KnownNode, Scheduler};
 
 /// Everything a daemon is started with.
 #[derive(Debug, Clone)]
@@ -171,6 +171,13 @@ impl Server {
         for &address in &config.http {
             listeners.push(open_one(address, Speaks::Http)?);
         }
+        scheduler.about = About {
+            version: crate::VERSION.to_owned(),
+            certificates: match &http {
+                Some((_, certificates)) => certificates.clone(),
+                None => vec![identity.expiry(), anchors.expiry()],
+            },
+        };
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         let cluster = configuration::load(config.configuration_uri.as_deref())?;
         let acceptor = Acceptor {

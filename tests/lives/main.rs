@@ -37,5 +37,6 @@ mod priorities;
 mod program;
 mod queueing;
 mod retries;
+mod status;
 mod twins;
 mod world;

@@ -60,6 +60,15 @@ pub enum Accounting {
 /// short enough that what an instance needed to start is given back soon.
 pub const MEASURED_WINDOW: Duration = Duration::from_secs(300);
 
+/// What is said of the process that the core runs in, to who asks how it is.
+#[derive(Debug, Clone, Default)]
+pub struct About {
+    /// Its version.
+    pub version: String,
+    /// The certificates it uses: the name of each file, and when it ends, seconds of Unix time.
+    pub certificates: Vec<(String, i64)>,
+}
+
 /// Settings of the core.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -99,6 +108,8 @@ pub struct Config {
     /// The unix time, in milliseconds, at the moment that [`crate::Scheduler::new`] is given: what times in records are
     /// converted by.
     pub start_unix_ms: u64,
+    /// What is said of the process to who asks.
+    pub about: About,
 }
 
 impl Config {
@@ -123,6 +134,7 @@ impl Config {
             restored: Vec::new(),
             durable: false,
             start_unix_ms: 0,
+            about: About::default(),
         }
     }
 }

@@ -123,7 +123,12 @@ fn attempts_len(attempts: &[AttemptFailed]) -> usize {
 fn rows_len(result: &QueryResult) -> usize {
     let said = [&result.next, &result.error].map(|it| it.as_ref().map_or(0, String::len));
     let history = result.history.iter().map(|it| ROW_COST + it.detail.len());
+    let status = result.status.iter().map(|it| {
+        let files = it.certificates.iter().map(|it| ROW_COST + it.file.len());
+        ROW_COST + files.sum::<usize>()
+    });
     node_rows_len(&result.nodes)
+        + status.sum::<usize>()
         + instance_rows_len(&result.instances)
         + ROW_COST * result.controllers.len()
         + history.sum::<usize>()

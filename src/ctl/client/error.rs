@@ -1,0 +1,109 @@
+//! Why there is no session, or nothing came of what was asked for in one.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proto_frames::Role;
+use proto_frames::payload::{CommandRefused, QueryKind, StartFailure};
+
+use crate::ctl::event::text::{refusal, start_failure};
+use crate::net::address::AddressError;
+use crate::net::link::{self, LinkClosed};
+use crate::net::tls::TlsError;
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The scheduler's address makes no sense.
+    #[error("{0}")]
+    Address(#[from] AddressError),
+    /// A certificate file cannot be used.
+    #[error("{0}{advice}", advice = certs_advice(.0))]
+    Tls(#[from] TlsError),
+    /// The certificate is no operator's.
+    #[error(
+        "{}: the certificate grants {granted}; ciaoctl needs CONTROLLER or OPERATOR (ciao-cert -role controller)",
+        path.display()
+    )]
+    NoOperator {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What it grants.
+        granted: Role,
+    },
+    /// The scheduler belongs to another CA.
+    #[error("{address}: the scheduler's certificate is from another CA than {}", cacert.display())]
+    OtherCa {
+        /// The scheduler's address.
+        address: SocketAddr,
+        /// The CA's file.
+        cacert: PathBuf,
+    },
+    /// The scheduler does not answer or does not accept us.
+    #[error("{0}{advice}", advice = server_advice(.0))]
+    Link(link::ConnectError),
+    /// It all took too long.
+    #[error("no connection to {server} within {}{ELSEWHERE}", humantime::format_duration(*.waited))]
+    TimedOut {
+        /// The scheduler's address.
+        server: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+}
+
+/// What to look at where no scheduler answers.
+const ELSEWHERE: &str = "; is ciao-scheduler there? (--server, CIAO_SERVER)";
+
+fn server_advice(error: &link::ConnectError) -> &'static str {
+    if error.is_elsewhere() { ELSEWHERE } else { "" }
+}
+
+fn certs_advice(error: &TlsError) -> &'static str {
+    match error {
+        TlsError::Unreadable { .. } => "; give --certs DIR or set CIAO_CERTS",
+        _ => "",
+    }
+}
+
+/// Why something asked of the scheduler has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The connection ended.
+    #[error("{0}")]
+    Closed(#[from] LinkClosed),
+    /// The answer did not come in time; the command may still have had its effect.
+    #[error("no {what} within {}", humantime::format_duration(*.waited))]
+    NoAnswer {
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        waited: Duration,
+    },
+    /// The scheduler refused the command.
+    #[error("{}", refusal(.0))]
+    Refused(Box<CommandRefused>),
+    /// The scheduler could not answer a query.
+    #[error("the scheduler cannot list {what}: {reason}")]
+    Query {
+        /// What was asked for: `nodes`, `instances`, `controllers`.
+        what: QueryKind,
+        /// What it says.
+        reason: String,
+    },
+}
+
+/// Why a START was not given to a node.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// No node took it.
+    #[error("{}", start_failure(.0))]
+    Failed(Box<StartFailure>),
+    /// There is no answer, or it was refused as a command.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}

@@ -1,0 +1,71 @@
+//! `ciaoctl status`: whether all is well, and if not, what.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use proto_frames::payload::QueryKind;
+
+use crate::ctl::client::ClientError;
+use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::exit::Exit;
+use crate::ctl::health::{Seen, health};
+use crate::net::tls;
+use crate::printable::{Printable, counted};
+
+/// Shows the cluster on one screen; the exit code says whether all is well.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn status(context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let client = &mut context.client;
+    let status = match client.list(QueryKind::Status, None).await {
+        Ok(listing) => listing.status,
+        // It does not know the question.
+        Err(ClientError::Query { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let seen = Seen {
+        status,
+        nodes: client.list(QueryKind::Nodes, None).await?.nodes,
+        instances: client.list(QueryKind::Instances, None).await?.instances,
+        queue: client.list(QueryKind::Queue, None).await?.instances,
+        ended: client.ended(None).await?,
+        own_certificates: own_certificates(&context.config.cert, &context.config.cacert),
+        now_ms: Timestamp::now().as_millisecond(),
+    };
+    let health = health(&seen);
+    let exit = match health.is_well() {
+        true => Exit::Done,
+        false => Exit::Unwell,
+    };
+    if context.json {
+        context.out.document(&health.json(&seen))?;
+        return Ok(exit);
+    }
+    let first = match health.problems.len() {
+        0 => "all is well".to_owned(),
+        problems => format!("not well: {}", counted(problems as u64, "problem")),
+    };
+    context
+        .out
+        .verdict(&Printable::new(first), health.is_well())?;
+    for problem in &health.problems {
+        context
+            .out
+            .line(&Printable::new(format_args!("  {problem}")))?;
+    }
+    for (what, how) in &health.glance {
+        context
+            .out
+            .line(&Printable::new(format_args!("{what:13} {how}")))?;
+    }
+    Ok(exit)
+}
+
+/// The files that this program connects with, and when each ends. They were read a moment ago: what cannot be read now is
+/// left out.
+fn own_certificates(cert: &Path, cacert: &Path) -> Vec<(String, i64)> {
+    let identity = tls::load_identity(cert).ok().map(|it| it.expiry());
+    let anchors = tls::load_anchors(cacert).ok().map(|it| it.expiry());
+    identity.into_iter().chain(anchors).collect()
+}

@@ -1,0 +1,321 @@
+//! Whether all is well: what `ciaoctl status` makes of what the scheduler lists. Pure.
+
+use std::collections::BTreeMap;
+
+use proto_frames::payload::{InstanceView, NodeView, PlacementState, StatusView, StoreState};
+use serde_json::{Value, json};
+
+use crate::ctl::units::{span, span_of_ms};
+use crate::printable::counted;
+
+/// How long before a certificate ends that is said, in seconds: a month, time enough to make another.
+pub const CERTIFICATE_SOON_S: i64 = 30 * 86_400;
+
+/// How long ago a workload that failed is counted, in milliseconds: an hour.
+const RECENT_MS: i64 = 3_600_000;
+
+/// Things of one kind that are named; the rest is counted.
+const MAX_NAMED: usize = 5;
+
+/// Reasons for waiting that are shown, those of most instances first.
+const MAX_REASONS: usize = 4;
+
+/// What the scheduler lists.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// How the scheduler is; `None` from one that does not say.
+    pub status: Option<StatusView>,
+    /// The nodes.
+    pub nodes: Vec<NodeView>,
+    /// Instances that are placed, wait or are lost.
+    pub instances: Vec<InstanceView>,
+    /// What waits, in its order.
+    pub queue: Vec<InstanceView>,
+    /// Instances that have ended.
+    pub ended: Vec<InstanceView>,
+    /// The caller's own certificate files, and when each ends, seconds of Unix time.
+    pub own_certificates: Vec<(String, i64)>,
+    /// The caller's clock, milliseconds of Unix time.
+    pub now_ms: i64,
+}
+
+/// What is made of that.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// What is not well; none where all is.
+    pub problems: Vec<String>,
+    /// The cluster at a glance: what, and how it is.
+    pub glance: Vec<(&'static str, String)>,
+}
+
+impl Health {
+    /// Whether all is well.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// The same as an object for programs.
+    #[must_use]
+    pub fn json(&self, seen: &Seen) -> Value {
+        let status = seen.status.as_ref();
+        let certificates = certificates(seen);
+        let certificates =
+            certificates.map(|(of, file, ends)| json!({"of": of, "file": file, "ends_at_s": ends}));
+        json!({
+            "well": self.is_well(),
+            "problems": self.problems,
+            "scheduler": status.map(|it| json!({
+                "uuid": it.uuid,
+                "version": it.version,
+                "uptime_s": it.uptime_s,
+                "recovering": it.recovering,
+                "store": it.store.state.as_str(),
+            })),
+            "nodes": tally(seen.nodes.iter().map(|it| it.status.clone())),
+            "instances": tally(seen.instances.iter().map(state)),
+            "queue": {
+                "length": seen.queue.len(),
+                "oldest_s": oldest(&seen.queue),
+                "reasons": tally(seen.queue.iter().map(reason)),
+            },
+            "failed_within_an_hour": failed(seen),
+            "certificates": certificates.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What is well, and what is not.
+#[must_use]
+pub fn health(seen: &Seen) -> Health {
+    let mut health = Health::default();
+    scheduler(seen, &mut health);
+    nodes(seen, &mut health);
+    instances(seen, &mut health);
+    queue(seen, &mut health);
+    ends_of_certificates(seen, &mut health);
+    health
+}
+
+fn scheduler(seen: &Seen, health: &mut Health) {
+    let Some(status) = &seen.status else {
+        let text = "it does not say how it is: it is older than this program".to_owned();
+        health.glance.push(("scheduler", text));
+        return;
+    };
+    let text = format!("{}, up {}", status.version, span(status.uptime_s));
+    health.glance.push(("scheduler", text));
+    let store = &status.store;
+    let text = match store.state {
+        StoreState::Written => "written".to_owned(),
+        StoreState::Memory => "in memory only: a restart forgets what waits".to_owned(),
+        _ => "not written".to_owned(),
+    };
+    health.glance.push(("store", text));
+    if store.state == StoreState::Refused {
+        let since = i64::try_from(store.since_s.unwrap_or_default()).unwrap_or(i64::MAX);
+        health.problems.push(format!(
+            "the scheduler has not been able to write its state directory for {}: {}",
+            span(since),
+            store.detail
+        ));
+    }
+    if status.recovering {
+        let text = "the scheduler was restarted and still waits for nodes that it knew";
+        health.problems.push(text.to_owned());
+    }
+}
+
+fn nodes(seen: &Seen, health: &mut Health) {
+    let by_status = tally(seen.nodes.iter().map(|it| it.status.clone()));
+    let count = seen.nodes.len().to_string();
+    health
+        .glance
+        .push(("nodes", with_parts(&count, &by_status)));
+    if !by_status.contains_key("READY") {
+        health.problems.push("no node takes new work".to_owned());
+    }
+    let name = |node: &NodeView| match &*node.hostname {
+        "" => node.node_uuid.clone(),
+        name => name.to_owned(),
+    };
+    let lost = seen.nodes.iter().filter(|node| node.lost_s.is_some());
+    let lost = lost.map(|node| {
+        let since = span(node.lost_s.unwrap_or_default());
+        let instances = u64::try_from(node.instances).unwrap_or_default();
+        format!(
+            "node {} is lost for {since}, with {}",
+            name(node),
+            counted(instances, "instance")
+        )
+    });
+    name_some(lost, "nodes that are lost", &mut health.problems);
+    let faulty = seen.nodes.iter().filter(|node| !node.fault.is_empty());
+    let faulty = faulty.map(|node| format!("node {} takes no work: {}", name(node), node.fault));
+    name_some(faulty, "nodes with a fault", &mut health.problems);
+}
+
+fn instances(seen: &Seen, health: &mut Health) {
+    let by_state = tally(seen.instances.iter().map(state));
+    let count = seen.instances.len().to_string();
+    health
+        .glance
+        .push(("instances", with_parts(&count, &by_state)));
+    let is_unknown =
+        |view: &&InstanceView| matches!(view.state, PlacementState::Lost | PlacementState::InDoubt);
+    let unknown = seen.instances.iter().filter(is_unknown).map(|view| {
+        let left = view
+            .deadline_ms
+            .map(|ms| format!(", decided in {}", span_of_ms(ms)));
+        let left = left.unwrap_or_default();
+        let (state, host) = (state(view), &view.hostname);
+        format!(
+            "instance {} is {state} with its node {host}{left}",
+            view.instance_uuid
+        )
+    });
+    name_some(
+        unknown,
+        "instances whose node is lost",
+        &mut health.problems,
+    );
+    let again = |view: &&InstanceView| {
+        view.state == PlacementState::Waiting && view.attempts.unwrap_or_default() > 0
+    };
+    let failing = seen.instances.iter().filter(again).map(|view| {
+        let tries = view.attempts.unwrap_or_default();
+        let times = counted(u64::from(tries), "time");
+        format!(
+            "instance {} was tried {times} and waits: {}",
+            view.instance_uuid, view.waits_for
+        )
+    });
+    name_some(failing, "instances that do not start", &mut health.problems);
+    let failed = failed(seen);
+    if failed > 0 {
+        let text = format!(
+            "{} ended with a failure within the last hour; `ciaoctl instances --all` lists them",
+            counted(failed as u64, "workload")
+        );
+        health.glance.push(("failed", text));
+    }
+}
+
+/// Workloads that ended with a failure within the last hour.
+fn failed(seen: &Seen) -> usize {
+    let is_recent = |view: &&InstanceView| {
+        let at = view.ended_at_ms.unwrap_or_default();
+        at > seen.now_ms.saturating_sub(RECENT_MS)
+    };
+    // One that was stopped by a signal was stopped by somebody, chiefly.
+    let has_failed = |view: &&InstanceView| view.exit_code.is_some_and(|code| code > 0);
+    seen.ended
+        .iter()
+        .filter(is_recent)
+        .filter(has_failed)
+        .count()
+}
+
+fn queue(seen: &Seen, health: &mut Health) {
+    let text = match oldest(&seen.queue) {
+        None => "empty".to_owned(),
+        Some(oldest) => {
+            let reasons = tally(seen.queue.iter().map(reason));
+            let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
+            reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            reasons.truncate(MAX_REASONS);
+            let count = format!(
+                "{} waiting, the oldest for {}",
+                seen.queue.len(),
+                span(oldest)
+            );
+            with_parts(&count, &reasons.into_iter().collect())
+        }
+    };
+    health.glance.push(("queue", text));
+}
+
+fn oldest(queue: &[InstanceView]) -> Option<i64> {
+    queue.iter().map(|view| view.age_s).max()
+}
+
+/// What most nodes lack for an instance that waits, without the figures.
+fn reason(view: &InstanceView) -> String {
+    let said = view.waits_for.rsplit(": ").next().unwrap_or_default();
+    let first = said.split([',', ';']).next().unwrap_or_default();
+    let words = first.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+    match words {
+        "" => "room".to_owned(),
+        words => words.to_owned(),
+    }
+}
+
+/// All certificates: whose, the file, when it ends.
+fn certificates(seen: &Seen) -> impl Iterator<Item = (&'static str, &str, i64)> {
+    let theirs = seen.status.iter().flat_map(|status| &status.certificates);
+    let theirs = theirs.map(|it| ("scheduler", &*it.file, it.ends_at_s));
+    let own = seen.own_certificates.iter();
+    theirs.chain(own.map(|(file, ends)| ("ciaoctl", &**file, *ends)))
+}
+
+fn ends_of_certificates(seen: &Seen, health: &mut Health) {
+    let now = seen.now_ms.div_euclid(1000);
+    let Some((of, file, ends)) = certificates(seen).min_by_key(|(_, _, ends)| *ends) else {
+        return;
+    };
+    let left = |ends: i64| match ends.saturating_sub(now) {
+        left @ 1.. => format!("ends in {}", span(left)),
+        over => format!("ended {} ago", span(-over)),
+    };
+    let text = format!("the first {}: {file} of {of}", left(ends));
+    health.glance.push(("certificates", text));
+    let soon = certificates(seen).filter(|(_, _, ends)| *ends < now + CERTIFICATE_SOON_S);
+    let soon = soon.map(|(of, file, ends)| {
+        format!(
+            "the certificate {file} of {of} {}; ciao-cert makes another",
+            left(ends)
+        )
+    });
+    name_some(soon, "certificates that end soon", &mut health.problems);
+}
+
+/// Names the first few, and counts the rest.
+fn name_some(all: impl Iterator<Item = String>, what: &str, problems: &mut Vec<String>) {
+    let mut all = all;
+    problems.extend(all.by_ref().take(MAX_NAMED));
+    let more = all.count();
+    if more > 0 {
+        problems.push(format!("and {more} more {what}"));
+    }
+}
+
+/// The word for how far an instance is.
+fn state(view: &InstanceView) -> String {
+    match &*view.life {
+        "" => view.state.as_str().to_owned(),
+        life => life.to_owned(),
+    }
+}
+
+fn tally(words: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for word in words {
+        *counts.entry(word).or_default() += 1;
+    }
+    counts
+}
+
+/// `3 nodes: 2 READY, 1 LOST`.
+fn with_parts(count: &str, parts: &BTreeMap<String, usize>) -> String {
+    let texts: Vec<String> = parts
+        .iter()
+        .map(|(word, n)| format!("{n} {word}"))
+        .collect();
+    match texts.is_empty() {
+        true => count.to_owned(),
+        false => format!("{count}: {}", texts.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

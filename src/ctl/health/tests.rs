@@ -1,0 +1,196 @@
+//! Tests of what is well and what is not.
+
+use proto_frames::payload::{
+    CertificateView, InstanceView, NodeView, PlacementState, StatusView, StoreState, StoreView,
+};
+
+use super::{CERTIFICATE_SOON_S, Seen, health};
+
+const NOW_S: i64 = 1_800_000_000;
+
+fn node(name: &str, status: &str) -> NodeView {
+    NodeView {
+        node_uuid: format!("{name}-uuid"),
+        hostname: name.to_owned(),
+        status: status.to_owned(),
+        ..NodeView::default()
+    }
+}
+
+fn waiting(waits_for: &str, age_s: i64) -> InstanceView {
+    InstanceView {
+        instance_uuid: "it".to_owned(),
+        state: PlacementState::Waiting,
+        waits_for: waits_for.to_owned(),
+        age_s,
+        ..InstanceView::default()
+    }
+}
+
+fn store(state: StoreState) -> StoreView {
+    StoreView {
+        state,
+        detail: "no space".to_owned(),
+        since_s: Some(61),
+        ..StoreView::default()
+    }
+}
+
+fn certificate(ends_at_s: i64) -> CertificateView {
+    CertificateView {
+        file: "cert.pem".to_owned(),
+        ends_at_s,
+    }
+}
+
+fn well() -> Seen {
+    Seen {
+        status: Some(StatusView {
+            version: "1.2.3".to_owned(),
+            uptime_s: 61,
+            store: store(StoreState::Written),
+            certificates: vec![certificate(NOW_S + 10 * CERTIFICATE_SOON_S)],
+            ..StatusView::default()
+        }),
+        nodes: vec![node("a", "READY"), node("b", "FULL")],
+        now_ms: NOW_S * 1000,
+        ..Seen::default()
+    }
+}
+
+/// The one thing that is not well.
+fn problem(change: impl FnOnce(&mut Seen)) -> String {
+    let mut seen = well();
+    change(&mut seen);
+    let mut problems = health(&seen).problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    problems.remove(0)
+}
+
+#[test]
+fn nothing_is_said_of_a_cluster_that_is_well_but_how_it_is() {
+    let health = health(&well());
+    assert!(health.is_well(), "{health:?}");
+    let glance: Vec<String> = health
+        .glance
+        .iter()
+        .map(|(what, how)| format!("{what}: {how}"))
+        .collect();
+    let expected = [
+        "scheduler: 1.2.3, up 1m 1s",
+        "store: written",
+        "nodes: 2: 1 FULL, 1 READY",
+        "instances: 0",
+        "queue: empty",
+        "certificates: the first ends in 300d: cert.pem of scheduler",
+    ];
+    assert_eq!(glance, expected);
+    let json = health.json(&well());
+    assert_eq!(
+        (&json["well"], &json["nodes"]["READY"]),
+        (&true.into(), &1.into())
+    );
+}
+
+#[test]
+fn each_thing_that_is_not_well_is_named() {
+    let text = problem(|seen| {
+        seen.status.as_mut().unwrap().store = store(StoreState::Refused);
+    });
+    assert!(text.contains("1m 1s: no space"), "{text}");
+    let text = problem(|seen| seen.status.as_mut().unwrap().recovering = true);
+    assert!(text.contains("restarted"), "{text}");
+    let text = problem(|seen| seen.nodes.remove(0).status.clear());
+    assert_eq!(text, "no node takes new work");
+    let text = problem(|seen| {
+        let lost = NodeView {
+            lost_s: Some(300),
+            instances: 2,
+            ..node("c", "LOST")
+        };
+        seen.nodes.push(lost);
+    });
+    assert_eq!(text, "node c is lost for 5m, with 2 instances");
+    let text = problem(|seen| seen.nodes[1].fault = "the disk is full".to_owned());
+    assert!(
+        text.contains("node b takes no work: the disk is full"),
+        "{text}"
+    );
+    let text = problem(|seen| {
+        seen.instances.push(InstanceView {
+            instance_uuid: "it".to_owned(),
+            state: PlacementState::Lost,
+            hostname: "c".to_owned(),
+            deadline_ms: Some(9_000),
+            ..InstanceView::default()
+        });
+    });
+    assert_eq!(text, "instance it is lost with its node c, decided in 9s");
+    let text = problem(|seen| {
+        seen.instances.push(InstanceView {
+            attempts: Some(3),
+            ..waiting("launch_failure", 1)
+        });
+    });
+    assert!(text.contains("tried 3 times"), "{text}");
+}
+
+#[test]
+fn a_certificate_is_a_problem_a_month_before_its_end_wherever_it_is() {
+    let text = problem(|seen| {
+        seen.status.as_mut().unwrap().certificates = vec![certificate(NOW_S + 86_400)];
+    });
+    assert!(text.contains("of scheduler ends in 1d"), "{text}");
+    let text = problem(|seen| seen.own_certificates = vec![("own.pem".into(), NOW_S - 60)]);
+    assert!(text.contains("own.pem of ciaoctl ended 1m ago"), "{text}");
+    let mut seen = well();
+    seen.own_certificates = vec![("own.pem".into(), NOW_S + CERTIFICATE_SOON_S)];
+    assert!(health(&seen).is_well());
+}
+
+#[test]
+fn what_waits_is_shown_by_what_it_lacks() {
+    let mut seen = well();
+    let lacks = |text: &str| format!("none of 2 compute nodes fits: {text}");
+    seen.queue = vec![
+        waiting(&lacks("2 short of memory"), 30),
+        waiting(&lacks("1 short of memory, 1 short of vcpus"), 90),
+        waiting("", 5),
+    ];
+    let health = health(&seen);
+    assert!(health.is_well(), "to wait is no fault: {health:?}");
+    let queue = health.glance.iter().find(|(what, _)| *what == "queue");
+    let expected = "3 waiting, the oldest for 1m 30s: 1 room, 2 short of memory";
+    assert_eq!(queue.unwrap().1, expected);
+}
+
+#[test]
+fn much_of_one_kind_is_counted() {
+    let mut seen = well();
+    seen.nodes.extend((0..20).map(|number| NodeView {
+        lost_s: Some(1),
+        ..node(&format!("lost-{number}"), "LOST")
+    }));
+    let problems = health(&seen).problems;
+    assert_eq!(problems.len(), 6);
+    assert_eq!(problems[5], "and 15 more nodes that are lost");
+}
+
+#[test]
+fn workloads_that_failed_recently_are_told_and_no_fault_of_the_cluster() {
+    let mut seen = well();
+    let ended = |code, minutes: i64| InstanceView {
+        state: PlacementState::Ended,
+        exit_code: Some(code),
+        ended_at_ms: Some(NOW_S * 1000 - minutes * 60_000),
+        ..InstanceView::default()
+    };
+    seen.ended = vec![ended(1, 5), ended(1, 70), ended(0, 1), ended(-15, 1)];
+    let health = health(&seen);
+    assert!(health.is_well());
+    let failed = health.glance.iter().find(|(what, _)| *what == "failed");
+    assert!(
+        failed.unwrap().1.starts_with("1 workload ended"),
+        "{failed:?}"
+    );
+}
