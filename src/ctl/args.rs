@@ -18,7 +18,7 @@ mod tools;
 pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
 pub use list::{InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
-pub use tools::LogsArgs;
+pub use tools::{DescribeCommand, LogsArgs};
 
 /// Most instances one `start` or `run` makes: beyond that `ciaoctl load` is the tool.
 pub const MAX_COUNT: u32 = 10_000;
@@ -127,6 +127,9 @@ pub enum SessionCommand {
     Queue(ListArgs),
     /// Show what became of an instance so far
     History(HistoryArgs),
+    /// Show all there is of one node or instance
+    #[command(subcommand)]
+    Describe(DescribeCommand),
     /// Say whether all is well, and if not, what; the exit code says so too
     Status,
     /// Print what an instance has written, read from its node through the scheduler

@@ -1,6 +1,7 @@
 //! The commands of `ciaoctl`, each over a [`Client`], writing to what it is given.
 
 mod confirm;
+pub mod describe;
 pub mod drain;
 pub mod explain;
 pub mod history;
@@ -220,6 +221,7 @@ async fn carry_out(
         SessionCommand::Drain(args) => drain::drain(&mut context, &args).await,
         SessionCommand::Queue(args) => listing::queue(&mut context, &args).await,
         SessionCommand::History(args) => history::history(&mut context, &args).await,
+        SessionCommand::Describe(what) => describe::describe(&mut context, &what).await,
         SessionCommand::Status => status::status(&mut context).await,
         SessionCommand::Logs(args) => logs::logs(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,

@@ -21,6 +21,7 @@ mod words;
 
 mod controllers;
 mod crashes;
+mod describe;
 mod ends;
 mod http_output;
 mod instances;

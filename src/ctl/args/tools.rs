@@ -1,6 +1,6 @@
 //! Options of the operator's daily tools.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use proto_frames::payload::output::MAX_TAIL_LINES;
 
 /// `ciaoctl logs`.
@@ -18,4 +18,21 @@ pub struct LogsArgs {
     /// Also on a terminal, print it as it is: escape codes reach the terminal
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,
+}
+
+/// `ciaoctl describe`.
+#[derive(Debug, Subcommand)]
+pub enum DescribeCommand {
+    /// Its status, resources, labels and instances
+    Node {
+        /// The node: host name, UUID, or a unique prefix of it
+        #[arg(value_name = "NODE")]
+        node: String,
+    },
+    /// Its state, resources, history and last output; also of one that has ended, as far as the scheduler remembers it
+    Instance {
+        /// The instance: UUID, name, or a unique prefix of its UUID
+        #[arg(value_name = "INSTANCE")]
+        instance: String,
+    },
 }

@@ -16,7 +16,7 @@ use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
 use crate::printable::Printable;
 
-const COLUMNS: Columns = &[
+pub(super) const COLUMNS: Columns = &[
     Column::text("TIME"),
     Column::text("WHAT"),
     Column::text("NODE"),
@@ -70,7 +70,7 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     Ok(Exit::Done)
 }
 
-fn cells(row: &HistoryRow, zone: &TimeZone, hosts: &Hosts) -> Vec<String> {
+pub(super) fn cells(row: &HistoryRow, zone: &TimeZone, hosts: &Hosts) -> Vec<String> {
     let node = match row.node_uuid.as_str() {
         "" => UNKNOWN.to_owned(),
         node => hosts.named(node),
@@ -105,7 +105,7 @@ fn detail_of(row: &HistoryRow) -> String {
 }
 
 /// Where the output of a run is that is over: it stays on the node where it was.
-fn output_line(output: &OutputRow, zone: &TimeZone) -> String {
+pub(super) fn output_line(output: &OutputRow, zone: &TimeZone) -> String {
     let node = match output.hostname.as_str() {
         "" => short(&output.node_uuid),
         name => name,
@@ -127,7 +127,7 @@ fn live_line(id: &str, rows: &[HistoryRow], hosts: &Hosts) -> Option<String> {
     })
 }
 
-fn json_of_output(output: &OutputRow) -> Value {
+pub(super) fn json_of_output(output: &OutputRow) -> Value {
     let time = Timestamp::from_millisecond(output.ended_at_ms).ok();
     json!({
         "node_uuid": output.node_uuid,
@@ -147,7 +147,7 @@ pub(super) async fn ended_id(client: &mut Client, name: &str) -> Result<String, 
     Ok(first.filter(|_| is_one).unwrap_or_else(|| name.to_owned()))
 }
 
-fn json_of(row: &HistoryRow) -> Value {
+pub(super) fn json_of(row: &HistoryRow) -> Value {
     let time = Timestamp::from_millisecond(row.at_ms).ok();
     json!({
         "time": time.map(|at| at.to_string()),

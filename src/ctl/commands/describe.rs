@@ -1,0 +1,307 @@
+//! `ciaoctl describe`: all there is of one node or instance, in sections.
+
+use jiff::tz::TimeZone;
+use proto_frames::payload::{InstanceView, NodeView, QueryKind, ReadOutput};
+use serde_json::{Value, json};
+
+use crate::ctl::args::DescribeCommand;
+use crate::ctl::commands::history::{self, ended_id};
+use crate::ctl::commands::instances::instance;
+use crate::ctl::commands::nodes::node;
+use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::exit::Exit;
+use crate::ctl::hosts::Hosts;
+use crate::ctl::neutral::Neutral;
+use crate::ctl::status::exit_status;
+use crate::ctl::table::{Row, Style, grid, table};
+use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, span, span_of_ms};
+use crate::printable::Printable;
+
+/// Last lines of an instance's output that are shown.
+const LAST_LINES: u64 = 10;
+
+/// What is said of something, line by line: its name and what it is. What is empty is left out.
+type Facts = Vec<(&'static str, String)>;
+
+/// Shows all there is of a node or an instance.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn describe(
+    context: &mut Context<'_>,
+    what: &DescribeCommand,
+) -> Result<Exit, CommandError> {
+    match what {
+        DescribeCommand::Node { node } => describe_node(context, node).await,
+        DescribeCommand::Instance { instance } => describe_instance(context, instance).await,
+    }
+}
+
+async fn describe_node(context: &mut Context<'_>, name: &str) -> Result<Exit, CommandError> {
+    let meant = node(&mut context.client, name).await?;
+    let listing = context
+        .client
+        .list(QueryKind::Nodes, Some(&meant.uuid))
+        .await?;
+    let mut nodes = listing.nodes.into_iter();
+    let Some(view) = nodes.find(|view| view.node_uuid == meant.uuid) else {
+        let text = format!("the node {meant} has left the list just now");
+        return Err(CommandError::Usage(text));
+    };
+    // By its host name, which is what the scheduler looks for.
+    let on_it = context
+        .client
+        .list(QueryKind::Instances, Some(&view.hostname))
+        .await?;
+    let mut instances = on_it.instances;
+    instances.retain(|it| it.node_uuid == view.node_uuid);
+    if context.json {
+        let rows: Vec<Value> = instances.iter().map(Row::json).collect();
+        let document = json!({"node": view.json(), "instances": rows});
+        context.out.document(&document)?;
+        return Ok(Exit::Done);
+    }
+    for (title, facts) in node_sections(&view) {
+        section(context, title, &facts)?;
+    }
+    let rows = table(&instances, Style::with_headers(context.out.width()));
+    title(context, "Instances")?;
+    match instances.is_empty() {
+        true => context.out.line(&Printable::new("  none"))?,
+        false => context.out.lines(&rows)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn node_sections(view: &NodeView) -> Vec<(&'static str, Facts)> {
+    let of = |free: String, total: String| format!("{free} free of {total}");
+    let status = vec![
+        ("status", view.status.clone()),
+        ("fault", view.fault.clone()),
+        ("cordoned", yes(view.cordoned)),
+        ("drain", view.drain.clone()),
+        ("lost for", view.lost_s.map(span).unwrap_or_default()),
+        (
+            "connected for",
+            match view.lost_s {
+                None => span(view.connected_s),
+                Some(_) => String::new(),
+            },
+        ),
+        ("address", view.address.clone()),
+        ("lease", view.lease_ms.map(span_of_ms).unwrap_or_default()),
+        ("failures", view.failures.clone()),
+        ("can", view.capabilities.join(", ")),
+    ];
+    let mut has = vec![
+        (
+            "memory",
+            of(mebibytes(view.mem_free_mb), mebibytes(view.mem_total_mb)),
+        ),
+        ("reported free", mebibytes(view.mem_available_mb)),
+        (
+            "disk",
+            of(megabytes(view.disk_free_mb), megabytes(view.disk_total_mb)),
+        ),
+        (
+            "vcpus",
+            format!(
+                "{} free, {} processors",
+                count(view.vcpus_free),
+                count(view.cpus_online)
+            ),
+        ),
+        ("load", count(view.load)),
+    ];
+    for (name, total) in &view.resources_total {
+        let free = view.resources_free.get(name).copied().unwrap_or_default();
+        has.push(("resource", format!("{name}: {free} free of {total}")));
+    }
+    let labels = view.labels.iter();
+    let labels = labels.flat_map(|(key, all)| all.iter().map(move |it| format!("{key}={it}")));
+    vec![
+        (
+            "Node",
+            vec![
+                ("uuid", view.node_uuid.clone()),
+                ("host", view.hostname.clone()),
+                ("roles", view.roles.clone()),
+            ],
+        ),
+        ("Status", status),
+        ("Resources", has),
+        ("Labels", labels.map(|label| ("label", label)).collect()),
+    ]
+}
+
+async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit, CommandError> {
+    let meant = instance(&mut context.client, name).await;
+    let (view, error) = match meant {
+        Ok(view) => (view, None),
+        Err(CommandError::Resolve(error)) => {
+            let id = ended_id(&mut context.client, name).await?;
+            let ended = context.client.ended(Some(&id)).await?.into_iter();
+            let mut ended = ended.filter(|view| view.instance_uuid == id);
+            match ended.next_back() {
+                Some(view) => (view, Some(error)),
+                None => return Err(CommandError::Resolve(error)),
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    let is_there = error.is_none();
+    let id = view.instance_uuid.clone();
+    // One that is not managed has no history.
+    let told = context.client.history(&id).await.unwrap_or_default();
+    let last = last_lines(context, &id).await?;
+    if context.json {
+        let rows: Vec<Value> = told.history.iter().map(history::json_of).collect();
+        let outputs = told.outputs.iter().map(history::json_of_output);
+        let document = json!({
+            "instance": view.json(),
+            "history": rows,
+            "outputs": outputs.collect::<Vec<_>>(),
+            "last_output": last,
+        });
+        context.out.document(&document)?;
+        return Ok(Exit::Done);
+    }
+    for (title, facts) in instance_sections(&view, is_there) {
+        section(context, title, &facts)?;
+    }
+    let nodes = told.history.iter().map(|row| row.node_uuid.as_str());
+    let hosts = Hosts::of(&mut context.client, nodes).await?;
+    let zone = TimeZone::system();
+    let rows = told.history.iter();
+    let cells: Vec<Vec<String>> = rows.map(|row| history::cells(row, &zone, &hosts)).collect();
+    if !cells.is_empty() {
+        title(context, "History")?;
+        let lines = grid(
+            history::COLUMNS,
+            &cells,
+            Style::with_headers(context.out.width()),
+        );
+        context.out.lines(&lines)?;
+    }
+    for output in &told.outputs {
+        let line = history::output_line(output, &zone);
+        context.out.line(&Printable::new(line))?;
+    }
+    if let Some(text) = last.filter(|text| !text.is_empty()) {
+        title(context, "Last output")?;
+        for line in text.lines() {
+            context
+                .out
+                .line(&Printable::new(format_args!("  {line}")))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, Facts)> {
+    let of = |used: String, asked: String| format!("{used} used of {asked}");
+    let state = match &*view.life {
+        "" => view.state.as_str(),
+        life => life,
+    };
+    let exit = match is_there {
+        true => String::new(),
+        false => exit_status(view.exit_code),
+    };
+    let mut asks = vec![
+        (
+            "memory",
+            of(mebibytes(view.mem_used_mb), mebibytes(view.mem_mb)),
+        ),
+        (
+            "disk",
+            of(mebibytes(view.disk_used_mb), mebibytes(view.disk_mb)),
+        ),
+        ("vcpus", count(view.vcpus)),
+    ];
+    for (name, amount) in &view.resources {
+        asks.push(("resource", format!("{name}: {amount}")));
+    }
+    let number = |number: Option<String>| number.unwrap_or_default();
+    let mut sections = vec![
+        (
+            "Instance",
+            vec![
+                ("uuid", view.instance_uuid.clone()),
+                ("name", view.name.clone()),
+                ("program", view.program.clone()),
+                ("group", view.group.clone()),
+                ("priority", number(view.priority.map(|it| it.to_string()))),
+            ],
+        ),
+        (
+            "State",
+            vec![
+                ("state", state.to_owned()),
+                ("reported", view.reported.clone().unwrap_or_default()),
+                ("exit", exit),
+                ("why", view.waits_for.clone()),
+                (
+                    "in the queue",
+                    number(view.position.map(|it| it.to_string())),
+                ),
+                ("decided in", number(view.deadline_ms.map(span_of_ms))),
+                ("tried", number(view.attempts.map(|it| it.to_string()))),
+                (
+                    if is_there { "known for" } else { "ended" },
+                    match is_there {
+                        true => span(view.age_s),
+                        false => format!("{} ago", span(view.age_s)),
+                    },
+                ),
+                ("host", view.hostname.clone()),
+                ("node", view.node_uuid.clone()),
+                ("moves to", view.target_node_uuid.clone()),
+            ],
+        ),
+    ];
+    if is_there {
+        sections.push(("Resources", asks));
+    }
+    sections
+}
+
+/// The last lines of what an instance wrote, fit for a terminal; `None` where there is none to be had.
+async fn last_lines(context: &mut Context<'_>, id: &str) -> Result<Option<String>, CommandError> {
+    let request = ReadOutput {
+        instance_uuid: id.to_owned(),
+        tail: Some(LAST_LINES),
+        ..ReadOutput::default()
+    };
+    let chunk = match context.client.read_output(&request).await {
+        Ok(chunk) => chunk,
+        // A scheduler that does not know the question refuses it.
+        Err(crate::ctl::client::ClientError::Refused(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let shown = Neutral::default().show(&chunk.data);
+    Ok((!chunk.part.is_failure()).then_some(shown))
+}
+
+fn title(context: &mut Context<'_>, title: &str) -> Result<(), CommandError> {
+    Ok(context.out.line(&Printable::new(title))?)
+}
+
+/// Prints a section; none that says nothing.
+fn section(context: &mut Context<'_>, name: &str, facts: &Facts) -> Result<(), CommandError> {
+    let says = |text: &str| !text.is_empty() && text != UNKNOWN;
+    let said: Vec<_> = facts.iter().filter(|(_, text)| says(text)).collect();
+    if said.is_empty() {
+        return Ok(());
+    }
+    title(context, name)?;
+    for (what, text) in said {
+        let line = format_args!("  {what:14} {text}");
+        context.out.line(&Printable::new(line))?;
+    }
+    Ok(())
+}
+
+fn yes(is_so: bool) -> String {
+    if is_so { "yes" } else { "" }.to_owned()
+}
