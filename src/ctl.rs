@@ -1,7 +1,7 @@
 //! The operator's client, `ciaoctl`.
 //!
 //! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
-//! - [`event`], [`track`], [`operation`], [`explanation`], [`health`], [`hosts`], [`start_file`], [`resolve`], [`selection`], [`status`], [`neutral`], [`table`], [`units`]: what is known, remembered and shown, pure.
+//! - [`event`], [`track`], [`operation`], [`explanation`], [`health`], [`hosts`], [`start_file`], [`resolve`], [`selection`], [`status`], [`neutral`], [`table`], [`units`], [`yaml`]: what is known, remembered and shown, pure.
 //! - [`commands`]: one after the other what `ciaoctl` can do in a session.
 //! - [`args`], [`exit`], [`output`], [`aftermath`]: what commands take, the exit codes, the one way to standard output, and
 //!   what is told on Ctrl-C.
@@ -26,5 +26,6 @@ pub mod status;
 pub mod table;
 pub mod track;
 pub mod units;
+pub mod yaml;
 
 pub use run::{check_key, complain, run};

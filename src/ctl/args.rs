@@ -16,9 +16,9 @@ mod placement;
 mod tools;
 
 pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
-pub use list::{InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
+pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
-pub use tools::{DescribeCommand, LogsArgs};
+pub use tools::{DescribeCommand, LogsArgs, TopArgs};
 
 /// Most instances one `start` or `run` makes: beyond that `ciaoctl load` is the tool.
 pub const MAX_COUNT: u32 = 10_000;
@@ -127,6 +127,8 @@ pub enum SessionCommand {
     Queue(ListArgs),
     /// Show what became of an instance so far
     History(HistoryArgs),
+    /// Show nodes and instances by what they use, again and again on a terminal
+    Top(TopArgs),
     /// Show all there is of one node or instance
     #[command(subcommand)]
     Describe(DescribeCommand),

@@ -12,6 +12,7 @@ pub mod logs;
 pub mod nodes;
 pub mod start;
 pub mod status;
+pub mod top;
 pub mod wait;
 pub mod watch;
 
@@ -222,6 +223,7 @@ async fn carry_out(
         SessionCommand::Queue(args) => listing::queue(&mut context, &args).await,
         SessionCommand::History(args) => history::history(&mut context, &args).await,
         SessionCommand::Describe(what) => describe::describe(&mut context, &what).await,
+        SessionCommand::Top(args) => top::top(&mut context, &args).await,
         SessionCommand::Status => status::status(&mut context).await,
         SessionCommand::Logs(args) => logs::logs(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,

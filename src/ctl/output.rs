@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write};
 
 use serde_json::Value;
 
+use crate::ctl::yaml::yaml;
 use crate::printable::{self, Lines, Printable};
 
 /// Standard output and standard error, or what a test reads.
@@ -14,6 +15,9 @@ pub struct Output<'a> {
     width: Option<usize>,
     has_colours: bool,
 }
+
+/// What empties a terminal's screen and begins at its top.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// What makes a terminal show a text in bold green.
 const GREEN: &str = "\u{1b}[1;32m";
@@ -116,6 +120,25 @@ impl<'a> Output<'a> {
     /// The system's.
     pub fn document(&mut self, value: &Value) -> io::Result<()> {
         writeln!(self.out, "{}", printable::json(&format!("{value:#}")))
+    }
+
+    /// Prints a document for programs as YAML.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn yaml(&mut self, value: &Value) -> io::Result<()> {
+        write!(self.out, "{}", yaml(value))
+    }
+
+    /// Begins at the top of an empty screen, where standard output is one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn clear(&mut self) -> io::Result<()> {
+        match self.is_terminal() {
+            true => write!(self.out, "{CLEAR}"),
+            false => Ok(()),
+        }
     }
 
     /// Prints one of several documents for programs, on a line of its own.

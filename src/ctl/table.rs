@@ -22,6 +22,10 @@ pub trait Row {
 
     /// Its UUID.
     fn id(&self) -> &str;
+    /// What it is called; its UUID if nothing else.
+    fn name(&self) -> &str {
+        self.id()
+    }
     /// The other UUID that a row shows, if there is one.
     fn other_id(&self) -> Option<&str> {
         None
@@ -52,6 +56,15 @@ pub fn table<R: Row>(rows: &[R], style: Style) -> Lines {
 #[must_use]
 pub fn ids<R: Row>(rows: &[R]) -> (Lines, usize) {
     let words = rows.iter().map(Row::id).filter(|id| is_word(id));
+    let lines: Lines = words.map(Printable::new).collect();
+    let left_out = rows.len() - lines.len();
+    (lines, left_out)
+}
+
+/// Names for another program, one a line, and how many are left out, as of [`ids`].
+#[must_use]
+pub fn names<R: Row>(rows: &[R]) -> (Lines, usize) {
+    let words = rows.iter().map(Row::name).filter(|name| is_word(name));
     let lines: Lines = words.map(Printable::new).collect();
     let left_out = rows.len() - lines.len();
     (lines, left_out)
@@ -90,6 +103,13 @@ impl Row for NodeView {
 
     fn id(&self) -> &str {
         &self.node_uuid
+    }
+
+    fn name(&self) -> &str {
+        match &*self.hostname {
+            "" => &self.node_uuid,
+            name => name,
+        }
     }
 
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
@@ -208,6 +228,10 @@ impl Row for Wide<NodeView> {
 
     fn id(&self) -> &str {
         self.0.id()
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
     }
 
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {

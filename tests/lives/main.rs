@@ -26,6 +26,7 @@ mod ends;
 mod http_output;
 mod instances;
 mod leases;
+mod lists;
 mod logs;
 mod lost_nodes;
 mod moves;

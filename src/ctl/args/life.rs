@@ -7,7 +7,7 @@ use proto_frames::payload::Span;
 use proto_frames::payload::evacuate::MAX_PARALLEL;
 use proto_frames::payload::scheduling::MAX_PRIORITY;
 
-use super::{ListFormat, at_least, duration, mebibytes, placement};
+use super::{HistoryFormat, at_least, duration, mebibytes, placement};
 
 /// `ciaoctl suspend` and `ciaoctl resume`.
 #[derive(Debug, Args)]
@@ -109,7 +109,7 @@ pub struct HistoryArgs {
     pub no_headers: bool,
     /// wide: whole details, however narrow the terminal is
     #[arg(short, long = "output", value_name = "FORMAT", value_enum)]
-    pub output: Option<ListFormat>,
+    pub output: Option<HistoryFormat>,
 }
 
 /// Reads a length of time as people write it, for the wire.

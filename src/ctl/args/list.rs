@@ -1,7 +1,11 @@
 //! Options of the commands that list.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 use proto_frames::payload::Expression;
+
+use crate::flags::duration;
 
 /// The commands that list.
 #[derive(Debug, Args)]
@@ -18,7 +22,7 @@ pub struct ListArgs {
     /// Print UUIDs only
     #[arg(short, long)]
     pub quiet: bool,
-    /// wide: with all columns, however narrow the terminal is
+    /// How to print it; --json is -o json
     #[arg(
         short,
         long = "output",
@@ -27,16 +31,65 @@ pub struct ListArgs {
         conflicts_with = "quiet"
     )]
     pub output: Option<ListFormat>,
+    /// Print it again and again, every 2s unless an interval is given; on a terminal in place
+    #[arg(
+        long,
+        value_name = "INTERVAL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2s",
+        value_parser = interval
+    )]
+    pub watch: Option<Duration>,
+}
+
+/// Shortest interval between two looks.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Reads how long to wait between two looks.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        short if short < MIN_INTERVAL => Err("must be at least 100ms".to_owned()),
+        interval => Ok(interval),
+    }
 }
 
 /// How a list is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ListFormat {
+    /// Columns, as many as the terminal has room for
+    Table,
+    /// More columns, and all of them however narrow the terminal is
+    Wide,
+    /// One JSON document
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// A JSON object a line
+    Jsonl,
+    /// Names alone: host names, names of instances, UUIDs of what has none
+    Name,
+}
+
+/// How a history is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HistoryFormat {
     /// With all columns
     Wide,
 }
 
 impl ListArgs {
+    /// How to print it, where `--json` was or was not given.
+    #[must_use]
+    pub fn format(&self, json: bool) -> ListFormat {
+        let usual = if json {
+            ListFormat::Json
+        } else {
+            ListFormat::Table
+        };
+        self.output.unwrap_or(usual)
+    }
+
     /// Whether no column is to be left out.
     #[must_use]
     pub fn is_wide(&self) -> bool {

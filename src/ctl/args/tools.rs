@@ -1,7 +1,11 @@
 //! Options of the operator's daily tools.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use proto_frames::payload::output::MAX_TAIL_LINES;
+
+use super::list::interval;
 
 /// `ciaoctl logs`.
 #[derive(Debug, Args)]
@@ -35,4 +39,18 @@ pub enum DescribeCommand {
         #[arg(value_name = "INSTANCE")]
         instance: String,
     },
+}
+
+/// `ciaoctl top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Show it once; so it is where the output is no terminal
+    #[arg(long)]
+    pub once: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "INTERVAL", default_value = "2s", value_parser = interval, conflicts_with = "once")]
+    pub interval: Duration,
+    /// Nodes, and instances, that are shown at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 15)]
+    pub rows: usize,
 }

@@ -1,20 +1,30 @@
 //! `ciaoctl nodes`, `instances`, `queue`, `controllers`.
 
+use std::time::Duration;
+
 use proto_frames::payload::{Expression, NodeView, QueryKind, StoreState, StoreView};
 use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 
-use crate::ctl::args::{InstanceListArgs, ListArgs, NodeListArgs};
+use crate::ctl::args::{InstanceListArgs, ListArgs, ListFormat, NodeListArgs};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
-use crate::ctl::table::{Queued, Row, Style, Wide, WithEnded, document, ids, table};
+use crate::ctl::table::{Queued, Row, Style, Wide, WithEnded, document, ids, names, table};
 use crate::ctl::units::span;
-use crate::printable::Printable;
+use crate::printable::{Lines, Printable};
 
 /// Lists the nodes.
 ///
 /// # Errors
 /// [`CommandError`].
 pub async fn nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Exit, CommandError> {
+    repeat(context, args.list.list.watch, async |context| {
+        list_nodes(context, args).await
+    })
+    .await
+}
+
+async fn list_nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Exit, CommandError> {
     let list = &args.list.list;
     let listing = context
         .client
@@ -34,6 +44,16 @@ pub async fn nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Exi
 /// # Errors
 /// [`CommandError`].
 pub async fn instances(
+    context: &mut Context<'_>,
+    args: &InstanceListArgs,
+) -> Result<Exit, CommandError> {
+    repeat(context, args.list.list.watch, async |context| {
+        list_instances(context, args).await
+    })
+    .await
+}
+
+async fn list_instances(
     context: &mut Context<'_>,
     args: &InstanceListArgs,
 ) -> Result<Exit, CommandError> {
@@ -60,6 +80,13 @@ pub async fn instances(
 /// # Errors
 /// [`CommandError`].
 pub async fn queue(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, CommandError> {
+    repeat(context, args.watch, async |context| {
+        list_queue(context, args).await
+    })
+    .await
+}
+
+async fn list_queue(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, CommandError> {
     let listing = context
         .client
         .list(QueryKind::Queue, args.matching.as_deref())
@@ -73,6 +100,16 @@ pub async fn queue(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, C
 /// # Errors
 /// [`CommandError`].
 pub async fn controllers(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, CommandError> {
+    repeat(context, args.watch, async |context| {
+        list_controllers(context, args).await
+    })
+    .await
+}
+
+async fn list_controllers(
+    context: &mut Context<'_>,
+    args: &ListArgs,
+) -> Result<Exit, CommandError> {
     let listing = context
         .client
         .list(QueryKind::Controllers, args.matching.as_deref())
@@ -80,11 +117,18 @@ pub async fn controllers(context: &mut Context<'_>, args: &ListArgs) -> Result<E
     let Some(store) = listing.store else {
         return print(context, args, &listing.controllers);
     };
-    if context.json {
-        let mut document = document(&listing.controllers);
-        document["store"] = store_json(&store);
-        context.out.document(&document)?;
-        return Ok(Exit::Done);
+    let mut document = document(&listing.controllers);
+    document["store"] = store_json(&store);
+    match args.format(context.json) {
+        ListFormat::Json => {
+            context.out.document(&document)?;
+            return Ok(Exit::Done);
+        }
+        ListFormat::Yaml => {
+            context.out.yaml(&document)?;
+            return Ok(Exit::Done);
+        }
+        _ => {}
     }
     if store.state == StoreState::Refused {
         context.out.remark(&Printable::new(store_remark(&store)))?;
@@ -130,19 +174,56 @@ fn print<R: Row>(
         full_ids: args.full,
         width: context.out.width().filter(|_| !args.is_wide()),
     };
-    if context.json {
-        context.out.document(&document(rows))?;
-    } else if args.quiet {
-        let (ids, left_out) = ids(rows);
-        context.out.lines(&ids)?;
-        if left_out > 0 {
-            context.out.remark(&Printable::new(format_args!(
-                "{left_out} identifiers left out: with white space, quotes, a dash in front or characters that are \
-                 not shown, another program would take them for something else; --json lists them all"
-            )))?;
+    let out = &mut context.out;
+    match args.format(context.json) {
+        ListFormat::Json => out.document(&document(rows))?,
+        ListFormat::Yaml => out.yaml(&document(rows))?,
+        ListFormat::Jsonl => {
+            for row in rows {
+                out.document_line(&row.json())?;
+            }
         }
-    } else {
-        context.out.lines(&table(rows, style))?;
+        ListFormat::Name => words(context, names(rows))?,
+        ListFormat::Table | ListFormat::Wide if args.quiet => words(context, ids(rows))?,
+        ListFormat::Table | ListFormat::Wide => out.lines(&table(rows, style))?,
     }
     Ok(Exit::Done)
+}
+
+/// Prints words for another program, and says how many could not be.
+fn words(context: &mut Context<'_>, (words, left_out): (Lines, usize)) -> Result<(), CommandError> {
+    context.out.lines(&words)?;
+    if left_out > 0 {
+        context.out.remark(&Printable::new(format_args!(
+            "{left_out} identifiers left out: with white space, quotes, a dash in front or characters that are \
+             not shown, another program would take them for something else; --json lists them all"
+        )))?;
+    }
+    Ok(())
+}
+
+/// Does something once, or with an interval again and again, each time on an empty screen or behind an empty line.
+///
+/// # Errors
+/// [`CommandError`].
+pub(super) async fn repeat<'c>(
+    context: &mut Context<'c>,
+    interval: Option<Duration>,
+    once: impl AsyncFn(&mut Context<'c>) -> Result<Exit, CommandError>,
+) -> Result<Exit, CommandError> {
+    let Some(interval) = interval else {
+        return once(context).await;
+    };
+    let mut looks = tokio::time::interval(interval);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_first = true;
+    loop {
+        looks.tick().await;
+        if !std::mem::take(&mut is_first) && !context.out.is_terminal() {
+            context.out.line(&Printable::default())?;
+        }
+        context.out.clear()?;
+        once(context).await?;
+        context.out.flush()?;
+    }
 }

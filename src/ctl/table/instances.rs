@@ -30,6 +30,13 @@ impl Row for InstanceView {
         &self.instance_uuid
     }
 
+    fn name(&self) -> &str {
+        match &*self.name {
+            "" => &self.instance_uuid,
+            name => name,
+        }
+    }
+
     fn other_id(&self) -> Option<&str> {
         Some(&self.node_uuid)
     }
@@ -111,6 +118,10 @@ impl Row for Wide<InstanceView> {
         self.0.id()
     }
 
+    fn name(&self) -> &str {
+        Row::name(&self.0)
+    }
+
     fn other_id(&self) -> Option<&str> {
         self.0.other_id()
     }
@@ -153,6 +164,10 @@ impl Row for WithEnded {
 
     fn id(&self) -> &str {
         self.0.id()
+    }
+
+    fn name(&self) -> &str {
+        Row::name(&self.0)
     }
 
     fn other_id(&self) -> Option<&str> {
