@@ -3,6 +3,7 @@
 //! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
 //! - [`event`], [`track`], [`operation`], [`explanation`], [`health`], [`hosts`], [`start_file`], [`resolve`], [`selection`], [`status`], [`neutral`], [`table`], [`units`], [`yaml`]: what is known, remembered and shown, pure.
 //! - [`commands`]: one after the other what `ciaoctl` can do in a session.
+//! - [`contexts`]: where schedulers are, under names, in a file of the user's own.
 //! - [`args`], [`exit`], [`output`], [`aftermath`]: what commands take, the exit codes, the one way to standard output, and
 //!   what is told on Ctrl-C.
 
@@ -10,6 +11,7 @@ pub mod aftermath;
 pub mod args;
 pub mod client;
 pub mod commands;
+pub mod contexts;
 pub mod event;
 pub mod exit;
 pub mod explanation;
@@ -28,4 +30,4 @@ pub mod track;
 pub mod units;
 pub mod yaml;
 
-pub use run::{check_key, complain, run};
+pub use run::{check_key, complain, in_context, run, run_context};

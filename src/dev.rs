@@ -4,6 +4,7 @@
 //! Not for production: everything lives in one private directory and ends with the process.
 
 mod cluster;
+mod context;
 mod directory;
 mod starts;
 
@@ -41,6 +42,8 @@ pub struct DevConfig {
     pub port: Option<u16>,
     /// Where certificates, logs and output are kept; a new private directory, removed at the end, unless given.
     pub directory: Option<PathBuf>,
+    /// The name of the context of `ciaoctl` to write, if any.
+    pub context: Option<String>,
     /// How much is logged; the files are in the directory's `logs/`.
     pub log: LogFlags,
 }
@@ -67,12 +70,19 @@ pub fn run(config: &DevConfig) -> anyhow::Result<ExitCode> {
             () = &mut stop => return Ok(Exit::Done),
             cluster = Cluster::start(config, &directory) => cluster?,
         };
+        let context = config
+            .context
+            .as_deref()
+            .map(|name| cluster.write_context(name));
+        let context = context.transpose()?;
         let exit = tokio::select! {
             () = &mut stop => Ok(Exit::Done),
             exit = serve(config, &cluster, requests) => exit,
             why = cluster.failure() => Err(anyhow::Error::msg(why)),
         };
         cluster.stop().await;
+        // It leads nowhere any more.
+        drop(context);
         exit
     });
     Ok(exit?.into())

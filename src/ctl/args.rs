@@ -18,7 +18,7 @@ mod tools;
 pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
-pub use tools::{DescribeCommand, LogsArgs, TopArgs};
+pub use tools::{ContextCommand, DescribeCommand, LogsArgs, TopArgs};
 
 /// Most instances one `start` or `run` makes: beyond that `ciaoctl load` is the tool.
 pub const MAX_COUNT: u32 = 10_000;
@@ -28,15 +28,15 @@ pub const MAX_COUNT: u32 = 10_000;
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
     /// Scheduler to connect to, as HOST, HOST:PORT, ADDRESS or `[ADDRESS]:PORT`
+    /// [default: localhost:8888]
     #[arg(
         long,
         global = true,
         env = "CIAO_SERVER",
         hide_env_values = true,
-        default_value = "localhost:8888",
         value_name = "ADDR"
     )]
-    pub server: String,
+    pub server: Option<String>,
     /// Name to expect in the scheduler's certificate, where it is not the one that is dialled
     #[arg(long, global = true, value_name = "NAME")]
     pub server_name: Option<String>,
@@ -69,6 +69,15 @@ pub struct GlobalArgs {
         value_name = "DIR"
     )]
     pub certs: Option<PathBuf>,
+    /// Context to take the scheduler and certificates from that are not given otherwise [default: the current one]
+    #[arg(
+        long,
+        global = true,
+        env = "CIAO_CONTEXT",
+        hide_env_values = true,
+        value_name = "NAME"
+    )]
+    pub context: Option<String>,
     /// Refuse a certificate file whose private key others can read, rather than warn of it
     #[arg(long, global = true)]
     pub strict_files: bool,
@@ -78,6 +87,17 @@ pub struct GlobalArgs {
     /// Print JSON for programs: one document, or one line per event with `watch`
     #[arg(long, global = true)]
     pub json: bool,
+}
+
+/// Where a scheduler is unless something else is said.
+const DEFAULT_SERVER: &str = "localhost:8888";
+
+impl GlobalArgs {
+    /// The scheduler to connect to.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        self.server.as_deref().unwrap_or(DEFAULT_SERVER)
+    }
 }
 
 /// What `ciaoctl` can do in a session with the scheduler.

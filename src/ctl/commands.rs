@@ -1,6 +1,7 @@
 //! The commands of `ciaoctl`, each over a [`Client`], writing to what it is given.
 
 mod confirm;
+pub mod context;
 pub mod describe;
 pub mod drain;
 pub mod explain;
@@ -247,7 +248,7 @@ async fn carry_out(
 pub fn client_config(global: &GlobalArgs) -> ClientConfig {
     let directory = global.certs.as_deref();
     ClientConfig {
-        server: global.server.clone(),
+        server: global.server().to_owned(),
         server_name: global.server_name.clone(),
         cert: match (&global.cert, directory) {
             (Some(named), _) => named.clone(),

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::ctl::args::{GlobalArgs, SessionCommand};
+use crate::ctl::args::{ContextCommand, GlobalArgs, SessionCommand};
 use crate::ctl::client;
 use crate::ctl::commands::{self, CommandError};
+use crate::ctl::contexts;
 use crate::ctl::exit::Exit;
 use crate::ctl::output::{Output, terminal_colours, terminal_width};
 use crate::net::tls::KeyFiles;
@@ -28,6 +29,26 @@ pub fn run(command: SessionCommand, global: &GlobalArgs) -> Exit {
     });
     let result = result.and_then(|exit| out.flush().map(|()| exit).map_err(CommandError::from));
     result.unwrap_or_else(|error| fail(&error))
+}
+
+/// Runs `ciaoctl context`, which needs no session.
+#[must_use]
+pub fn run_context(command: &ContextCommand, global: &GlobalArgs) -> Exit {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut err = io::stderr();
+    let mut output = Output::new(&mut out, &mut err).with_width(terminal_width());
+    let result = commands::context::context(command, global, &mut output);
+    drop(output);
+    let result = result.and_then(|exit| out.flush().map(|()| exit).map_err(CommandError::from));
+    result.unwrap_or_else(|error| fail(&error))
+}
+
+/// The options of every command, with what the context says that counts; or the program's end where it cannot be used.
+///
+/// # Errors
+/// The exit code, once it was said why.
+pub fn in_context(global: GlobalArgs) -> Result<GlobalArgs, Exit> {
+    contexts::apply(global).map_err(|error| fail(&error.into()))
 }
 
 /// Says on standard error why a command was not done.

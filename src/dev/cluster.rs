@@ -13,10 +13,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::DevConfig;
+use super::context::Written;
 use super::directory::Directory;
 use crate::cert::files::{Existing, PRIVATE_MODE, PUBLIC_MODE, write};
 use crate::cert::{Anchor, Spec};
 use crate::ctl::client::{Client, ClientConfig};
+use crate::ctl::contexts::Named;
 use crate::launcher::agent::{Features, Workloads};
 use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
@@ -187,6 +189,17 @@ impl Cluster {
         Client::connect(&config)
             .await
             .context("cannot connect to the scheduler just started")
+    }
+
+    /// Writes how to reach it as a context of `ciaoctl`.
+    pub(super) fn write_context(&self, name: &str) -> anyhow::Result<Written> {
+        let context = Named {
+            server: Some(self.address.to_string()),
+            cert: Some(self.certificates.controller.clone()),
+            cacert: Some(self.certificates.ca.clone()),
+            ..Named::default()
+        };
+        Written::new(name, context)
     }
 
     /// What an instance on a node has written.

@@ -19,6 +19,7 @@ mod site;
 #[path = "../common/words.rs"]
 mod words;
 
+mod contexts;
 mod controllers;
 mod crashes;
 mod describe;

@@ -36,6 +36,9 @@ pub(crate) struct DevFlags {
     /// Keep certificates, logs and output in this directory [default: a new private one, removed at the end]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// Write how to reach it as this context of ciaoctl, until it ends; the current context stays as it is, if there is one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
     /// Verbosity of the logs, which are in the directory's logs/
     #[command(flatten)]
     log: LogFlags,
@@ -51,6 +54,7 @@ impl From<DevFlags> for DevConfig {
             nodes: flags.nodes,
             port: flags.port,
             directory: flags.directory,
+            context: flags.context,
             log: flags.log,
         }
     }

@@ -140,7 +140,7 @@ fn exit_of(error: &LoadError) -> Exit {
 fn target(global: &GlobalArgs) -> Result<LoadTarget, CommandError> {
     let usage = |reason: String| CommandError::Usage(reason);
     let endpoint: Endpoint = global
-        .server
+        .server()
         .parse::<Endpoint>()
         .map_err(|e| usage(format!("--server: {e}")))?
         .with_server_name(global.server_name.clone());

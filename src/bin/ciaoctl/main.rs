@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use ciao_scheduler::ctl;
-use ciao_scheduler::ctl::args::{GlobalArgs, SessionCommand};
+use ciao_scheduler::ctl::args::{ContextCommand, GlobalArgs, SessionCommand};
 use ciao_scheduler::ctl::commands::CommandError;
 use ciao_scheduler::ctl::exit::Exit;
 use ciao_scheduler::flags::parse;
@@ -34,6 +34,9 @@ enum Command {
     /// What needs a session with the scheduler.
     #[command(flatten)]
     Session(Box<SessionCommand>),
+    /// Keep where schedulers are, and which certificates to show them, under names
+    #[command(subcommand)]
+    Context(ContextCommand),
     /// Generate load: simulated launchers, and STARTs as fast as they are taken
     Load(LoadArgs),
     /// Print a completion script for a shell
@@ -46,8 +49,15 @@ enum Command {
 fn main() -> ExitCode {
     let cli: Cli = parse(std::env::args_os(), Exit::Output.code().into());
     let exit = match cli.command {
-        Command::Session(command) => ctl::run(*command, &cli.global),
-        Command::Load(args) => generate::run(&args, &cli.global),
+        Command::Session(command) => match ctl::in_context(cli.global) {
+            Ok(global) => ctl::run(*command, &global),
+            Err(exit) => exit,
+        },
+        Command::Context(command) => ctl::run_context(&command, &cli.global),
+        Command::Load(args) => match ctl::in_context(cli.global) {
+            Ok(global) => generate::run(&args, &global),
+            Err(exit) => exit,
+        },
         Command::Completions { shell } => completions(shell).unwrap_or_else(|error| {
             let error = CommandError::from(error);
             ctl::complain(error.exit(), &error.lines())

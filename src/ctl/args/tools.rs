@@ -54,3 +54,35 @@ pub struct TopArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 15)]
     pub rows: usize,
 }
+
+/// `ciaoctl context`.
+#[derive(Debug, Subcommand)]
+pub enum ContextCommand {
+    /// List the contexts; * marks the current one
+    List,
+    /// Make a context the current one
+    Use {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Make a context, or change one, of what --server, --server-name, --cert, --cacert, --certs and CIAO_ variables say; the
+    /// first becomes the current one
+    Set {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Delete a context
+    Delete {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Show a context
+    Show {
+        /// Its name [default: the current one]
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+}

@@ -1,0 +1,85 @@
+//! The context of `ciaoctl` that a cluster writes while it runs.
+
+use std::path::PathBuf;
+
+use crate::ctl::contexts::{Contexts, Named, place};
+
+/// A context that was written; dropping it takes it back.
+#[derive(Debug)]
+pub(super) struct Written {
+    path: PathBuf,
+    name: String,
+    context: Named,
+}
+
+impl Written {
+    /// Writes a context under a name, in place of an earlier one of that name.
+    ///
+    /// # Errors
+    /// The file of contexts cannot be read or written, or none can be called so.
+    pub(super) fn new(name: &str, context: Named) -> anyhow::Result<Self> {
+        let path = place()?;
+        let mut all = Contexts::read(&path)?;
+        all.set(name, context.clone())?;
+        all.write(&path)?;
+        Ok(Self {
+            path,
+            name: name.to_owned(),
+            context,
+        })
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let delete = || {
+            let mut all = Contexts::read(&self.path)?;
+            // Not if somebody has changed it since.
+            if all.contexts.get(&self.name) != Some(&self.context) {
+                return Ok(());
+            }
+            all.delete(&self.name)?;
+            all.write(&self.path)
+        };
+        if let Err(error) = delete() {
+            tracing::warn!(
+                "the context {} stays, and leads nowhere: {error}",
+                self.name
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Contexts, Named, Written};
+
+    #[test]
+    fn a_context_goes_with_its_cluster_unless_somebody_has_changed_it() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("config.toml");
+        let context = |server: &str| Named {
+            server: Some(server.to_owned()),
+            ..Named::default()
+        };
+        for (changed, stays) in [(false, false), (true, true)] {
+            let mut all = Contexts::default();
+            all.set("other", context("other")).unwrap();
+            all.set("dev", context("dev")).unwrap();
+            all.write(&path).unwrap();
+            let written = Written {
+                path: path.clone(),
+                name: "dev".to_owned(),
+                context: context("dev"),
+            };
+            if changed {
+                all.set("dev", context("changed")).unwrap();
+                all.write(&path).unwrap();
+            }
+            drop(written);
+            let left = Contexts::read(&path).unwrap();
+            assert_eq!(left.contexts.contains_key("dev"), stays);
+            assert_eq!(left.current.as_deref(), Some("other"));
+        }
+    }
+}
