@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 /// Takes what the programs of Funky send (tasks, migrations), runs it in the cluster of a ciao-scheduler, and prints what
 /// Funky's primary prints. A client of the scheduler like ciaoctl, with a controller's certificate.
 #[derive(Debug, Parser)]
-#[command(name = "ciao-funky", version, propagate_version = true)]
+#[command(name = "ciao-funky", version = ciao_scheduler::VERSION, propagate_version = true)]
 pub(crate) struct Cli {
     /// How to connect.
     #[command(flatten)]
