@@ -112,6 +112,7 @@ const VALUES: &[&str] = &[
     "Output",
     "Past",
     "Placing",
+    "Read",
     "Room",
     "Row",
     "Sample",
@@ -188,7 +189,7 @@ const OUTER: &str = "src";
 /// What a module of [`OUTER`] names of the others at most; each of these lists names what stands below it.
 const LAYERS: &[(&str, &[&str])] = &[
     ("cert", &["net"]),
-    ("ctl", &["edit", "flags", "net", "printable"]),
+    ("ctl", &["edit", "flags", "net", "printable", "private"]),
     (
         "dev",
         &[

@@ -5,7 +5,7 @@
 //!
 //! [contexts.prod]
 //! server = "sched.example:8888"
-//! certs = "/home/me/prod"
+//! certs = "/etc/ciao/prod"
 //! ```
 //! What is given by flags and `CIAO_` variables counts over what a context says.
 
@@ -248,7 +248,7 @@ impl Named {
 pub fn apply(global: GlobalArgs) -> Result<GlobalArgs, ContextError> {
     let path = match place() {
         Ok(path) => path,
-        // Whoever has no home has no contexts.
+        // A user without a home has no contexts.
         Err(_) if global.context.is_none() => return Ok(global),
         Err(error) => return Err(error),
     };

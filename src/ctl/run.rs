@@ -36,9 +36,8 @@ pub fn run(command: SessionCommand, global: &GlobalArgs) -> Exit {
 pub fn run_context(command: &ContextCommand, global: &GlobalArgs) -> Exit {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut err = io::stderr();
-    let mut output = Output::new(&mut out, &mut err).with_width(terminal_width());
-    let result = commands::context::context(command, global, &mut output);
-    drop(output);
+    let output = Output::new(&mut out, &mut err).with_width(terminal_width());
+    let result = commands::context::context(command, global, output);
     let result = result.and_then(|exit| out.flush().map(|()| exit).map_err(CommandError::from));
     result.unwrap_or_else(|error| fail(&error))
 }

@@ -83,7 +83,7 @@ impl Readers {
         None
     }
 
-    /// The next answer; pending as long as nobody reads. Nothing is lost where the wait is given up.
+    /// The next answer; pending as long as there is no reader. Nothing is lost where the wait is given up.
     pub(crate) async fn next(&mut self) -> OutputChunk {
         loop {
             match self.answers.join_next().await {
@@ -94,7 +94,7 @@ impl Readers {
         }
     }
 
-    /// Answers nobody any more: whoever asked is not there.
+    /// Drops all requests: those who asked are not there any more.
     pub(crate) fn forget(&mut self) {
         self.answers = JoinSet::new();
     }

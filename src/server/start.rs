@@ -171,13 +171,7 @@ impl Server {
         for &address in &config.http {
             listeners.push(open_one(address, Speaks::Http)?);
         }
-        scheduler.about = About {
-            version: crate::VERSION.to_owned(),
-            certificates: match &http {
-                Some((_, certificates)) => certificates.clone(),
-                None => vec![identity.expiry(), anchors.expiry()],
-            },
-        };
+        scheduler.about = about(http.as_ref(), &identity, &anchors);
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         let cluster = configuration::load(config.configuration_uri.as_deref())?;
         let acceptor = Acceptor {
@@ -365,6 +359,17 @@ fn load_http(
     let mut certificates = vec![identity.expiry(), anchors.expiry()];
     certificates.extend(own.as_ref().map(Identity::expiry));
     Ok((tls::http_config(shown, anchors)?, certificates))
+}
+
+/// What is said of the process to who asks how it is.
+fn about(http: Option<&HttpTls>, identity: &Identity, anchors: &TrustAnchors) -> About {
+    About {
+        version: crate::VERSION.to_owned(),
+        certificates: match http {
+            Some((_, certificates)) => certificates.clone(),
+            None => vec![identity.expiry(), anchors.expiry()],
+        },
+    }
 }
 
 fn open_one(address: SocketAddr, speaks: Speaks) -> Result<Listener, StartError> {

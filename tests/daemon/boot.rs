@@ -66,7 +66,10 @@ async fn a_port_in_use_is_named_with_a_way_out() {
         )),
         "{said}"
     );
-    assert!(said.contains("give another port (--listen or --http"), "{said}");
+    assert!(
+        said.contains("give another port (--listen or --http"),
+        "{said}"
+    );
 }
 
 #[tokio::test]

@@ -95,7 +95,7 @@ impl Scheduler {
         if let Some(old) = old {
             self.peers.unset_node(old);
             if old_roles == roles {
-                // The same node over a newer connection: its place stays, and no one else notices. What it was asked over the
+                // The same node over a newer connection: its place stays, and others do not notice. What it was asked over the
                 // older one it may never have read.
                 self.fail_reads(key);
                 return self.cluster.replace_connection(key, id, now);

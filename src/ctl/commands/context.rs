@@ -27,13 +27,13 @@ const COLUMNS: Columns = &[
 pub fn context(
     command: &ContextCommand,
     global: &GlobalArgs,
-    out: &mut Output<'_>,
+    mut out: Output<'_>,
 ) -> Result<Exit, CommandError> {
     let path = place()?;
     let mut all = Contexts::read(&path)?;
     let done = match command {
         ContextCommand::List => {
-            list(&all, global.json, out)?;
+            list(&all, global.json, &mut out)?;
             return Ok(Exit::Done);
         }
         ContextCommand::Show { name } => {
@@ -42,7 +42,7 @@ pub fn context(
                 let text = "no context is current; `ciaoctl context list` lists all".to_owned();
                 return Err(CommandError::Usage(text));
             };
-            show(name, all.named(name)?, global.json, out)?;
+            show(name, all.named(name)?, global.json, &mut out)?;
             return Ok(Exit::Done);
         }
         ContextCommand::Use { name } => {

@@ -1,5 +1,5 @@
 //! `GET /v1/instances/{id}/output`: what a workload wrote, as it is. Each answer reads in a session of its own, a chunk at a
-//! time: the next is asked for once the one before it was taken, so that a slow reader holds up nobody.
+//! time: the next is asked for once the one before it was taken, so that a slow reader holds up no other.
 
 use std::io;
 use std::pin::Pin;
