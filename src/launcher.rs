@@ -27,6 +27,7 @@ mod host;
 mod kept;
 mod lease;
 mod limits;
+mod metrics;
 mod orphans;
 mod process;
 mod procfs;
@@ -51,6 +52,7 @@ pub use config::{
 };
 pub use host::{Share, ShareError};
 pub use kept::{DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, KeepOutput, MAX_KEPT};
+pub use metrics::metrics_address;
 pub use run::run;
 pub use state::StateError;
 

@@ -1,5 +1,7 @@
 //! What a launcher is to be, and why it may have to end.
 
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +80,8 @@ pub struct Config {
     pub hostname: Option<String>,
     /// How much is kept of what ended instances have written, and for how long.
     pub keep_output: KeepOutput,
+    /// Where metrics are served over plain HTTP, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// What becomes of running workloads at shutdown.
     pub at_shutdown: Workloads,
     /// What runs the workloads.
@@ -131,6 +135,14 @@ pub enum LauncherError {
         "--shares {0} is this node's own UUID; give that of the node whose resources it shares"
     )]
     SharesItself(Uuid),
+    /// Metrics cannot be served where they were to be.
+    #[error("--metrics {address}: {source}")]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// The system's word.
+        source: io::Error,
+    },
     /// A part of the launcher panicked, which is a defect of it.
     #[error("internal error: {0}")]
     Internal(#[from] tokio::task::JoinError),
@@ -164,6 +176,7 @@ impl Config {
             features: Features::default(),
             hostname: None,
             keep_output: KeepOutput::default(),
+            metrics: None,
             at_shutdown: Workloads::Leave,
             machine,
         }

@@ -1,6 +1,7 @@
 //! Drives the state machine on a real machine and a real connection: one loop per node, and as many nodes as asked for.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,16 +10,18 @@ use proto_frames::payload::cut::cut;
 use proto_frames::payload::{ConnectionAborted, OutputChunk, Payload};
 use proto_frames::{Encoding, Frame, Kind, Uuid};
 use rustix::process::{Resource, Rlimit};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use super::agent::{Action, Agent, Command, Input, Numbering, Order, Runs, Settings};
+use super::agent::{Action, Agent, Command, Input, Message, Numbering, Order, Runs, Settings};
 use super::cgroup;
 use super::config::{Config, LauncherError, MachineConfig};
 use super::dial::Dialler;
 use super::host;
+use super::metrics::{self, Metrics};
 use super::orphans;
 use super::process::Processes;
 use super::readers::Readers;
@@ -55,8 +58,12 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let config = Arc::new(config);
     let (end, ending) = watch::channel(false);
     let dials = Arc::new(Semaphore::new(DIALS_AT_ONCE));
+    let metrics = Arc::new(Metrics::default());
+    // Ends with what is below.
+    let _serving = serve_metrics(&config, &metrics).await?;
     let mut nodes = JoinSet::new();
-    for node in nodes_of(&config, &dials)? {
+    for mut node in nodes_of(&config, &dials)? {
+        node.metrics = Arc::clone(&metrics);
         nodes.spawn(node.run(ending.clone()));
     }
     drop(ending);
@@ -73,6 +80,22 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
             },
         }
     }
+}
+
+/// Serves metrics where that is asked for, as long as the result is there.
+async fn serve_metrics(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+) -> Result<JoinSet<Infallible>, LauncherError> {
+    let mut serving = JoinSet::new();
+    if let Some(address) = config.metrics {
+        let failed = |source| LauncherError::Metrics { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        info!("serves metrics on {address}");
+        serving.spawn(metrics::serve(listener, Arc::clone(metrics)));
+    }
+    Ok(serving)
 }
 
 /// Lets this process open as many files as it may: a workload takes a descriptor, a made-up node a socket.
@@ -199,6 +222,7 @@ struct Node {
     connection: Connection,
     traces: Traces,
     readers: Readers,
+    metrics: Arc<Metrics>,
     /// Frames that the connection has not taken yet. While there are any, no further command is taken in.
     outbox: VecDeque<Frame>,
     config: Arc<Config>,
@@ -270,6 +294,7 @@ impl Node {
             agent,
             machine,
             readers,
+            metrics: Arc::default(),
             uuid,
             dialler,
             connection,
@@ -319,6 +344,10 @@ impl Node {
             match action {
                 Action::Machine(order) => self.machine.perform(order),
                 Action::Send(message) => {
+                    if let Message::Stats(stats) = &message {
+                        self.metrics.report(self.uuid, stats);
+                        self.metrics.lease(self.uuid, self.agent.lease_until());
+                    }
                     debug!(node = %self.uuid, kind = %message.kind(), "sending");
                     self.outbox
                         .push_back(Frame::new(message.kind(), self.uuid, message.payload()));
@@ -418,6 +447,7 @@ impl Node {
                     since: now,
                     written: 0,
                 };
+                self.metrics.connection(self.uuid, true);
                 self.agent.handle(now, connected);
             }
             Woken::Lost(reason) => {
@@ -428,6 +458,7 @@ impl Node {
                 self.connection = Connection::Dialling(self.dialler.clone().dial());
                 self.outbox.clear();
                 self.readers.forget();
+                self.metrics.connection(self.uuid, false);
                 self.agent.handle(now, Input::Disconnected);
             }
         }

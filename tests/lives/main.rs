@@ -26,6 +26,7 @@ mod describe;
 mod ends;
 mod http_output;
 mod instances;
+mod launcher_metrics;
 mod leases;
 mod lists;
 mod logs;

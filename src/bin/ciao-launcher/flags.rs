@@ -1,5 +1,6 @@
 //! The command line of `ciao-launcher`, and what it makes of it: a [`Config`].
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use ciao_scheduler::launcher::{
     Config, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE,
     DEFAULT_PRESSURE_FILE, DEFAULT_PRESSURE_LIMIT, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
     DEFAULT_STOP_GRACE, DEFAULT_SWAP_LIMIT, KeepOutput, MachineConfig, Share, ShareError,
-    node_uuid,
+    metrics_address, node_uuid,
 };
 use ciao_scheduler::logging::LogFlags;
 use ciao_scheduler::net::address::{Endpoint, candidates};
@@ -89,6 +90,9 @@ pub(crate) struct Cli {
     /// Longest wait before the next try to connect
     #[arg(long, value_name = "TIME", value_parser = time, default_value_t = DEFAULT_RECONNECT_CAP.into())]
     pub(crate) reconnect_cap: humantime::Duration,
+    /// Serve metrics over plain HTTP at ADDRESS:PORT, or at a port of 127.0.0.1; not at all unless given
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    pub(crate) metrics: Option<SocketAddr>,
     /// How long the output and working directory of an ended instance are kept, whatever ended it; 0 = not at all
     #[arg(long, value_name = "TIME", default_value_t = DEFAULT_KEEP_OUTPUT_FOR.into())]
     pub(crate) keep_output_for: humantime::Duration,
@@ -289,6 +293,7 @@ impl Cli {
             },
             pressure_file: self.pressure_file,
             hostname: self.hostname,
+            metrics: self.metrics,
             keep_output: KeepOutput {
                 age: self.keep_output_for.into(),
                 bytes: self.keep_output_bytes,

@@ -154,6 +154,12 @@ impl Agent {
         self.lease.until = self.lease.until.map(|known| known.min(until));
     }
 
+    /// Until when instances under the lease run, unless it is renewed.
+    #[must_use]
+    pub fn lease_until(&self) -> Option<Instant> {
+        self.lease.until
+    }
+
     /// When the lease is over, if anything runs under it.
     pub(super) fn lease_timeout(&self) -> Option<Instant> {
         let until = self.lease.until?;
