@@ -43,6 +43,7 @@ impl Drop for Written {
         };
         if let Err(error) = delete() {
             tracing::warn!(
+                event = "context_not_deleted",
                 "the context {} stays, and leads nowhere: {error}",
                 self.name
             );

@@ -92,7 +92,7 @@ async fn serve_metrics(
         let failed = |source| LauncherError::Metrics { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        info!("serves metrics on {address}");
+        info!(event = "listening_metrics", "serves metrics on {address}");
         serving.spawn(metrics::serve(listener, Arc::clone(metrics)));
     }
     Ok(serving)
