@@ -16,7 +16,8 @@ use std::time::Instant;
 
 use sched_model::query::MAX_LIMIT;
 use sched_model::{
-    CertificateView, ControllerView, InstanceView, Query, QueryKind, QueryResult, Role, Standing, StatusView,
+    CertificateView, ControllerView, InstanceView, Query, QueryKind, QueryResult, Role, Standing,
+    StatusView,
 };
 
 use crate::Scheduler;
@@ -103,7 +104,7 @@ impl Scheduler {
             uuid: self.config.uuid.to_string(),
             version: about.version.clone(),
             uptime_s: i64::try_from(uptime).unwrap_or(i64::MAX),
-            recovering: self.settling.is_open(),
+            recovering: self.recovery.is_open(),
             store: self.journal.view(now),
             certificates: about.certificates.iter().map(certificate).collect(),
         }
