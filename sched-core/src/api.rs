@@ -22,4 +22,5 @@ pub(crate) mod rules;
 pub(crate) mod sent;
 pub(crate) mod tally;
 pub(crate) mod text;
+pub(crate) mod unread;
 pub(crate) mod vm_types;

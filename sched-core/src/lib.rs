@@ -53,6 +53,7 @@ pub use api::parcel::{Parcel, Sealed, Tag};
 pub use api::refused::{RefusalCause, Refused};
 pub use api::report::{KeptRun, KeptRuns, Report, Workload};
 pub use api::sent::{CommandName, ReportName, Sent};
+pub use api::unread::{NamedNode, Unread};
 pub use batches::{
     BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
 };

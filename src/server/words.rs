@@ -5,6 +5,7 @@ mod cause;
 mod declined;
 mod drain;
 mod no_fit;
+mod unread;
 
 use sched_core::{
     Action, Cause, Change, DrainStanding, Explained, Message, QueryProblem, Record, RowCauses,
@@ -58,6 +59,7 @@ fn word_message(message: &mut Message) {
         }
         Message::PlacementDecision(it) => it.payload.detail = Why(&it.cause).to_string(),
         Message::DrainProgress(it) => drain::word(it),
+        Message::NoOutput(it) => it.payload.detail = unread::NoOutput(&it.cause).to_string(),
         Message::QueryResult(page) => word_page(page),
         Message::Snapshot(page) => {
             let (payload, causes) = (&mut page.payload, &page.cause);

@@ -28,6 +28,7 @@ use crate::api::refused::Refused;
 use crate::api::rules::{OfferRules, RuleError};
 use crate::api::sent::Sent;
 use crate::api::text::ShortText;
+use crate::api::unread::Unread;
 
 /// One thing to do, in the order the core decided them.
 #[derive(Debug)]
@@ -136,7 +137,7 @@ pub enum Message {
     /// A launcher is asked for what a workload wrote; it announced that it can be.
     ReadOutput(Box<ReadOutput>),
     /// Why what a workload wrote cannot be read (native encoding only).
-    NoOutput(Box<OutputPart>),
+    NoOutput(Box<Explained<OutputPart, Unread>>),
 }
 
 /// A START on its way to a node.

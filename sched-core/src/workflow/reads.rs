@@ -4,18 +4,18 @@
 
 use std::time::Instant;
 
-use sched_model::{OutputFailure, ReadOutput, Uuid};
+use sched_model::ReadOutput;
 
 use crate::Scheduler;
 use crate::api::action::Message;
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::api::parcel::Parcel;
+use crate::api::unread::{NamedNode, Unread};
+use crate::cluster::node::Node;
 use crate::instance::Run;
-use crate::peers::reads::{READ_TIMEOUT, Read};
-
-/// Why no launcher is asked, and more about it.
-type NoOutput = (OutputFailure, String);
+use crate::peers::reads::READ_TIMEOUT;
 
 impl Scheduler {
     /// ReadOutput from a controller, operator or viewer.
@@ -26,18 +26,14 @@ impl Scheduler {
                 .peers
                 .reads_mut()
                 .begin(now, (id, key), request.clone());
-            let busy = |open| {
-                let detail = format!("{open} chunks of output are waited for already; try again");
-                (OutputFailure::Busy, detail)
-            };
-            Ok((begun.map_err(busy)?, session))
+            Ok((begun.map_err(Unread::Busy)?, session))
         });
         match asked {
             Ok((read, session)) => {
                 let message = Message::ReadOutput(Box::new(ReadOutput { read, ..request }));
                 self.send(session, message);
             }
-            Err((failure, detail)) => self.fail_read(id, &request, failure, detail),
+            Err(why) => self.fail_read(id, &request, why),
         }
     }
 
@@ -54,9 +50,8 @@ impl Scheduler {
     /// A node's launcher will not answer what it was asked.
     pub(crate) fn fail_reads(&mut self, key: NodeKey) {
         for read in self.peers.reads_mut().of_node(key) {
-            let node = self.node_text(key);
-            let detail = format!("the connection to {node} has ended; it may come back");
-            self.fail(&read, OutputFailure::NodeLost, detail);
+            let why = Unread::ConnectionEnded(self.named(key));
+            self.fail_read(read.asker, &read.request, why);
         }
     }
 
@@ -66,56 +61,37 @@ impl Scheduler {
             let Some(read) = self.peers.reads_mut().late(now) else {
                 return;
             };
-            let node = self.node_text(read.node);
-            let seconds = READ_TIMEOUT.as_secs();
-            let detail = format!("the launcher of {node} has not answered within {seconds} s");
-            self.fail(&read, OutputFailure::Timeout, detail);
+            let why = Unread::NotAnswered(self.named(read.node), READ_TIMEOUT);
+            self.fail_read(read.asker, &read.request, why);
         }
     }
 
-    fn fail(&mut self, read: &Read, failure: OutputFailure, detail: String) {
-        self.fail_read(read.asker, &read.request, failure, detail);
-    }
-
-    fn fail_read(
-        &mut self,
-        to: SessionId,
-        request: &ReadOutput,
-        failure: OutputFailure,
-        detail: String,
-    ) {
-        let part = request.fail(failure, detail);
-        self.send(to, Message::NoOutput(Box::new(part)));
+    fn fail_read(&mut self, to: SessionId, request: &ReadOutput, why: Unread) {
+        let part = request.fail(why.failure(), "");
+        let explained = Explained::new(part, why);
+        self.send(to, Message::NoOutput(Box::new(explained)));
     }
 
     /// The node whose launcher has the output of an instance, and its session.
-    fn node_to_read(&self, instance: &InstanceId) -> Result<(NodeKey, SessionId), NoOutput> {
+    fn node_to_read(&self, instance: &InstanceId) -> Result<(NodeKey, SessionId), Unread> {
         let placed = self.cluster.placement(instance);
         let key = match placed {
             Some(key) => key,
             None => self.last_node(instance)?,
         };
         let node = self.cluster.nodes().node(key);
+        let named = || NamedNode::from(node);
         let Some(session) = node.session() else {
-            let detail = format!(
-                "{} has it and is not connected; its output can be read once it is back",
-                self.node_text(key)
-            );
-            return Err((OutputFailure::NodeLost, detail));
+            return Err(Unread::NotConnected(named()));
         };
         if !node.can(Capabilities::OUTPUT) {
-            let detail = format!(
-                "the launcher of {} cannot be asked for output: it is an original one or an older one; read the output on the \
-                 node",
-                self.node_text(key)
-            );
-            return Err((OutputFailure::NotSupported, detail));
+            return Err(Unread::NotSupported(named()));
         }
         Ok((key, session))
     }
 
     /// The node that keeps the output of the latest run of an instance that is on no node, or that had it last.
-    fn last_node(&self, instance: &InstanceId) -> Result<NodeKey, NoOutput> {
+    fn last_node(&self, instance: &InstanceId) -> Result<NodeKey, Unread> {
         let known = self.instances.outputs(instance).last();
         let last_run = || self.instances.history(instance).filter_map(|(_, run)| run);
         let node = known
@@ -123,33 +99,31 @@ impl Scheduler {
             .or_else(|| last_run().filter_map(Run::node).last());
         let Some(uuid) = node else {
             return Err(if self.instances.contains(instance) {
-                let detail = "it waits for room and has not run yet; `ciaoctl queue` says for what";
-                (OutputFailure::NeverBegan, detail.to_owned())
+                Unread::Waits
             } else if last_run().next().is_some() {
-                (OutputFailure::NeverBegan, "it ran on no node".to_owned())
+                Unread::NeverBegan
             } else {
-                let detail = "no such instance is known, nor was recently; `ciaoctl instances` lists \
-                              those that are";
-                (OutputFailure::NoInstance, detail.to_owned())
+                Unread::NoInstance
             });
         };
-        self.cluster.nodes().by_uuid(uuid).ok_or_else(|| {
-            let detail = format!("node {uuid}, which had it last, is not known any more");
-            (OutputFailure::NodeLost, detail)
-        })
+        let key = self.cluster.nodes().by_uuid(uuid);
+        key.ok_or(Unread::NodeForgotten(uuid))
     }
 
-    /// A node, for people.
-    fn node_text(&self, key: NodeKey) -> String {
+    /// A node, for people; `None` if it is not known any more.
+    fn named(&self, key: NodeKey) -> Option<NamedNode> {
         let nodes = self.cluster.nodes();
-        if !nodes.contains(key) {
-            return "its node".to_owned();
-        }
-        let node = nodes.node(key);
-        let uuid: Uuid = node.uuid();
-        match node.hostname() {
-            "" => format!("node {uuid}"),
-            name => format!("node {name} ({uuid})"),
+        nodes
+            .contains(key)
+            .then(|| NamedNode::from(nodes.node(key)))
+    }
+}
+
+impl From<&Node> for NamedNode {
+    fn from(node: &Node) -> Self {
+        Self {
+            uuid: node.uuid(),
+            hostname: node.hostname().into(),
         }
     }
 }

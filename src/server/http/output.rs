@@ -140,7 +140,7 @@ impl Reader {
                 Some(Message::Forward(parcel)) => {
                     OutputChunk::decode(&wire::frame_of(&parcel).payload).ok()
                 }
-                Some(Message::NoOutput(part)) => Some(OutputChunk::new(*part, Bytes::new())),
+                Some(Message::NoOutput(part)) => Some(OutputChunk::new(part.payload, Bytes::new())),
                 Some(_) => None,
                 // The door is open as long as this lives.
                 None => std::future::pending().await,

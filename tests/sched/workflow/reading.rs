@@ -62,7 +62,7 @@ fn asked(world: &mut World, node: SessionId) -> Vec<ReadOutput> {
 /// Why a peer got no output.
 fn refused(world: &mut World, peer: SessionId) -> OutputPart {
     match world.told_once(peer) {
-        Message::NoOutput(part) => *part,
+        Message::NoOutput(part) => part.payload,
         other => panic!("{other:?}"),
     }
 }

@@ -1,0 +1,58 @@
+//! Why what a workload wrote cannot be read, in words.
+
+use std::fmt;
+
+use sched_core::{NamedNode, Unread};
+
+/// Why there is no output, as people read it.
+pub(super) struct NoOutput<'a>(pub(super) &'a Unread);
+
+impl fmt::Display for NoOutput<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Unread::Busy(open) => {
+                write!(f, "{open} chunks of output are waited for already; try again")
+            }
+            Unread::ConnectionEnded(node) => {
+                let node = Node(node.as_ref());
+                write!(f, "the connection to {node} has ended; it may come back")
+            }
+            Unread::NotAnswered(node, time) => {
+                let (node, seconds) = (Node(node.as_ref()), time.as_secs());
+                write!(f, "the launcher of {node} has not answered within {seconds} s")
+            }
+            Unread::NotConnected(node) => {
+                let node = Node(Some(node));
+                write!(f, "{node} has it and is not connected; its output can be read once it is back")
+            }
+            Unread::NotSupported(node) => write!(
+                f,
+                "the launcher of {} cannot be asked for output: it is an original one or an older one; read the output on \
+                 the node",
+                Node(Some(node))
+            ),
+            Unread::Waits => {
+                f.write_str("it waits for room and has not run yet; `ciaoctl queue` says for what")
+            }
+            Unread::NeverBegan => f.write_str("it ran on no node"),
+            Unread::NoInstance => f.write_str(
+                "no such instance is known, nor was recently; `ciaoctl instances` lists those that are",
+            ),
+            Unread::NodeForgotten(uuid) => {
+                write!(f, "node {uuid}, which had it last, is not known any more")
+            }
+        }
+    }
+}
+
+struct Node<'a>(Option<&'a NamedNode>);
+
+impl fmt::Display for Node<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("its node"),
+            Some(NamedNode { uuid, hostname }) if hostname.is_empty() => write!(f, "node {uuid}"),
+            Some(NamedNode { uuid, hostname }) => write!(f, "node {hostname} ({uuid})"),
+        }
+    }
+}
