@@ -9,6 +9,9 @@ use std::time::Duration;
 /// The port of SSNTP where none is given.
 pub const DEFAULT_PORT: u16 = 8888;
 
+/// The port on which the scheduler serves HTTP, where it does and no other is said.
+pub const DEFAULT_HTTP_PORT: u16 = 8443;
+
 /// The host tried last of all.
 pub const LAST_RESORT: &str = "localhost";
 
@@ -75,6 +78,16 @@ impl FromStr for Endpoint {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        Self::parse_with_port(text, DEFAULT_PORT)
+    }
+}
+
+impl Endpoint {
+    /// Reads an address; where it has no port, this one.
+    ///
+    /// # Errors
+    /// It is none: [`AddressError`] says why.
+    pub fn parse_with_port(text: &str, default_port: u16) -> Result<Self, AddressError> {
         let error = |reason| AddressError {
             text: text.to_owned(),
             reason,
@@ -87,7 +100,7 @@ impl FromStr for Endpoint {
             return Err(error("the host has characters that no host has"));
         }
         let port = match port {
-            None => DEFAULT_PORT,
+            None => default_port,
             Some(digits) => match digits.parse() {
                 Ok(port) if port != 0 => port,
                 _ => return Err(error("the port is no number from 1 to 65535")),

@@ -11,6 +11,7 @@
 //! - Reading takes the core's lock in steps of a few rows ([`read`]); what is read is turned into JSON outside it.
 //! - Commands go to the core as those of peers do: each connection that sends one has a session of an operator ([`caller`]),
 //!   and what the core answers comes to the request that asked.
+//! - [`page`] is what browsers show, from the program's own files; it uses the routes like any other client.
 //! - Events are those that a watching operator is sent, kept in a [`ring`] with numbers. A session of the scheduler's own, a
 //!   viewer, hears them.
 //! - What a request may cost is bounded in [`limits`].
@@ -24,6 +25,7 @@ mod limits;
 mod metrics;
 mod openapi;
 mod output;
+mod page;
 mod probes;
 mod problem;
 mod progress;

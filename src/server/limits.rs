@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const DEFAULT_PORT: u16 = 8888;
 
 /// Port of the HTTP door, where one is opened without saying which.
-pub const DEFAULT_HTTP_PORT: u16 = 8443;
+pub use crate::net::address::DEFAULT_HTTP_PORT;
 
 /// Handshakes (TLS and CONNECT) under way at once. More connections wait before theirs rather than being cut off in the
 /// middle: an original client that is cut after TLS never comes back. A second's work of two processors.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{RawPathParams, Request};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use axum::{Extension, RequestExt as _};
@@ -29,6 +29,7 @@ use super::limits::{
     BODY_DEADLINE, BUDGET_DEADLINE, CONNECTION_WINDOW, HEAD_DEADLINE, MAX_BODY, MAX_HEAD,
     MAX_OUTPUTS, MAX_STREAMS, MAX_WAITING, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
 };
+use super::page::ASSETS;
 use super::problem::Problem;
 use super::progress::Progress;
 use super::ring::Ring;
@@ -165,6 +166,19 @@ fn router(app: &Arc<App>) -> Router {
         };
         router = router.route(route.path, MethodRouter::new().on(filter, handle));
     }
+    for asset in &*ASSETS {
+        let handle = move |Extension(connection): Extension<Arc<Connection>>,
+                           headers: HeaderMap| async move {
+            match permitted(&connection, Access::Read, ("GET", asset.path)) {
+                Ok(()) => asset.answer(&headers),
+                Err(problem) => problem.into_response(),
+            }
+        };
+        router = router.route(
+            asset.path,
+            MethodRouter::new().on(MethodFilter::GET, handle),
+        );
+    }
     router
         .fallback(|request: Request| async move {
             let path = request.uri().path();
@@ -219,16 +233,8 @@ async fn call(
     connection: Arc<Connection>,
     mut request: Request,
 ) -> Result<Call, Problem> {
-    let granted = connection.identity.roles;
-    if !granted.intersects(route.access.roles()) {
-        let detail = format!("{} {} is not for {granted}", route.method, route.path);
-        let needed = match route.access {
-            Access::Command => "a certificate of a controller",
-            _ => "a certificate of a viewer or controller",
-        };
-        let help = format!("{needed} may; ciao-cert makes one");
-        return Err(Problem::new(StatusCode::FORBIDDEN, "not_permitted", detail).with_help(help));
-    }
+    permitted(&connection, route.access, (route.method, route.path))?;
+    from_same_origin(request.headers(), request.uri())?;
     let query = Parameters::read(request.uri().query().unwrap_or_default(), route.params)?;
     let id = match request.extract_parts::<RawPathParams>().await {
         Ok(params) => params.iter().next().map(|(_, id)| id.to_owned()),
@@ -244,6 +250,50 @@ async fn call(
         headers,
         body,
     })
+}
+
+/// Refuses a peer whose certificate does not grant a role that is needed.
+fn permitted(
+    connection: &Connection,
+    access: Access,
+    (method, path): (&str, &str),
+) -> Result<(), Problem> {
+    let granted = connection.identity.roles;
+    if granted.intersects(access.roles()) {
+        return Ok(());
+    }
+    let detail = format!("{method} {path} is not for {granted}");
+    let needed = match access {
+        Access::Command => "a certificate of a controller",
+        _ => "a certificate of a viewer or controller",
+    };
+    let help = format!("{needed} may; ciao-cert makes one");
+    Err(Problem::new(StatusCode::FORBIDDEN, "not_permitted", detail).with_help(help))
+}
+
+/// Refuses what a page of another origin has a browser send: the browser adds its user's certificate to that as well.
+fn from_same_origin(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str());
+    let site = text(HeaderName::from_static("sec-fetch-site"));
+    let is_same_site = matches!(site, None | Some(Ok("same-origin" | "none")));
+    let host = match uri.authority() {
+        Some(authority) => Some(Ok(authority.as_str())),
+        None => text(header::HOST),
+    };
+    let is_same_host = match (text(header::ORIGIN), host) {
+        (None, _) => true,
+        (Some(Ok(origin)), Some(Ok(host))) => origin.strip_prefix("https://") == Some(host),
+        _ => false,
+    };
+    if is_same_site && is_same_host {
+        return Ok(());
+    }
+    let detail = "this request comes from a page of another origin";
+    Err(
+        Problem::new(StatusCode::FORBIDDEN, "cross_origin", detail).with_help(
+            "programs leave out the headers Origin and Sec-Fetch-Site; pages are served by the scheduler alone",
+        ),
+    )
 }
 
 async fn body_of(route: &Route, request: Request) -> Result<axum::body::Bytes, Problem> {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::call::{Answer, Call, answer};
 use super::ring::EventId;
+use super::routes::Access;
 use super::serve::App;
 use crate::server::restore::unix_ms;
 use crate::server::words::worded_store;
@@ -36,6 +37,10 @@ pub(super) async fn status(call: Call) -> Answer {
         "version": env!("CARGO_PKG_VERSION"),
         "uuid": app.hub.uuid.to_string(),
         "role": if app.hub.is_shutting_down() { "leaving" } else { "active" },
+        "caller": {
+            "role": call.connection.identity.roles.to_string(),
+            "may_command": call.connection.identity.roles.intersects(Access::Command.roles()),
+        },
         "uptime_s": uptime.as_secs(),
         "started_at_ms": unix_ms().saturating_sub(u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX)),
         "nodes": {"total": totals.nodes.values().sum::<u64>(), "by_status": by_status},

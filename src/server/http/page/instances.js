@@ -1,0 +1,74 @@
+// All instances: search, state, node.
+
+import { readAll } from "./api.js";
+import { badge, h, panel, setText } from "./dom.js";
+import { clock, count, instanceName, instanceState, mib, shortId, span } from "./format.js";
+import { store } from "./store.js";
+import { Table, linkTo } from "./table.js";
+
+/** Ended ones that are listed. */
+const MAX_ENDED = 1000;
+
+const COLUMNS = [
+  { title: "Instance", name: true, value: instanceName, show: (row) => linkTo("instances", row.instance_uuid, shortId(instanceName(row))) },
+  { title: "State", value: (row) => instanceState(row)[0], show: (row) => badge(...instanceState(row)) },
+  { title: "Node", name: true, value: (row) => row.hostname, show: (row) => (row.node_uuid ? linkTo("nodes", row.node_uuid, row.hostname || shortId(row.node_uuid)) : "–") },
+  { title: "Program", name: true, fold: true, value: (row) => row.program ?? "", show: (row) => row.program ?? "" },
+  { title: "Memory", right: true, value: (row) => row.mem_mb, show: (row) => mib(row.mem_mb) },
+  { title: "Used", right: true, fold: true, value: (row) => row.mem_used_mb, show: (row) => mib(row.mem_used_mb) },
+  { title: "vCPUs", right: true, value: (row) => row.vcpus, show: (row) => count(row.vcpus) },
+  { title: "Priority", right: true, fold: true, value: (row) => row.priority ?? -1, show: (row) => row.priority ?? "–" },
+  { title: "Age", right: true, value: (row) => row.age_s, show: (row) => (row.ended_at_ms ? clock(row.ended_at_ms) : span(row.age_s)) },
+];
+
+const STATES = ["", "running", "waiting", "placed", "suspended", "migrating", "in doubt", "lost"];
+
+export function instances() {
+  let ended = null;
+  const table = new Table({
+    label: "Instances", columns: COLUMNS, key: (row) => row.instance_uuid, empty: "No instance matches.",
+    choose: (row) => (location.hash = `#/instances/${encodeURIComponent(row.instance_uuid)}`),
+  });
+  const changed = () => {
+    table.first();
+    view.update();
+  };
+  const search = h("input", { type: "search", placeholder: "name, UUID, node, group, program", "aria-label": "Search instances", on: { input: changed } });
+  const state = h("select", { "aria-label": "State", on: { change: chooseState } },
+    STATES.map((word) => h("option", { value: word, text: word || "every state" })), h("option", { value: "ended", text: "ended" }));
+  const shown = h("span", { class: "quiet number", role: "status" });
+  const more = h("p", { class: "note warn", hidden: true });
+
+  async function chooseState() {
+    ended = null;
+    changed();
+    if (state.value !== "ended") return;
+    ended = (await readAll("/v1/instances", { ended: "true" }, MAX_ENDED)).items.reverse();
+    changed();
+  }
+
+  const view = {
+    element: [
+      h("div", { class: "head" }, h("h1", { text: "Instances" }), shown, h("div", { class: "tools" }, search, state)),
+      more, panel("Table", table.element),
+    ],
+    update(id) {
+      if (id !== undefined) view.id = id;
+      const all = ended ?? [...store.instances.values()];
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const wanted = ended ? "" : state.value;
+      const rows = all.filter((row) => (!wanted || instanceState(row)[0] === wanted || row.state === wanted) && matches(row, words));
+      setText(shown, rows.length === all.length ? count(all.length) : `${count(rows.length)} of ${count(all.length)}`);
+      more.hidden = !store.hasMore;
+      setText(more, `There are more than the ${count(store.instances.size)} instances that are listed here; ciaoctl instances lists all.`);
+      table.set(rows, view.id);
+    },
+  };
+  return view;
+}
+
+function matches(row, words) {
+  if (!words.length) return true;
+  const text = `${instanceName(row)} ${row.instance_uuid} ${row.hostname} ${row.group ?? ""} ${row.program ?? ""}`.toLowerCase();
+  return words.every((word) => text.includes(word));
+}

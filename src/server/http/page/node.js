@@ -1,0 +1,123 @@
+// One node: labels, resources, instances, drain.
+
+import { Problem, get } from "./api.js";
+import { badge, fill, h, panel } from "./dom.js";
+import { count, instanceName, instanceState, megabytes, mib, nodeName, nodeState, shortId, span } from "./format.js";
+import { isDraining, nodeActions } from "./commands.js";
+import { store } from "./store.js";
+import { linkTo } from "./table.js";
+
+/** Instances that are listed; the list of all instances has the others. */
+const MAX_LISTED = 100;
+
+export function node(id, close) {
+  const title = h("h1", {});
+  const state = h("span", {});
+  const actions = h("div", { class: "actions" });
+  const body = h("div", { class: "stack" });
+  const element = h("div", { class: "stack" },
+    h("div", { class: "head" }, title, state, h("button", { type: "button", class: "close", "aria-label": "Close", text: "×", on: { click: close } })),
+    actions, body);
+  let whole = null;
+  let drawn = "";
+  let reading = false;
+  const view = {
+    element,
+    async update() {
+      const row = store.nodes.get(id);
+      if (!row && !whole && !store.isRead) return;
+      if (!row && !whole) {
+        title.textContent = shortId(id);
+        return fill(body, h("p", { class: "note warn", text: "No such node is known." }));
+      }
+      const instances = [...store.instances.values()].filter((it) => it.node_uuid === id);
+      const drain = store.drains.get(id);
+      const now = JSON.stringify([row, whole, drain, store.status?.caller, instances.map((it) => [it.instance_uuid, it.state, it.life])]);
+      if (now !== drawn) {
+        drawn = now;
+        const shown = { ...whole, ...row };
+        title.textContent = nodeName(shown);
+        fill(state, badge(...nodeState(shown)));
+        fill(actions, row ? nodeActions(row) : []);
+        fill(body, parts(shown, instances, drain));
+        await readWhole();
+      }
+    },
+  };
+
+  async function readWhole() {
+    if (reading) return;
+    reading = true;
+    try {
+      whole = (await get(`/v1/nodes/${encodeURIComponent(id)}`)).node;
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+    }
+    reading = false;
+  }
+
+  readWhole().then(() => view.update());
+  return view;
+}
+
+function parts(row, instances, drain) {
+  return [
+    row.fault ? h("p", { class: "note warn", text: `It takes no work: ${row.fault}` }) : null,
+    drainPart(row, drain),
+    panel("Resources", h("div", { class: "body" }, resources(row))),
+    panel("Labels", h("div", { class: "body" }, labels(row.labels ?? {}))),
+    panel(`Instances (${count(row.instances)})`, instanceList(instances)),
+    panel("Connection", h("div", { class: "body" }, pairs([
+      ["UUID", h("code", { text: row.node_uuid })],
+      ["Roles", row.roles], ["Address", row.address || "–"], ["Connected", span(row.connected_s)],
+      ["Lost for", row.lost_s === undefined ? null : span(row.lost_s)],
+      ["Lease", row.lease_ms === undefined ? null : span(row.lease_ms / 1000)],
+      ["Failures", row.failures || null], ["Announces", row.capabilities?.join(", ") || null],
+    ]))),
+  ];
+}
+
+/** Pairs of a name and a text or an element; those without one are left out. */
+export function pairs(all) {
+  return h("dl", { class: "rows" }, all.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) =>
+    [h("dt", { text: name }), h("dd", {}, value)]));
+}
+
+function drainPart(row, drain) {
+  if (!row.drain && (!drain || !row.cordoned)) return null;
+  if (!drain) return h("p", { class: "note", id: "drain", text: `Drain: ${row.drain}` });
+  const over = !isDraining(row);
+  const words = `Drain ${drain.state}: ${drain.moved} of ${drain.total} moved, ${drain.moving} on their way, ${drain.left} left.`;
+  const stuck = (drain.misfits ?? []).map((it) => h("li", {}, linkTo("instances", it.instance_uuid, shortId(it.instance_uuid)), `: ${it.detail}`));
+  return h("div", { class: `note ${drain.state === "done" ? "good" : drain.state === "incomplete" ? "bad" : ""}`, id: "drain" },
+    h("p", { text: words }),
+    over ? null : h("progress", { max: Math.max(1, drain.total), value: drain.moved, "aria-label": "Instances moved" }),
+    drain.detail ? h("p", { text: drain.detail }) : null,
+    stuck.length ? h("div", {}, h("p", { text: `${drain.misfit_count ?? stuck.length} fit nowhere else:` }), h("ul", {}, stuck)) : null);
+}
+
+function resources(row) {
+  const custom = Object.keys(row.resources_total ?? {}).map((name) => [name, `${count(row.resources_free?.[name])} free of ${count(row.resources_total[name])}`]);
+  return pairs([
+    ["Memory", `${mib(row.mem_free_mb)} free of ${mib(row.mem_total_mb)}`],
+    ["Virtual CPUs", `${count(row.vcpus_free)} free, ${count(row.cpus_online)} CPUs online`],
+    ["Disk", `${megabytes(row.disk_free_mb)} free of ${megabytes(row.disk_total_mb)}`],
+    ["Load", count(row.load)], ...custom,
+  ]);
+}
+
+function labels(all) {
+  const entries = Object.entries(all);
+  if (!entries.length) return h("p", { class: "quiet", text: "none" });
+  return h("div", { class: "labels" }, entries.map(([key, values]) => h("span", { text: `${key}=${values.join(",")}` })));
+}
+
+function instanceList(instances) {
+  if (!instances.length) return h("p", { class: "empty", text: "none" });
+  const rows = instances.slice(0, MAX_LISTED).map((row) => h("tr", {},
+    h("td", {}, linkTo("instances", row.instance_uuid, shortId(instanceName(row)))),
+    h("td", {}, badge(...instanceState(row))), h("td", { class: "right", text: mib(row.mem_mb) }), h("td", { class: "right", text: count(row.vcpus) })));
+  const head = ["Instance", "State", "Memory", "vCPUs"].map((text, at) => h("th", { scope: "col", class: at > 1 ? "right" : "", text }));
+  const more = instances.length > MAX_LISTED ? h("p", { class: "pages", text: `and ${count(instances.length - MAX_LISTED)} more` }) : null;
+  return h("div", {}, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows))), more);
+}

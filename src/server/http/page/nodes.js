@@ -1,0 +1,54 @@
+// All nodes: the map, and the same as a table.
+
+import { badge, h, panel, setText } from "./dom.js";
+import { count, megabytes, mib, nodeName, nodeState } from "./format.js";
+import { NodeMap, legend } from "./map.js";
+import { store } from "./store.js";
+import { Table, linkTo } from "./table.js";
+
+const COLUMNS = [
+  { title: "Node", name: true, value: nodeName, show: (row) => linkTo("nodes", row.node_uuid, nodeName(row)) },
+  { title: "Status", value: (row) => nodeState(row)[0], show: (row) => badge(...nodeState(row)) },
+  { title: "Instances", right: true, value: (row) => row.instances, show: (row) => count(row.instances) },
+  { title: "Memory free", right: true, value: (row) => row.mem_free_mb, show: (row) => `${mib(row.mem_free_mb)} of ${mib(row.mem_total_mb)}` },
+  { title: "vCPUs free", right: true, value: (row) => row.vcpus_free, show: (row) => count(row.vcpus_free) },
+  { title: "CPUs", right: true, fold: true, value: (row) => row.cpus_online, show: (row) => count(row.cpus_online) },
+  { title: "Disk free", right: true, fold: true, value: (row) => row.disk_free_mb, show: (row) => megabytes(row.disk_free_mb) },
+  { title: "Load", right: true, fold: true, value: (row) => row.load, show: (row) => count(row.load) },
+  { title: "Labels", fold: true, show: (row) => labels(row) },
+];
+
+/** A node's labels as `key=value`. */
+function labels(row) {
+  return Object.entries(row.labels ?? {}).map(([key, values]) => `${key}=${values.join(",")}`).join(" ");
+}
+
+export function nodes() {
+  const choose = (row) => (location.hash = `#/nodes/${encodeURIComponent(row.node_uuid)}`);
+  const map = new NodeMap({ choose, height: 420 });
+  const table = new Table({ label: "Nodes", columns: COLUMNS, key: (row) => row.node_uuid, choose, empty: "No node matches.", sort: { at: 0, up: true } });
+  const search = h("input", { type: "search", placeholder: "name, status, label=value", "aria-label": "Filter nodes", on: { input: () => { table.first(); view.update(); } } });
+  const shown = h("span", { class: "quiet number", role: "status" });
+  const view = {
+    element: [
+      h("div", { class: "head" }, h("h1", { text: "Nodes" }), shown, h("div", { class: "tools" }, search, map.select)),
+      panel("Map", h("div", { class: "body" }, map.element, legend())),
+      panel("Table", table.element),
+    ],
+    update(id) {
+      if (id !== undefined) view.id = id;
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const all = [...store.nodes.values()];
+      const rows = words.length ? all.filter((row) => matches(row, words)) : all;
+      setText(shown, rows.length === all.length ? `${count(all.length)}` : `${count(rows.length)} of ${count(all.length)}`);
+      map.set(rows, view.id, `${store.version}/${search.value}`);
+      table.set(rows, view.id);
+    },
+  };
+  return view;
+}
+
+function matches(row, words) {
+  const text = `${row.hostname} ${row.node_uuid} ${nodeState(row)[0]} ${row.status} ${labels(row)}`.toLowerCase();
+  return words.every((word) => text.includes(word));
+}
