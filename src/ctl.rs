@@ -4,6 +4,7 @@
 //! - [`event`], [`track`], [`operation`], [`explanation`], [`health`], [`hosts`], [`start_file`], [`resolve`], [`selection`], [`status`], [`neutral`], [`table`], [`units`], [`yaml`]: what is known, remembered and shown, pure.
 //! - [`commands`]: one after the other what `ciaoctl` can do in a session.
 //! - [`contexts`]: where schedulers are, under names, in a file of the user's own.
+//! - [`web`]: the page for a browser without a certificate.
 //! - [`args`], [`exit`], [`output`], [`aftermath`]: what commands take, the exit codes, the one way to standard output, and
 //!   what is told on Ctrl-C.
 
@@ -28,6 +29,7 @@ pub mod status;
 pub mod table;
 pub mod track;
 pub mod units;
+pub mod web;
 pub mod yaml;
 
 pub use run::{check_key, complain, in_context, run, run_context};

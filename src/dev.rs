@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use crate::ctl::exit::Exit;
+use crate::ctl::web::tell_next;
 use crate::logging::{self, Destination, LogFlags};
 use crate::shutdown::{self, OnHangup};
 use cluster::Cluster;
@@ -78,6 +79,7 @@ pub fn run(config: &DevConfig) -> anyhow::Result<ExitCode> {
         let exit = tokio::select! {
             () = &mut stop => Ok(Exit::Done),
             exit = serve(config, &cluster, requests) => exit,
+            () = tell_next(cluster.pages()) => Ok(Exit::Done),
             why = cluster.failure() => Err(anyhow::Error::msg(why)),
         };
         cluster.stop().await;

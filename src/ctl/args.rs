@@ -14,11 +14,13 @@ mod life;
 mod list;
 mod placement;
 mod tools;
+mod web;
 
 pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
 pub use tools::{ContextCommand, DescribeCommand, LogsArgs, TopArgs};
+pub use web::WebArgs;
 
 /// Most instances one `start` or `run` makes: beyond that `ciaoctl load` is the tool.
 pub const MAX_COUNT: u32 = 10_000;

@@ -84,6 +84,7 @@ pub fn check_key(file: &Path, global: &GlobalArgs) -> Result<(), CommandError> {
     checked.map_err(|error| client::ConnectError::from(error).into())
 }
 
-fn runtime() -> Result<Runtime, CommandError> {
+/// A runtime on this thread.
+pub(super) fn runtime() -> Result<Runtime, CommandError> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }

@@ -19,6 +19,7 @@ use crate::cert::files::{Existing, PRIVATE_MODE, PUBLIC_MODE, write};
 use crate::cert::{Anchor, Spec};
 use crate::ctl::client::{Client, ClientConfig};
 use crate::ctl::contexts::Named;
+use crate::ctl::web::{Web, WebConfig};
 use crate::launcher::agent::{Features, Workloads};
 use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
@@ -55,6 +56,10 @@ pub(super) struct Cluster {
     stop: watch::Sender<bool>,
     launchers: JoinSet<Result<(), launcher::LauncherError>>,
     scheduler: JoinSet<()>,
+    /// The page for browsers.
+    web: JoinSet<()>,
+    /// The address of the page, which is good once; another one whenever it has been used.
+    pages: watch::Receiver<String>,
     /// Why a part of it has ended, once one has that was not told to.
     failure: watch::Receiver<Option<String>>,
 }
@@ -90,6 +95,11 @@ impl Cluster {
             }
         });
         let nodes = config.nodes.get();
+        let served = web(http, &certificates).await?;
+        let pages = served.urls();
+        let mut web = JoinSet::new();
+        let mut leaving = stopping.clone();
+        web.spawn(served.run(async move { drop(leaving.wait_for(|stop| *stop).await) }));
         let mut cluster = Self {
             address,
             http,
@@ -99,6 +109,8 @@ impl Cluster {
             stop,
             launchers: JoinSet::new(),
             scheduler,
+            web,
+            pages,
             failure,
         };
         for number in 1..=nodes {
@@ -132,20 +144,13 @@ impl Cluster {
             supervisor: std::env::current_exe().context("cannot find this program's own file")?,
         };
         let tls = tls::client_config(&identity, &anchors)?;
-        let mut config = launcher::Config::new(vec![self.endpoint()], tls, Role::AGENT, machine);
+        let mut config =
+            launcher::Config::new(vec![endpoint(self.address)], tls, Role::AGENT, machine);
         config.hostname = Some(name);
         config.features = features(number);
         config.report_interval = REPORT_INTERVAL;
         config.at_shutdown = Workloads::Stop;
         Ok(config)
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        Endpoint {
-            host: self.address.ip().to_string(),
-            port: self.address.port(),
-            server_name: None,
-        }
     }
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
@@ -202,6 +207,11 @@ impl Cluster {
         Written::new(name, context)
     }
 
+    /// The address of the page, whenever there is another one.
+    pub(super) fn pages(&self) -> watch::Receiver<String> {
+        self.pages.clone()
+    }
+
     /// What an instance on a node has written.
     pub(super) fn output(&self, hostname: &str, instance: &str) -> PathBuf {
         launcher::output_file(&self.directory.join(hostname), instance)
@@ -217,9 +227,11 @@ impl Cluster {
             self.nodes,
             self.directory.display()
         );
+        let _ = writeln!(text, "page: {}", *self.pages.borrow());
         let _ = writeln!(text, "to use it from another terminal:");
         let certificates = &self.certificates;
         let _ = writeln!(text, "  export CIAO_SERVER={}", self.address);
+        let _ = writeln!(text, "  export CIAO_HTTP=https://{}", self.http);
         let _ = writeln!(
             text,
             "  export CIAO_CERT={}",
@@ -241,6 +253,7 @@ impl Cluster {
     /// Ends launchers with everything they run, then the scheduler.
     pub(super) async fn stop(mut self) {
         let _ = self.stop.send(true);
+        while self.web.join_next().await.is_some() {}
         while let Some(ended) = self.launchers.join_next().await {
             if let Ok(Err(error)) = ended {
                 tracing::warn!(
@@ -341,6 +354,27 @@ fn bind(
             Err(StartError::Listen { .. }) if port.is_none() && frames != 0 => frames = 0,
             bound => return bound,
         }
+    }
+}
+
+/// The page for browsers, which needs no certificate of theirs.
+async fn web(http: SocketAddr, certificates: &Certificates) -> anyhow::Result<Web> {
+    let identity = tls::load_identity(&certificates.controller)?;
+    let anchors = tls::load_anchors(&certificates.ca)?;
+    let config = WebConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        scheduler: endpoint(http),
+        tls: tls::client_config(&identity, &anchors)?,
+        connect_timeout: PATIENCE,
+    };
+    Web::bind(config).await.context("cannot serve the page")
+}
+
+fn endpoint(address: SocketAddr) -> Endpoint {
+    Endpoint {
+        host: address.ip().to_string(),
+        port: address.port(),
+        server_name: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use ciao_scheduler::ctl;
-use ciao_scheduler::ctl::args::{ContextCommand, GlobalArgs, SessionCommand};
+use ciao_scheduler::ctl::args::{ContextCommand, GlobalArgs, SessionCommand, WebArgs};
 use ciao_scheduler::ctl::commands::CommandError;
 use ciao_scheduler::ctl::exit::Exit;
 use ciao_scheduler::flags::parse;
@@ -39,6 +39,8 @@ enum Command {
     Context(ContextCommand),
     /// Generate load: simulated launchers, and STARTs as fast as they are taken
     Load(LoadArgs),
+    /// Serve the scheduler's page to a browser on this machine, which needs no certificate then
+    Web(WebArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -56,6 +58,10 @@ fn main() -> ExitCode {
         Command::Context(command) => ctl::run_context(&command, &cli.global),
         Command::Load(args) => match ctl::in_context(cli.global) {
             Ok(global) => generate::run(&args, &global),
+            Err(exit) => exit,
+        },
+        Command::Web(args) => match ctl::in_context(cli.global) {
+            Ok(global) => ctl::web::run(&args, &global),
             Err(exit) => exit,
         },
         Command::Completions { shell } => completions(shell).unwrap_or_else(|error| {

@@ -1,0 +1,339 @@
+//! The server on loopback: accepts browsers and passes on what they ask for.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::gate::{Gate, OPEN, Refused};
+use super::limits::{
+    BODY_DEADLINE, CLOSING_DEADLINE, HEAD_DEADLINE, MAX_BODY, MAX_CONNECTIONS, MAX_HEAD,
+};
+use super::upstream::Upstream;
+use crate::net::address::Endpoint;
+
+/// What goes to the scheduler of a request's headers.
+const TO_SCHEDULER: &[&str] = &["accept", "content-type", "if-none-match", "last-event-id"];
+
+/// What goes to the browser of an answer's headers.
+const TO_BROWSER: &[&str] = &[
+    "allow",
+    "cache-control",
+    "ciao-sequence",
+    "content-security-policy",
+    "content-type",
+    "cross-origin-opener-policy",
+    "cross-origin-resource-policy",
+    "etag",
+    "referrer-policy",
+    "x-content-type-options",
+    "x-frame-options",
+];
+
+/// How long to wait until connections are accepted again, where the system has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+type Body = BoxBody<Bytes, hyper::Error>;
+
+/// What it serves, and with which certificate.
+pub struct WebConfig {
+    /// Where to listen: an address of this machine alone.
+    pub listen: SocketAddr,
+    /// The scheduler's HTTP door.
+    pub scheduler: Endpoint,
+    /// Certificate, key, and whom to trust.
+    pub tls: Arc<ClientConfig>,
+    /// How long connecting to the scheduler may take.
+    pub connect_timeout: Duration,
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WebError {
+    /// The address can be reached from other machines.
+    #[error(
+        "{0} can be reached from other machines, and whoever reaches it acts with your certificate: listen on 127.0.0.1 or [::1]"
+    )]
+    NotLoopback(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The scheduler's name is neither a DNS name nor an IP address.
+    #[error("{0:?} is no name a certificate can be valid for")]
+    BadName(String),
+    /// There are no random numbers for its secrets.
+    #[error("the system has no random numbers for a token")]
+    NoRandom,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Web {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+/// What all requests share.
+#[derive(Debug)]
+struct Shared {
+    gate: Gate,
+    upstream: Upstream,
+    /// The address that is good next, whenever one has been used.
+    urls: watch::Sender<String>,
+}
+
+impl std::fmt::Debug for WebConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The TLS configuration holds the private key.
+        f.debug_struct("WebConfig")
+            .field("listen", &self.listen)
+            .field("scheduler", &self.scheduler)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Web {
+    /// Listens.
+    ///
+    /// # Errors
+    /// [`WebError`].
+    pub async fn bind(config: WebConfig) -> Result<Self, WebError> {
+        if !config.listen.ip().is_loopback() {
+            return Err(WebError::NotLoopback(config.listen));
+        }
+        let failed = |source| WebError::Listen {
+            address: config.listen,
+            source,
+        };
+        let name = config.scheduler.expected_name().to_owned();
+        let name = ServerName::try_from(name.clone()).map_err(|_| WebError::BadName(name))?;
+        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let gate = Gate::new(listener.local_addr().map_err(failed)?);
+        let gate = gate.map_err(|_| WebError::NoRandom)?;
+        let urls = watch::Sender::new(gate.url());
+        let upstream = Upstream::new(config.scheduler, name, &config.tls, config.connect_timeout);
+        Ok(Self {
+            listener,
+            shared: Arc::new(Shared {
+                gate,
+                upstream,
+                urls,
+            }),
+        })
+    }
+
+    /// The address to open in a browser, which is good once; another one whenever it has been used.
+    #[must_use]
+    pub fn urls(&self) -> watch::Receiver<String> {
+        self.shared.urls.subscribe()
+    }
+
+    /// Serves until `stop` ends.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut connections = JoinSet::new();
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = self.listener.accept() => accepted,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(_) => {
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let shared = Arc::clone(&self.shared);
+            // Without a place the connection is closed at once: a browser that waits would show nothing.
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                continue;
+            };
+            connections.spawn(async move {
+                connection(stream, shared).await;
+                drop(place);
+            });
+        }
+        // Streams of events have no end of their own.
+        let all = async { while connections.join_next().await.is_some() {} };
+        let _ = timeout(CLOSING_DEADLINE, all).await;
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+    let service = service_fn(move |request| {
+        let shared = Arc::clone(&shared);
+        async move { Ok::<_, Infallible>(shared.respond(request).await) }
+    });
+    // A browser that goes away in the middle is no error.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DEADLINE)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+impl Shared {
+    async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.uri().path() == OPEN && request.method() == Method::GET {
+            return self.open(request.headers(), request.uri().query());
+        }
+        if let Err(refused) = self.gate.check(request.method(), request.headers()) {
+            return refusal(refused, request.headers());
+        }
+        match self.pass_on(request).await {
+            Ok(answer) => answer,
+            Err(answer) => answer,
+        }
+    }
+
+    /// Exchanges the token. What lets a browser in is an answer of its own, not a redirection: a browser sends a cookie that
+    /// is strictly of this site with what its own pages ask for, and not where another page has led it here.
+    fn open(&self, headers: &HeaderMap, query: Option<&str>) -> Response<Body> {
+        if let Err(refused) = self.gate.check_host(headers) {
+            return refusal(refused, headers);
+        }
+        let cookie = match self.gate.exchange(query.unwrap_or_default()) {
+            Ok(cookie) => Some(cookie),
+            // One that went back to the address it came by.
+            Err(_) if self.gate.has_cookie(headers) => None,
+            Err(refused) => return refusal(refused, headers),
+        };
+        let page = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0;url=/\">\
+                    <title>ciao</title><p><a href=\"/\">Go on to the page</a></p></html>";
+        let mut response = own(StatusCode::OK, "text/html; charset=utf-8", page.to_owned());
+        if let Some(cookie) = cookie {
+            if let Ok(value) = HeaderValue::from_str(&cookie) {
+                response.headers_mut().insert(header::SET_COOKIE, value);
+            }
+            self.urls.send_replace(self.gate.url());
+        }
+        response
+    }
+
+    async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Body>, Response<Body>> {
+        let problem = |status, reason, detail: &str, help| problem(status, reason, detail, help);
+        let target = request.uri().path_and_query();
+        let target = target.map_or("/", |target| target.as_str());
+        let mut onward = Request::builder()
+            .method(request.method())
+            .uri(format!("https://{}{target}", self.upstream.authority()));
+        for name in TO_SCHEDULER {
+            for value in request.headers().get_all(*name) {
+                onward = onward.header(*name, value);
+            }
+        }
+        let body = Limited::new(request.into_body(), MAX_BODY).collect();
+        let body = match timeout(BODY_DEADLINE, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                let detail = format!("the body has more than {MAX_BODY} bytes");
+                let status = StatusCode::PAYLOAD_TOO_LARGE;
+                return Err(problem(status, "too_long", &detail, "send less"));
+            }
+            _ => {
+                let (status, detail) = (StatusCode::REQUEST_TIMEOUT, "the body did not come");
+                return Err(problem(status, "timeout", detail, "send it again"));
+            }
+        };
+        let onward = onward.body(Full::new(body)).map_err(|error| {
+            let status = StatusCode::BAD_REQUEST;
+            problem(
+                status,
+                "invalid_payload",
+                &error.to_string(),
+                "mend the request",
+            )
+        })?;
+        let answer = self.upstream.send(onward).await.map_err(|error| {
+            let help = "the page tries again by itself; see that the scheduler runs and serves HTTP (--http)";
+            let status = StatusCode::BAD_GATEWAY;
+            problem(status, "scheduler_away", &error.to_string(), help)
+        })?;
+        let (parts, body) = answer.into_parts();
+        let mut response = Response::new(body.boxed());
+        *response.status_mut() = parts.status;
+        for name in TO_BROWSER {
+            for value in parts.headers.get_all(*name) {
+                response.headers_mut().append(*name, value.clone());
+            }
+        }
+        Ok(response)
+    }
+}
+
+/// A refusal: for people where a browser goes to an address, else a problem document.
+fn refusal(refused: Refused, headers: &HeaderMap) -> Response<Body> {
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok());
+    if accept.is_some_and(|accept| accept.contains("text/html")) {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}: {}.", refused.detail, refused.help);
+        return own(refused.status, "text/plain; charset=utf-8", text);
+    }
+    problem(refused.status, refused.reason, refused.detail, refused.help)
+}
+
+/// A problem document, in the form that the scheduler has.
+fn problem(status: StatusCode, reason: &str, detail: &str, help: &str) -> Response<Body> {
+    let document = json!({
+        "type": format!("urn:ciao:problem:{reason}"),
+        "title": status.canonical_reason(),
+        "status": status.as_u16(),
+        "reason": reason,
+        "detail": detail,
+        "help": help,
+    });
+    own(status, "application/problem+json", document.to_string())
+}
+
+/// An answer of this server's own.
+fn own(status: StatusCode, kind: &'static str, text: String) -> Response<Body> {
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed());
+    *response.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "no-store"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+        ),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
