@@ -2,7 +2,7 @@
 
 import { h, say, setText } from "./dom.js";
 import { byName, count, nodeName, nodeState, percent, share, shareOf } from "./format.js";
-import { store } from "./store.js";
+import { claimsOf } from "./store.js";
 
 /** Sides of a cell, in pixels: with more nodes they are smaller. */
 const MIN_CELL = 5;
@@ -17,15 +17,11 @@ const DISK_UNIT = 1.048576;
 
 /** What cells may be coloured by; the cluster's custom resources come after these. */
 const MEASURES = {
-  memory: (row) => shareOf(claims(row).mem, row.mem_free_mb),
-  vcpus: (row) => shareOf(claims(row).vcpus, row.vcpus_free),
-  disk: (row) => shareOf(claims(row).disk * DISK_UNIT, row.disk_free_mb),
+  memory: (row) => shareOf(claimsOf(row.node_uuid).mem, row.mem_free_mb),
+  vcpus: (row) => shareOf(claimsOf(row.node_uuid).vcpus, row.vcpus_free),
+  disk: (row) => shareOf(claimsOf(row.node_uuid).disk * DISK_UNIT, row.disk_free_mb),
 };
 
-/** What instances have claimed of a node. */
-function claims(row) {
-  return store.claims.get(row.node_uuid) ?? { mem: 0, vcpus: 0, disk: 0 };
-}
 
 export class NodeMap {
   #choose;

@@ -36,8 +36,6 @@ export const store = {
   /** Whether the scheduler has more instances than are kept here. */
   hasMore: false,
   queue: [],
-  /** What instances have claimed, by node. */
-  claims: new Map(),
   activity: [],
   /** Progress of drains by node. */
   drains: new Map(),
@@ -46,10 +44,13 @@ export const store = {
   version: 0,
 };
 
+const NOTHING = { mem: 0, vcpus: 0, disk: 0 };
+
 const listeners = new Set();
 const changed = { nodes: new Set(), instances: new Set(), queue: false, all: true };
 let readAt = { nodes: null, instances: null };
 let round = null;
+let sums = null;
 let drawing = false;
 
 /** Calls `listener` at the next frame after something has changed. */
@@ -78,15 +79,20 @@ export function start() {
 function draw({ rows = false } = {}) {
   if (rows) {
     store.version += 1;
-    store.claims = null;
+    sums = null;
   }
   if (drawing) return;
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
-    store.claims ??= claims();
     for (const listener of listeners) listener();
   });
+}
+
+/** What instances have claimed of a node. */
+export function claimsOf(id) {
+  sums ??= claims();
+  return sums.get(id) ?? NOTHING;
 }
 
 /** What instances have claimed of each node. One that is suspended has given its processors free. */

@@ -1,0 +1,110 @@
+//! Commands from the page: each asks first, and a viewer has none.
+
+use crate::driver::Browser;
+use crate::world::{Page, World};
+
+#[tokio::test]
+async fn a_node_is_drained_to_its_end_and_an_instance_deleted() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1"]).await;
+    for name in ["one", "two"] {
+        world.start(name, 100, &["--relocate"]).await;
+    }
+    let mut world = world;
+    world.launch(&["--hostname", "node-2"]);
+    world.ready(2).await;
+    let web = world.web("controller").await;
+    let page = Page::open(browser, &web.url).await;
+    page.show("nodes").await;
+    page.browser.click("main tbody tr:first-child a").await;
+    page.says("#detail", "node-1").await;
+    page.says("#detail", "Instances (2)").await;
+    // It asks, and takes no for an answer.
+    page.browser.click("#detail [data-command=drain]").await;
+    page.says("dialog", "Drain node-1-1?").await;
+    page.browser.press(&["\u{e00c}"]).await;
+    page.browser
+        .until("!document.querySelector('dialog')")
+        .await;
+    assert_eq!(world.ctl(&["nodes"]).await["nodes"][0]["cordoned"], false);
+    page.browser.click("#detail [data-command=drain]").await;
+    page.browser.click("#ask-yes").await;
+    page.says("#drain", "Drain done: 2 of 2 moved").await;
+    page.says("#detail", "Instances (0)").await;
+    page.says("#detail", "cordoned").await;
+    page.browser.click("#detail [data-command=uncordon]").await;
+    page.browser.click("#ask-yes").await;
+    page.says("#detail .badge", "ready").await;
+    page.show("instances").await;
+    page.says("main tbody tr:nth-child(2)", "node-2").await;
+    page.browser.click("main tbody a").await;
+    page.browser.click("#detail [data-command=suspend]").await;
+    page.browser.click("#ask-yes").await;
+    page.says("#instance-state", "suspended").await;
+    page.browser.click("#detail [data-command=resume]").await;
+    page.browser.click("#ask-yes").await;
+    page.says("#instance-state", "running").await;
+    page.browser.click("#detail [data-command=delete]").await;
+    page.browser.click("#ask-yes").await;
+    page.says("#instance-state", "ended").await;
+    page.browser
+        .until("document.querySelectorAll('main tbody tr').length === 1")
+        .await;
+    assert_eq!(
+        world.ctl(&["instances"]).await["instances"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    page.is_clean(&["/output?"]).await;
+}
+
+#[tokio::test]
+async fn a_viewer_sees_no_commands() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1"]).await;
+    world.start("one", 100, &[]).await;
+    let web = world.web("viewer").await;
+    let page = Page::open(browser, &web.url).await;
+    page.says("#role", "read only").await;
+    for view in ["nodes", "instances"] {
+        page.show(view).await;
+        page.browser.click("main tbody a").await;
+        page.says("#detail", "one").await;
+        page.browser
+            .until("document.querySelector('#detail .rows')")
+            .await;
+        let commands = "return document.querySelectorAll('[data-command]').length";
+        assert_eq!(page.browser.js(commands).await, 0, "{view}");
+    }
+    page.is_clean(&["/output?"]).await;
+}
+
+#[tokio::test]
+async fn what_a_peer_wrote_is_text_and_never_part_of_the_page() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let mut world = World::empty(&[]).await;
+    world.launch(&[
+        "--hostname",
+        "<img src=x onerror=alert(1)>",
+        "--label",
+        "zone=<b>bold</b>",
+    ]);
+    world.ready(1).await;
+    let web = world.web("controller").await;
+    let page = Page::open(browser, &web.url).await;
+    page.show("nodes").await;
+    page.says("main tbody", "<img src=x").await;
+    page.browser.click("main tbody a").await;
+    page.says("#detail", "zone=<b>bold</b>").await;
+    let script = "return document.querySelectorAll('img[src=x], #detail b, main b').length";
+    assert_eq!(page.browser.js(script).await, 0);
+    page.is_clean(&[]).await;
+}

@@ -1,0 +1,161 @@
+//! What happens is seen without a reload; the page's figures are those of `ciaoctl`; the scheduler goes and comes back.
+
+use serde_json::Value;
+
+use crate::driver::Browser;
+use crate::world::{Page, World};
+
+/// What the page says of an output that no process wrote: simulated nodes have none.
+const NO_OUTPUT: &str = "/output?";
+
+#[tokio::test]
+async fn a_start_and_a_reason_to_wait_are_seen_without_a_reload() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1", "node-2"]).await;
+    let web = world.web("controller").await;
+    let page = Page::open(browser, &web.url).await;
+    page.browser
+        .until("document.getElementById('tile-nodes').dataset.value === '2'")
+        .await;
+    page.show("instances").await;
+    page.says("main", "No instance matches").await;
+    world.start("first", 700, &[]).await;
+    page.says("main tbody", "first").await;
+    page.says("main tbody", "running").await;
+    page.says("main tbody", "node-").await;
+    page.browser.click("main tbody a").await;
+    page.says("#timeline", "running").await;
+    world.start("other", 700, &[]).await;
+    page.show("queue").await;
+    page.says("main", "Nothing waits").await;
+    world
+        .start("second", 800, &["--queue", "1h", "--require", "zone = b"])
+        .await;
+    world.start("third", 900, &["--queue", "1h"]).await;
+    page.says("main tbody", "third").await;
+    page.says("main tbody", "short of memory").await;
+    page.says("#queue-count", "2").await;
+    page.browser
+        .click("main tbody tr:first-child a[href*=explain]")
+        .await;
+    page.says("#verdict", "It fits nowhere").await;
+    page.says("#nearest", "of the 800 MiB of memory").await;
+    page.says("#decision tr[data-reason=memory]", "2").await;
+    figures_are_those_of_ciaoctl(&page, &world).await;
+    page.is_clean(&[NO_OUTPUT]).await;
+}
+
+async fn figures_are_those_of_ciaoctl(page: &Page, world: &World) {
+    let nodes = world.ctl(&["nodes"]).await;
+    let nodes = nodes["nodes"].as_array().unwrap();
+    let sum = |key: &str| {
+        nodes
+            .iter()
+            .map(|node| node[key].as_i64().unwrap())
+            .sum::<i64>()
+    };
+    let instances = world.ctl(&["instances"]).await;
+    let instances = instances["instances"].as_array().unwrap();
+    let placed: Vec<&Value> = instances
+        .iter()
+        .filter(|row| row["node_uuid"] != "")
+        .collect();
+    let queue = world.ctl(&["queue"]).await;
+    page.show("overview").await;
+    for (tile, value) in [
+        ("nodes", nodes.len()),
+        ("instances", placed.len()),
+        ("queue", queue["queue"].as_array().unwrap().len()),
+    ] {
+        let wanted = format!("document.getElementById('tile-{tile}').dataset.value === '{value}'");
+        page.browser.until(&wanted).await;
+    }
+    let claimed: i64 = placed
+        .iter()
+        .map(|row| row["mem_mb"].as_i64().unwrap())
+        .sum();
+    let meter = "document.querySelector('[data-resource=mem_mb]').dataset";
+    page.browser
+        .until(&format!("{meter}.claimed === '{claimed}'"))
+        .await;
+    page.browser
+        .until(&format!(
+            "{meter}.capacity === '{}'",
+            claimed + sum("mem_free_mb")
+        ))
+        .await;
+    page.show("nodes").await;
+    for node in nodes {
+        let (name, free) = (
+            node["hostname"].as_str().unwrap(),
+            node["mem_free_mb"].as_i64().unwrap(),
+        );
+        let wanted = format!(
+            "[...document.querySelectorAll('main tbody tr')].some((row) => row.innerText.includes('{name}') && row.innerText.includes('{free} MiB of 1000 MiB'))"
+        );
+        page.browser.until(&wanted).await;
+    }
+}
+
+#[tokio::test]
+async fn the_page_says_that_the_scheduler_is_away_and_recovers_by_itself() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let mut world = World::new(&["node-1"]).await;
+    let web = world.web("controller").await;
+    let page = Page::open(browser, &web.url).await;
+    page.browser
+        .until("document.getElementById('away').hidden")
+        .await;
+    world.kill_scheduler().await;
+    page.says("#away", "The scheduler does not answer").await;
+    page.browser
+        .until("document.getElementById('link').dataset.state === 'away'")
+        .await;
+    world.start_scheduler(&[]).await;
+    page.browser
+        .until("document.getElementById('link').dataset.state === 'live'")
+        .await;
+    page.browser
+        .until("document.getElementById('away').hidden")
+        .await;
+    world.ready(1).await;
+    world.start("later", 100, &[]).await;
+    page.show("instances").await;
+    page.says("main tbody", "later").await;
+    // What did not load meanwhile is said in the console by the browser itself.
+    page.is_clean(&["Failed to load resource", "net::ERR_"])
+        .await;
+}
+
+#[tokio::test]
+async fn tabs_share_one_stream_of_events() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1"]).await;
+    let web = world.web("controller").await;
+    let page = Page::open(browser, &web.url).await;
+    page.browser
+        .until("document.getElementById('tile-nodes').dataset.value === '1'")
+        .await;
+    // The page itself follows nothing and reads no status: its worker does, for all tabs.
+    let script = "return performance.getEntriesByType('resource').filter((it) => /v1.(events|status)/.test(it.name)).length";
+    assert_eq!(page.browser.js(script).await, 0);
+    let opened = page
+        .browser
+        .js("window.other = open(location.origin + '/#/nodes'); return other !== null")
+        .await;
+    assert_eq!(opened, true);
+    page.browser
+        .until("other.document.getElementById('link').dataset.state === 'live'")
+        .await;
+    page.browser
+        .until("other.document.querySelector('main tbody').innerText.includes('node-1')")
+        .await;
+    let script = script.replace("performance.", "other.performance.");
+    assert_eq!(page.browser.js(&script).await, 0);
+}
