@@ -18,11 +18,15 @@ mod hostile;
 mod matrix;
 #[path = "http/metrics.rs"]
 mod metrics;
+#[path = "http/page.rs"]
+mod page;
 #[path = "common/peer.rs"]
 mod peer;
 #[path = "http/reading.rs"]
 mod reading;
 #[path = "common/site.rs"]
 mod site;
+#[path = "http/web.rs"]
+mod web;
 #[path = "common/words.rs"]
 mod words;

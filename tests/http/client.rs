@@ -100,7 +100,8 @@ impl Http {
 }
 
 impl Answer {
-    fn read(bytes: &[u8]) -> Self {
+    /// Reads one.
+    pub(crate) fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());

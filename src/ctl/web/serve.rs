@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -240,7 +240,6 @@ impl Shared {
     }
 
     async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Body>, Response<Body>> {
-        let problem = |status, reason, detail: &str, help| problem(status, reason, detail, help);
         let target = request.uri().path_and_query();
         let target = target.map_or("/", |target| target.as_str());
         let mut onward = Request::builder()
@@ -251,14 +250,18 @@ impl Shared {
                 onward = onward.header(*name, value);
             }
         }
+        let too_long = || {
+            let detail = format!("the body has more than {MAX_BODY} bytes");
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            problem(status, "too_long", &detail, "send less")
+        };
+        if request.body().size_hint().lower() > MAX_BODY as u64 {
+            return Err(too_long());
+        }
         let body = Limited::new(request.into_body(), MAX_BODY).collect();
         let body = match timeout(BODY_DEADLINE, body).await {
             Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let detail = format!("the body has more than {MAX_BODY} bytes");
-                let status = StatusCode::PAYLOAD_TOO_LARGE;
-                return Err(problem(status, "too_long", &detail, "send less"));
-            }
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_long()),
             _ => {
                 let (status, detail) = (StatusCode::REQUEST_TIMEOUT, "the body did not come");
                 return Err(problem(status, "timeout", detail, "send it again"));
