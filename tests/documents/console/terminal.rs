@@ -26,6 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const DIRECTORY: &str = "/tmp/ciao";
 const ADDRESS: &str = "127.0.0.1:8888";
 
+/// The address at which it serves HTTP.
+const HTTP_ADDRESS: &str = "127.0.0.1:8443";
+
 /// Width of the terminals: so wide that no identifier is cut.
 const COLUMNS: &str = "140";
 
@@ -59,6 +62,8 @@ pub(super) struct Cluster {
     daemons: Vec<Daemon>,
     /// Where the scheduler listens, once one does.
     port: Option<u16>,
+    /// Where it serves HTTP, once it does.
+    http_port: Option<u16>,
 }
 
 struct Daemon {
@@ -84,6 +89,7 @@ impl Cluster {
             status: 0,
             daemons: Vec::new(),
             port: None,
+            http_port: None,
         }
     }
 
@@ -129,6 +135,8 @@ impl Cluster {
     fn here(&self, command: &str) -> String {
         let port = self.port.unwrap_or(0);
         let command = command.replace(ADDRESS, &format!("127.0.0.1:{port}"));
+        let http_port = self.http_port.unwrap_or(0);
+        let command = command.replace(HTTP_ADDRESS, &format!("127.0.0.1:{http_port}"));
         let command = command.replace(DIRECTORY, self.directory().to_str().unwrap());
         self.names.in_run(&command)
     }
@@ -204,15 +212,18 @@ impl Cluster {
             child,
             log: Arc::clone(&log),
         });
-        let listens = |lines: &[String]| {
-            let line = lines.iter().find(|line| line.contains(" listens on "))?;
+        let listens = |lines: &[String], words: &str| {
+            let line = lines.iter().find(|line| line.contains(words))?;
             line.rsplit_once(':')?.1.parse().ok()
         };
         let begun = Instant::now();
         let mut lines = log.0.lock().unwrap();
         loop {
             if command.starts_with("ciao-scheduler") && self.port.is_none() {
-                self.port = listens(&lines);
+                self.port = listens(&lines, " listens on ");
+            }
+            if command.starts_with("ciao-scheduler") && self.http_port.is_none() {
+                self.http_port = listens(&lines, " serves HTTP on ");
             }
             let printed: Vec<String> = lines.iter().map(|line| self.there(line)).collect();
             if self.names.matches(shown, &printed, Extra::Allowed) {

@@ -45,8 +45,10 @@ function go() {
     const detail = id && DETAILS[name] ? DETAILS[name](id, close) : null;
     aside.hidden = !detail;
     fill(aside, detail ? [detail.element] : []);
+    const before = shown.detail && shown.id;
     shown = { name, id, view, detail };
     if (detail) aside.focus({ preventScroll: true });
+    else if (before && !isNew) main.querySelector(`a[href="#/${name}/${CSS.escape(encodeURIComponent(before))}"]`)?.focus();
     else if (isNew) scrollTo(0, 0);
   }
   update();

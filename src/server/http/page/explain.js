@@ -67,7 +67,7 @@ export function explain(id) {
       h("div", { class: "head" }, h("h1", { text: "Why does it not fit?" }), h("span", { class: "quiet", text: "A dry run: nothing is claimed or started." })),
       h("div", { class: "columns" },
         panel("START", h("div", { class: "body stack" },
-          h("div", { class: "columns" }, field("Pick a file", file), field("As this asks", pick)),
+          h("div", { class: "columns" }, field("Pick a file", file), field("Ask for what this asks for", pick)),
           field("YAML or JSON, as ciaoctl start takes it", text),
           h("div", { class: "head" }, h("label", { for: "count", text: "How many" }), number, h("div", { class: "tools" }, ask)))),
         panel("Decision", h("div", { class: "body" }, result))),

@@ -105,8 +105,11 @@ export class Feed {
 
   #sample(status) {
     const { total, placed, failed } = status.starts;
-    const sample = { at: Date.now(), uptime: status.started_at_ms, total, placed, failed, queued: status.instances.queued };
-    this.samples.push(sample);
+    // Of two looks in short order the later counts: a rate over less is noise.
+    const before = this.samples.at(-2);
+    if (before && Date.now() - before.at < LOOK_MS) this.samples.pop();
+    const number = (this.samples.at(-1)?.number ?? 0) + 1;
+    this.samples.push({ number, at: Date.now(), started: status.started_at_ms, total, placed, failed, queued: status.instances.queued });
     if (this.samples.length > MAX_SAMPLES) this.samples.shift();
   }
 

@@ -1,7 +1,7 @@
 // All instances: search, state, node.
 
 import { readAll } from "./api.js";
-import { badge, h, panel, setText } from "./dom.js";
+import { badge, h, setText } from "./dom.js";
 import { clock, count, instanceName, instanceState, mib, shortId, span } from "./format.js";
 import { store } from "./store.js";
 import { Table, linkTo } from "./table.js";
@@ -26,7 +26,7 @@ const STATES = ["", "running", "waiting", "placed", "suspended", "migrating", "i
 export function instances() {
   let ended = null;
   const table = new Table({
-    label: "Instances", columns: COLUMNS, key: (row) => row.instance_uuid, empty: "No instance matches.",
+    label: "Instances", columns: COLUMNS, key: (row) => row.instance_uuid, empty: "No instance matches.", sort: { at: 0, up: true },
     choose: (row) => (location.hash = `#/instances/${encodeURIComponent(row.instance_uuid)}`),
   });
   const changed = () => {
@@ -50,7 +50,7 @@ export function instances() {
   const view = {
     element: [
       h("div", { class: "head" }, h("h1", { text: "Instances" }), shown, h("div", { class: "tools" }, search, state)),
-      more, panel("Table", table.element),
+      more, h("section", { class: "panel", "aria-label": "All instances" }, table.element),
     ],
     update(id) {
       if (id !== undefined) view.id = id;

@@ -8,9 +8,10 @@ import { claimsOf } from "./store.js";
 const MIN_CELL = 5;
 const MAX_CELL = 26;
 
-/** Nodes up to which cells are large enough for names, and their size. */
+/** Nodes up to which cells are large enough for names, and the size of these: as wide as fills the line. */
 const MAX_NAMED = 120;
-const NAMED = { width: 104, height: 30 };
+const NAMED_WIDTH = 100;
+const NAMED_HEIGHT = 30;
 
 /** Units of 10⁶ bytes in a MiB: nodes report disk in the former, instances ask for it in the latter. */
 const DISK_UNIT = 1.048576;
@@ -31,6 +32,7 @@ export class NodeMap {
   #columns = 1;
   #cell = { width: MAX_CELL, height: MAX_CELL };
   #height;
+  #isNamed = false;
   #version = -1;
   #drawn = "";
 
@@ -75,8 +77,9 @@ export class NodeMap {
     if (!width) return;
     const fit = Math.floor(Math.sqrt((width * this.#height) / Math.max(1, this.#rows.length)));
     const side = Math.max(MIN_CELL, Math.min(MAX_CELL, fit));
-    this.#cell = this.#rows.length > MAX_NAMED ? { width: side, height: side } : NAMED;
-    this.#columns = Math.max(1, Math.floor(width / this.#cell.width));
+    this.#isNamed = this.#rows.length <= MAX_NAMED;
+    this.#columns = Math.max(1, Math.floor(width / (this.#isNamed ? NAMED_WIDTH : side)));
+    this.#cell = this.#isNamed ? { width: width / this.#columns, height: NAMED_HEIGHT } : { width: side, height: side };
     const rows = Math.max(1, Math.ceil(this.#rows.length / this.#columns));
     const height = rows * this.#cell.height;
     const scale = devicePixelRatio || 1;
@@ -112,7 +115,7 @@ export class NodeMap {
       context.fillStyle = colours.hold;
       context.fillRect(x, y + height - bar, width, bar);
     }
-    if (this.#cell === NAMED) {
+    if (this.#isNamed) {
       context.fillStyle = isLight(fill) ? "#10161c" : "#ffffff";
       context.fillText(nodeName(row).slice(0, 15), x + 8, y + height / 2 + 4, width - 14);
     }

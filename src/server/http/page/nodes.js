@@ -33,7 +33,7 @@ export function nodes() {
     element: [
       h("div", { class: "head" }, h("h1", { text: "Nodes" }), shown, h("div", { class: "tools" }, search, map.select)),
       panel("Map", h("div", { class: "body" }, map.element, legend())),
-      panel("Table", table.element),
+      h("section", { class: "panel", "aria-label": "All nodes" }, table.element),
     ],
     update(id) {
       if (id !== undefined) view.id = id;

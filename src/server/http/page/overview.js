@@ -26,8 +26,9 @@ export function overview() {
     h("div", { class: "columns wide-left" },
       h("div", { class: "stack" },
         panel("Nodes", h("div", { class: "body" }, map.element, legend()), { tools: [map.select] }),
-        panel("Starts per second", h("div", { class: "body" }, placements.drawing), { tools: [placements.keys] }),
-        panel("Queue length", h("div", { class: "body" }, queue.drawing), { tools: [queue.keys] })),
+        h("div", { class: "columns" },
+          panel("Starts", h("div", { class: "body" }, placements.drawing), { tools: [placements.keys] }),
+          panel("Queue", h("div", { class: "body" }, queue.drawing), { tools: [queue.keys] }))),
       h("div", { class: "stack" },
         panel("Resources", meters),
         panel("Activity", h("div", {}, activity, none)))),
@@ -45,7 +46,7 @@ export function overview() {
       if (store.activity[0] === latest) return;
       latest = store.activity[0];
       fill(activity, store.activity.slice(0, 100).map(({ at, kind, text }) =>
-        h("li", {}, h("time", { text: at ? clock(at) : "earlier" }), h("span", { class: kind, text }))));
+        h("li", {}, h("time", { text: at ? clock(at) : "earlier" }), h("span", { class: kind, text, title: text }))));
     },
   };
 }

@@ -83,7 +83,7 @@ function nice(value) {
 /** How often something was counted in a second, between two samples of one run of the scheduler. */
 export function perSecond(key) {
   return (sample, before) => {
-    if (!before || before.uptime + 5000 < sample.uptime || sample[key] < before[key]) return null;
+    if (!before || before.started + 5000 < sample.started || sample[key] < before[key]) return null;
     const seconds = (sample.at - before.at) / 1000;
     return seconds > 0.2 ? (sample[key] - before[key]) / seconds : null;
   };

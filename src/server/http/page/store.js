@@ -19,6 +19,9 @@ const ROUND_MS = 400;
 const REFRESH_MS = 8_000;
 const REFRESH_SHARE = 25;
 
+/** Samples of the status over time. */
+const MAX_SAMPLES = 900;
+
 /** Lines of activity. */
 const MAX_ACTIVITY = 200;
 
@@ -123,7 +126,7 @@ function take(message) {
       break;
     case "status":
       store.status = message.status;
-      store.samples = [...store.samples, message.sample].slice(-900);
+      store.samples = [...store.samples.filter((sample) => sample.number !== message.sample.number), message.sample].slice(-MAX_SAMPLES);
       break;
     case "events":
       for (const event of message.events) {
@@ -172,7 +175,7 @@ function note({ name, at, data }) {
     drain_progress: () => `drain of ${node}: ${data.state}, ${data.moved} of ${data.total} moved`,
     instance_placed: () => `${shortId(instance)} placed on ${node}`,
     instance_queued: () => `${shortId(instance)} waits at position ${data.position}${detail}`,
-    instance_state: () => `${shortId(instance)} is ${data.state}${detail}`,
+    instance_state: () => `${shortId(instance)} is ${data.state}${["gone", "waiting"].includes(data.state) ? "" : detail}`,
     instance_stopped: () => `${shortId(instance)} stopped`,
     instance_deleted: () => `${shortId(instance)} ended${data.exit_code === undefined ? "" : ` with ${data.exit_code}`}`,
     start_failure: () => `${shortId(instance)} not started: ${data.reason}${detail}`,
