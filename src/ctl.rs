@@ -32,4 +32,4 @@ pub mod units;
 pub mod web;
 pub mod yaml;
 
-pub use run::{check_key, complain, in_context, run, run_context};
+pub use run::{check_key, complain, in_context, run, run_context, run_web};

@@ -17,7 +17,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use crate::ctl::exit::Exit;
-use crate::ctl::web::tell_next;
 use crate::logging::{self, Destination, LogFlags};
 use crate::shutdown::{self, OnHangup};
 use cluster::Cluster;
@@ -79,7 +78,7 @@ pub fn run(config: &DevConfig) -> anyhow::Result<ExitCode> {
         let exit = tokio::select! {
             () = &mut stop => Ok(Exit::Done),
             exit = serve(config, &cluster, requests) => exit,
-            () = tell_next(cluster.pages()) => Ok(Exit::Done),
+            () = tell_next(&cluster) => Ok(Exit::Done),
             why = cluster.failure() => Err(anyhow::Error::msg(why)),
         };
         cluster.stop().await;
@@ -104,5 +103,16 @@ async fn serve(
         }
     }
     writeln!(out, "Ctrl-C ends the cluster and everything it runs.")?;
+    std::future::pending().await
+}
+
+/// Prints the next address of the page whenever one has been used.
+async fn tell_next(cluster: &Cluster) {
+    let mut pages = cluster.pages();
+    while pages.changed().await.is_ok() {
+        let page = pages.borrow_and_update().clone();
+        // With standard output gone, there is no reader.
+        let _ = writeln!(std::io::stdout(), "page for another browser: {page}");
+    }
     std::future::pending().await
 }

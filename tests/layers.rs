@@ -189,7 +189,10 @@ const OUTER: &str = "src";
 /// What a module of [`OUTER`] names of the others at most; each of these lists names what stands below it.
 const LAYERS: &[(&str, &[&str])] = &[
     ("cert", &["net"]),
-    ("ctl", &["edit", "flags", "net", "printable", "private"]),
+    (
+        "ctl",
+        &["edit", "flags", "net", "printable", "private", "shutdown"],
+    ),
     (
         "dev",
         &[

@@ -1,16 +1,19 @@
 //! From a command to an exit code: a runtime, standard output, and the one place where errors are printed.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
+use std::process::Stdio;
 
+use tokio::process::Command;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::ctl::args::{ContextCommand, GlobalArgs, SessionCommand};
+use crate::ctl::args::{ContextCommand, GlobalArgs, SessionCommand, WebArgs};
 use crate::ctl::client;
 use crate::ctl::commands::{self, CommandError};
 use crate::ctl::contexts;
 use crate::ctl::exit::Exit;
 use crate::ctl::output::{Output, terminal_colours, terminal_width};
+use crate::ctl::web::{self, Open};
 use crate::net::tls::KeyFiles;
 use crate::printable::Lines;
 
@@ -50,6 +53,32 @@ pub fn in_context(global: GlobalArgs) -> Result<GlobalArgs, Exit> {
     contexts::apply(global).map_err(|error| fail(&error.into()))
 }
 
+/// Serves the scheduler's page to browsers of this machine until Ctrl-C.
+#[must_use]
+pub fn run_web(args: &WebArgs, global: &GlobalArgs) -> Exit {
+    let mut out = io::stdout();
+    let mut err = io::stderr();
+    let open: Option<Open> = out.is_terminal().then_some(open_browser);
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    let output = Output::new(&mut out, &mut err);
+    let served = runtime.block_on(web::serve(args, global, output, open));
+    runtime.shutdown_background();
+    served.unwrap_or_else(|error| complain(error.exit(), &error.lines()))
+}
+
+/// Opens a browser, where there is one. Where there is none, the address is on the screen.
+fn open_browser(url: &str) {
+    let _ = Command::new("xdg-open")
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+}
+
 /// Says on standard error why a command was not done.
 fn fail(error: &CommandError) -> Exit {
     complain(error.exit(), &error.lines())
@@ -84,7 +113,6 @@ pub fn check_key(file: &Path, global: &GlobalArgs) -> Result<(), CommandError> {
     checked.map_err(|error| client::ConnectError::from(error).into())
 }
 
-/// A runtime on this thread.
-pub(super) fn runtime() -> Result<Runtime, CommandError> {
+fn runtime() -> Result<Runtime, CommandError> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }

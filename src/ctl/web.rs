@@ -17,5 +17,5 @@ mod run;
 mod serve;
 mod upstream;
 
-pub use run::{run, tell_next};
+pub(super) use run::{Open, serve};
 pub use serve::{Web, WebConfig, WebError};

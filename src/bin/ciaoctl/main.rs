@@ -61,7 +61,7 @@ fn main() -> ExitCode {
             Err(exit) => exit,
         },
         Command::Web(args) => match ctl::in_context(cli.global) {
-            Ok(global) => ctl::web::run(&args, &global),
+            Ok(global) => ctl::run_web(&args, &global),
             Err(exit) => exit,
         },
         Command::Completions { shell } => completions(shell).unwrap_or_else(|error| {

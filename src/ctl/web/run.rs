@@ -1,24 +1,24 @@
 //! `ciaoctl web` as a command: from its options to a server that runs until Ctrl-C.
 
-use std::io::{self, IsTerminal as _, Write};
-use std::process::Stdio;
-
-use tokio::process::Command;
-use tokio::sync::watch;
+use serde_json::json;
 
 use super::serve::{Web, WebConfig, WebError};
 use crate::ctl::args::{GlobalArgs, WebArgs};
 use crate::ctl::commands::{CONNECT_TIMEOUT, CommandError, client_config};
 use crate::ctl::exit::Exit;
-use crate::ctl::run::{check_key, complain, runtime};
+use crate::ctl::output::Output;
+use crate::ctl::run::check_key;
 use crate::net::address::{AddressError, DEFAULT_HTTP_PORT, Endpoint};
 use crate::net::tls::{self, TlsError};
 use crate::printable::{Lines, Printable};
 use crate::shutdown::{self, OnHangup};
 
+/// How a browser is opened.
+pub(in crate::ctl) type Open = fn(url: &str);
+
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
-enum RunError {
+pub(in crate::ctl) enum RunError {
     /// As any command may fail.
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -36,24 +36,35 @@ enum RunError {
     PlainHttp,
 }
 
-/// Serves the page until Ctrl-C.
-#[must_use]
-pub fn run(args: &WebArgs, global: &GlobalArgs) -> Exit {
-    match serve(args, global) {
-        Ok(()) => Exit::Done,
-        Err(RunError::Command(error)) => complain(error.exit(), &error.lines()),
-        Err(error) => {
-            let exit = match error {
-                RunError::Tls(_) | RunError::Web(WebError::Listen { .. }) => Exit::Connection,
-                _ => Exit::Usage,
-            };
-            let lines: Lines = [Printable::new(&error)].into_iter().collect();
-            complain(exit, &lines)
+impl RunError {
+    /// The exit code it stands for.
+    pub(in crate::ctl) fn exit(&self) -> Exit {
+        match self {
+            Self::Command(error) => error.exit(),
+            Self::Tls(_) | Self::Web(WebError::Listen { .. }) => Exit::Connection,
+            _ => Exit::Usage,
+        }
+    }
+
+    /// What it says, for people.
+    pub(in crate::ctl) fn lines(&self) -> Lines {
+        match self {
+            Self::Command(error) => error.lines(),
+            _ => [Printable::new(self)].into_iter().collect(),
         }
     }
 }
 
-fn serve(args: &WebArgs, global: &GlobalArgs) -> Result<(), RunError> {
+/// Serves the page until Ctrl-C.
+///
+/// # Errors
+/// [`RunError`].
+pub(in crate::ctl) async fn serve(
+    args: &WebArgs,
+    global: &GlobalArgs,
+    mut out: Output<'_>,
+    open: Option<Open>,
+) -> Result<Exit, RunError> {
     let config = client_config(global);
     let scheduler = match &args.http {
         Some(url) => endpoint(url)?,
@@ -71,38 +82,37 @@ fn serve(args: &WebArgs, global: &GlobalArgs) -> Result<(), RunError> {
         tls: tls::client_config(&identity, &anchors)?,
         connect_timeout: global.timeout.unwrap_or(CONNECT_TIMEOUT),
     };
-    let runtime = runtime()?;
-    let served: Result<(), RunError> = runtime.block_on(async {
-        let stop = shutdown::requested(OnHangup::Stop).map_err(CommandError::from)?;
-        let web = Web::bind(config).await?;
-        let mut urls = web.urls();
-        let first = urls.borrow_and_update().clone();
-        let mut out = io::stdout();
-        let told = writeln!(out, "{first}")
-            .and_then(|()| writeln!(out, "Ctrl-C ends it. The address is good once."))
-            .and_then(|()| out.flush());
-        told.map_err(CommandError::from)?;
-        if !args.no_open && out.is_terminal() {
-            open(&first);
+    let stop = shutdown::requested(OnHangup::Stop).map_err(CommandError::from)?;
+    let web = Web::bind(config).await?;
+    let mut urls = web.urls();
+    let first = urls.borrow_and_update().clone();
+    let mut tell = |url: &str, is_first: bool| {
+        if global.json {
+            out.document_line(&json!({ "url": url }))?;
+        } else if is_first {
+            out.line(&Printable::new(url))?;
+            let more = "Ctrl-C ends it. The address is good once.";
+            out.line(&Printable::new(more))?;
+        } else {
+            out.line(&Printable::new(format!("for another browser: {url}")))?;
         }
-        tokio::select! {
-            () = web.run(stop) => {}
-            () = tell_next(urls) => {}
-        }
-        Ok(())
-    });
-    runtime.shutdown_background();
-    served
-}
-
-/// Prints the next address whenever one has been used.
-pub async fn tell_next(mut urls: watch::Receiver<String>) {
-    while urls.changed().await.is_ok() {
-        let url = urls.borrow_and_update().clone();
-        // With standard output gone, there is nobody to tell.
-        let _ = writeln!(io::stdout(), "for another browser: {url}");
+        out.flush()
+    };
+    tell(&first, true).map_err(CommandError::from)?;
+    if let Some(open) = open.filter(|_| !args.no_open) {
+        open(&first);
     }
-    std::future::pending().await
+    let serving = web.run(stop);
+    tokio::pin!(serving);
+    loop {
+        tokio::select! {
+            () = &mut serving => return Ok(Exit::Done),
+            Ok(()) = urls.changed() => {
+                let url = urls.borrow_and_update().clone();
+                tell(&url, false).map_err(CommandError::from)?;
+            }
+        }
+    }
 }
 
 /// Reads `https://HOST:PORT`; the scheme and the port may be left out.
@@ -113,16 +123,6 @@ fn endpoint(url: &str) -> Result<Endpoint, RunError> {
     let text = url.strip_prefix("https://").unwrap_or(url);
     let text = text.strip_suffix('/').unwrap_or(text);
     Ok(Endpoint::parse_with_port(text, DEFAULT_HTTP_PORT)?)
-}
-
-/// Opens a browser, where there is one. Where there is none, the address is on the screen.
-fn open(url: &str) {
-    let _ = Command::new("xdg-open")
-        .arg(url)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
 }
 
 #[cfg(test)]
