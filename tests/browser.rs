@@ -17,6 +17,8 @@ mod driver;
 mod large;
 #[path = "browser/live.rs"]
 mod live;
+#[path = "browser/reading.rs"]
+mod reading;
 #[path = "common/site.rs"]
 mod site;
 #[path = "browser/world.rs"]

@@ -178,6 +178,12 @@ impl Browser {
         self.command("POST", "actions", &actions).await;
     }
 
+    /// A command of the browser's own protocol.
+    pub(crate) async fn cdp(&self, name: &str, params: &Value) {
+        let command = json!({"cmd": name, "params": params});
+        self.command("POST", "goog/cdp/execute", &command).await;
+    }
+
     /// What the console was told since the last time.
     pub(crate) async fn log(&self) -> Vec<String> {
         let entries = self

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::driver::Browser;
+use crate::site::repository;
 use crate::world::{Page, World};
 
 /// What the page says of an output that no process wrote: simulated nodes have none.
@@ -43,8 +44,41 @@ async fn a_start_and_a_reason_to_wait_are_seen_without_a_reload() {
     page.says("#verdict", "It fits nowhere").await;
     page.says("#nearest", "of the 800 MiB of memory").await;
     page.says("#decision tr[data-reason=memory]", "2").await;
+    what_is_pasted_is_explained(&page).await;
     figures_are_those_of_ciaoctl(&page, &world).await;
-    page.is_clean(&[NO_OUTPUT]).await;
+    page.is_clean(&[NO_OUTPUT, "/v1/explain"]).await;
+}
+
+/// STARTs as people have them: with and without an instance, indented by two or four, as JSON.
+async fn what_is_pasted_is_explained(page: &Page) {
+    let example = std::fs::read_to_string(repository("examples/hello.yaml")).unwrap();
+    for (text, said) in [
+        (&*example, "It fits."),
+        (
+            "start:\n    requirements:\n        mem_mb: 5\n        vcpus: 1\n",
+            "It fits.",
+        ),
+        (
+            "# A comment.\nstart:\n  # Another.\n  requirements: {mem_mb: 5000, vcpus: 1}\n",
+            "It fits nowhere",
+        ),
+        (
+            "{\"start\": {\"requirements\": {\"mem_mb\": 7, \"vcpus\": 1}}}",
+            "It fits.",
+        ),
+        (
+            "start:\n  requirements: {mem_mb: many}\n",
+            "start.requirements.mem_mb",
+        ),
+    ] {
+        let text = serde_json::to_string(text).unwrap();
+        let paste = format!(
+            "document.getElementById('decision').replaceChildren(); document.getElementById('start-text').value = {text}"
+        );
+        page.browser.js(&paste).await;
+        page.browser.click("#ask").await;
+        page.says("#decision", said).await;
+    }
 }
 
 async fn figures_are_those_of_ciaoctl(page: &Page, world: &World) {

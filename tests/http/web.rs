@@ -221,6 +221,39 @@ async fn it_says_that_the_scheduler_is_away_and_ends_with_ctrl_c() {
 }
 
 #[tokio::test]
+async fn more_connections_than_it_takes_are_closed_at_once() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let web = Web::start(&site, &daemon).await;
+    let cookie = web.let_in().await;
+    let mut held = Vec::new();
+    // Each has been answered once and stays open, until one more is closed without an answer.
+    let closed = loop {
+        let mut stream = within(TcpStream::connect(&web.host)).await.unwrap();
+        let request = format!("GET /livez HTTP/1.1\r\nhost: {}\r\n{cookie}\r\n", web.host);
+        let mut bytes = [0; 1024];
+        let written = within(stream.write_all(request.as_bytes())).await;
+        match within(stream.read(&mut bytes)).await {
+            Ok(count) if count > 0 && written.is_ok() => held.push(stream),
+            _ => break held.len(),
+        }
+        assert!(held.len() < 1000, "there is no limit");
+    };
+    assert!((8..100).contains(&closed), "{closed} connections");
+    // A place that is given back is taken by the next.
+    held.clear();
+    let answer = loop {
+        let mut stream = within(TcpStream::connect(&web.host)).await.unwrap();
+        let request = format!("GET /livez HTTP/1.1\r\nhost: {}\r\n{cookie}\r\n", web.host);
+        let mut bytes = [0; 1024];
+        let _ = within(stream.write_all(request.as_bytes())).await;
+        if let Ok(count @ 1..) = within(stream.read(&mut bytes)).await {
+            break Answer::read(&bytes[..count]);
+        }
+    };
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
 async fn what_other_machines_could_reach_is_not_listened_on() {
     let (site, daemon) = Site::with_http(&[]).await;
     for (flags, said) in [

@@ -72,7 +72,7 @@ pub struct WebConfig {
 pub enum WebError {
     /// The address can be reached from other machines.
     #[error(
-        "{0} can be reached from other machines, and whoever reaches it acts with your certificate: listen on 127.0.0.1 or [::1]"
+        "{0} can be reached from other machines, and each of them would act with your certificate: listen on 127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
     /// The address cannot be listened on.

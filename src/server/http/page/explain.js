@@ -100,7 +100,13 @@ function startOf(row) {
 
 /** A dry run needs an instance's name as every START does. */
 function withInstance(text, isJson) {
-  if (!isJson) return /^\s+instance_uuid:\s*\S/m.test(text.replace(/instance_uuid:\s*""/, "")) ? text : text.replace(/^(\s*)instance_uuid:.*$\n?/m, "").replace(/^start:[^\n]*$/m, `start:\n  instance_uuid: ${NO_INSTANCE}`);
+  if (!isJson) {
+    const line = /^([ \t]+)instance_uuid:[ \t]*(""|''|)[ \t]*$/m;
+    if (line.test(text)) return text.replace(line, `$1instance_uuid: ${NO_INSTANCE}`);
+    if (/^[ \t]+instance_uuid:/m.test(text)) return text;
+    // Beside the first key, in the same column.
+    return text.replace(/^(start:[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*)([ \t]+)/m, `$1$2instance_uuid: ${NO_INSTANCE}\n$2`);
+  }
   try {
     const document = JSON.parse(text);
     if (document.start && !document.start.instance_uuid) document.start.instance_uuid = NO_INSTANCE;

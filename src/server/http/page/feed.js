@@ -19,7 +19,7 @@ const LOOK_SOON_MS = 300;
 /** How long events are gathered before tabs are told of them. */
 const GATHER_MS = 100;
 
-/** Events of one gathering: beyond that tabs read anew. */
+/** Events of one gathering: beyond that tabs read everything again. */
 const MAX_GATHERED = 2000;
 
 /** Samples kept: half an hour. */

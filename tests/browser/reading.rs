@@ -1,0 +1,97 @@
+//! The page for those who use a keyboard, a screen reader, or a small screen.
+
+use serde_json::json;
+
+use crate::driver::Browser;
+use crate::world::{Page, World};
+
+const VIEWS: [&str; 5] = ["overview", "nodes", "instances", "queue", "explain"];
+
+#[tokio::test]
+async fn everything_has_a_name_and_fits_a_small_screen() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1", "node-2"]).await;
+    world.start("one", 100, &[]).await;
+    world.start("waits", 1000, &["--queue", "1h"]).await;
+    world.start("waits-too", 1000, &["--queue", "1h"]).await;
+    let web = world.web("controller").await;
+    let page = Page::open(browser, &web.url).await;
+    page.says("#queue-count", "1").await;
+    for (width, scheme) in [(1280, "light"), (400, "dark")] {
+        let metrics =
+            json!({"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false});
+        page.browser
+            .cdp("Emulation.setDeviceMetricsOverride", &metrics)
+            .await;
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        page.browser.cdp("Emulation.setEmulatedMedia", &media).await;
+        page.browser
+            .until(&format!(
+                "innerWidth === {width} && matchMedia('(prefers-color-scheme: {scheme})').matches"
+            ))
+            .await;
+        for view in VIEWS {
+            page.show(view).await;
+            page.browser
+                .until("document.querySelector('main h1')")
+                .await;
+            page.browser
+                .until("document.documentElement.scrollWidth <= innerWidth")
+                .await;
+            let unnamed = page.browser.js(UNNAMED).await;
+            assert_eq!(unnamed, json!([]), "{view} at {width}");
+        }
+        let ground = page
+            .browser
+            .text("getComputedStyle(document.documentElement).backgroundColor")
+            .await;
+        assert_eq!(
+            ground == "rgb(14, 18, 22)",
+            scheme == "dark",
+            "{scheme}: {ground}"
+        );
+    }
+    let landmarks = "['header', 'nav[aria-label]', 'main', 'aside[aria-label]', '[role=alert]', '[aria-live=polite]'].every((it) => document.querySelector(it))";
+    page.browser.until(landmarks).await;
+    page.is_clean(&[]).await;
+}
+
+/// What can be used and has no name that a screen reader could say.
+const UNNAMED: &str = "const named = (it) => it.getAttribute('aria-label') || it.innerText || it.title || it.labels?.length; \
+    return [...document.querySelectorAll('a, button, input, select, textarea, canvas, [role=region], [role=img], [role=meter]')] \
+        .filter((it) => it.checkVisibility() && !named(it)).map((it) => it.outerHTML)";
+
+#[tokio::test]
+async fn a_node_is_chosen_on_the_map_and_left_again_by_the_keyboard() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1", "node-2"]).await;
+    let web = world.web("viewer").await;
+    let page = Page::open(browser, &web.url).await;
+    page.show("nodes").await;
+    page.browser
+        .until("document.querySelector('main canvas').dataset.nodes === '2'")
+        .await;
+    page.browser
+        .js("document.querySelector('main canvas').focus()")
+        .await;
+    let (right, enter, escape) = ("\u{e014}", "\u{e007}", "\u{e00c}");
+    page.browser.press(&[right, right]).await;
+    page.says("#said", "node-2-1 · ready").await;
+    page.browser.press(&[enter]).await;
+    page.says("#detail h1", "node-2-1").await;
+    page.browser
+        .until("document.activeElement.id === 'detail'")
+        .await;
+    page.browser.press(&[escape]).await;
+    page.browser
+        .until("document.getElementById('detail').hidden")
+        .await;
+    page.browser
+        .until("document.activeElement.innerText === 'node-2-1'")
+        .await;
+    page.is_clean(&[]).await;
+}
