@@ -53,8 +53,15 @@ export async function request(method, path, { body, type, signal, timeout = READ
 
 /** JSON of a path. */
 export async function get(path, options) {
-  const response = await request("GET", path, options);
-  return response.json();
+  return json(await request("GET", path, options));
+}
+
+async function json(response) {
+  try {
+    return await response.json();
+  } catch {
+    throw new Problem(0, { detail: "the answer broke off", reason: "away" });
+  }
 }
 
 /** Sends a command. */
@@ -62,7 +69,7 @@ export async function command(method, path, body) {
   const options = { timeout: COMMAND_TIMEOUT_MS };
   if (body !== undefined) Object.assign(options, { body: JSON.stringify(body), type: "application/json" });
   const response = await request(method, path, options);
-  return { status: response.status, ...(await response.json()) };
+  return { status: response.status, ...(await json(response)) };
 }
 
 /** All rows of a list, `most` at most: the rows, whether there are more, and behind which event they hold. */

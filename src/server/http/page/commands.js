@@ -2,7 +2,7 @@
 
 import { command } from "./api.js";
 import { h, toast } from "./dom.js";
-import { instanceName, nodeName, shortId } from "./format.js";
+import { count, instanceName, nodeName, shortId } from "./format.js";
 import { mayCommand, store, touch } from "./store.js";
 
 /** How long a command waits for its outcome before it is followed by its events alone. */
@@ -115,7 +115,7 @@ export function nodeActions(row) {
   } else {
     const control = h("input", { type: "text", placeholder: "none, or such as 10m" });
     const question = () => ({
-      title: `Drain ${name}?`, text: `The node is cordoned and its ${row.instances} instances move to others.`, danger: true,
+      title: `Drain ${name}?`, text: `The node is cordoned and its ${count(store.nodes.get(id)?.instances)} instances move to others.`, danger: true,
       fields: [{ name: "deadline", label: "Deadline", control }],
     });
     actions.push(button("Drain", question, `drain of ${name}`, post("drain"), "danger"));

@@ -4,8 +4,8 @@ import { Problem, get, readAll, request } from "./api.js";
 import { badge, fill, h, panel } from "./dom.js";
 import { clock, count, instanceName, instanceState, mib, shortId, span } from "./format.js";
 import { instanceActions } from "./commands.js";
-import { pairs } from "./node.js";
-import { store } from "./store.js";
+import { keeping, pairs } from "./node.js";
+import { mayCommand, store } from "./store.js";
 import { linkTo } from "./table.js";
 
 /** Entries of a history that are shown: the latest. */
@@ -26,6 +26,7 @@ export function instance(id, close) {
   const element = h("div", { class: "stack" },
     h("div", { class: "head" }, title, state, h("button", { type: "button", class: "close", "aria-label": "Close", text: "×", on: { click: close } })),
     actions, panel("Instance", facts), panel("History", h("div", { class: "body" }, timeline)), output.element);
+  const show = keeping(actions);
   let row = null;
   let drawn = "";
   let reading = false;
@@ -40,8 +41,9 @@ export function instance(id, close) {
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (problem.status === 404 && !row) fill(facts, h("p", { class: "note warn", text: problem.words }));
+    } finally {
+      reading = false;
     }
-    reading = false;
     draw();
   }
 
@@ -49,7 +51,7 @@ export function instance(id, close) {
     title.textContent = row ? shortId(instanceName(row)) : shortId(id);
     if (!row) return;
     fill(state, badge(...instanceState(row)));
-    fill(actions, instanceActions(row));
+    show([row.state, row.life, row.node_uuid, mayCommand()], () => instanceActions(row));
     fill(facts, pairs(facts0(row)));
   }
 

@@ -4,7 +4,7 @@ import { Problem, get } from "./api.js";
 import { badge, fill, h, panel } from "./dom.js";
 import { count, instanceName, instanceState, megabytes, mib, nodeName, nodeState, shortId, span } from "./format.js";
 import { isDraining, nodeActions } from "./commands.js";
-import { store } from "./store.js";
+import { mayCommand, store } from "./store.js";
 import { linkTo } from "./table.js";
 
 /** Instances that are listed; the list of all instances has the others. */
@@ -18,46 +18,69 @@ export function node(id, close) {
   const element = h("div", { class: "stack" },
     h("div", { class: "head" }, title, state, h("button", { type: "button", class: "close", "aria-label": "Close", text: "×", on: { click: close } })),
     actions, body);
-  let whole = null;
+  let more = {};
   let drawn = "";
   let reading = false;
-  const view = {
-    element,
-    async update() {
-      const row = store.nodes.get(id);
-      if (!row && !whole && !store.isRead) return;
-      if (!row && !whole) {
-        title.textContent = shortId(id);
-        return fill(body, h("p", { class: "note warn", text: "No such node is known." }));
-      }
-      const instances = [...store.instances.values()].filter((it) => it.node_uuid === id);
-      const drain = store.drains.get(id);
-      const now = JSON.stringify([row, whole, drain, store.status?.caller, instances.map((it) => [it.instance_uuid, it.state, it.life])]);
-      if (now !== drawn) {
-        drawn = now;
-        const shown = { ...whole, ...row };
-        title.textContent = nodeName(shown);
-        fill(state, badge(...nodeState(shown)));
-        fill(actions, row ? nodeActions(row) : []);
-        fill(body, parts(shown, instances, drain));
-        await readWhole();
-      }
-    },
-  };
+  let stale = true;
+  const show = keeping(actions);
 
-  async function readWhole() {
-    if (reading) return;
-    reading = true;
-    try {
-      whole = (await get(`/v1/nodes/${encodeURIComponent(id)}`)).node;
-    } catch (problem) {
-      if (!(problem instanceof Problem)) throw problem;
-    }
-    reading = false;
+  function draw() {
+    const row = store.nodes.get(id);
+    if (!row && !more.node_uuid) return;
+    const instances = [...store.instances.values()].filter((it) => it.node_uuid === id);
+    const drain = store.drains.get(id);
+    const shown = { ...more, ...(row ?? {}) };
+    const now = JSON.stringify([shown, drain, instances.map((it) => [it.instance_uuid, it.state, it.life])]);
+    show(row ? [row.cordoned, isDraining(row), mayCommand()] : [], () => (row ? nodeActions(row) : []));
+    if (now === drawn) return;
+    drawn = now;
+    title.textContent = nodeName(shown);
+    fill(state, badge(...nodeState(shown)));
+    fill(body, parts(shown, instances, drain));
   }
 
-  readWhole().then(() => view.update());
-  return view;
+  /** Reads what the list does not have. What it has is of the list, which is newer. */
+  async function read() {
+    if (reading) return;
+    reading = true;
+    stale = false;
+    try {
+      const { node_uuid, hostname, status, roles, address, connected_s, lost_s, lease_ms, failures, capabilities } = (await get(`/v1/nodes/${encodeURIComponent(id)}`)).node;
+      more = { node_uuid, hostname, status, roles, address, connected_s, lost_s, lease_ms, failures, capabilities };
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      if (problem.status === 404) {
+        title.textContent = shortId(id);
+        fill(actions);
+        fill(body, h("p", { class: "note warn", text: "No such node is known." }));
+      }
+    } finally {
+      reading = false;
+    }
+    draw();
+  }
+
+  let version = -1;
+  return {
+    element,
+    update() {
+      if (store.version !== version) stale = true;
+      version = store.version;
+      draw();
+      if (stale) read();
+    },
+  };
+}
+
+/** Shows buttons, and other ones only once `key` is another: a button that is being used stays. */
+export function keeping(element) {
+  let shown;
+  return (key, buttons) => {
+    const now = JSON.stringify(key);
+    if (now === shown) return;
+    shown = now;
+    fill(element, buttons());
+  };
 }
 
 function parts(row, instances, drain) {
