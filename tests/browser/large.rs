@@ -36,7 +36,20 @@ async fn ten_thousand_nodes_are_drawn_and_each_is_found_where_it_is_drawn() {
     page.browser
         .until(&format!("Number({map}.frames) > {frames}"))
         .await;
-    // A click finds the node that is drawn there: the one that the table has at this place by name.
+    let nodes = world.ctl(&["nodes"]).await;
+    let mut names: Vec<(&str, &str)> = nodes["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| {
+            (
+                node["hostname"].as_str().unwrap(),
+                node["node_uuid"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    names.sort_unstable_by_key(|(name, uuid)| (number_in(name), *uuid));
+    // A click finds the node that is drawn there: they are in the order of their names.
     for at in [0, 4_321, NODES - 1] {
         let script = format!(
             "const canvas = document.querySelector('main canvas'); const box = canvas.getBoundingClientRect(); \
@@ -47,19 +60,6 @@ async fn ten_thousand_nodes_are_drawn_and_each_is_found_where_it_is_drawn() {
              return decodeURIComponent(location.hash.split('/')[2])"
         );
         let chosen = page.browser.js(&script).await;
-        let node = world.ctl(&["nodes"]).await;
-        let mut names: Vec<(&str, &str)> = node["nodes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|node| {
-                (
-                    node["hostname"].as_str().unwrap(),
-                    node["node_uuid"].as_str().unwrap(),
-                )
-            })
-            .collect();
-        names.sort_unstable_by_key(|(name, uuid)| (number_in(name), *uuid));
         let (name, uuid) = names[at];
         assert_eq!(chosen, uuid, "{name}");
         page.says("#detail h1", name).await;

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::time::Duration;
 
 use proto_frames::Role;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::driver::{Browser, bound_to_us};
 use crate::site::{Daemon, Site, output, within};
@@ -107,7 +109,12 @@ impl World {
 
     /// Waits until so many nodes take work.
     pub(crate) async fn ready(&self, count: usize) {
+        // A list of many takes the processor from the nodes that are to come.
+        let every = if count > 100 { 1000 } else { 50 };
+        let mut look = interval(Duration::from_millis(every));
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            look.tick().await;
             let nodes = self.ctl(&["nodes"]).await;
             let nodes = nodes["nodes"].as_array().unwrap();
             if nodes
