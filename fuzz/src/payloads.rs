@@ -66,6 +66,8 @@ pub const TYPES: &[Type] = &types![
     NodeCapacity of NODE_CAPACITY,
     KeptRuns of KEPT_RUNS,
     Workloads of WORKLOADS,
+    ReadOutput of READ_OUTPUT,
+    OutputChunk of OUTPUT,
     NodePressure of NODE_PRESSURE,
     ConnectionAborted of CONNECTION_ABORTED,
     NodeConnected of NODE_CONNECTED,

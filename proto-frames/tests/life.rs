@@ -8,9 +8,10 @@ use proto_frames::payload::{
     AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs,
     DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, InstanceQueued,
     InstanceStateEvent, InstanceView, KeptRun, KeptRuns, LeaseRenewed, LifeCommand, LifeState,
-    MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodePressure, NodeView, Payload, PayloadError,
-    PayloadErrorKind, PressureState, QueryKind, QueryResult, Ratio, Restore, RestoreMode, Resume,
-    Snapshot, Span, StartFailure, StartFailureReason, Suspend, Update, Workload, Workloads,
+    MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodePressure, NodeView, OutputFailure, OutputPart,
+    Payload, PayloadError, PayloadErrorKind, PressureState, QueryKind, QueryResult, Ratio,
+    ReadOutput, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure, StartFailureReason,
+    Suspend, Update, Workload, Workloads,
 };
 
 fn text(text: &str) -> String {
@@ -114,6 +115,27 @@ fn what_nodes_count_and_suffer_is_written_as_documented() {
     written!(
         ConnectionAborted ConnectionAborted { detail: text("why") },
         "connection_aborted:\n  detail: why\n"
+    );
+    written!(
+        ReadOutput ReadOutput {
+            id: 3,
+            instance_uuid: text("a"),
+            tail: Some(0),
+            follow: true,
+            ..ReadOutput::default()
+        },
+        "read_output:\n  id: 3\n  instance_uuid: a\n  tail: 0\n  follow: true\n"
+    );
+    written!(
+        OutputPart OutputPart {
+            id: 3,
+            read: 9,
+            instance_uuid: text("a"),
+            failure: OutputFailure::NotKept,
+            detail: text("why"),
+            ..OutputPart::default()
+        },
+        "output:\n  id: 3\n  read: 9\n  instance_uuid: a\n  failure: not_kept\n  detail: why\n"
     );
     written!(LeaseRenewed LeaseRenewed { seq: u64::MAX }, "lease_renewed:\n  seq: 18446744073709551615\n");
 }
