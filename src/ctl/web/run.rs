@@ -70,7 +70,7 @@ pub(in crate::ctl) async fn serve(
         Some(url) => endpoint(url)?,
         None => Endpoint {
             port: DEFAULT_HTTP_PORT,
-            ..global.server.parse()?
+            ..global.server().parse()?
         },
     };
     check_key(&config.cert, global)?;
