@@ -7,6 +7,7 @@ use sched_model::{InstancePlaced, StartFailure, StartFailureReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, PlacedStart};
+use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
@@ -346,7 +347,12 @@ impl Scheduler {
         self.counters.failed += 1;
         self.counters.failures.note(&full.reason);
         self.notice(Notice::Failed(Box::new(full.clone())));
-        let plain = Explained::from(full.to_original());
+        // No word of the original's says that it could not be recorded.
+        let cause = match full.reason {
+            StartFailureReason::NotRecorded => full.cause.clone(),
+            _ => Cause::Plain,
+        };
+        let plain = Explained::new(full.to_original(), cause);
         let worded = |native: bool| Box::new(if native { full.clone() } else { plain.clone() });
         match self.peers.get(sender) {
             Some(session) => {
