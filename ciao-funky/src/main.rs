@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use ciao_scheduler::ctl::commands::client_config;
+use ciao_scheduler::ctl::contexts;
 use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::net::tls::KeyFiles;
@@ -55,7 +56,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));
     let done = match cli.command {
         Some(Command::Ps) => ps::run(&cli.socket, cli.global.json),
-        None => serve(cli),
+        None => contexts::apply(cli.global)
+            .map_err(anyhow::Error::from)
+            .and_then(|global| serve(Cli { global, ..cli })),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -112,6 +112,11 @@ fn what_nodes_count_and_suffer_is_written_as_documented() {
         },
         "kept_runs:\n  complete: true\n  runs:\n  - instance_uuid: a\n    seq: 41\n    ended_at_ms: 1795000000123\n    exit_code: -9\n    output: /var/lib/ciao/kept/a.1\n"
     );
+    written!(LeaseRenewed LeaseRenewed { seq: u64::MAX }, "lease_renewed:\n  seq: 18446744073709551615\n");
+}
+
+#[test]
+fn connections_that_end_and_output_are_written_as_documented() {
     written!(
         ConnectionAborted ConnectionAborted { detail: text("why") },
         "connection_aborted:\n  detail: why\n"
@@ -137,7 +142,6 @@ fn what_nodes_count_and_suffer_is_written_as_documented() {
         },
         "output:\n  id: 3\n  read: 9\n  instance_uuid: a\n  failure: not_kept\n  detail: why\n"
     );
-    written!(LeaseRenewed LeaseRenewed { seq: u64::MAX }, "lease_renewed:\n  seq: 18446744073709551615\n");
 }
 
 #[test]

@@ -231,11 +231,14 @@ impl Named {
             let path = path.as_ref()?;
             Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
         };
+        // The name that is expected belongs to the server, and a directory that is named has all the files.
+        let server_name = self.server_name.filter(|_| global.server.is_none());
+        let is_in_files = global.certs.is_none();
         Self {
             server: global.server.clone().or(self.server),
-            server_name: global.server_name.clone().or(self.server_name),
-            cert: whole(&global.cert).or(self.cert),
-            cacert: whole(&global.cacert).or(self.cacert),
+            server_name: global.server_name.clone().or(server_name),
+            cert: whole(&global.cert).or(self.cert.filter(|_| is_in_files)),
+            cacert: whole(&global.cacert).or(self.cacert.filter(|_| is_in_files)),
             certs: whole(&global.certs).or(self.certs),
         }
     }

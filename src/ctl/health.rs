@@ -132,7 +132,9 @@ fn nodes(seen: &Seen, health: &mut Health) {
     health
         .glance
         .push(("nodes", with_parts(&count, &by_status)));
-    if !by_status.contains_key("READY") {
+    let takes_work =
+        |node: &NodeView| node.status == "READY" && !node.cordoned && node.fault.is_empty();
+    if !seen.nodes.iter().any(takes_work) {
         health.problems.push("no node takes new work".to_owned());
     }
     let name = |node: &NodeView| match &*node.hostname {

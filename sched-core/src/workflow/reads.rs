@@ -14,7 +14,7 @@ use crate::api::input::Capabilities;
 use crate::api::parcel::Parcel;
 use crate::api::unread::{NamedNode, Unread};
 use crate::cluster::node::Node;
-use crate::instance::Run;
+use crate::instance::{Run, State};
 use crate::peers::reads::READ_TIMEOUT;
 
 impl Scheduler {
@@ -92,7 +92,12 @@ impl Scheduler {
 
     /// The node that keeps the output of the latest run of an instance that is on no node, or that had it last.
     fn last_node(&self, instance: &InstanceId) -> Result<NodeKey, Unread> {
-        let known = self.instances.outputs(instance).last();
+        if let Some(State::Lost { node, .. }) = self.state_of(instance) {
+            let key = self.cluster.nodes().by_uuid(node);
+            return key.ok_or(Unread::NodeForgotten(node));
+        }
+        let known = self.instances.outputs(instance);
+        let known = known.max_by_key(|output| output.at_ms);
         let last_run = || self.instances.history(instance).filter_map(|(_, run)| run);
         let node = known
             .map(|output| output.node)

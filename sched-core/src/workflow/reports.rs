@@ -172,6 +172,8 @@ impl Scheduler {
         self.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);
         self.settle_stats(key, outcome);
+        // What is listed may be one of those that were just placed again.
+        self.place_collected();
         for (instance, state) in listed.into_iter().chain(strangers) {
             self.listed(key, &instance, state);
         }

@@ -12,6 +12,7 @@ use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::hosts::Hosts;
 use crate::ctl::neutral::Neutral;
+use crate::ctl::resolve::ResolveError;
 use crate::ctl::status::exit_status;
 use crate::ctl::table::{Row, Style, grid, table};
 use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, span, span_of_ms};
@@ -138,7 +139,7 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
     let meant = instance(&mut context.client, name).await;
     let (view, error) = match meant {
         Ok(view) => (view, None),
-        Err(CommandError::Resolve(error)) => {
+        Err(CommandError::Resolve(error @ ResolveError::NotFound { .. })) => {
             let id = ended_id(&mut context.client, name).await?;
             let ended = context.client.ended(Some(&id)).await?.into_iter();
             let mut ended = ended.filter(|view| view.instance_uuid == id);

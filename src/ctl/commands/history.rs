@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use proto_frames::payload::{HistoryRow, LifeState, OutputRow};
+use proto_frames::payload::{HistoryRow, InstanceView, LifeState, OutputRow};
 use serde_json::{Value, json};
 
 use crate::ctl::args::HistoryArgs;
@@ -11,6 +11,7 @@ use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::hosts::Hosts;
+use crate::ctl::resolve::ResolveError;
 use crate::ctl::status::how_it_exited;
 use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
@@ -32,7 +33,9 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     let id = match &meant {
         Ok(view) => view.instance_uuid.clone(),
         // One that is gone is not listed, and may have a history.
-        Err(CommandError::Resolve(_)) => ended_id(&mut context.client, &args.instance).await?,
+        Err(CommandError::Resolve(ResolveError::NotFound { .. })) => {
+            ended_id(&mut context.client, &args.instance).await?
+        }
         Err(_) => return meant.map(|_| Exit::Done),
     };
     let Listing {
@@ -140,6 +143,10 @@ pub(super) fn json_of_output(output: &OutputRow) -> Value {
 /// The UUID of an ended instance that begins so; what was typed if there is none.
 pub(super) async fn ended_id(client: &mut Client, name: &str) -> Result<String, CommandError> {
     let ended = client.ended(Some(name)).await?;
+    // The scheduler also finds those of a node that is called so.
+    let is_called =
+        |view: &&InstanceView| view.name == name || view.instance_uuid.starts_with(name);
+    let ended: Vec<_> = ended.iter().filter(is_called).collect();
     let first = ended.first().map(|view| view.instance_uuid.clone());
     let is_one = ended
         .iter()

@@ -1,7 +1,10 @@
 //! `ciaoctl logs`: what a workload wrote, read from its node through the scheduler.
 
-use proto_frames::payload::{OutputChunk, OutputPart, ReadOutput};
+use std::time::Duration;
+
+use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, ReadOutput};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::ctl::args::LogsArgs;
 use crate::ctl::commands::history::ended_id;
@@ -9,7 +12,14 @@ use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::neutral::Neutral;
+use crate::ctl::resolve::ResolveError;
 use crate::printable::{Printable, counted};
+
+/// How often a reader that has begun asks again where others read as much as may be read at a time.
+const BUSY_TRIES: u32 = 60;
+
+/// Pause between two of these.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Prints what there is of an instance's output, and with `--follow` goes on until it ends.
 ///
@@ -20,7 +30,9 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
     let id = match meant {
         Ok(view) => view.instance_uuid,
         // One that is gone is not listed, and may have output.
-        Err(CommandError::Resolve(_)) => ended_id(&mut context.client, &args.instance).await?,
+        Err(CommandError::Resolve(ResolveError::NotFound { .. })) => {
+            ended_id(&mut context.client, &args.instance).await?
+        }
         Err(error) => return Err(error),
     };
     let mut request = ReadOutput {
@@ -31,10 +43,16 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
     };
     let mut neutral = (context.out.is_terminal() && !args.raw).then(Neutral::default);
     // Without `--follow` it ends where the output ended at first, however fast more is written.
-    let mut until = None;
+    let (mut until, mut tries) = (None, 0);
     loop {
         let chunk = context.client.read_output(&request).await?;
         let part = &chunk.part;
+        if part.failure == OutputFailure::Busy && request.run != 0 && tries < BUSY_TRIES {
+            tries += 1;
+            sleep(BUSY_PAUSE).await;
+            continue;
+        }
+        tries = 0;
         if part.is_failure() {
             context.out.flush()?;
             return Err(CommandError::NoOutput(Box::new(chunk.part)));

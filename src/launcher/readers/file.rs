@@ -256,10 +256,13 @@ impl Run {
     fn tail(&self, layout: &Layout, lines: u64) -> io::Result<u64> {
         let first = layout.kept_from(layout.to.saturating_sub(MAX_TAIL_BYTES));
         let mut block = vec![0; TAIL_BLOCK as usize];
-        let (mut end, mut found) = (layout.to, 0_u64);
         if lines == 0 {
-            return Ok(end);
+            return Ok(layout.to);
         }
+        // Of a current file that was cut and is empty, the older one has the last lines, perhaps well before its beginning.
+        let is_empty = layout.to == layout.from && layout.older.is_some();
+        let last = if is_empty { layout.older_to } else { layout.to };
+        let (mut end, mut found) = (last, 0_u64);
         while end > first {
             // A block is of one file.
             let floor = if end > layout.from {
@@ -272,7 +275,7 @@ impl Run {
             let len = self.read_at(layout, begin, &mut block[..len])?;
             for at in (0..len).rev() {
                 // The line's end at the very end ends the last line.
-                let is_last = begin + at as u64 + 1 == layout.to;
+                let is_last = begin + at as u64 + 1 == last;
                 if block[at] == b'\n' && !is_last {
                     found += 1;
                     if found == lines {

@@ -13,7 +13,7 @@ use hyper::body::Frame as BodyFrame;
 use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, Payload, ReadOutput};
 use proto_frames::{Frame, Kind, Role, Uuid};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::call::{Answer, Call, text_response};
 use super::limits::MAX_ANSWERS;
@@ -26,6 +26,12 @@ use sched_core::{Command, Input, Message, SessionId};
 
 /// Longest time until a chunk: above the time after which the core gives up a launcher.
 const CHUNK_DEADLINE: Duration = Duration::from_secs(45);
+
+/// How often a reader that has begun asks again where others read as much as may be read at a time.
+const BUSY_TRIES: u32 = 60;
+
+/// Pause between two of these.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// GET /v1/instances/{id}/output.
 pub(super) async fn output(call: Call) -> Answer {
@@ -112,6 +118,21 @@ impl Reader {
     /// # Errors
     /// There is none.
     async fn next(&mut self) -> Result<OutputChunk, Problem> {
+        for _ in 0..BUSY_TRIES {
+            match self.ask().await {
+                // What was begun goes on once another reader has its chunk.
+                Ok(chunk) if chunk.part.failure == OutputFailure::Busy && self.request.run != 0 => {
+                    sleep(BUSY_PAUSE).await;
+                }
+                other => return other.and_then(|chunk| self.take(chunk)),
+            }
+        }
+        let chunk = self.ask().await?;
+        self.take(chunk)
+    }
+
+    /// Asks for the next chunk, and waits for the answer.
+    async fn ask(&mut self) -> Result<OutputChunk, Problem> {
         self.request.id += 1;
         let input = Input::Command {
             session: self.session,
@@ -121,7 +142,11 @@ impl Reader {
         self.app.hub.handle([input], None);
         let answer = timeout(CHUNK_DEADLINE, self.answer()).await;
         let late = |_| Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "no output came");
-        let chunk = answer.map_err(late)?;
+        answer.map_err(late)
+    }
+
+    /// Notes what comes next after a chunk.
+    fn take(&mut self, chunk: OutputChunk) -> Result<OutputChunk, Problem> {
         if chunk.part.is_failure() {
             return Err((&chunk.part).into());
         }

@@ -258,3 +258,19 @@ fn what_is_no_plain_file_is_not_opened_and_a_sparse_one_is_read_like_any() {
     assert!(world.from(u64::MAX).data.is_empty());
     assert!(world.tail(3).is_empty());
 }
+
+#[test]
+fn the_tail_of_an_output_that_was_just_cut_is_in_the_older_file() {
+    let world = World::new(b"");
+    fs::write(world.dir.older_output(), "one\ntwo\nthree\n").unwrap();
+    // Between the two files 100 KiB were written that are not kept.
+    let start = OutputStart {
+        from: 14 + 100 * 1024,
+        older_to: 14,
+        older: 0,
+        cutting: None,
+    };
+    write_json(&world.dir.output_start(), &start).unwrap();
+    assert_eq!(world.tail(1), "three\n");
+    assert_eq!(world.tail(2), "two\nthree\n");
+}
