@@ -17,5 +17,6 @@ mod run;
 mod serve;
 mod upstream;
 
+pub use gate::own_address;
 pub(super) use run::{Open, serve};
 pub use serve::{Web, WebConfig, WebError};

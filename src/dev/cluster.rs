@@ -19,7 +19,7 @@ use crate::cert::files::{Existing, PRIVATE_MODE, PUBLIC_MODE, write};
 use crate::cert::{Anchor, Spec};
 use crate::ctl::client::{Client, ClientConfig};
 use crate::ctl::contexts::Named;
-use crate::ctl::web::{Web, WebConfig};
+use crate::ctl::web::{Web, WebConfig, own_address};
 use crate::launcher::agent::{Features, Workloads};
 use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
@@ -362,7 +362,7 @@ async fn web(http: SocketAddr, certificates: &Certificates) -> anyhow::Result<We
     let identity = tls::load_identity(&certificates.controller)?;
     let anchors = tls::load_anchors(&certificates.ca)?;
     let config = WebConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        listen: own_address(),
         scheduler: endpoint(http),
         tls: tls::client_config(&identity, &anchors)?,
         connect_timeout: PATIENCE,

@@ -100,7 +100,7 @@ impl Gate {
             .get(header::HOST)
             .and_then(|value| value.to_str().ok());
         match host {
-            Some(host) if self.hosts().iter().any(|known| known == host) => Ok(()),
+            Some(host) if self.is_own(host) => Ok(()),
             _ => Err(Refused {
                 status: StatusCode::MISDIRECTED_REQUEST,
                 reason: "wrong_host",
@@ -121,7 +121,7 @@ impl Gate {
         let origin = text(header::ORIGIN);
         let is_ours = |origin: &str| {
             let host = origin.strip_prefix("http://");
-            host.is_some_and(|host| self.hosts().iter().any(|known| known == host))
+            host.is_some_and(|host| self.is_own(host))
         };
         if !matches!(site, None | Some("same-origin" | "none")) || !origin.is_none_or(is_ours) {
             return Err(Refused {
@@ -151,15 +151,22 @@ impl Gate {
         Ok(())
     }
 
-    /// Cookies are the same on all ports of a host; this one is of this port.
+    /// Cookies are the same on all ports of a host, where one was asked for; this one is of this port.
     fn cookie_name(&self) -> String {
         format!("ciao-web-{}", self.address.port())
     }
 
-    fn hosts(&self) -> [String; 2] {
-        let port = self.address.port();
-        [self.address.to_string(), format!("localhost:{port}")]
+    /// Whether a host is this server's address. No name of it is: cookies of a name go to every port of it.
+    fn is_own(&self, host: &str) -> bool {
+        self.address.to_string() == host
     }
+}
+
+/// An address of this machine that hardly another server has, with any free port. Browsers send a host's cookies to all
+/// of its ports: behind 127.0.0.1 any user of this machine could listen and be sent them.
+pub fn own_address() -> SocketAddr {
+    let byte = || fastrand::u8(1..=254);
+    SocketAddr::from(([127, byte(), byte(), byte()], 0))
 }
 
 /// A secret as text.
@@ -218,7 +225,11 @@ mod tests {
         let command = ("ciao-web", "command");
         for (method, pairs, reason) in [
             (Method::GET, &[host, cookie][..], None),
-            (Method::GET, &[("host", "localhost:4711"), cookie], None),
+            (
+                Method::GET,
+                &[("host", "localhost:4711"), cookie],
+                Some("wrong_host"),
+            ),
             (Method::GET, &[host], Some("no_session")),
             (
                 Method::GET,

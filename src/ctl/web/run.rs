@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::gate::own_address;
 use super::serve::{Web, WebConfig, WebError};
 use crate::ctl::args::{GlobalArgs, WebArgs};
 use crate::ctl::commands::{CONNECT_TIMEOUT, CommandError, client_config};
@@ -77,7 +78,7 @@ pub(in crate::ctl) async fn serve(
     let identity = tls::load_identity(&config.cert)?;
     let anchors = tls::load_anchors(&config.cacert)?;
     let config = WebConfig {
-        listen: args.listen,
+        listen: args.listen.unwrap_or_else(own_address),
         scheduler: scheduler.with_server_name(config.server_name),
         tls: tls::client_config(&identity, &anchors)?,
         connect_timeout: global.timeout.unwrap_or(CONNECT_TIMEOUT),
