@@ -9,6 +9,7 @@ use sched_model::Uuid;
 use sched_model::cut::cut;
 
 use crate::api::known_node::KnownNode;
+use crate::cluster::query::Query;
 
 /// Absent nodes that are remembered: as many as the largest cluster this is built for has nodes. Beyond that the one
 /// that has been absent longest is forgotten.
@@ -53,6 +54,16 @@ impl AbsentNodes {
             self.by_loss.remove(&(since_ms, uuid));
         }
         Some(node)
+    }
+
+    /// Whether one of them is the node or host that a query asks for alone.
+    pub(crate) fn has_what_is_named_by(&self, query: &Query) -> bool {
+        let by_uuid = |uuid| self.get(uuid).is_some();
+        let by_host = |host: &str| self.iter_from(Uuid::nil()).any(|it| *it.hostname == *host);
+        match query.node() {
+            Some(node) => node.is_some_and(by_uuid),
+            None => query.hostname().is_some_and(by_host),
+        }
     }
 
     /// One of them.

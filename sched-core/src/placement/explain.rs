@@ -159,6 +159,7 @@ impl Placement {
     ) -> Explanation {
         let pool = query.pool();
         count_group(cluster, query);
+        let is_absent = cluster.absent().has_what_is_named_by(query);
         let (view, labels) = cluster.view_and_labels(pool, now);
         let asked = view.asked(query, labels);
         let filters = self.policy.concerned(&asked).collect();
@@ -171,6 +172,9 @@ impl Placement {
                 .filter_map(|&slot| view.table().node(slot))
                 .for_each(|key| tally.count(key)),
             None => view.table().iter().for_each(|key| tally.count(key)),
+        }
+        if is_absent {
+            tally.may_return();
         }
         tally.explanation()
     }

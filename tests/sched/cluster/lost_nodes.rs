@@ -8,11 +8,12 @@ use proto_frames::payload::{
     QueryKind, QueryResult, RefusalReason,
 };
 use sched_core::{
-    Command, Departure, IN_DOUBT_TIME, Input, Message, Rules, SETTLE_TIME, SessionId,
+    Command, Departure, IN_DOUBT_TIME, Input, Message, Rules, SETTLE_TIME, SessionId, StartRequest,
 };
 
 use crate::support::durability::durable;
-use crate::support::world::{World, node_uuid, running};
+use crate::support::requests::Asking;
+use crate::support::world::{World, node_uuid, request, running};
 
 fn ask(world: &mut World, what: QueryKind, limit: u32, after: Option<String>) -> QueryResult {
     let operator = world.operator(&[]);
@@ -208,4 +209,30 @@ fn pages_of_nodes_go_on_with_those_that_are_not_connected() {
         .map(|number| node_uuid(number).to_string())
         .collect();
     assert_eq!(seen, all);
+}
+
+#[test]
+fn a_start_for_a_lost_node_alone_may_wait_until_it_is_back() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    let other = world.node_with(2, 100);
+    world.lose(node);
+    world.look_away();
+    let pinned = StartRequest {
+        node_id: Some(node_uuid(1).to_string().into()),
+        ..request("pinned", 50).waiting(600)
+    };
+    world.start_as(controller, pinned);
+    assert_eq!(world.queued(controller).len(), 1, "it may be back");
+    let node = world.node_with(1, 100);
+    assert_eq!(world.placements(), [("pinned".to_owned(), node)]);
+    // Of a node that was never there nothing is expected.
+    let never = StartRequest {
+        node_id: Some(node_uuid(9).to_string().into()),
+        ..request("never", 50).waiting(600)
+    };
+    world.start_as(controller, never);
+    assert_eq!(world.failures(controller).len(), 1);
+    assert_ne!(node, other);
 }

@@ -239,6 +239,11 @@ impl<'a> Tally<'a> {
         self.could_ever = asked.unheard_of().is_empty() && has_all;
     }
 
+    /// The one node that is asked for is lost, and may be back: it may fit then.
+    pub(super) fn may_return(&mut self) {
+        self.could_ever = true;
+    }
+
     pub(super) fn explanation(mut self) -> Explanation {
         let asked = self.search.asked;
         let table = self.search.view.table();
