@@ -95,3 +95,30 @@ async fn a_node_is_chosen_on_the_map_and_left_again_by_the_keyboard() {
         .await;
     page.is_clean(&[]).await;
 }
+
+#[tokio::test]
+async fn the_content_is_skipped_to_and_a_broken_address_shows_the_list() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1"]).await;
+    let web = world.web("viewer").await;
+    let page = Page::open(browser, &web.url).await;
+    page.show("nodes").await;
+    page.browser
+        .js("document.querySelector('.skip').click()")
+        .await;
+    page.browser
+        .until("document.activeElement.id === 'main' && location.hash === '#/nodes'")
+        .await;
+    page.browser.js("location.hash = '#/queue/%'").await;
+    page.browser
+        .until("document.querySelector('main h1').innerText === 'Queue'")
+        .await;
+    page.browser.js("location.hash = '#/nodes/%'").await;
+    page.says("main tbody", "node-1").await;
+    page.browser
+        .until("document.getElementById('detail').hidden")
+        .await;
+    page.is_clean(&[]).await;
+}

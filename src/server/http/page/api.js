@@ -56,7 +56,8 @@ export async function get(path, options) {
   return json(await request("GET", path, options));
 }
 
-async function json(response) {
+/** JSON of an answer. Throws a Problem where it breaks off. */
+export async function json(response) {
   try {
     return await response.json();
   } catch {

@@ -24,7 +24,16 @@ let shown = { name: null, id: null, view: null, detail: null };
 function route() {
   const [, name, id] = location.hash.split("/");
   const isKnown = Object.hasOwn(VIEWS, name ?? "");
-  return { name: isKnown ? name : "overview", id: isKnown && id ? decodeURIComponent(id) : null };
+  return { name: isKnown ? name : "overview", id: isKnown && id ? decoded(id) : null };
+}
+
+/** Part of an address as it is meant, or null where it cannot be read. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return null;
+  }
 }
 
 function go() {
@@ -79,6 +88,11 @@ function update() {
 }
 
 addEventListener("hashchange", go);
+// The address names a view, so the link to the content must leave it as it is.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && shown.detail && !document.querySelector("dialog[open]")) location.hash = `#/${shown.name}`;
 });

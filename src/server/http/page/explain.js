@@ -1,6 +1,6 @@
 // Why a START does not fit, or where it would go. Nothing is started.
 
-import { Problem, request } from "./api.js";
+import { Problem, json, request } from "./api.js";
 import { badge, fill, h, panel } from "./dom.js";
 import { count, instanceName, mib, nodeName, shortId } from "./format.js";
 import { store } from "./store.js";
@@ -30,12 +30,22 @@ export function explain(id) {
   const result = h("div", { class: "stack", id: "decision", role: "status" }, h("p", { class: "empty", text: "The decision is shown here." }));
   const ask = h("button", { type: "button", class: "main", id: "ask", text: "Where would it go?", on: { click: decide } });
   let offered = "";
+  let asked = 0;
 
   async function pickFile() {
     const [chosen] = file.files;
     if (!chosen) return;
     if (chosen.size > MAX_FILE) return fill(result, note("bad", `The file has more than ${MAX_FILE / 1024} KiB.`));
-    text.value = await chosen.text();
+    const mine = ++asked;
+    let read;
+    try {
+      read = await chosen.text();
+    } catch {
+      if (mine === asked) fill(result, note("bad", "The file cannot be read."));
+      return;
+    }
+    if (mine !== asked) return;
+    text.value = read;
     await decide();
   }
 
@@ -46,18 +56,22 @@ export function explain(id) {
     decide();
   }
 
+  /** Asks, and shows the answer unless something else was asked or chosen meanwhile. */
   async function decide() {
+    const mine = ++asked;
     ask.disabled = true;
     const isJson = text.value.trimStart().startsWith("{");
     const type = isJson ? "application/json" : "application/yaml";
     try {
       const response = await request("POST", `/v1/explain?count=${Number(number.value) || 1}`, { body: withInstance(text.value, isJson), type });
-      fill(result, decisionParts((await response.json()).decision));
+      const { decision } = await json(response);
+      if (mine === asked) fill(result, decisionParts(decision));
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
-      fill(result, note("bad", problem.words));
+      if (mine === asked) fill(result, note("bad", problem.words));
+    } finally {
+      ask.disabled = false;
     }
-    ask.disabled = false;
   }
 
   const field = (label, control) => h("div", { class: "field" }, h("label", { for: control.id, text: label }), control);

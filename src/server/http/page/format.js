@@ -92,7 +92,7 @@ export function share(total, free) {
 
 /** The same by what is claimed and what is free: with overcommitment a node offers more than it has. */
 export function shareOf(claimed, free) {
-  if (free === undefined || free === UNKNOWN) return NaN;
+  if (free === undefined || free === UNKNOWN || Number.isNaN(claimed)) return NaN;
   return claimed > 0 ? Math.min(1, claimed / (claimed + Math.max(0, free))) : 0;
 }
 

@@ -30,10 +30,12 @@ export function instance(id, close) {
   let row = null;
   let drawn = "";
   let reading = false;
+  let stale = true;
 
   async function read() {
     if (reading) return;
     reading = true;
+    stale = false;
     try {
       row = (await get(path)).instance;
       const history = await readAll(`${path}/history`, {}, MAX_HISTORY);
@@ -45,6 +47,7 @@ export function instance(id, close) {
       reading = false;
     }
     draw();
+    if (stale) read();
   }
 
   function draw() {
@@ -61,9 +64,9 @@ export function instance(id, close) {
     /** Reads again once the list has another row of it. */
     update() {
       const now = JSON.stringify([store.instances.get(id), store.status?.caller]);
-      if (now === drawn) return;
+      if (now !== drawn) stale = true;
       drawn = now;
-      read();
+      if (stale) read();
     },
     close: output.stop,
   };

@@ -1,13 +1,13 @@
 // All instances: search, state, node.
 
-import { readAll } from "./api.js";
+import { Problem, readAll } from "./api.js";
 import { badge, h, setText } from "./dom.js";
 import { clock, count, instanceName, instanceState, mib, shortId, span } from "./format.js";
 import { store } from "./store.js";
 import { Table, linkTo } from "./table.js";
 
-/** Ended ones that are listed. */
-const MAX_ENDED = 1000;
+/** Ended ones that are listed: more than the scheduler remembers. */
+const MAX_ENDED = 10_000;
 
 const COLUMNS = [
   { title: "Instance", name: true, value: instanceName, show: (row) => linkTo("instances", row.instance_uuid, shortId(instanceName(row))) },
@@ -23,10 +23,17 @@ const COLUMNS = [
 
 const STATES = ["", "running", "waiting", "placed", "suspended", "migrating", "in doubt", "lost"];
 
+/** An instance may have ended several times. */
+function keyOf(row) {
+  return `${row.instance_uuid}/${row.ended_at_ms ?? ""}`;
+}
+
 export function instances() {
   let ended = null;
+  let failure = "";
+  let asked = 0;
   const table = new Table({
-    label: "Instances", columns: COLUMNS, key: (row) => row.instance_uuid, empty: "No instance matches.", sort: { at: 0, up: true },
+    label: "Instances", columns: COLUMNS, key: keyOf, empty: "No instance matches.", sort: { at: 0, up: true },
     choose: (row) => (location.hash = `#/instances/${encodeURIComponent(row.instance_uuid)}`),
   });
   const changed = () => {
@@ -40,10 +47,24 @@ export function instances() {
   const more = h("p", { class: "note warn", hidden: true });
 
   async function chooseState() {
+    const mine = ++asked;
     ended = null;
+    failure = "";
     changed();
-    if (state.value !== "ended") return;
-    ended = (await readAll("/v1/instances", { ended: "true" }, MAX_ENDED)).items.reverse();
+    if (state.value === "ended") await readEnded(mine);
+  }
+
+  /** Reads those that have ended, the latest first. An answer to an older choice is not shown. */
+  async function readEnded(mine) {
+    try {
+      const { items } = await readAll("/v1/instances", { ended: "true" }, MAX_ENDED);
+      if (mine !== asked) return;
+      ended = items.reverse();
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      if (mine !== asked) return;
+      failure = `Those that have ended could not be read: ${problem.words}`;
+    }
     changed();
   }
 
@@ -59,9 +80,11 @@ export function instances() {
       const wanted = ended ? "" : state.value;
       const rows = all.filter((row) => (!wanted || instanceState(row)[0] === wanted || row.state === wanted) && matches(row, words));
       setText(shown, rows.length === all.length ? count(all.length) : `${count(rows.length)} of ${count(all.length)}`);
-      more.hidden = !store.hasMore;
-      setText(more, `There are more than the ${count(store.instances.size)} instances that are listed here; ciaoctl instances lists all.`);
-      table.set(rows, view.id);
+      const cut = `There are more than the ${count(store.instances.size)} instances that are listed here; ciaoctl instances lists all.`;
+      more.hidden = !failure && (!store.hasMore || state.value === "ended");
+      setText(more, failure || cut);
+      const chosen = view.id && all.find((row) => row.instance_uuid === view.id);
+      table.set(rows, chosen ? keyOf(chosen) : null, `${store.version}/${asked}/${ended !== null}/${search.value}`);
     },
   };
   return view;

@@ -2,7 +2,7 @@
 
 import { h, say, setText } from "./dom.js";
 import { byName, count, nodeName, nodeState, percent, share, shareOf } from "./format.js";
-import { claimsOf } from "./store.js";
+import { claimsOf, store } from "./store.js";
 
 /** Sides of a cell, in pixels: with more nodes they are smaller. */
 const MIN_CELL = 5;
@@ -23,6 +23,10 @@ const MEASURES = {
   disk: (row) => shareOf(claimsOf(row.node_uuid).disk * DISK_UNIT, row.disk_free_mb),
 };
 
+/** The map that is shown: a view has one at most. */
+let shown = null;
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown?.redraw());
 
 export class NodeMap {
   #choose;
@@ -52,10 +56,11 @@ export class NodeMap {
       },
     });
     this.tip = h("div", { class: "tip", text: "\u00a0" });
-    this.element = h("div", { class: "map" }, this.canvas, this.tip);
+    this.partial = h("p", { class: "note warn", hidden: true, text: "There are more instances than this page reads: what they claim of memory, vcpus and disk of each node is not known here." });
+    this.element = h("div", { class: "map" }, this.canvas, this.tip, this.partial);
     this.select = h("select", { "aria-label": "Colour of the map", on: { change: () => this.#recolour() } });
     new ResizeObserver(() => this.redraw()).observe(this.element);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    shown = this;
   }
 
   /** Shows these nodes; `version` is another one whenever a row is. */
@@ -69,6 +74,7 @@ export class NodeMap {
     const drawn = `${version}/${selected}`;
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;
+    this.partial.hidden = !store.hasMore;
     this.redraw();
   }
 

@@ -41,8 +41,9 @@ export function nodes() {
       const all = [...store.nodes.values()];
       const rows = words.length ? all.filter((row) => matches(row, words)) : all;
       setText(shown, rows.length === all.length ? `${count(all.length)}` : `${count(rows.length)} of ${count(all.length)}`);
-      map.set(rows, view.id, `${store.version}/${search.value}`);
-      table.set(rows, view.id);
+      const version = `${store.version}/${search.value}`;
+      map.set(rows, view.id, version);
+      table.set(rows, view.id, version);
     },
   };
   return view;

@@ -28,7 +28,7 @@ export function queue() {
     update() {
       const all = store.status?.instances.queued ?? store.queue.length;
       setText(shown, all > store.queue.length ? `the first ${count(store.queue.length)} of ${count(all)}` : count(store.queue.length));
-      table.set(store.queue);
+      table.set(store.queue, null, store.version);
     },
   };
 }

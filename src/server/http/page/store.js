@@ -48,11 +48,14 @@ export const store = {
 };
 
 const NOTHING = { mem: 0, vcpus: 0, disk: 0 };
+const UNKNOWN = { mem: NaN, vcpus: NaN, disk: NaN };
 
 const listeners = new Set();
 const changed = { nodes: new Set(), instances: new Set(), queue: false, all: true };
 let readAt = { nodes: null, instances: null };
 let round = null;
+/** How long the latest round took that read all lists. */
+let roundMs = 0;
 let sums = null;
 let drawing = false;
 
@@ -92,8 +95,9 @@ function draw({ rows = false } = {}) {
   });
 }
 
-/** What instances have claimed of a node. */
+/** What instances have claimed of a node; NaN where not all instances are kept here. */
 export function claimsOf(id) {
+  if (store.hasMore) return UNKNOWN;
   sums ??= claims();
   return sums.get(id) ?? NOTHING;
 }
@@ -117,7 +121,7 @@ function take(message) {
     case "hello":
       store.samples = [...message.samples];
       for (const event of message.recent) note(event);
-      changed.all = true;
+      forget();
       setLink(message.link);
       store.status = message.status ?? store.status;
       break;
@@ -136,18 +140,24 @@ function take(message) {
       soon();
       break;
     case "resync":
-      changed.all = true;
+      forget();
       soon(0);
       break;
   }
   draw();
 }
 
+/** Events may have been missed: what only they tell is unknown, and all lists are read again. */
+function forget() {
+  store.drains.clear();
+  changed.all = true;
+}
+
 function setLink(link) {
   const isBack = link.state === "live" && store.link.state !== "live";
   store.link = link;
   if (isBack) {
-    changed.all = true;
+    forget();
     soon(0);
   }
 }
@@ -206,15 +216,17 @@ function soon(ms = ROUND_MS) {
 
 /** Reads what has changed. What changes meanwhile is read in the next round. */
 async function readChanged() {
+  const begun = performance.now();
   const { all, queue } = changed;
   const nodes = [...changed.nodes];
   const instances = [...changed.instances];
   Object.assign(changed, { nodes: new Set(), instances: new Set(), queue: false, all: false });
   if (all || nodes.length > MAX_SINGLE) await readNodes();
-  else await Promise.all(nodes.map((id) => readOne(store.nodes, "node", id, `/v1/nodes/${encodeURIComponent(id)}?fields=${NODE_FIELDS}`)));
+  else await Promise.all(nodes.map((id) => readOne(store.nodes, MAX_NODES, "node", id, `/v1/nodes/${encodeURIComponent(id)}?fields=${NODE_FIELDS}`)));
   if (all || instances.length > MAX_SINGLE) await readInstances();
-  else await Promise.all(instances.map((id) => readOne(store.instances, "instance", id, `/v1/instances/${encodeURIComponent(id)}`)));
+  else await Promise.all(instances.map((id) => readOne(store.instances, MAX_INSTANCES, "instance", id, `/v1/instances/${encodeURIComponent(id)}`)));
   if (all || queue) store.queue = (await readAll("/v1/queue", {}, MAX_QUEUE)).items;
+  if (all) roundMs = performance.now() - begun;
   store.isRead = true;
   draw({ rows: true });
 }
@@ -232,30 +244,23 @@ async function readInstances() {
   readAt.instances = read.sequence;
 }
 
-async function readOne(rows, key, id, path) {
+async function readOne(rows, most, key, id, path) {
   try {
     const row = (await get(path))[key];
     if (row.state === "ended") rows.delete(id);
-    else if (rows.has(id) || rows.size < MAX_NODES) rows.set(id, row);
+    else if (rows.has(id) || rows.size < most) rows.set(id, row);
+    else if (rows === store.instances) store.hasMore = true;
   } catch (problem) {
     if (problem.status !== 404) throw problem;
     rows.delete(id);
   }
 }
 
-/** Reads what no event tells, while the tab is seen. */
-async function refresh() {
-  let took = 0;
-  if (store.isRead && store.link.state === "live" && document.visibilityState === "visible" && !round) {
-    const begun = performance.now();
-    try {
-      await readNodes();
-      await readInstances();
-      draw({ rows: true });
-    } catch {
-      // The feed says more.
-    }
-    took = performance.now() - begun;
+/** Has what no event tells read in the next round, while the tab is seen. */
+function refresh() {
+  if (store.isRead && store.link.state === "live" && document.visibilityState === "visible") {
+    changed.all = true;
+    soon(0);
   }
-  setTimeout(refresh, Math.max(REFRESH_MS, took * REFRESH_SHARE));
+  setTimeout(refresh, Math.max(REFRESH_MS, roundMs * REFRESH_SHARE));
 }

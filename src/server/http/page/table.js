@@ -1,6 +1,7 @@
 // A table whose rows stay the same elements while they are shown, so that focus and selection stay where they are.
 
 import { fill, h, setText } from "./dom.js";
+import { byName } from "./format.js";
 
 /** Rows of a page. */
 const PAGE = 100;
@@ -17,6 +18,8 @@ export class Table {
   #page = 0;
   #sort;
   #rows = [];
+  #version;
+  #sorted = null;
   #shown = new Map();
   #selected = null;
 
@@ -31,22 +34,36 @@ export class Table {
     this.none = h("p", { class: "empty", text: empty });
     this.table = h("table", { class: choose ? "choose" : "" },
       h("caption", { class: "unseen", text: label }), h("thead", {}, h("tr", {}, this.heads)), this.tbody);
-    this.pages = h("div", { class: "pages", hidden: true });
+    this.before = h("button", { type: "button", text: "‹ before", on: { click: () => this.#turn(-1) } });
+    this.range = h("span", { class: "number" });
+    this.next = h("button", { type: "button", text: "next ›", on: { click: () => this.#turn(1) } });
+    this.pages = h("div", { class: "pages", hidden: true }, this.before, this.range, this.next);
     this.element = h("div", {}, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, this.table), this.none, this.pages);
   }
 
-  /** Shows these rows. */
-  set(rows, selected = null) {
+  /** Shows these rows; `version` is another one whenever a row is. */
+  set(rows, selected, version) {
     const { at, up } = this.#sort;
-    this.#rows = rows;
+    const sorted = `${at}/${up}/${version}`;
     this.#selected = selected;
-    if (at >= 0) {
-      const value = this.#columns[at].value;
-      this.#rows = [...rows].sort((a, b) => compare(value(a), value(b)) * (up ? 1 : -1));
+    this.#version = version;
+    if (sorted !== this.#sorted) {
+      this.#sorted = sorted;
+      this.#rows = at < 0 ? rows : this.#inOrder(rows);
     }
-    const last = Math.max(0, Math.ceil(rows.length / PAGE) - 1);
-    this.#page = Math.min(this.#page, last);
-    this.#draw(last);
+    this.#page = Math.min(this.#page, this.#last());
+    this.#draw();
+  }
+
+  #inOrder(rows) {
+    const { at, up } = this.#sort;
+    const { value } = this.#columns[at];
+    return [...rows].sort((a, b) => compare(value(a), value(b)) * (up ? 1 : -1));
+  }
+
+  /** The last page. */
+  #last() {
+    return Math.max(0, Math.ceil(this.#rows.length / PAGE) - 1);
   }
 
   first() {
@@ -62,10 +79,10 @@ export class Table {
 
   #sortBy(at) {
     this.#sort = { at, up: this.#sort.at === at ? !this.#sort.up : true };
-    this.set(this.#rows, this.#selected);
+    this.set(this.#rows, this.#selected, this.#version);
   }
 
-  #draw(last) {
+  #draw() {
     const { at, up } = this.#sort;
     this.heads.forEach((head, i) => {
       if (i === at) head.setAttribute("aria-sort", up ? "ascending" : "descending");
@@ -73,6 +90,8 @@ export class Table {
     });
     const rows = this.#rows.slice(this.#page * PAGE, (this.#page + 1) * PAGE);
     const shown = new Map();
+    // First, so that rows that stay are not moved: an element that is moved loses the focus.
+    this.#remove(new Set(rows.map(this.#key)));
     let before = this.tbody.firstChild;
     for (const row of rows) {
       const key = this.#key(row);
@@ -84,12 +103,16 @@ export class Table {
       else this.tbody.insertBefore(kept.tr, before);
       shown.set(key, kept);
     }
-    for (const [key, kept] of this.#shown) if (!shown.has(key)) kept.tr.remove();
     this.#shown = shown;
     this.none.hidden = rows.length > 0;
     setText(this.none, this.#empty);
     this.table.hidden = rows.length === 0;
-    this.#drawPages(last);
+    this.#drawPages();
+  }
+
+  /** Removes the rows that are not among those to be shown. */
+  #remove(keys) {
+    for (const [key, kept] of this.#shown) if (!keys.has(key)) kept.tr.remove();
   }
 
   #make() {
@@ -103,22 +126,23 @@ export class Table {
     return kept;
   }
 
-  #drawPages(last) {
+  #drawPages() {
+    const last = this.#last();
     this.pages.hidden = last === 0;
     if (last === 0) return;
-    const go = (by) => () => {
-      this.#page += by;
-      this.#draw(last);
-    };
     const from = this.#page * PAGE + 1;
     const to = Math.min(this.#rows.length, from + PAGE - 1);
-    const words = `${from}–${to} of ${this.#rows.length.toLocaleString("en-GB")}`;
-    if (this.pages.dataset.words === words) return;
-    this.pages.dataset.words = words;
-    fill(this.pages,
-      h("button", { type: "button", text: "‹ before", disabled: this.#page === 0, on: { click: go(-1) } }),
-      h("span", { class: "number", text: words }),
-      h("button", { type: "button", text: "next ›", disabled: this.#page === last, on: { click: go(1) } }));
+    setText(this.range, `${from}–${to} of ${this.#rows.length.toLocaleString("en-GB")}`);
+    this.before.disabled = this.#page === 0;
+    this.next.disabled = this.#page === last;
+  }
+
+  /** Goes on by so many pages. At an end the focus goes to the button that can still be used. */
+  #turn(by) {
+    this.#page += by;
+    this.#draw();
+    if (this.next.disabled) this.before.focus();
+    else if (this.before.disabled) this.next.focus();
   }
 }
 
@@ -136,7 +160,7 @@ function put(cell, content) {
 
 function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") return (Number.isNaN(a) ? -1 : a) - (Number.isNaN(b) ? -1 : b);
-  return String(a ?? "").localeCompare(String(b ?? ""), "en", { numeric: true });
+  return byName(String(a ?? ""), String(b ?? ""));
 }
 
 /** A link to a node or an instance. */
