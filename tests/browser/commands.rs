@@ -52,6 +52,11 @@ async fn a_node_is_drained_to_its_end_and_an_instance_deleted() {
     page.browser
         .until("document.querySelectorAll('main tbody tr').length === 1")
         .await;
+    // Of those that have ended, the one whose details are shown is the selected one.
+    let choose = "const state = document.querySelector('main select'); state.value = 'ended'; state.dispatchEvent(new Event('change'))";
+    page.browser.js(choose).await;
+    page.says("main tbody tr[aria-selected=true]", "ended")
+        .await;
     assert_eq!(
         world.ctl(&["instances"]).await["instances"]
             .as_array()

@@ -64,6 +64,14 @@ async fn ten_thousand_nodes_are_drawn_and_each_is_found_where_it_is_drawn() {
         assert_eq!(chosen, uuid, "{name}");
         page.says("#detail h1", name).await;
     }
+    // The keyboard goes on from page to page.
+    let next = "document.querySelector('main .pages button:last-child')";
+    page.browser.js(&format!("{next}.focus()")).await;
+    page.browser.press(&["\u{e007}", "\u{e007}"]).await;
+    page.says("main .pages", "201–300 of 10,000").await;
+    page.browser
+        .until(&format!("document.activeElement === {next}"))
+        .await;
     page.is_clean(&[]).await;
 }
 
