@@ -57,6 +57,8 @@ async fn metrics_count_what_happened() {
         ("ciao_claimed{resource=\"memory_mib\"}", 21.0),
         ("ciao_claimed{resource=\"vcpus\"}", 3.0),
         ("ciao_node_losses_total", 0.0),
+        ("ciao_node_pressures_total", 0.0),
+        ("ciao_pressure_moves_total", 0.0),
         ("ciao_store_durable", 0.0),
         ("ciao_is_leader", 1.0),
         ("ciao_build_info{version=\"0.1.0\"}", 1.0),

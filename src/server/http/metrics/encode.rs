@@ -229,6 +229,16 @@ impl Gathered {
         }
         let losses = ("ciao_node_losses", "Nodes whose connection ended");
         out.counter(losses, self.counters.node_losses)?;
+        let pressures = (
+            "ciao_node_pressures",
+            "Times that a node came to be short of memory",
+        );
+        out.counter(pressures, self.counters.pressures)?;
+        let moves = (
+            "ciao_pressure_moves",
+            "Instances moved away from nodes that were short of memory",
+        );
+        out.counter(moves, self.counters.relieved)?;
         let in_doubt = (
             "ciao_in_doubt",
             "Instances that were written to nodes which were lost before they confirmed them",
