@@ -195,3 +195,14 @@ fn instances_are_cut_out_and_every_other_byte_stays() {
         None
     );
 }
+
+#[test]
+fn of_stats_that_tell_of_ends_alone_nothing_is_left_to_be_cut() {
+    for text in [
+        "ended:\n- {seq: 3, how: deleted}\n",
+        "---\n# it: ended\nended:\n- {seq: 3, how: deleted}\n",
+    ] {
+        agree(text.as_bytes()).unwrap();
+        assert_eq!(peek::stats_without(text.as_bytes(), &[]), None, "{text}");
+    }
+}

@@ -11,7 +11,7 @@ const ENDED: &[u8] = b"ended:";
 
 /// The same STATS without some of its instances, and without its ends; every other byte stays. `rows` says where the
 /// instances stand among those listed, counted from 0, in order. `None` where the payload is not of the plain block style,
-/// with each instance on lines of its own, or does not list so many.
+/// with each instance on lines of its own, does not list so many, or says nothing else.
 #[must_use]
 pub fn stats_without(payload: &[u8], rows: &[u32]) -> Option<Bytes> {
     plain_stats(payload)?;
@@ -148,6 +148,13 @@ impl Cut<'_> {
         {
             self.out.splice(heading..heading, *b" []");
         }
-        self.rows.is_empty().then(|| self.out.into())
+        // Without any key left it is no STATS.
+        let has_keys = self.out.split(|&byte| byte == b'\n').any(is_key);
+        (self.rows.is_empty() && has_keys).then(|| self.out.into())
     }
+}
+
+/// Whether a line has a key, and is not a comment alone.
+fn is_key(line: &[u8]) -> bool {
+    !line.trim_ascii_start().starts_with(b"#") && line.contains(&b':')
 }
