@@ -45,7 +45,7 @@ fn prints_as_it_is(expression: &Expression) {
     };
     let number = |number: &Number| format!("{:.0}", number.value());
     let (text, is_exact) = match expression.test() {
-        Test::Equal(it) => (format!("{key} == {}", word(it)), true),
+        Test::Equal(it) => (format!("{key} = {}", word(it)), true),
         Test::NotEqual(it) => (format!("{key}!={}", word(it)), true),
         Test::In(words) => (format!("{key} in({})", list(words)), true),
         Test::NotIn(words) => (format!("{key} not in ({})", list(words)), true),
