@@ -20,6 +20,7 @@ mod call;
 mod caller;
 mod commands;
 mod events;
+mod interest;
 mod json;
 mod limits;
 mod metrics;
@@ -33,6 +34,7 @@ mod read;
 mod ring;
 mod routes;
 mod serve;
+mod shares;
 mod starts;
 mod status;
 

@@ -13,14 +13,13 @@ use hyper::body::Frame;
 use proto_frames::payload::Topic;
 use proto_frames::{Frame as WireFrame, Kind, Uuid};
 use serde_json::json;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::call::{Answer, Call, text_response};
+use super::interest::{Filter, Interest};
 use super::limits::{EVENT_CHUNK, EVENT_HEARTBEAT, EVENTS_PER_LOOK};
 use super::problem::Problem;
-use super::ring::{Behind, EventId, Ring, Told};
-use super::routes::topic;
+use super::ring::{Behind, Event, EventId, Ring};
 use crate::server::wire;
 use sched_core::{Command, Input, SessionId};
 
@@ -37,37 +36,22 @@ pub(super) fn subscription(session: SessionId) -> Input {
     }
 }
 
-/// Which events a stream has.
-#[derive(Debug, Default)]
-struct Filter {
-    topics: Option<Vec<Topic>>,
-    instance: Option<String>,
-    node: Option<String>,
-}
-
-impl Filter {
-    fn takes(&self, told: &Told) -> bool {
-        let has =
-            |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
-        let is_topic = |topics: &Vec<Topic>| topics.contains(&told.topic);
-        self.topics.as_ref().is_none_or(is_topic)
-            && has(&self.instance, &told.instance)
-            && has(&self.node, &told.node)
-    }
-}
-
 /// GET /v1/events.
 pub(super) async fn events(call: Call) -> Answer {
     let words = call.query.words("topics");
-    let topics: Option<Vec<Topic>> = words.map(|words| words.filter_map(topic).collect());
+    let mut topics: Vec<String> = words.into_iter().flatten().map(str::to_owned).collect();
+    topics.sort_unstable();
+    topics.dedup();
     let filter = Filter {
-        topics: topics.filter(|topics| !topics.is_empty()),
+        topics,
         instance: call.query.text("instance").map(str::to_owned),
         node: call.query.text("node").map(str::to_owned),
     };
     let last = call.headers.get("last-event-id");
     let last = last.and_then(|value| value.to_str().ok());
     let ring = &call.app.ring;
+    // Before its place is read: what comes behind that is sorted for it.
+    let interest = ring.interests.register(&filter);
     let mut first = String::new();
     let sequence = match last.or(call.query.text("from")) {
         None | Some("" | "now") => {
@@ -77,6 +61,10 @@ pub(super) async fn events(call: Call) -> Answer {
             end.sequence
         }
         Some(text) => match text.parse::<EventId>() {
+            // Not told yet, so not by this scheduler.
+            Ok(id) if id.epoch == ring.end().epoch && id.sequence > ring.end().sequence => {
+                resync(&mut first, ring, "too_old")
+            }
             Ok(id) if id.epoch == ring.end().epoch => id.sequence,
             // Of an earlier run of the scheduler.
             Ok(_) => resync(&mut first, ring, "unknown_epoch"),
@@ -89,8 +77,9 @@ pub(super) async fn events(call: Call) -> Answer {
     let app = Arc::clone(&call.app);
     let stream = Stream {
         ring: Arc::clone(ring),
-        filter,
+        interest,
         sequence,
+        goal: ring.end().sequence,
         ready: first,
         news: None,
         leaving: Box::pin(async move { app.hub.leaving().await }),
@@ -118,9 +107,11 @@ type News = Pin<Box<dyn Future<Output = bool> + Send>>;
 /// The body of one answer.
 struct Stream {
     ring: Arc<Ring>,
-    filter: Filter,
-    /// The number of the last event that was looked at.
+    interest: Interest,
+    /// The number of the last event that was looked at, or is certainly none of its own.
     sequence: u64,
+    /// Up to which event it has to look for its own.
+    goal: u64,
     /// What is to be written next.
     ready: String,
     news: Option<News>,
@@ -132,8 +123,15 @@ impl Stream {
     /// Looks at what there is until there is a chunk of it, or no more.
     fn gather(&mut self) {
         while self.ready.len() < EVENT_CHUNK {
+            if self.sequence >= self.goal {
+                let Some((first, last)) = self.interest.take() else {
+                    return;
+                };
+                self.sequence = self.sequence.max(first - 1);
+                self.goal = last;
+                continue;
+            }
             let events = match self.ring.behind(self.sequence, EVENTS_PER_LOOK) {
-                Behind::Events(events) if events.is_empty() => return,
                 Behind::Events(events) => events,
                 Behind::Gone => {
                     let ring = Arc::clone(&self.ring);
@@ -141,34 +139,43 @@ impl Stream {
                     return;
                 }
             };
+            if events.is_empty() {
+                self.goal = self.sequence;
+            }
             for event in events {
                 self.sequence = event.sequence;
-                if let Some(told) = event.told().filter(|told| self.filter.takes(told)) {
-                    let id = EventId {
-                        sequence: event.sequence,
-                        ..self.ring.end()
-                    };
-                    let (name, data) = (told.name, &told.data);
-                    let _ = write!(self.ready, "id: {id}\nevent: {name}\ndata: {data}\n\n");
-                    if self.ready.len() >= EVENT_CHUNK {
-                        return;
-                    }
+                self.tell(&event);
+                if self.ready.len() >= EVENT_CHUNK {
+                    return;
                 }
             }
         }
     }
 
-    fn news(&mut self) -> News {
-        let mut listening: watch::Receiver<u64> = self.ring.listen();
-        let (ring, seen) = (Arc::clone(&self.ring), self.sequence);
+    /// Adds an event to the chunk, if it is one of its own.
+    fn tell(&mut self, event: &Event) {
+        let filter = self.interest.filter();
+        let is_own = || event.about().is_some_and(|about| filter.takes(&about));
+        if *filter != Filter::default() && !is_own() {
+            return;
+        }
+        if let Some(told) = event.told() {
+            let id = EventId {
+                sequence: event.sequence,
+                ..self.ring.end()
+            };
+            let (name, data) = (told.name, &told.data);
+            // Writing to a string cannot fail.
+            let _ = write!(self.ready, "id: {id}\nevent: {name}\ndata: {data}\n\n");
+        }
+    }
+
+    fn news(&self) -> News {
+        let told = self.interest.told();
         let until = Instant::now() + EVENT_HEARTBEAT;
         Box::pin(async move {
-            // What came before this was listened to is not waited for.
-            if ring.end().sequence > seen && *listening.borrow_and_update() > seen {
-                return true;
-            }
             tokio::select! {
-                told = listening.wait_for(|last| *last > seen) => told.is_ok(),
+                () = told => true,
                 () = sleep_until(until) => false,
             }
         })
@@ -208,5 +215,75 @@ impl hyper::body::Body for Stream {
                 Poll::Ready(false) => this.ready.push_str(":\n\n"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use proto_frames::payload::InstancePlaced;
+
+    use super::super::ring::MAX_EVENTS;
+    use super::*;
+    use crate::server::hub::Door as _;
+    use sched_core::Message;
+
+    fn place(ring: &Ring, instance: &str) {
+        ring.take(Message::InstancePlaced(InstancePlaced {
+            instance_uuid: instance.to_owned(),
+            ..InstancePlaced::default()
+        }));
+    }
+
+    fn stream(ring: &Arc<Ring>, filter: &Filter) -> Stream {
+        Stream {
+            ring: Arc::clone(ring),
+            interest: ring.interests.register(filter),
+            sequence: 0,
+            goal: 0,
+            ready: String::new(),
+            news: None,
+            leaving: Box::pin(std::future::pending()),
+            is_over: false,
+        }
+    }
+
+    async fn text(stream: &mut Stream) -> String {
+        let frame = stream.frame().await.unwrap().unwrap();
+        String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_what_seldom_happens_misses_nothing_however_much_else_does() {
+        let ring = Ring::new();
+        let pump = Arc::clone(&ring);
+        let pump = tokio::spawn(async move { pump.pump().await });
+        let of_a = Filter {
+            instance: Some("a".to_owned()),
+            ..Filter::default()
+        };
+        let (mut own, mut slow) = (stream(&ring, &of_a), stream(&ring, &Filter::default()));
+        for round in 0..3 {
+            for number in 0..MAX_EVENTS {
+                place(&ring, &format!("b{number}"));
+                if number % 1_000 == 0 {
+                    // The clock goes on by itself while all wait: what came is sorted.
+                    sleep_until(Instant::now() + EVENT_HEARTBEAT / 100).await;
+                }
+            }
+            place(&ring, "a");
+            let told = loop {
+                match text(&mut own).await {
+                    heartbeat if heartbeat == ":\n\n" => {}
+                    told => break told,
+                }
+            };
+            assert!(told.contains("event: instance_placed"), "{round}: {told}");
+            assert!(told.contains("\"instance_uuid\":\"a\""), "{told}");
+            assert_eq!(told.matches("event: ").count(), 1, "{told}");
+        }
+        // One that has all of them and does not read is told what it missed.
+        assert!(text(&mut slow).await.contains("event: resync"));
+        pump.abort();
     }
 }

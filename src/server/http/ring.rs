@@ -1,7 +1,7 @@
 //! The latest events, numbered, for any number of readers: each keeps its own place, so that a slow one costs nothing and
 //! holds up nobody. What is too old is dropped; who comes for it is told to look anew.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proto_frames::payload::Topic;
-use sched_model::value::Record;
+use sched_model::value::{Record, Value as Typed, ValueWriter};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use super::interest::{About, Interests};
 use super::json::to_json;
 use crate::net::budget::Budget;
 use crate::server::hub::Door;
@@ -29,6 +31,15 @@ pub(super) const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
 /// How long events are gathered before readers are woken: thousands of streams are not to be woken for each.
 const GATHER: Duration = Duration::from_millis(50);
+
+/// Events sorted for readers before others of the runtime have their turn.
+const SORTED_AT_A_TIME: usize = 256;
+
+/// The key under which an event names its instance.
+const INSTANCE: &str = "instance_uuid";
+
+/// The key under which it names its node.
+const NODE: &str = "node_uuid";
 
 /// A place in the stream of events: which run of the scheduler, and how many events it had told. Prints as
 /// `1f2e3d4c-17`.
@@ -69,6 +80,8 @@ pub(super) struct Ring {
     stirred: Notify,
     /// Told of the latest event, every now and then.
     latest: watch::Sender<u64>,
+    /// The streams, and which events they want.
+    pub(super) interests: Arc<Interests>,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +109,7 @@ impl Ring {
             last: AtomicU64::new(0),
             stirred: Notify::new(),
             latest: watch::Sender::new(0),
+            interests: Arc::default(),
         })
     }
 
@@ -127,12 +141,38 @@ impl Ring {
 
     /// Wakes readers for what has come; ends never.
     pub(super) async fn pump(&self) {
+        let mut sorted = 0;
         loop {
             self.stirred.notified().await;
             sleep(GATHER).await;
             let last = self.last.load(Ordering::SeqCst);
+            while sorted < last {
+                sorted = self.sort(sorted, last);
+                yield_now().await;
+            }
+            self.interests.tell();
             self.latest.send_replace(last);
         }
+    }
+
+    /// Sorts some of the events behind this number for the streams that want them; the number of the last.
+    fn sort(&self, sequence: u64, last: u64) -> u64 {
+        let events = match self.behind(sequence, SORTED_AT_A_TIME) {
+            Behind::Events(events) if !self.interests.is_empty() => events,
+            Behind::Events(events) => {
+                return events.last().map_or(last, |event| event.sequence);
+            }
+            Behind::Gone => {
+                self.interests.sort_any((sequence + 1, last));
+                return last;
+            }
+        };
+        for event in &events {
+            if let Some(about) = event.about() {
+                self.interests.sort(event.sequence, &about);
+            }
+        }
+        events.last().map_or(last, |event| event.sequence)
     }
 
     fn push(&self, message: Message) {
@@ -179,6 +219,72 @@ impl Event {
             .get_or_init(|| wire::visit(&self.message, Telling));
         told.as_ref()
     }
+
+    /// What the event is about; `None` for what is told to no reader.
+    pub(super) fn about(&self) -> Option<About> {
+        match self.told.get() {
+            Some(told) => told.as_ref().map(|told| About {
+                topic: told.topic.clone(),
+                instance: told.instance.clone(),
+                node: told.node.clone(),
+            }),
+            None => wire::visit(&self.message, Sorting),
+        }
+    }
+}
+
+/// Reads what an event is about without writing it.
+struct Sorting;
+
+impl EventVisitor for Sorting {
+    type Out = About;
+
+    fn event<T: Record>(self, topic: Topic, _: &'static str, it: &T) -> About {
+        let mut fields = Subjects::default();
+        it.write_fields(&mut fields);
+        About {
+            topic,
+            instance: fields.instance,
+            node: fields.node,
+        }
+    }
+}
+
+/// The instance and the node that a record names.
+#[derive(Default)]
+struct Subjects {
+    text: Option<String>,
+    instance: Option<String>,
+    node: Option<String>,
+}
+
+impl ValueWriter for Subjects {
+    fn write_text(&mut self, text: &str) {
+        self.text = (!text.is_empty()).then(|| text.to_owned());
+    }
+
+    fn write_int(&mut self, _: i128) {}
+
+    fn write_bool(&mut self, _: bool) {}
+
+    fn write_null(&mut self) {}
+
+    fn write_list<T: Typed>(&mut self, _: &[T]) {}
+
+    fn write_entries<T: Typed>(&mut self, _: &BTreeMap<String, T>) {}
+
+    fn write_record<T: Record>(&mut self, _: &T) {}
+
+    fn write_field<T: Typed>(&mut self, key: &str, field: &T) {
+        let into = match key {
+            INSTANCE => &mut self.instance,
+            NODE => &mut self.node,
+            _ => return,
+        };
+        let mut text = Self::default();
+        field.write(&mut text);
+        *into = text.text;
+    }
 }
 
 struct Telling;
@@ -192,7 +298,7 @@ impl EventVisitor for Telling {
             let text = fields.get(key).and_then(Value::as_str);
             text.filter(|text| !text.is_empty()).map(str::to_owned)
         };
-        let (instance, node, state) = (text("instance_uuid"), text("node_uuid"), text("state"));
+        let (instance, node, state) = (text(INSTANCE), text(NODE), text("state"));
         Told {
             topic,
             name,
@@ -282,6 +388,9 @@ mod tests {
             (told.name, told.instance.as_deref()),
             ("instance_placed", Some("7"))
         );
+        let fresh = wire::visit(&events[0].message, Sorting);
+        assert_eq!(fresh, events[0].about());
+        assert_eq!(fresh.unwrap().instance.as_deref(), Some("7"));
         let id = ring.end();
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!("now".parse::<EventId>(), Err(()));

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use proto_frames::Role;
 use proto_frames::payload::{
     ControllerView, Evacuate, HistoryRow, InstanceView, Migrate, NodeView, PlacementDecision,
-    Resume, Suspend, Topic, Update,
+    Resume, Suspend, Update,
 };
 use sched_model::output::MAX_TAIL_LINES;
 use sched_model::query::MAX_LIMIT;
@@ -489,8 +489,3 @@ pub(super) static ROUTES: &[Route] = &[
         )
     },
 ];
-
-/// The topics that events may have here.
-pub(super) fn topic(word: &str) -> Option<Topic> {
-    events::TOPICS.contains(&word).then(|| Topic::from(word))
-}
