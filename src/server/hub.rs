@@ -9,7 +9,7 @@ mod doors;
 mod keeping;
 mod leaving;
 #[cfg(test)]
-mod tests;
+pub(in crate::server) mod tests;
 
 use std::fmt::Display;
 use std::net::SocketAddr;

@@ -61,6 +61,9 @@ pub(super) const MAX_POSTED: usize = 65_536;
 /// Answers with output of workloads under way at once: each has a session, and a chunk of 64 KiB at most.
 pub(super) const MAX_OUTPUTS: usize = 256;
 
+/// The same of one certificate: a page follows a handful, and one client is not to take all places.
+pub(super) const MAX_OUTPUTS_PER_CALLER: usize = 64;
+
 /// Bytes of events handed to a stream in one go.
 pub(super) const EVENT_CHUNK: usize = 8 * 1024;
 

@@ -12,13 +12,14 @@ use axum::http::{HeaderValue, StatusCode};
 use hyper::body::Frame as BodyFrame;
 use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, Payload, ReadOutput};
 use proto_frames::{Frame, Kind, Role, Uuid};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::call::{Answer, Call, text_response};
 use super::limits::MAX_ANSWERS;
 use super::problem::Problem;
 use super::serve::App;
+use super::shares::{NoPlace, Place};
 use crate::net::budget::Budget;
 use crate::server::hub::Door;
 use crate::server::wire;
@@ -35,8 +36,9 @@ const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// GET /v1/instances/{id}/output.
 pub(super) async fn output(call: Call) -> Answer {
-    let Ok(place) = Arc::clone(&call.app.outputs).try_acquire_owned() else {
-        return Err(Problem::busy("as much output is read as may be at a time"));
+    let place = match call.app.outputs.take(call.connection.identity.fingerprint) {
+        Ok(place) => place,
+        Err(no_place) => return Err(no_place.into()),
     };
     let offset = call.query.offset("offset");
     let mut reader = Reader::open(&call.app, place);
@@ -79,7 +81,7 @@ struct Reader {
     request: ReadOutput,
     /// Where a reader that does not follow ends, whatever is written meanwhile.
     until: u64,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// Takes answers in for a reader.
@@ -98,7 +100,7 @@ impl Door for Inbox {
 }
 
 impl Reader {
-    fn open(app: &Arc<App>, place: OwnedSemaphorePermit) -> Self {
+    fn open(app: &Arc<App>, place: Place) -> Self {
         let (sender, received) = mpsc::channel(MAX_ANSWERS);
         let session = app
             .hub
@@ -273,6 +275,17 @@ impl hyper::body::Body for Stream {
                     return Poll::Ready(Some(Err(io::Error::other(problem.text()))));
                 }
             }
+        }
+    }
+}
+
+impl From<NoPlace> for Problem {
+    fn from(no_place: NoPlace) -> Self {
+        match no_place {
+            NoPlace::Full => Self::busy("as many outputs are read as may be at a time"),
+            NoPlace::OwnShare(most) => Self::busy(format!(
+                "this certificate reads {most} outputs, as many as one may at a time"
+            )),
         }
     }
 }

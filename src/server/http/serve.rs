@@ -1,5 +1,8 @@
 //! Connections of the HTTP door: TLS with either protocol, the role of each peer, and the way from a request to its handler.
 
+#[cfg(test)]
+mod tests;
+
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -27,13 +30,15 @@ use super::call::{Answer, Call, Parameters};
 use super::caller::Caller;
 use super::limits::{
     BODY_DEADLINE, BUDGET_DEADLINE, CONNECTION_WINDOW, HEAD_DEADLINE, MAX_BODY, MAX_HEAD,
-    MAX_OUTPUTS, MAX_STREAMS, MAX_WAITING, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
+    MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER, MAX_STREAMS, MAX_WAITING, PING_EVERY, STREAM_BUFFER,
+    STREAM_WINDOW,
 };
 use super::page::ASSETS;
 use super::problem::Problem;
 use super::progress::Progress;
 use super::ring::Ring;
 use super::routes::{Access, ROUTES, Route};
+use super::shares::Shares;
 use super::starts::Posted;
 use crate::net::ahead::Ahead;
 use crate::net::identity::PeerIdentity;
@@ -61,7 +66,7 @@ pub(super) struct App {
     /// Room for requests that wait for outcomes.
     pub(super) waiting: Arc<Semaphore>,
     /// Room for readers of workloads' output.
-    pub(super) outputs: Arc<Semaphore>,
+    pub(super) outputs: Arc<Shares>,
     /// When the scheduler began.
     pub(super) started: Instant,
     /// Certificates in use, and when each ends, seconds of Unix time.
@@ -106,7 +111,7 @@ impl HttpDoor {
             ring,
             posted: Mutex::default(),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
-            outputs: Arc::new(Semaphore::new(MAX_OUTPUTS)),
+            outputs: Shares::new(MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER),
             started: Instant::now(),
             certificates,
             events,

@@ -21,7 +21,7 @@ use sched_core::{
 /// A START with as much cloud-init data as controllers really send.
 const LARGE: usize = 20 * 1024;
 
-pub(super) fn hub() -> Hub {
+pub(in crate::server) fn hub() -> Hub {
     let uuid = Uuid::from_u128(1);
     let config = Config::new(uuid);
     let core = Scheduler::new(config, ClusterConfiguration::default(), Instant::now());
@@ -33,13 +33,13 @@ pub(super) fn hub() -> Hub {
 }
 
 /// A peer whose task does nothing.
-struct Joined {
+pub(in crate::server) struct Joined {
     session: SessionId,
     state: Arc<PeerState>,
 }
 
 impl Joined {
-    fn new(hub: &Hub, role: Role) -> Self {
+    pub(in crate::server) fn new(hub: &Hub, role: Role) -> Self {
         let session = hub.next_session();
         let uuid = Uuid::from_u128(u128::from(session.0) + 100);
         let is_controller = role.intersects(Role::CONTROLLER | Role::OPERATOR);
@@ -67,7 +67,7 @@ impl Joined {
     }
 
     /// A node with room for everything.
-    fn node(hub: &Hub) -> Self {
+    pub(in crate::server) fn node(hub: &Hub) -> Self {
         let node = Self::new(hub, Role::AGENT);
         let report = NodeReport {
             mem_total_mib: 1 << 40,
@@ -106,7 +106,7 @@ impl Joined {
         wire::parcel(Frame::new(Kind::TRACE_REPORT, self.state.uuid, payload))
     }
 
-    fn start(&self, hub: &Hub, number: usize, len: usize) {
+    pub(in crate::server) fn start(&self, hub: &Hub, number: usize, len: usize) {
         let request = StartRequest {
             instance: InstanceId::new(&format!("i{number}")),
             asked: Resources::ZERO,
@@ -132,7 +132,7 @@ impl Joined {
     }
 
     /// Takes everything queued, as a writer does.
-    fn take(&self) -> Vec<Message> {
+    pub(in crate::server) fn take(&self) -> Vec<Message> {
         self.state.outbox.drain()
     }
 

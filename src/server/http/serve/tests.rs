@@ -1,0 +1,165 @@
+//! Requests to the router without connections: lists of a cluster larger than there are descriptors for, and a body that
+//! never ends.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use hyper::service::Service as _;
+use serde_json::Value;
+
+use super::*;
+use crate::server::hub::tests::{Joined, hub};
+
+/// How many nodes the large cluster has, unless the variable `CIAO_NODES` says otherwise.
+const NODES: usize = 3_000;
+
+/// STARTs between two pages.
+const STARTS_PER_PAGE: usize = 40;
+
+/// A door without a listener, and a connection of an operator.
+struct World {
+    hub: Arc<Hub>,
+    router: Router,
+}
+
+impl World {
+    fn new() -> Self {
+        let hub = Arc::new(hub());
+        let door = HttpDoor::open(&hub, Vec::new());
+        let identity = PeerIdentity {
+            roles: Role::CONTROLLER | Role::OPERATOR,
+            bound_uuid: None,
+            subject: "O=ciao".to_owned(),
+            fingerprint: [0; 32],
+        };
+        let connection = Arc::new(Connection {
+            identity,
+            from: ([127, 0, 0, 1], 1).into(),
+            caller: OnceLock::new(),
+        });
+        let router = door.router.clone().layer(Extension(connection));
+        Self { hub, router }
+    }
+
+    async fn send(&self, method: &str, path: &str, body: Body) -> (StatusCode, Bytes) {
+        let request = Request::builder().method(method).uri(path).body(body);
+        let service = TowerToHyperService::new(self.router.clone());
+        let response = service.call(request.unwrap()).await.unwrap();
+        let status = response.status();
+        let body = to_bytes(Body::new(response.into_body()), usize::MAX);
+        (status, body.await.unwrap())
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.send("GET", path, Body::empty()).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {body:?}");
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// Turns of the scheduler's lock that took longer than this, and all.
+    fn holds_beyond(&self, limit: Duration) -> (u64, u64) {
+        let read = self.hub.holds.read();
+        let within = read
+            .bounds_s
+            .iter()
+            .filter(|bound| **bound <= limit.as_secs_f64());
+        let all = read.counts.iter().sum();
+        (read.counts.iter().skip(within.count()).sum(), all)
+    }
+}
+
+/// How large the large cluster is.
+fn nodes() -> usize {
+    let said = std::env::var("CIAO_NODES").ok();
+    said.map_or(NODES, |text| text.parse().expect("CIAO_NODES is a number"))
+}
+
+#[tokio::test]
+async fn a_large_cluster_is_listed_page_by_page_while_starts_go_on() {
+    let world = World::new();
+    let master = Joined::new(&world.hub, Role::CONTROLLER);
+    let peers: Vec<Joined> = (0..nodes()).map(|_| Joined::node(&world.hub)).collect();
+    master.take();
+    let before = world.holds_beyond(Duration::from_millis(2));
+    let (mut listed, mut started) = (BTreeSet::new(), 0);
+    let mut path = "/v1/nodes?limit=1000".to_owned();
+    loop {
+        let page = world.get(&path).await;
+        let items = page["items"].as_array().unwrap();
+        let uuids = items.iter().map(|row| row["node_uuid"].as_str().unwrap());
+        for uuid in uuids {
+            assert!(listed.insert(uuid.to_owned()), "{uuid} is listed twice");
+        }
+        for _ in 0..STARTS_PER_PAGE {
+            master.start(&world.hub, started, 100);
+            started += 1;
+        }
+        // The STARTs leave for their nodes meanwhile, so that no queue holds the master back.
+        let at = listed.len().min(peers.len() - 1);
+        peers[..=at].iter().for_each(|node| drop(node.take()));
+        match page["next"].as_str() {
+            Some(next) => path = format!("/v1/nodes?limit=1000&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(listed.len(), peers.len());
+    let begun = Instant::now();
+    let (status, metrics) = world.send("GET", "/metrics", Body::empty()).await;
+    let scrape = begun.elapsed();
+    assert_eq!(status, StatusCode::OK);
+    let metrics = String::from_utf8(metrics.to_vec()).unwrap();
+    assert!(metrics.contains(&format!("\nciao_starts_total {started}\n")));
+    let counted = format!(
+        "ciao_nodes{{role=\"compute\",status=\"READY\"}} {}\n",
+        peers.len()
+    );
+    assert!(metrics.contains(&counted), "{metrics}");
+    let after = world.holds_beyond(Duration::from_millis(2));
+    println!(
+        "{} nodes, {started} STARTs: of {} turns of the lock {} took more than 2 ms; scrape {scrape:?}",
+        peers.len(),
+        after.1 - before.1,
+        after.0 - before.0,
+    );
+    for line in metrics
+        .lines()
+        .filter(|line| line.contains("lock_hold") && !line.starts_with('#'))
+    {
+        println!("{line}");
+    }
+}
+
+/// A body of which a byte comes, and then nothing.
+struct Slow(bool);
+
+impl hyper::body::Body for Slow {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        match std::mem::replace(&mut self.0, true) {
+            false => Poll::Ready(Some(Ok(hyper::body::Frame::data(Bytes::from_static(b"{"))))),
+            true => Poll::Pending,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_ends_its_request() {
+    let world = World::new();
+    let begun = tokio::time::Instant::now();
+    let body = Body::new(Slow(false));
+    let (status, body) = world.send("POST", "/v1/explain", body).await;
+    assert_eq!(status, StatusCode::REQUEST_TIMEOUT);
+    let problem: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(problem["reason"], "timeout", "{problem}");
+    // The clock is the test's own: it stands still but for this wait.
+    assert_eq!(begun.elapsed().as_secs(), BODY_DEADLINE.as_secs());
+}
