@@ -161,6 +161,14 @@ impl Daemon {
         self.child.id().expect("it runs")
     }
 
+    /// Memory that it has of its own, in KiB.
+    pub(crate) fn resident_kib(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+        let words = line.unwrap().split_whitespace();
+        words.rev().nth(1).unwrap().parse().unwrap()
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();

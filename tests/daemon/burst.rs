@@ -9,7 +9,7 @@ use proto_frames::payload::{
 };
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
-use crate::site::{Daemon, Site};
+use crate::site::Site;
 use crate::words::instance;
 
 /// Launchers.
@@ -66,14 +66,6 @@ fn words(launcher: usize, node: Uuid) -> Vec<(Kind, Bytes)> {
     words
 }
 
-/// Memory that the daemon has of its own, in KiB.
-fn resident(daemon: &Daemon) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
-    let words = line.unwrap().split_whitespace();
-    words.rev().nth(1).unwrap().parse().unwrap()
-}
-
 #[tokio::test]
 async fn a_burst_waits_with_its_senders_and_the_controller_gets_all_of_it() {
     let site = Site::new();
@@ -103,13 +95,13 @@ async fn a_burst_waits_with_its_senders_and_the_controller_gets_all_of_it() {
         // Each write is known to end.
         sent.push(launcher.await.unwrap());
     }
-    let before = resident(&daemon);
+    let before = daemon.resident_kib();
     daemon.thaw();
     // Until no more is taken in, while others are served.
     let (mut unmoved, mut now) = (0, before);
     while unmoved < 200 {
         operator.query(QueryKind::Controllers).await;
-        let next = resident(&daemon);
+        let next = daemon.resident_kib();
         unmoved = if next == now { unmoved + 1 } else { 0 };
         now = next;
     }

@@ -156,3 +156,47 @@ async fn a_scheduler_that_leaves_ends_its_streams() {
     let _ = within(stream.connection.read_to_end(&mut rest)).await;
     assert!(within(daemon.ended()).await.success());
 }
+
+/// Streams that are open when a scheduler is killed.
+const STREAMS: usize = 40;
+
+#[tokio::test]
+async fn streams_of_a_scheduler_that_is_killed_end_and_go_on_with_the_next_after_a_resync() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        streams.push(Stream::open(&http, "/v1/events", None).await);
+    }
+    // Some of them read nothing any more.
+    let stalled = streams.split_off(STREAMS / 2);
+    let node = site.node(&daemon).await;
+    let mut last = String::new();
+    for stream in &mut streams {
+        assert_eq!(stream.next().await.name, "begin");
+        let connected = stream.next().await;
+        assert!(connected.data.contains(&node.uuid.to_string()));
+        last = connected.id;
+    }
+    daemon.kill().await;
+    for mut stream in streams.into_iter().chain(stalled) {
+        let mut rest = Vec::new();
+        // The end of it, or an error: nothing that looks like an event that did not happen.
+        let _ = within(stream.connection.read_to_end(&mut rest)).await;
+        assert!(!String::from_utf8_lossy(&rest).contains("node_lost"));
+    }
+    let daemon = site.start(&["--http", "127.0.0.1:0"]).await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        let mut stream = Stream::open(&http, "/v1/events", Some(&last)).await;
+        let resync = stream.next().await;
+        assert_eq!(resync.name, "resync");
+        assert!(resync.data.contains("unknown_epoch"), "{resync:?}");
+        streams.push(stream);
+    }
+    let node = site.node(&daemon).await;
+    for stream in &mut streams {
+        assert!(stream.next().await.data.contains(&node.uuid.to_string()));
+    }
+}

@@ -1,11 +1,12 @@
 //! Hostile HTTP: each ends in a clear error, no other is held up, and the daemon goes on.
 
 use proto_frames::Role;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::client::http_address;
-use crate::site::Site;
+use crate::site::{Site, within};
 
 #[tokio::test]
 async fn what_is_too_long_or_no_request_is_answered_and_the_connection_ends() {
@@ -85,6 +86,51 @@ async fn silent_connections_do_not_keep_others_out() {
     assert_eq!(http.get("/livez").await.status, 200);
     let mut node = site.ready_node(&daemon).await;
     node.nothing_else().await;
+}
+
+/// Connections that begin a handshake and do not go on with it, where there are descriptors for so many.
+const HALF_OPEN: u64 = 10_000;
+
+/// Descriptors that other tests of this program may need meanwhile.
+const OTHER_DESCRIPTORS: u64 = 512;
+
+/// Lets this process, and the daemons that it starts, have as many descriptors as it may; how many.
+fn all_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).unwrap();
+    limit.maximum.unwrap_or(u64::MAX)
+}
+
+#[tokio::test]
+async fn ten_thousand_half_open_connections_are_bounded_and_keep_no_other_out() {
+    let most = all_descriptors().saturating_sub(OTHER_DESCRIPTORS);
+    let (site, daemon) = Site::with_http(&[]).await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    let before = daemon.resident_kib();
+    let mut half_open = Vec::new();
+    for number in 0..HALF_OPEN.min(most) {
+        let mut tcp = within(TcpStream::connect(http.address)).await.unwrap();
+        let begun: &[u8] = match number % 3 {
+            0 => &[],
+            1 => &[0x16, 3, 1],
+            // The whole head of a record of 16 KiB that does not come.
+            _ => &[0x16, 3, 1, 0x40, 0],
+        };
+        // It may have been turned away already.
+        let _ = tcp.write_all(begun).await;
+        half_open.push(tcp);
+        if number % 1_000 == 999 {
+            assert_eq!(http.get("/livez").await.status, 200, "after {number}");
+        }
+    }
+    let mut node = site.ready_node(&daemon).await;
+    node.nothing_else().await;
+    let grown = daemon.resident_kib().saturating_sub(before);
+    assert!(grown < 256 * 1024, "it takes {grown} KiB more");
 }
 
 #[tokio::test]
