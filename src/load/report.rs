@@ -87,9 +87,14 @@ impl Report {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let totals = &self.totals;
+        // What a killed launcher had not been sent is placed again, behind what was sent after it.
+        let inversions = match self.killed {
+            0 => totals.inversions,
+            _ => 0,
+        };
         let wrong = totals.lost_without_error
             + totals.duplicates
-            + totals.inversions
+            + inversions
             + totals.failed_though_received;
         match &self.stopped {
             Some(Stopped::Closed(_)) => Verdict::Closed,
@@ -423,6 +428,8 @@ mod tests {
             Verdict::Right,
             "lost with an error, to a launcher that was killed"
         );
+        killed.totals.inversions = 3;
+        assert_eq!(killed.verdict(), Verdict::Right, "placed again, so later");
         let stopped = Report {
             stopped: Some(Stopped::TooLate),
             ..report()

@@ -1,11 +1,14 @@
 //! Metrics: what they count, and that there are as many series however large the cluster is.
 
 use std::collections::BTreeMap;
+use std::process::Stdio;
 
 use proto_frames::Kind;
 use proto_frames::Role;
+use serde_json::Value;
+use tokio::process::Command;
 
-use crate::site::Site;
+use crate::site::{Daemon, Site, output};
 use crate::words::{instance, start};
 
 /// Every series with its value.
@@ -166,4 +169,50 @@ async fn every_metric_is_explained_and_in_the_example_dashboard_only_if_it_is_on
             assert!(known.iter().any(is_of), "{file}: {word}");
         }
     }
+}
+
+/// What `ciaoctl load` counted of a run against this daemon.
+async fn book_of(site: &Site, daemon: &Daemon, flags: &str) -> Value {
+    for (name, file) in [
+        ("CAcert-localhost.pem", "CAcert.pem"),
+        ("cert-Controller-localhost.pem", "controller.pem"),
+        ("cert-CNAgent-localhost.pem", "agent.pem"),
+    ] {
+        std::fs::copy(site.path(file), site.path(name)).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ciaoctl"));
+    command
+        .args(["load", "--json", "--server", &daemon.address.to_string()])
+        .arg("--certs")
+        .arg(site.path(""))
+        .args(flags.split_whitespace())
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let ran = output(command).await;
+    assert!(ran.status.success(), "{ran:?}");
+    serde_json::from_slice(&ran.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn metrics_agree_with_the_book_of_a_load_run_in_which_launchers_are_killed() {
+    let (site, daemon) = Site::with_http(&["--in-doubt-time", "2s"]).await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    let flags = "--launchers 20 --starts 4000 --pipeline=200 --kill 5 --mem 1 --cpus 1";
+    let book = book_of(&site, &daemon, flags).await;
+    let count = |key: &str| book[key].as_f64().unwrap();
+    let found = series(&http.get("/metrics").await.body);
+    let failures = found
+        .iter()
+        .filter(|(name, _)| name.starts_with("ciao_start_failures_total"));
+    let failures: f64 = failures.map(|(_, count)| count).sum();
+    assert_eq!(found["ciao_starts_total"], count("sent"));
+    assert_eq!(failures, count("failed"));
+    assert_eq!(count("received") + count("failed"), count("sent"), "{book}");
+    // Once more where a killed launcher had not been sent it yet.
+    assert!(found["ciao_placements_total"] >= count("sent"), "{book}");
+    // At the end of the run all others leave, without a word as well.
+    assert_eq!(
+        found["ciao_node_losses_total"],
+        count("launchers_connected")
+    );
 }
