@@ -12,6 +12,12 @@ use super::call::{Answer, Call, text_response};
 use super::routes::{Access, Body, Content, Kind, Param, ROUTES, Route};
 use super::serve::now;
 
+/// Waits as clients usually write them, none above the longest: other forms of humantime are taken as well.
+const WAIT_PATTERN: &str = "^([0-9]{1,5}ms|[0-9]{1,2}s|[12][0-9]{2}s|300s|[0-5]m)$";
+
+/// Texts without control and format characters, which no id has.
+const ID_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890-\\u0891\\u08e2\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff0-\\uffff]+$";
+
 /// The document, which never changes.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
 
@@ -51,7 +57,11 @@ fn document() -> Value {
 }
 
 fn operation(route: &Route) -> Value {
-    let mut parameters: Vec<Value> = route.params.iter().map(parameter).collect();
+    let mut parameters: Vec<Value> = route
+        .params
+        .iter()
+        .map(|param| parameter(route, param))
+        .collect();
     if route.path.contains("{id}") {
         parameters.insert(
             0,
@@ -59,7 +69,7 @@ fn operation(route: &Route) -> Value {
                 "name": "id",
                 "in": "path",
                 "required": true,
-                "schema": {"type": "string", "minLength": 1},
+                "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": ID_PATTERN},
             }),
         );
     }
@@ -113,15 +123,16 @@ fn operation_id(route: &Route) -> String {
     format!("{}{path}", route.method.to_ascii_lowercase())
 }
 
-fn parameter(param: &Param) -> Value {
+fn parameter(route: &Route, param: &Param) -> Value {
     let schema = match param.kind {
-        Kind::Text | Kind::Wait => json!({"type": "string"}),
+        Kind::Text => json!({"type": "string"}),
+        Kind::Wait => json!({"type": "string", "pattern": WAIT_PATTERN}),
         Kind::Flag => json!({"type": "boolean"}),
         Kind::Offset => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         Kind::Number { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
         Kind::Selector => json!({"type": "array", "items": {"type": "string"}}),
         Kind::Words([]) => {
-            json!({"type": "array", "items": {"type": "string"}})
+            json!({"type": "array", "items": {"type": "string", "enum": fields_of(route)}})
         }
         Kind::Words(known) => json!({"type": "array", "items": {"type": "string", "enum": known}}),
     };
@@ -134,6 +145,17 @@ fn parameter(param: &Param) -> Value {
         "style": "form",
         "explode": !is_list,
     })
+}
+
+/// The fields of the rows that a route answers with.
+fn fields_of(route: &Route) -> Vec<&'static str> {
+    let fields = match route.content {
+        Content::Page(_, fields) | Content::One(_, _, fields) | Content::Outcome(_, _, fields) => {
+            fields
+        }
+        Content::Object | Content::Other(_) => &[],
+    };
+    fields.iter().map(|field| field.key).collect()
 }
 
 fn responses(route: &Route) -> Value {
@@ -223,10 +245,14 @@ fn schemas() -> Value {
             schemas.insert(name.to_owned(), schema);
         }
     }
+    let mut start = record(Start::FIELDS);
+    start["required"] = json!(["instance_uuid"]);
+    start["properties"]["instance_uuid"] =
+        json!({"type": "string", "minLength": 1, "pattern": ID_PATTERN});
     let start = json!({
         "type": "object",
         "required": ["start"],
-        "properties": {"start": record(Start::FIELDS)},
+        "properties": {"start": start},
     });
     schemas.insert("StartRequest".to_owned(), start);
     let sequence = json!({
