@@ -125,7 +125,8 @@ static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let status = Command::new("go")
         .args(["build", "-o"])
         .arg(&program)
-        .arg(repository("tests/go/peer/main.go"))
+        .arg(".")
+        .current_dir(repository("tests/go/peer"))
         .env("GOCACHE", target.join("go-build"))
         .status()
         .expect("go runs");

@@ -20,57 +20,9 @@ import (
 	"net/url"
 	"os"
 	"time"
+
+	"ciao-project.org/proto-frames/ssntp"
 )
-
-type UUID [16]byte
-
-type Node struct {
-	UUID        []byte
-	Role        uint32
-	TxTimestamp time.Time
-	RxTimestamp time.Time
-}
-
-type FrameTrace struct {
-	Label          []byte
-	StartTimestamp time.Time
-	EndTimestamp   time.Time
-	PathLength     uint8
-	Path           []Node
-}
-
-type Frame struct {
-	Major         uint8
-	Minor         uint8
-	Type          uint8
-	Operand       uint8
-	Origin        UUID
-	PayloadLength uint32
-	Trace         *FrameTrace
-	Payload       []byte
-}
-
-type ConnectFrame struct {
-	Major       uint8
-	Minor       uint8
-	Type        uint8
-	Operand     uint8
-	Role        uint32
-	Source      []byte
-	Destination []byte
-}
-
-type ConnectedFrame struct {
-	Major         uint8
-	Minor         uint8
-	Type          uint8
-	Operand       uint8
-	Role          uint32
-	Source        []byte
-	Destination   []byte
-	PayloadLength uint32
-	Payload       []byte
-}
 
 func check(err error) {
 	if err != nil {
@@ -88,20 +40,20 @@ func main() {
 	out := bufio.NewWriter(os.Stdout)
 	switch os.Args[1] {
 	case "server":
-		var connect ConnectFrame
+		var connect ssntp.ConnectFrame
 		check(gob.NewDecoder(in).Decode(&connect))
 		check(gob.NewEncoder(out).Encode(&connect))
 		frames(gob.NewDecoder(in), out)
 	case "client":
-		var connected ConnectedFrame
+		var connected ssntp.ConnectedFrame
 		decoder := gob.NewDecoder(in)
 		check(decoder.Decode(&connected))
 		check(gob.NewEncoder(out).Encode(&connected))
 		frames(decoder, out)
 	case "refused":
-		var answer ConnectedFrame
+		var answer ssntp.ConnectedFrame
 		check(gob.NewDecoder(in).Decode(&answer))
-		check(gob.NewEncoder(out).Encode(&Frame{
+		check(gob.NewEncoder(out).Encode(&ssntp.Frame{
 			Major: answer.Major, Minor: answer.Minor, Type: answer.Type, Operand: answer.Operand,
 			PayloadLength: answer.PayloadLength, Payload: answer.Payload,
 		}))
@@ -117,7 +69,7 @@ func main() {
 func frames(decoder *gob.Decoder, out io.Writer) {
 	encoder := gob.NewEncoder(out)
 	for {
-		var frame Frame
+		var frame ssntp.Frame
 		err := decoder.Decode(&frame)
 		if err == io.EOF {
 			return
@@ -191,14 +143,14 @@ func extended(out io.Writer) {
 		Between       map[string]Extra
 		Trace         *FrameTrace
 		PayloadLength uint32
-		Origin        UUID
+		Origin        ssntp.UUID
 		Operand       uint8
 		Type          uint8
 		Minor         uint8
 		Major         uint8
 		Behind        *Extra
 	}
-	id := UUID{0x11, 0x80, 0xff, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+	id := ssntp.UUID{0x11, 0x80, 0xff, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	encoder := gob.NewEncoder(out)
 	check(encoder.Encode(&ConnectFrame{
 		Extra: extra(), Destination: make([]byte, 16), Source: id[:], Role: 0x14, Minor: 1,

@@ -21,64 +21,12 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"ciao-project.org/proto-frames/ssntp"
 )
 
 // Only a hang reaches it.
 const deadline = time.Minute
-
-type UUID [16]byte
-
-func (id UUID) String() string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-}
-
-type Node struct {
-	UUID        []byte
-	Role        uint32
-	TxTimestamp time.Time
-	RxTimestamp time.Time
-}
-
-type FrameTrace struct {
-	Label          []byte
-	StartTimestamp time.Time
-	EndTimestamp   time.Time
-	PathLength     uint8
-	Path           []Node
-}
-
-type Frame struct {
-	Major         uint8
-	Minor         uint8
-	Type          uint8
-	Operand       uint8
-	Origin        UUID
-	PayloadLength uint32
-	Trace         *FrameTrace
-	Payload       []byte
-}
-
-type ConnectFrame struct {
-	Major       uint8
-	Minor       uint8
-	Type        uint8
-	Operand     uint8
-	Role        uint32
-	Source      []byte
-	Destination []byte
-}
-
-type ConnectedFrame struct {
-	Major         uint8
-	Minor         uint8
-	Type          uint8
-	Operand       uint8
-	Role          uint32
-	Source        []byte
-	Destination   []byte
-	PayloadLength uint32
-	Payload       []byte
-}
 
 // Roles.
 const (
@@ -134,7 +82,7 @@ func refusal() {
 	if answer.Role != 0 || len(answer.Payload) != 0 {
 		fail("a refusal with more in it: %+v", answer)
 	}
-	var frame Frame
+	var frame ssntp.Frame
 	if err := p.decoder.Decode(&frame); err == nil {
 		fail("more comes behind the refusal: %+v", frame)
 	}
@@ -225,11 +173,11 @@ func traced(master, launcher *peer) {
 	zone := time.FixedZone("", 2*3600+30*60)
 	began := time.Unix(1500000000, 123456789).In(zone)
 	id := newID()
-	master.encode(&Frame{
+	master.encode(&ssntp.Frame{
 		Major: 0x80, Minor: 1, Type: start[0], Operand: start[1], Origin: master.id,
-		Trace: &FrameTrace{
+		Trace: &ssntp.FrameTrace{
 			Label: []byte("from go"), StartTimestamp: began, PathLength: 1,
-			Path: []Node{{UUID: master.id[:], Role: controller, TxTimestamp: began.Add(time.Second)}},
+			Path: []ssntp.Node{{UUID: master.id[:], Role: controller, TxTimestamp: began.Add(time.Second)}},
 		},
 		Payload:       []byte(fmt.Sprintf("start:\n  instance_uuid: %s\n", id)),
 		PayloadLength: uint32(len("start:\n  instance_uuid: \n") + 36),
@@ -262,7 +210,7 @@ func traced(master, launcher *peer) {
 
 // A peer is one connection.
 type peer struct {
-	id      UUID
+	id      ssntp.UUID
 	role    uint32
 	server  []byte
 	conn    *tls.Conn
@@ -293,9 +241,9 @@ func dial(name string, role uint32) *peer {
 }
 
 // connect sends CONNECT and decodes the answer into a ConnectedFrame, whatever it is.
-func (p *peer) connect() ConnectedFrame {
-	check(p.encoder.Encode(&ConnectFrame{Minor: 1, Role: p.role, Source: p.id[:], Destination: make([]byte, 16)}))
-	var answer ConnectedFrame
+func (p *peer) connect() ssntp.ConnectedFrame {
+	check(p.encoder.Encode(&ssntp.ConnectFrame{Minor: 1, Role: p.role, Source: p.id[:], Destination: make([]byte, 16)}))
+	var answer ssntp.ConnectedFrame
 	check(p.decoder.Decode(&answer))
 	return answer
 }
@@ -321,18 +269,18 @@ func join(name string, role uint32) *peer {
 }
 
 func (p *peer) send(kind [2]uint8, payload []byte) {
-	p.encode(&Frame{
+	p.encode(&ssntp.Frame{
 		Minor: 1, Type: kind[0], Operand: kind[1], Origin: p.id, PayloadLength: uint32(len(payload)), Payload: payload,
 	})
 }
 
-func (p *peer) encode(frame *Frame) {
+func (p *peer) encode(frame *ssntp.Frame) {
 	check(p.encoder.Encode(frame))
 }
 
 // expect decodes the next frame, which must be of this kind.
-func (p *peer) expect(kind [2]uint8) Frame {
-	var frame Frame
+func (p *peer) expect(kind [2]uint8) ssntp.Frame {
+	var frame ssntp.Frame
 	err := p.decoder.Decode(&frame)
 	if errors.Is(err, io.EOF) {
 		fail("role %#x is cut off instead of being sent %v", p.role, kind)
@@ -363,7 +311,7 @@ func (p *peer) nothingElse() {
 	p.expect(invalidFrameType)
 }
 
-func newID() (id UUID) {
+func newID() (id ssntp.UUID) {
 	_, err := rand.Read(id[:])
 	check(err)
 	return id

@@ -1,0 +1,3 @@
+module ciao-project.org/proto-frames
+
+go 1.19
