@@ -20,62 +20,9 @@ const SCHEDULING: &str = "  scheduling:
     group: {id: web, policy: anti-affinity}
 ";
 
-const READY: &[u8] = b"node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
-mem_total_mb: 141312
-mem_available_mb: 141312
-disk_total_mb: 500000
-disk_available_mb: 256000
-load: 0
-cpus_online: 4
-networks:
-- ip: 192.168.1.1
-  mac: 02:00:15:03:6f:49
-- ip: 10.168.1.1
-  mac: 02:00:8c:ba:f9:45
-hostname: host1
-";
-
-const STATS: &[u8] = b"node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
-status: READY
-mem_total_mb: 3896
-mem_available_mb: 3896
-disk_total_mb: 500000
-disk_available_mb: 256000
-load: 0
-cpus_online: 4
-hostname: test
-networks:
-- ip: 192.168.1.1
-  mac: 02:00:15:03:6f:49
-- ip: 10.168.1.1
-  mac: 02:00:8c:ba:f9:45
-instances:
-- instance_uuid: fe2970fa-7b36-460b-8b79-9eb4745e62f2
-  state: active
-  ssh_ip: \"\"
-  ssh_port: 0
-  memory_usage_mb: 40
-  disk_usage_mb: 2
-  cpu_usage: 90
-  volumes: []
-- instance_uuid: cbda5bd8-33bd-4d39-9f52-ace8c9f0b99c
-  state: active
-  ssh_ip: 172.168.2.2
-  ssh_port: 8768
-  memory_usage_mb: 50
-  disk_usage_mb: 10
-  cpu_usage: 0
-  volumes: []
-- instance_uuid: 1f5b2fe6-4493-4561-904a-8f4e956218d9
-  state: exited
-  ssh_ip: \"\"
-  ssh_port: 0
-  memory_usage_mb: -1
-  disk_usage_mb: 2
-  cpu_usage: -1
-  volumes:
-  - 67d86208-b46c-4465-9018-e14187d4010
-";
+/// As original launchers send them.
+const READY: &[u8] = include_bytes!("payload/ready.yaml");
+const STATS: &[u8] = include_bytes!("payload/stats.yaml");
 
 fn start(c: &mut Criterion) {
     let first = START

@@ -15,9 +15,13 @@ use proto_frames::payload::{Payload, Ready, peek};
 use proto_frames::{Role, Uuid};
 use sched_core::bench_support::BenchTable;
 use sched_core::{
-    Action, ClusterConfiguration, Command, Config, Dialect, Hello, Input, InstanceId, Message,
-    NodeReport, Parcel, Report, Resources, Scheduler, SessionId, StartRequest, Tag,
+    Action, ClusterConfiguration, Config, Input, Message, NodeReport, Report, Resources, SessionId,
 };
+
+use driven::{Driven, parcel, session, uuid};
+
+#[path = "common/driven.rs"]
+mod driven;
 
 /// Nodes in the table.
 const SIZES: [usize; 4] = [10, 100, 10_000, 100_000];
@@ -323,18 +327,12 @@ impl NaiveNode {
 
 /// A core with one controller and many nodes.
 struct Cluster {
-    scheduler: Scheduler,
-    now: Instant,
+    core: Driven,
     payload: Bytes,
     starts: u64,
     readys: u64,
     nodes: usize,
 }
-
-const CONTROLLER: SessionId = SessionId(1);
-
-/// The session of the first node; the others' follow.
-const FIRST_NODE: u64 = 2;
 
 /// Whether reading the payload is part of what is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -345,47 +343,26 @@ enum Read {
 
 impl Cluster {
     fn new(nodes: usize, offer: impl Fn(usize) -> Resources) -> Self {
-        let now = Instant::now();
         let config = Config {
             cpu_ratio: 1.0,
             ..Config::new(Uuid::from_u128(1))
         };
         let mut cluster = Self {
-            scheduler: Scheduler::new(config, ClusterConfiguration::default(), now),
-            now,
+            core: Driven::new(config, ClusterConfiguration::default()),
             payload: Bytes::from(vec![b'#'; START_LEN]),
             starts: 0,
             readys: 0,
             nodes,
         };
-        cluster.connect(CONTROLLER, Role::CONTROLLER);
         for node in 0..nodes {
             let session = session(node);
-            cluster.connect(session, Role::AGENT);
+            cluster.core.connect(session, Role::AGENT);
             let report = report(node, offer(node));
-            cluster.handle(Input::Report {
-                session,
-                report: Report::Ready(Box::new(report)),
-                parcel: parcel(session, Bytes::new()),
-            });
+            cluster
+                .core
+                .report(session, Report::Ready(Box::new(report)));
         }
         cluster
-    }
-
-    fn connect(&mut self, session: SessionId, role: Role) {
-        let hello = Hello {
-            uuid: uuid(session),
-            role,
-            dialect: Dialect::Native,
-            bound: false,
-            address: None,
-        };
-        self.handle(Input::Connect { session, hello });
-    }
-
-    fn handle(&mut self, input: Input) {
-        self.scheduler.handle(self.now, input);
-        while self.scheduler.poll_action().is_some() {}
     }
 
     /// The time of so many STARTs, each with everything the core wants done for it, so far apart by the core's clock.
@@ -399,9 +376,9 @@ impl Cluster {
             let mut actions = Vec::with_capacity(batch as usize * 4);
             let begun = Instant::now();
             for input in inputs {
-                self.now += pause;
-                self.scheduler.handle(self.now, input);
-                while let Some(action) = self.scheduler.poll_action() {
+                self.core.now += pause;
+                self.core.scheduler.handle(self.core.now, input);
+                while let Some(action) = self.core.scheduler.poll_action() {
                     actions.push(action);
                 }
             }
@@ -415,23 +392,7 @@ impl Cluster {
 
     fn start(&mut self) -> Input {
         self.starts += 1;
-        let request = StartRequest {
-            instance: InstanceId::Uuid(Uuid::from_u128(u128::from(self.starts))),
-            asked: ASKED,
-            network_node: false,
-            node_id: None,
-            hostname: None,
-            restart: false,
-            tenant: None,
-            image: None,
-            vm_type: None,
-            scheduling: None,
-        };
-        Input::Command {
-            session: CONTROLLER,
-            command: Command::Start(request.into()),
-            parcel: parcel(CONTROLLER, self.payload.clone()),
-        }
+        driven::start(self.starts, ASKED, None, self.payload.clone())
     }
 
     /// The node says that what it was given is gone again.
@@ -441,11 +402,8 @@ impl Cluster {
             message: Message::Start(start),
         } = action
         {
-            self.handle(Input::Report {
-                session: to,
-                report: Report::InstanceDeleted(start.request.instance.clone()),
-                parcel: parcel(to, Bytes::new()),
-            });
+            let report = Report::InstanceDeleted(start.request.instance.clone());
+            self.core.report(to, report);
         }
     }
 
@@ -468,7 +426,7 @@ impl Cluster {
             if read == Read::Timed {
                 let begun = Instant::now();
                 for (session, payload) in payloads {
-                    self.handle(ready_input(session, payload));
+                    self.core.handle(ready_input(session, payload));
                 }
                 total += begun.elapsed();
             } else {
@@ -478,21 +436,13 @@ impl Cluster {
                     .collect();
                 let begun = Instant::now();
                 for input in inputs {
-                    self.handle(input);
+                    self.core.handle(input);
                 }
                 total += begun.elapsed();
             }
         }
         total
     }
-}
-
-fn session(node: usize) -> SessionId {
-    SessionId(FIRST_NODE + node as u64)
-}
-
-fn uuid(session: SessionId) -> Uuid {
-    Uuid::from_u128(0x1000_0000 + u128::from(session.0))
 }
 
 fn report(node: usize, offer: Resources) -> NodeReport {
@@ -544,17 +494,6 @@ fn ready_input(session: SessionId, payload: Bytes) -> Input {
         session,
         report: Report::Ready(Box::new(report)),
         parcel: parcel(session, payload),
-    }
-}
-
-/// What the core carries of something that a peer sent.
-fn parcel(session: SessionId, payload: Bytes) -> Parcel {
-    Parcel {
-        tag: Tag(0),
-        native_limit: u32::MAX,
-        origin: uuid(session),
-        trace: None,
-        payload,
     }
 }
 

@@ -9,10 +9,13 @@ use proto_frames::payload::Expression;
 use proto_frames::payload::scheduling::{Group, GroupPolicy, Scheduling};
 use proto_frames::{Role, Uuid};
 use sched_core::{
-    Action, ClusterConfiguration, Command, Config, Dialect, Hello, Input, InstanceId, Message,
-    NodeExtras, NodeReport, Parcel, PolicyRules, Report, Resources, Rules, Scheduler, SessionId,
-    StartRequest, StatsReport, Tag,
+    Action, ClusterConfiguration, Config, Input, Message, NodeExtras, NodeReport, PolicyRules,
+    Report, Resources, Rules, StatsReport,
 };
+
+use driven::{Driven, session};
+
+mod driven;
 
 /// Nodes are in so many zones, and so many racks.
 const ZONES: usize = 3;
@@ -113,22 +116,15 @@ pub(crate) fn labels(node: usize) -> Vec<(Box<str>, Box<str>)> {
 
 /// A core with one controller and many nodes.
 pub(crate) struct Cluster {
-    scheduler: Scheduler,
-    now: Instant,
+    core: Driven,
     wish: Wish,
     scheduling: Option<Box<Scheduling>>,
     payload: Bytes,
     starts: u64,
 }
 
-const CONTROLLER: SessionId = SessionId(1);
-
-/// The session of the first node; the others' follow.
-const FIRST_NODE: u64 = 2;
-
 impl Cluster {
     pub(crate) fn new(nodes: usize, wish: Wish) -> Self {
-        let now = Instant::now();
         let configuration = ClusterConfiguration {
             rules: Rules {
                 policy: wish.policy(),
@@ -138,18 +134,18 @@ impl Cluster {
         };
         let config = Config::new(Uuid::from_u128(1));
         let mut cluster = Self {
-            scheduler: Scheduler::new(config, configuration, now),
-            now,
+            core: Driven::new(config, configuration),
             wish,
             scheduling: wish.scheduling(),
             payload: Bytes::from_static(&[b'#'; 300]),
             starts: 0,
         };
-        cluster.connect(CONTROLLER, Role::CONTROLLER);
         for node in 0..nodes {
-            let session = SessionId(FIRST_NODE + node as u64);
-            cluster.connect(session, Role::AGENT);
-            cluster.report(session, Report::Ready(Box::new(report(node))));
+            let session = session(node);
+            cluster.core.connect(session, Role::AGENT);
+            cluster
+                .core
+                .report(session, Report::Ready(Box::new(report(node))));
             let stats = StatsReport {
                 is_plain: true,
                 ends: None,
@@ -159,33 +155,9 @@ impl Cluster {
                 extras: None,
                 instances: Vec::new(),
             };
-            cluster.report(session, Report::Stats(Box::new(stats)));
+            cluster.core.report(session, Report::Stats(Box::new(stats)));
         }
         cluster
-    }
-
-    fn connect(&mut self, session: SessionId, role: Role) {
-        let hello = Hello {
-            uuid: uuid(session),
-            role,
-            dialect: Dialect::Native,
-            bound: false,
-            address: None,
-        };
-        self.handle(Input::Connect { session, hello });
-    }
-
-    fn report(&mut self, session: SessionId, report: Report) {
-        self.handle(Input::Report {
-            session,
-            report,
-            parcel: parcel(session, Bytes::new()),
-        });
-    }
-
-    fn handle(&mut self, input: Input) {
-        self.scheduler.handle(self.now, input);
-        while self.scheduler.poll_action().is_some() {}
     }
 
     /// The time of so many STARTs, each with everything the core wants done for it.
@@ -199,8 +171,8 @@ impl Cluster {
             let mut actions = Vec::with_capacity(batch as usize * 4);
             let begun = Instant::now();
             for input in inputs {
-                self.scheduler.handle(self.now, input);
-                while let Some(action) = self.scheduler.poll_action() {
+                self.core.scheduler.handle(self.core.now, input);
+                while let Some(action) = self.core.scheduler.poll_action() {
                     actions.push(action);
                 }
             }
@@ -216,27 +188,13 @@ impl Cluster {
 
     fn start(&mut self) -> Input {
         self.starts += 1;
-        let request = StartRequest {
-            instance: InstanceId::Uuid(Uuid::from_u128(u128::from(self.starts))),
-            asked: Resources {
-                mem_mib: 64,
-                vcpus: 1,
-                disk_mib: 64,
-            },
-            network_node: false,
-            node_id: None,
-            hostname: None,
-            restart: false,
-            tenant: None,
-            image: None,
-            vm_type: None,
-            scheduling: self.scheduling.clone(),
+        let asked = Resources {
+            mem_mib: 64,
+            vcpus: 1,
+            disk_mib: 64,
         };
-        Input::Command {
-            session: CONTROLLER,
-            command: Command::Start(request.into()),
-            parcel: parcel(CONTROLLER, self.payload.clone()),
-        }
+        let payload = self.payload.clone();
+        driven::start(self.starts, asked, self.scheduling.clone(), payload)
     }
 
     /// The node says that what it was given is gone again; how many STARTs that were.
@@ -246,26 +204,12 @@ impl Cluster {
             message: Message::Start(start),
         } = action
         {
-            self.report(to, Report::InstanceDeleted(start.request.instance.clone()));
+            self.core
+                .report(to, Report::InstanceDeleted(start.request.instance.clone()));
             return 1;
         }
         0
     }
-}
-
-/// What the core carries of something that a peer sent.
-fn parcel(session: SessionId, payload: Bytes) -> Parcel {
-    Parcel {
-        tag: Tag(0),
-        native_limit: u32::MAX,
-        origin: uuid(session),
-        trace: None,
-        payload,
-    }
-}
-
-fn uuid(session: SessionId) -> Uuid {
-    Uuid::from_u128(0x1000_0000 + u128::from(session.0))
 }
 
 fn report(node: usize) -> NodeReport {

@@ -15,7 +15,7 @@ use crate::server::limits::{
 use crate::server::wire;
 use sched_core::{
     ClusterConfiguration, Command, Config, Departure, Dialect, Hello, Input, InstanceId,
-    NodeReport, Parcel, Report, Resources, StartRequest,
+    NodeReport, Parcel, Report, StartRequest,
 };
 
 /// A START with as much cloud-init data as controllers really send.
@@ -107,18 +107,7 @@ impl Joined {
     }
 
     pub(in crate::server) fn start(&self, hub: &Hub, number: usize, len: usize) {
-        let request = StartRequest {
-            instance: InstanceId::new(&format!("i{number}")),
-            asked: Resources::ZERO,
-            network_node: false,
-            node_id: None,
-            hostname: None,
-            restart: false,
-            tenant: None,
-            image: None,
-            vm_type: None,
-            scheduling: None,
-        };
+        let request = StartRequest::plain(InstanceId::new(&format!("i{number}")));
         self.command(hub, len, Command::Start(request.into()));
     }
 
