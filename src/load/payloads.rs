@@ -100,6 +100,20 @@ impl Report {
     /// The payload of READY.
     #[must_use]
     pub fn ready(&self) -> Bytes {
+        self.figures().encode()
+    }
+
+    /// The payload of STATS, with no instances: what READY says, and the status.
+    #[must_use]
+    pub fn stats(&self) -> Bytes {
+        Stats {
+            status: "READY".to_owned(),
+            ..Stats::from(self.figures())
+        }
+        .encode()
+    }
+
+    fn figures(&self) -> Ready {
         let mem_mib = i64::try_from(self.mem_mib).unwrap_or(i64::MAX);
         Ready {
             node_uuid: self.node.to_string(),
@@ -114,28 +128,6 @@ impl Report {
             vm_types: vec![VM_TYPE.to_owned()],
             ..Ready::default()
         }
-        .encode()
-    }
-
-    /// The payload of STATS, with no instances: what READY says, and the status.
-    #[must_use]
-    pub fn stats(&self) -> Bytes {
-        let mem_mib = i64::try_from(self.mem_mib).unwrap_or(i64::MAX);
-        Stats {
-            node_uuid: self.node.to_string(),
-            status: "READY".to_owned(),
-            mem_total_mb: mem_mib,
-            mem_available_mb: mem_mib,
-            disk_total_mb: DISK_MB,
-            disk_available_mb: DISK_MB,
-            load: 0,
-            cpus_online: CPUS,
-            hostname: self.hostname.clone(),
-            labels: self.labels.clone(),
-            vm_types: vec![VM_TYPE.to_owned()],
-            ..Stats::default()
-        }
-        .encode()
     }
 }
 

@@ -8,7 +8,7 @@ use super::document::payload;
 use super::guard::LARGE;
 use super::instance_end::InstanceEnd;
 use super::query::UNKNOWN;
-use super::ready::Network;
+use super::ready::{Network, Ready};
 use super::span::Span;
 
 record! {
@@ -70,6 +70,35 @@ record! {
         ends_seq: Option<u64> as "ends_seq" unless empty,
         /// Ends that EndsRecorded has not named yet, oldest first; as many as one STATS carries (added by this project).
         ended: Vec<InstanceEnd> as "ended" unless empty,
+    }
+}
+
+impl From<Ready> for Stats {
+    /// What READY says, with no status, no instances and no number.
+    fn from(ready: Ready) -> Self {
+        Self {
+            node_uuid: ready.node_uuid,
+            mem_total_mb: ready.mem_total_mb,
+            mem_available_mb: ready.mem_available_mb,
+            disk_total_mb: ready.disk_total_mb,
+            disk_available_mb: ready.disk_available_mb,
+            load: ready.load,
+            cpus_online: ready.cpus_online,
+            hostname: ready.hostname,
+            networks: ready.networks,
+            labels: ready.labels,
+            resources: ready.resources,
+            capabilities: ready.capabilities,
+            starts_seen: ready.starts_seen,
+            shares: ready.shares,
+            shared_by: ready.shared_by,
+            vm_types: ready.vm_types,
+            fault: ready.fault,
+            pressure: ready.pressure,
+            incarnation: ready.incarnation,
+            lease: ready.lease,
+            ..Self::default()
+        }
     }
 }
 

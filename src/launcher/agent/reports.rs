@@ -224,33 +224,11 @@ impl Agent {
     }
 
     fn stats(&self, ready: &Ready, host: &HostFigures) -> Stats {
+        let instances = self.live().map(|(id, instance)| stat(id, instance));
         Stats {
-            node_uuid: ready.node_uuid.clone(),
             status: self.status(host).as_str().to_owned(),
-            mem_total_mb: ready.mem_total_mb,
-            mem_available_mb: ready.mem_available_mb,
-            disk_total_mb: ready.disk_total_mb,
-            disk_available_mb: ready.disk_available_mb,
-            load: ready.load,
-            cpus_online: ready.cpus_online,
-            hostname: ready.hostname.clone(),
-            networks: ready.networks.clone(),
-            instances: self
-                .live()
-                .map(|(id, instance)| stat(id, instance))
-                .collect(),
-            labels: ready.labels.clone(),
-            resources: ready.resources.clone(),
-            shares: ready.shares.clone(),
-            shared_by: ready.shared_by.clone(),
-            capabilities: ready.capabilities.clone(),
-            lease: ready.lease,
-            incarnation: ready.incarnation.clone(),
-            starts_seen: ready.starts_seen,
-            vm_types: ready.vm_types.clone(),
-            fault: ready.fault.clone(),
-            pressure: ready.pressure,
-            ..Stats::default()
+            instances: instances.collect(),
+            ..Stats::from(ready.clone())
         }
     }
 }
