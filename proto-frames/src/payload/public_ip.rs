@@ -1,12 +1,12 @@
 //! Public addresses: the two commands, and what a concentrator says when they are done.
 
-use sched_model::record;
+use sched_model::{AssignPublicIpFailure, UnassignPublicIpFailure, record};
 
 use super::document::payload;
 use super::guard::SMALL;
 
 macro_rules! public_ip_command {
-    ($(#[$doc:meta])* $name:ident under $key:literal) => {
+    ($(#[$doc:meta])* $name:ident under $key:literal, $failure:ident if it fails) => {
         record! {
             $(#[$doc])*
             pub struct $name {
@@ -25,6 +25,22 @@ macro_rules! public_ip_command {
             }
         }
         payload!($name under $key, SMALL);
+
+        impl $name {
+            /// The answer that it was not done, and why.
+            #[must_use]
+            pub fn failure(self, reason: &str) -> $failure {
+                $failure {
+                    concentrator_uuid: self.concentrator_uuid,
+                    tenant_uuid: self.tenant_uuid,
+                    instance_uuid: self.instance_uuid,
+                    public_ip: self.public_ip,
+                    private_ip: self.private_ip,
+                    vnic_mac: self.vnic_mac,
+                    reason: reason.to_owned(),
+                }
+            }
+        }
     };
 }
 
@@ -49,11 +65,11 @@ macro_rules! public_ip_event {
 
 public_ip_command! {
     /// `assign_public_ip: {…}`: an instance is to get a public address.
-    AssignPublicIp under "assign_public_ip"
+    AssignPublicIp under "assign_public_ip", AssignPublicIpFailure if it fails
 }
 public_ip_command! {
     /// `release_public_ip: {…}`: an instance is to lose a public address.
-    ReleasePublicIp under "release_public_ip"
+    ReleasePublicIp under "release_public_ip", UnassignPublicIpFailure if it fails
 }
 public_ip_event! {
     /// `public_ip_assigned: {…}`: an instance has a public address.

@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    AssignPublicIp, AssignPublicIpFailure, AttachVolume, Configuration, Delete, Payload,
-    PayloadError, Query, ReadOutput, RefreshCnci, ReleasePublicIp, UnassignPublicIpFailure, Watch,
-    output::MAX_TAIL_LINES,
+    AssignPublicIp, AttachVolume, Configuration, Delete, Payload, PayloadError, Query, ReadOutput,
+    RefreshCnci, ReleasePublicIp, Watch, output::MAX_TAIL_LINES,
 };
 
 use super::inputs::Unusable;
@@ -103,36 +102,18 @@ fn target(
 fn assign_public_ip(payload: &[u8]) -> Read {
     let it = AssignPublicIp::decode(payload)?;
     check_names(&[("concentrator_uuid", &it.concentrator_uuid)])?;
-    let otherwise = AssignPublicIpFailure {
-        concentrator_uuid: it.concentrator_uuid.clone(),
-        tenant_uuid: it.tenant_uuid,
-        instance_uuid: it.instance_uuid,
-        public_ip: it.public_ip,
-        private_ip: it.private_ip,
-        vnic_mac: it.vnic_mac,
-        reason: NO_CONCENTRATOR.to_owned(),
-    };
     Ok(Command::AssignPublicIp {
-        agent: it.concentrator_uuid.into(),
-        otherwise: Box::new(otherwise),
+        agent: it.concentrator_uuid.as_str().into(),
+        otherwise: Box::new(it.failure(NO_CONCENTRATOR)),
     })
 }
 
 fn release_public_ip(payload: &[u8]) -> Read {
     let it = ReleasePublicIp::decode(payload)?;
     check_names(&[("concentrator_uuid", &it.concentrator_uuid)])?;
-    let otherwise = UnassignPublicIpFailure {
-        concentrator_uuid: it.concentrator_uuid.clone(),
-        tenant_uuid: it.tenant_uuid,
-        instance_uuid: it.instance_uuid,
-        public_ip: it.public_ip,
-        private_ip: it.private_ip,
-        vnic_mac: it.vnic_mac,
-        reason: NO_CONCENTRATOR.to_owned(),
-    };
     Ok(Command::ReleasePublicIp {
-        agent: it.concentrator_uuid.into(),
-        otherwise: Box::new(otherwise),
+        agent: it.concentrator_uuid.as_str().into(),
+        otherwise: Box::new(it.failure(NO_CONCENTRATOR)),
     })
 }
 

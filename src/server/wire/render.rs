@@ -62,24 +62,6 @@ fn text_len(message: &Message) -> usize {
         Message::AttachVolumeFailure(it) => {
             all(&[&it.node_uuid, &it.instance_uuid, &it.volume_uuid])
         }
-        Message::AssignPublicIpFailure(it) => all(&[
-            &it.concentrator_uuid,
-            &it.tenant_uuid,
-            &it.instance_uuid,
-            &it.public_ip,
-            &it.private_ip,
-            &it.vnic_mac,
-            &it.reason,
-        ]),
-        Message::UnassignPublicIpFailure(it) => all(&[
-            &it.concentrator_uuid,
-            &it.tenant_uuid,
-            &it.instance_uuid,
-            &it.public_ip,
-            &it.private_ip,
-            &it.vnic_mac,
-            &it.reason,
-        ]),
         Message::InstancePlaced(it) => all(&[&it.instance_uuid, &it.node_uuid, &it.hostname]),
         Message::Snapshot(it) => node_rows_len(&it.nodes) + instance_rows_len(&it.instances),
         Message::CommandRefused(refused) => {
@@ -91,6 +73,8 @@ fn text_len(message: &Message) -> usize {
         | Message::InstanceStopped(_)
         | Message::InstanceQueued(_)
         | Message::InstanceState(_)
+        | Message::AssignPublicIpFailure(_)
+        | Message::UnassignPublicIpFailure(_)
         | Message::DrainProgress(_)
         | Message::NodePressure(_)
         | Message::CommandFailure(_)
