@@ -55,13 +55,7 @@ pub(super) async fn delete(call: Call) -> Answer {
         forget,
         ..target(&call)
     };
-    on_instance(
-        &call,
-        Ordered::Delete(delete),
-        CommandName::Delete,
-        Until::Gone,
-    )
-    .await
+    on_instance(&call, Ordered::Delete(delete), Until::Gone).await
 }
 
 /// POST /v1/instances/{id}/stop.
@@ -70,13 +64,7 @@ pub(super) async fn stop(call: Call) -> Answer {
         stop: true,
         ..target(&call)
     };
-    on_instance(
-        &call,
-        Ordered::Delete(delete),
-        CommandName::Delete,
-        Until::Gone,
-    )
-    .await
+    on_instance(&call, Ordered::Delete(delete), Until::Gone).await
 }
 
 /// A DELETE of an instance where it is.
@@ -96,44 +84,34 @@ fn target(call: &Call) -> Delete {
 pub(super) async fn suspend(call: Call) -> Answer {
     let mut suspend: Suspend = call.record("suspend")?;
     suspend.instance_uuid.clone_from(&call.id);
-    let ordered = Ordered::Suspend(suspend);
-    on_instance(&call, ordered, CommandName::Suspend, Until::Suspended).await
+    on_instance(&call, Ordered::Suspend(suspend), Until::Suspended).await
 }
 
 /// POST /v1/instances/{id}/resume.
 pub(super) async fn resume(call: Call) -> Answer {
     let mut resume: Resume = call.record("resume")?;
     resume.instance_uuid.clone_from(&call.id);
-    on_instance(
-        &call,
-        Ordered::Resume(resume),
-        CommandName::Resume,
-        Until::Runs,
-    )
-    .await
+    on_instance(&call, Ordered::Resume(resume), Until::Runs).await
 }
 
 /// POST /v1/instances/{id}/migrate.
 pub(super) async fn migrate(call: Call) -> Answer {
     let mut migrate: Migrate = call.record("migrate")?;
     migrate.instance_uuid.clone_from(&call.id);
-    let ordered = Ordered::Migrate(migrate);
-    on_instance(&call, ordered, CommandName::Migrate, Until::Moved).await
+    on_instance(&call, Ordered::Migrate(migrate), Until::Moved).await
 }
 
 /// POST /v1/instances/{id}/update.
 pub(super) async fn update(call: Call) -> Answer {
     let mut update: Update = call.record("update")?;
     update.instance_uuid.clone_from(&call.id);
-    let ordered = Ordered::Update(update);
-    on_instance(&call, ordered, CommandName::Update, Until::Updated).await
+    on_instance(&call, Ordered::Update(update), Until::Updated).await
 }
 
-async fn on_instance(call: &Call, ordered: Ordered, command: CommandName, until: Until) -> Answer {
-    let instance = InstanceId::new(&call.id);
+async fn on_instance(call: &Call, ordered: Ordered, until: Until) -> Answer {
     let subject = Subject {
-        command,
-        instance: Some(instance.clone()),
+        command: ordered.name(),
+        instance: Some(InstanceId::new(&call.id)),
         node: None,
     };
     let (begun, before) = call.app.instance(&call.id);

@@ -5,11 +5,12 @@ use bytes::Bytes;
 use proto_frames::payload::{
     Delete, Evacuate, Migrate, Payload, PayloadError, Restore, Resume, Start, Suspend, Update,
 };
-use proto_frames::{Frame, Kind, Uuid};
+use proto_frames::{Frame, Uuid};
 use serde_json::Value;
 
 use super::inputs::input;
-use sched_core::{Input, Malformed, SessionId};
+use super::kinds::kind_of;
+use sched_core::{CommandName, Input, Malformed, SessionId};
 
 /// A command.
 #[derive(Debug, Clone)]
@@ -33,17 +34,17 @@ pub(in crate::server) enum Ordered {
 }
 
 impl Ordered {
-    /// Its kind of frame.
-    pub(in crate::server) fn kind(&self) -> Kind {
+    /// Its name in the core.
+    pub(in crate::server) fn name(&self) -> CommandName {
         match self {
-            Self::Start(_) => Kind::START,
-            Self::Delete(_) => Kind::DELETE,
-            Self::Suspend(_) => Kind::SUSPEND,
-            Self::Resume(_) => Kind::RESUME,
-            Self::Migrate(_) => Kind::MIGRATE,
-            Self::Update(_) => Kind::UPDATE,
-            Self::Evacuate(_) => Kind::EVACUATE,
-            Self::Restore(_) => Kind::RESTORE,
+            Self::Start(_) => CommandName::Start,
+            Self::Delete(_) => CommandName::Delete,
+            Self::Suspend(_) => CommandName::Suspend,
+            Self::Resume(_) => CommandName::Resume,
+            Self::Migrate(_) => CommandName::Migrate,
+            Self::Update(_) => CommandName::Update,
+            Self::Evacuate(_) => CommandName::Evacuate,
+            Self::Restore(_) => CommandName::Restore,
         }
     }
 
@@ -70,7 +71,7 @@ pub(in crate::server) fn ordered(
     origin: Uuid,
     ordered: &Ordered,
 ) -> Result<Input, Malformed> {
-    let frame = Frame::new(ordered.kind(), origin, ordered.payload());
+    let frame = Frame::new(kind_of(ordered.name().into()), origin, ordered.payload());
     match input(session, frame) {
         Input::Malformed { malformed, .. } => Err(malformed),
         input => Ok(input),
