@@ -3,51 +3,24 @@
 
 #[path = "common/certs.rs"]
 mod certs;
+#[path = "common/look.rs"]
+mod look;
 #[path = "common/site.rs"]
 mod site;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::process::Output;
 
-use ciao_scheduler::ctl::client::{Client, ClientConfig};
+use ciao_scheduler::ctl::client::Client;
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::Uuid;
 use proto_frames::payload::{InstanceView, Payload, QueryKind, Requirements, Start, Topic};
-use tokio::process::{Child, Command};
-use tokio::time::{Instant, Interval, interval};
+use tokio::process::Child;
 
-use site::{DEADLINE, Daemon, Site, output, within};
-
-/// Pause between two looks at a condition.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// Waiting for a condition, a look at a time.
-struct Wait {
-    deadline: Instant,
-    look: Interval,
-}
-
-impl Wait {
-    fn new() -> Self {
-        Self {
-            deadline: Instant::now() + DEADLINE,
-            look: interval(LOOK_EVERY),
-        }
-    }
-
-    /// Waits for the next look; fails once it has taken too long.
-    async fn look(&mut self, what: impl FnOnce() -> String) {
-        self.look.tick().await;
-        assert!(
-            Instant::now() < self.deadline,
-            "waited too long: {}",
-            what()
-        );
-    }
-}
+use look::Look;
+use site::{Daemon, Site, output, within};
 
 /// The scheduler, and launchers by name.
 struct Cluster {
@@ -79,26 +52,15 @@ impl Cluster {
     }
 
     fn launch(&mut self, name: &str) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-launcher"));
-        command
-            .arg("-cert")
-            .arg(self.site.path("agent.pem"))
-            .arg("-cacert")
-            .arg(self.site.path("CAcert.pem"))
-            .args(["--server", &self.address.to_string(), "--hostname", name])
-            .args([
-                "--report-interval",
-                "200ms",
-                "--reconnect-cap",
-                "500ms",
-                "--stop-grace",
-                "1s",
-            ])
-            .arg("--state-dir")
-            .arg(self.site.path(name))
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true);
+        let mut command = self.site.launcher(self.address, name);
+        command.args([
+            "--report-interval",
+            "200ms",
+            "--reconnect-cap",
+            "500ms",
+            "--stop-grace",
+            "1s",
+        ]);
         self.launchers.push((
             name.to_owned(),
             command.spawn().expect("the launcher starts"),
@@ -120,65 +82,39 @@ impl Cluster {
         if let Some(scheduler) = self.scheduler.take() {
             scheduler.kill().await;
         }
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-scheduler"));
-        command
-            .arg("--cert")
-            .arg(self.site.path("scheduler.pem"))
-            .arg("--cacert")
-            .arg(self.site.path("CAcert.pem"))
-            .args([
-                "--logtostderr",
-                "--listen",
-                &self.address.to_string(),
-                "--in-doubt-time",
-                "2s",
-            ])
-            .arg("--state-dir")
-            .arg(self.site.path("state"))
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        self.scheduler = Some(Daemon::start(command).await);
-    }
-
-    fn client_config(&self) -> ClientConfig {
-        ClientConfig {
-            server: self.address.to_string(),
-            cert: self.site.path("controller.pem"),
-            cacert: self.site.path("CAcert.pem"),
-            server_name: None,
-            connect_timeout: DEADLINE,
-            answer_timeout: DEADLINE,
-        }
+        let (state, address) = (self.site.path("state"), self.address.to_string());
+        let state = state.display().to_string();
+        let flags = ["--listen", &address, "--state-dir", &state];
+        let flags = [&flags[..], &["--in-doubt-time", "2s"]].concat();
+        self.scheduler = Some(self.site.start(&flags).await);
     }
 
     async fn client(&self) -> Client {
-        Client::connect(&self.client_config())
+        Client::connect(&self.site.client_config(self.address))
             .await
             .expect("the scheduler lets an operator in")
     }
 
     async fn ciaoctl(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ciaoctl"));
-        command
-            .args(["--server", &self.address.to_string()])
-            .arg("--cert")
-            .arg(self.site.path("controller.pem"))
-            .arg("--cacert")
-            .arg(self.site.path("CAcert.pem"))
-            .args(arguments)
-            .stdin(Stdio::null());
+        let mut command = self.site.ciaoctl(self.address);
+        command.args(arguments);
         output(command).await
+    }
+
+    /// Runs a program in the cluster and waits for its end.
+    async fn run(&self, program: &[&str]) -> Output {
+        let run = ["run", "--mem", "16", "--cpus", "1", "--wait", "--"];
+        self.ciaoctl(&[&run[..], program].concat()).await
     }
 
     /// Waits until exactly these nodes take work.
     async fn wait_for_nodes(&self, names: &[&str]) {
         let expected: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
         let mut client = self.client().await;
-        let mut wait = Wait::new();
+        let mut look = Look::new();
         let mut found = BTreeSet::new();
         while found != expected {
-            wait.look(|| format!("{found:?} are ready, not {expected:?}"))
+            look.again(|| format!("{found:?} are ready, not {expected:?}"))
                 .await;
             let nodes = client
                 .list(QueryKind::Nodes, None)
@@ -217,9 +153,9 @@ fn shell(script: &str) -> Start {
 
 /// Waits until a file holds the number of a process that runs.
 async fn running_process(path: PathBuf) -> i32 {
-    let mut wait = Wait::new();
+    let mut look = Look::new();
     loop {
-        wait.look(|| format!("nothing is in {}", path.display()))
+        look.again(|| format!("nothing is in {}", path.display()))
             .await;
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         if let Ok(id) = text.trim().parse() {
@@ -235,29 +171,14 @@ fn is_alive(process: i32) -> bool {
 #[tokio::test]
 async fn programs_run_on_the_nodes_and_their_ends_are_told() {
     let cluster = Cluster::start(&["node-a", "node-b"]).await;
-    let ended = cluster
-        .ciaoctl(&[
-            "run", "--mem", "16", "--cpus", "1", "--wait", "--", "/bin/sh", "-c", "exit 7",
-        ])
-        .await;
+    let ended = cluster.run(&["/bin/sh", "-c", "exit 7"]).await;
     assert_eq!(ended.status.code(), Some(6), "{}", stdout(&ended));
     assert!(
         stdout(&ended).contains("exit status 7"),
         "{}",
         stdout(&ended)
     );
-    let missing = cluster
-        .ciaoctl(&[
-            "run",
-            "--mem",
-            "16",
-            "--cpus",
-            "1",
-            "--wait",
-            "--",
-            "/no/such/program",
-        ])
-        .await;
+    let missing = cluster.run(&["/no/such/program"]).await;
     assert_eq!(missing.status.code(), Some(1), "{}", stdout(&missing));
     let nodes = cluster.ciaoctl(&["nodes"]).await;
     assert!(
@@ -307,18 +228,7 @@ async fn running_programs_survive_a_crash_of_the_scheduler_and_new_ones_are_plac
     }
     cluster.crash_scheduler().await;
     // At once: with a state directory it waits for the nodes that were there before.
-    let after = cluster
-        .ciaoctl(&[
-            "run",
-            "--mem",
-            "16",
-            "--cpus",
-            "1",
-            "--wait",
-            "--",
-            "/bin/true",
-        ])
-        .await;
+    let after = cluster.run(&["/bin/true"]).await;
     assert!(
         after.status.success(),
         "{}{}",
@@ -328,13 +238,13 @@ async fn running_programs_survive_a_crash_of_the_scheduler_and_new_ones_are_plac
     assert!(processes.iter().all(|&process| is_alive(process)));
     cluster.wait_for_nodes(&["node-a", "node-b"]).await;
     let mut client = cluster.client().await;
-    let mut wait = Wait::new();
+    let mut look = Look::new();
     let mut listed = Vec::new();
     let names = |listed: &[InstanceView]| -> BTreeSet<String> {
         listed.iter().map(|it| it.instance_uuid.clone()).collect()
     };
     while !names(&listed).is_superset(&instances) {
-        wait.look(|| format!("{:?} are known, not {instances:?}", names(&listed)))
+        look.again(|| format!("{:?} are known, not {instances:?}", names(&listed)))
             .await;
         listed = client
             .list(QueryKind::Instances, None)
@@ -381,7 +291,7 @@ async fn every_start_is_accounted_for_when_a_launcher_is_killed() {
             .expect("the connection stands");
     }
     // Until the time in doubt is over, and everything that living nodes have is listed.
-    let mut wait = Wait::new();
+    let mut look = Look::new();
     while !open.is_empty() {
         tokio::select! {
             event = client.next_event() => {
@@ -389,7 +299,7 @@ async fn every_start_is_accounted_for_when_a_launcher_is_killed() {
                     assert!(open.remove(&failure.instance_uuid), "{failure:?} comes twice");
                 }
             }
-            () = wait.look(|| format!("no word of {open:?}")) => {
+            () = look.again(|| format!("no word of {open:?}")) => {
                 let mut other = cluster.client().await;
                 let listed = other.list(QueryKind::Instances, None).await.expect("an answer").instances;
                 for running in listed.iter().filter(|it| it.state.as_str() == "running" && it.hostname != "node-b") {

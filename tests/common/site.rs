@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use ciao_scheduler::ctl::client::ClientConfig;
 use proto_frames::{Role, Uuid};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -76,6 +77,49 @@ impl Site {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         command
+    }
+
+    /// A launcher of the scheduler at this address, with a state directory of its own.
+    pub(crate) fn launcher(&self, scheduler: SocketAddr, name: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-launcher"));
+        command
+            .arg("-cert")
+            .arg(self.path("agent.pem"))
+            .arg("-cacert")
+            .arg(self.path("CAcert.pem"))
+            .args(["--server", &scheduler.to_string(), "--hostname", name])
+            .arg("--state-dir")
+            .arg(self.path(name))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// `ciaoctl` of an operator of the scheduler at this address.
+    pub(crate) fn ciaoctl(&self, scheduler: SocketAddr) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ciaoctl"));
+        command
+            .args(["--server", &scheduler.to_string(), "--timeout", "60s"])
+            .arg("--cert")
+            .arg(self.path("controller.pem"))
+            .arg("--cacert")
+            .arg(self.path("CAcert.pem"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// How an operator connects to the scheduler at this address.
+    pub(crate) fn client_config(&self, scheduler: SocketAddr) -> ClientConfig {
+        ClientConfig {
+            server: scheduler.to_string(),
+            cert: self.path("controller.pem"),
+            cacert: self.path("CAcert.pem"),
+            server_name: None,
+            connect_timeout: DEADLINE,
+            answer_timeout: DEADLINE,
+        }
     }
 
     /// The flags that name the cluster configuration, if the site has one.

@@ -27,6 +27,12 @@ enum Launcher {
     Restarts,
 }
 
+/// What the launcher has on disk of an instance.
+fn record(cluster: &Cluster, id: &str) -> String {
+    let path = format!("node-a/instances/{id}/record.json");
+    std::fs::read_to_string(cluster.site.path(&path)).unwrap_or_default()
+}
+
 /// A program ends while its scheduler stands still, so that its launcher's word of it waits in queues and sockets; then
 /// the scheduler is killed, and another takes its place.
 async fn is_heard_of(memory: Memory, launcher: Launcher) {
@@ -49,12 +55,8 @@ async fn is_heard_of(memory: Memory, launcher: Launcher) {
 
     cluster.scheduler().signal(Signal::STOP);
     std::fs::write(&end, "").unwrap();
-    let record = cluster
-        .site
-        .path(&format!("node-a/instances/{id}/record.json"));
-    let record = || std::fs::read_to_string(&record).unwrap_or_default();
     until("the launcher's record of the end", || {
-        record().contains("Exited")
+        record(&cluster, &id).contains("Exited")
     })
     .await;
     let before = clock.beaten();
@@ -75,9 +77,12 @@ async fn is_heard_of(memory: Memory, launcher: Launcher) {
     }
     let stopped = operator.skip_to(Kind::INSTANCE_STOPPED).await;
     let stopped = InstanceStopped::decode(&stopped.payload).unwrap();
-    assert_eq!((stopped.instance_uuid, stopped.exit_code), (id, Some(CODE)));
+    assert_eq!(
+        (&*stopped.instance_uuid, stopped.exit_code),
+        (&*id, Some(CODE))
+    );
     until("the launcher to hear that it is recorded", || {
-        record().contains("\"unheard\":false")
+        record(&cluster, &id).contains("\"unheard\":false")
     })
     .await;
     clock.beats().await;
@@ -106,12 +111,8 @@ async fn an_exit_status_survives_a_restart_of_the_scheduler_for_who_waits_and_wh
     cluster.until(&id, "running").await;
     cluster.kill_scheduler().await;
     std::fs::write(&end, "").unwrap();
-    let record = cluster
-        .site
-        .path(&format!("node-a/instances/{id}/record.json"));
-    let record = || std::fs::read_to_string(&record).unwrap_or_default();
     until("the launcher's record of the end", || {
-        record().contains("Exited")
+        record(&cluster, &id).contains("Exited")
     })
     .await;
     cluster.start_scheduler().await;

@@ -11,10 +11,7 @@ async fn a_lost_node_is_listed_with_its_instances_until_it_is_forgotten() {
     let id = cluster.run(options, &program.script).await;
     let refused = cluster.ctl("node forget node-a").await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    cluster.kill_launcher("node-a").await;
-    cluster
-        .until_node("node-a", |node| node.status == "LOST")
-        .await;
+    cluster.lose("node-a").await;
     let view = cluster.instance(&id).await.expect("it is still listed");
     assert_eq!((view.state.as_str(), &*view.hostname), ("lost", "node-a"));
     assert!(view.deadline_ms.is_some());
@@ -48,10 +45,7 @@ async fn a_lost_node_is_listed_after_a_restart_of_the_scheduler_and_expected_fir
         std::fs::read_to_string(&list).is_ok_and(|text| text.contains("node-a"))
     })
     .await;
-    cluster.kill_launcher("node-a").await;
-    cluster
-        .until_node("node-a", |node| node.status == "LOST")
-        .await;
+    cluster.lose("node-a").await;
     cluster.crash_scheduler().await;
     cluster
         .until_node("node-a", |node| node.status == "EXPECTED")

@@ -12,10 +12,14 @@ mod certs;
 #[allow(dead_code, reason = "the tests of the HTTP door use the rest")]
 #[path = "../http/client.rs"]
 mod client;
+#[path = "../common/look.rs"]
+mod look;
 #[path = "../common/peer.rs"]
 mod peer;
 #[path = "../common/site.rs"]
 mod site;
+#[path = "../common/supervisors.rs"]
+mod supervisors;
 #[path = "../common/words.rs"]
 mod words;
 

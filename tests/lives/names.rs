@@ -1,6 +1,6 @@
 //! What instances are called, run, and for how long they have been there: shown in lists, kept over restarts.
 
-use crate::world::{Cluster, Look};
+use crate::world::{Cluster, Crash, Look};
 
 /// Seconds after which an age that began again would be less.
 const AGE_S: i64 = 2;
@@ -55,30 +55,19 @@ async fn a_name_is_that_of_one_living_instance_and_serves_where_a_uuid_does() {
         listed.out.contains("web.1") && listed.out.contains("sleep 600"),
         "{listed:?}"
     );
-    for restart in ["scheduler", "launcher"] {
-        if restart == "scheduler" {
-            cluster.crash_scheduler().await;
-        } else {
-            cluster.kill_launcher("node-a").await;
-            cluster
-                .until_node("node-a", |node| node.status == "LOST")
-                .await;
-            cluster.launch("node-a", &[]);
-        }
-        cluster.ready(&["node-a"]).await;
+    for crash in [Crash::OfScheduler, Crash::OfLauncher] {
+        cluster.recover_from(crash).await;
         let mut look = Look::new();
         while cluster
             .instance("web.1")
             .await
             .is_none_or(|view| view.age_s < AGE_S)
         {
-            look.again(|| {
-                format!("its name or its age is not known after the {restart}'s restart")
-            })
-            .await;
+            look.again(|| format!("its name or its age is not known after {crash:?}"))
+                .await;
         }
         let again = run(&cluster, "web.1").await;
-        assert_eq!(again.code, Some(1), "{restart}: {again:?}");
+        assert_eq!(again.code, Some(1), "{crash:?}: {again:?}");
     }
 
     let history = cluster.ctl("history web.1").await;

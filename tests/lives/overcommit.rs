@@ -13,7 +13,7 @@ use proto_frames::payload::{
     Scheduling, Start, Storage, Topic,
 };
 
-use crate::world::{Cluster, Look};
+use crate::world::{Cluster, Crash, Look};
 
 /// Clusters that are drawn.
 const CASES: u64 = 6;
@@ -126,30 +126,20 @@ async fn an_overcommitted_node_stays_so_when_its_scheduler_or_its_launcher_resta
         assert_eq!(ran.code, Some(0), "{ran:?}");
         all.push(ran.out.trim().to_owned());
     }
-    for restart in ["scheduler", "launcher"] {
-        match restart {
-            "scheduler" => cluster.crash_scheduler().await,
-            _ => {
-                cluster.kill_launcher("node-a").await;
-                cluster
-                    .until_node("node-a", |node| node.status == "LOST")
-                    .await;
-                cluster.launch("node-a", &[]);
-            }
-        }
-        cluster.ready(&["node-a"]).await;
+    for crash in [Crash::OfScheduler, Crash::OfLauncher] {
+        cluster.recover_from(crash).await;
         for id in &all {
             cluster.until(id, "running").await;
         }
         let much = cluster
             .ctl_with("run --mem 400 --cpus 1 --wait=running --", &sleep)
             .await;
-        assert_ne!(much.code, Some(0), "{restart}: {much:?}");
+        assert_ne!(much.code, Some(0), "{crash:?}: {much:?}");
         let promised = cluster.ctl("explain --mem 100 --cpus 1").await;
-        assert_eq!(promised.code, Some(0), "{restart}: {promised:?}");
+        assert_eq!(promised.code, Some(0), "{crash:?}: {promised:?}");
         let options = "run --quiet --mem 100 --cpus 1 --wait=running --";
         let little = cluster.ctl_with(options, &sleep).await;
-        assert_eq!(little.code, Some(0), "{restart}: {little:?}");
+        assert_eq!(little.code, Some(0), "{crash:?}: {little:?}");
         all.push(little.out.trim().to_owned());
     }
 }

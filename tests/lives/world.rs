@@ -3,19 +3,16 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
-use ciao_scheduler::ctl::client::{Client, ClientConfig, Listing};
+use ciao_scheduler::ctl::client::{Client, Listing};
 use proto_frames::payload::{HistoryRow, InstanceView, NodeView, QueryKind};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, interval};
 
-use crate::site::{DEADLINE, Daemon, Site, output, within};
-
-/// Pause between two looks at a condition.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+pub(crate) use crate::look::{Look, until};
+use crate::site::{Daemon, Site, output, within};
+use crate::supervisors::end_instances;
 
 /// How often launchers report. Much of what is waited for comes with a report.
 const REPORT_EVERY: &str = "100ms";
@@ -40,6 +37,13 @@ pub(crate) struct Cluster {
     eyes: Mutex<Option<Client>>,
 }
 
+/// What crashes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Crash {
+    OfScheduler,
+    OfLauncher,
+}
+
 /// What a run of `ciaoctl` came to.
 #[derive(Debug)]
 pub(crate) struct Ran {
@@ -58,22 +62,9 @@ impl Drop for Cluster {
         // Also those of launchers that were killed before.
         let directories = std::fs::read_dir(self.site.path("."));
         for directory in directories.into_iter().flatten().flatten() {
-            let instances = std::fs::read_dir(directory.path().join("instances"));
-            for instance in instances.into_iter().flatten().flatten() {
-                if let Some(supervisor) = supervisor_in(&instance.path()) {
-                    let _ = kill_process(supervisor, Signal::USR1);
-                    let _ = kill_process(supervisor, Signal::CONT);
-                }
-            }
+            end_instances(&directory.path());
         }
     }
-}
-
-/// The supervisor of an instance, by its files.
-fn supervisor_in(instance: &Path) -> Option<Pid> {
-    let text = std::fs::read(instance.join("process.json")).ok()?;
-    let file: serde_json::Value = serde_json::from_slice(&text).ok()?;
-    Pid::from_raw(file["By"]["pid"].as_i64()?.try_into().ok()?)
 }
 
 impl Cluster {
@@ -155,6 +146,24 @@ impl Cluster {
         self.scheduler.take().unwrap().kill().await;
     }
 
+    /// Ends a part as a crash would, starts it again, and waits until `node-a` takes work.
+    pub(crate) async fn recover_from(&mut self, crash: Crash) {
+        match crash {
+            Crash::OfScheduler => self.crash_scheduler().await,
+            Crash::OfLauncher => {
+                self.lose("node-a").await;
+                self.launch("node-a", &[]);
+            }
+        }
+        self.ready(&["node-a"]).await;
+    }
+
+    /// Ends a launcher as a crash would, and waits until the scheduler has lost its node.
+    pub(crate) async fn lose(&mut self, name: &str) {
+        self.kill_launcher(name).await;
+        self.until_node(name, |node| node.status == "LOST").await;
+    }
+
     /// Ends the scheduler as a crash would and starts it again.
     pub(crate) async fn crash_scheduler(&mut self) {
         self.kill_scheduler().await;
@@ -192,20 +201,8 @@ impl Cluster {
             ["--lease", "2s"],
         ];
         let usual = usual.iter().filter(|flag| !flags.contains(&flag[0]));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-launcher"));
-        command
-            .arg("-cert")
-            .arg(self.site.path("agent.pem"))
-            .arg("-cacert")
-            .arg(self.site.path("CAcert.pem"))
-            .args(["--server", &self.address.to_string(), "--hostname", name])
-            .args(usual.flatten())
-            .args(flags)
-            .arg("--state-dir")
-            .arg(self.site.path(name))
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true);
+        let mut command = self.site.launcher(self.address, name);
+        command.args(usual.flatten()).args(flags);
         command
     }
 
@@ -231,29 +228,14 @@ impl Cluster {
 
     /// A session of an operator.
     pub(crate) async fn client(&self) -> Client {
-        let config = ClientConfig {
-            server: self.address.to_string(),
-            cert: self.site.path("controller.pem"),
-            cacert: self.site.path("CAcert.pem"),
-            server_name: None,
-            connect_timeout: DEADLINE,
-            answer_timeout: DEADLINE,
-        };
+        let config = self.site.client_config(self.address);
         Client::connect(&config).await.unwrap()
     }
 
     /// `ciaoctl` with these arguments, to be run.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ciaoctl"));
-        command
-            .args(["--server", &self.address.to_string(), "--timeout", "60s"])
-            .arg("--cert")
-            .arg(self.site.path("controller.pem"))
-            .arg("--cacert")
-            .arg(self.site.path("CAcert.pem"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
+        let mut command = self.site.ciaoctl(self.address);
+        command.args(arguments);
         command
     }
 
@@ -378,38 +360,5 @@ pub(crate) fn state_of(view: &InstanceView) -> &str {
     match &*view.life {
         "" => view.state.as_str(),
         life => life,
-    }
-}
-
-/// Waiting for a condition, a look at a time.
-pub(crate) struct Look {
-    deadline: Instant,
-    every: tokio::time::Interval,
-}
-
-impl Look {
-    pub(crate) fn new() -> Self {
-        Self {
-            deadline: Instant::now() + DEADLINE,
-            every: interval(LOOK_EVERY),
-        }
-    }
-
-    /// Waits for the next look; fails once it has taken too long.
-    pub(crate) async fn again(&mut self, what: impl FnOnce() -> String) {
-        self.every.tick().await;
-        assert!(
-            Instant::now() < self.deadline,
-            "waited too long: {}",
-            what()
-        );
-    }
-}
-
-/// Waits for a condition that needs no query.
-pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let mut look = Look::new();
-    while !condition() {
-        look.again(|| what.to_owned()).await;
     }
 }

@@ -7,5 +7,7 @@ mod certs;
 mod defects;
 mod hostile;
 mod restarts;
+#[path = "../../../tests/common/supervisors.rs"]
+mod supervisors;
 mod uploads;
 mod world;

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, interval, timeout};
 
 use crate::certs::TestCa;
+use crate::supervisors::end_instances;
 
 /// Long enough for anything on a busy machine; only a hang reaches it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -490,22 +491,4 @@ impl Drop for World {
             end_instances(&directory.path());
         }
     }
-}
-
-/// Ends the instances of a launcher by their supervisors.
-fn end_instances(state: &Path) {
-    let instances = std::fs::read_dir(state.join("instances"));
-    for instance in instances.into_iter().flatten().flatten() {
-        if let Some(supervisor) = supervisor_in(&instance.path()) {
-            let _ = kill_process(supervisor, Signal::USR1);
-            let _ = kill_process(supervisor, Signal::CONT);
-        }
-    }
-}
-
-/// The supervisor of an instance, by its files.
-fn supervisor_in(instance: &Path) -> Option<Pid> {
-    let text = std::fs::read(instance.join("process.json")).ok()?;
-    let file: Value = serde_json::from_slice(&text).ok()?;
-    Pid::from_raw(file["By"]["pid"].as_i64()?.try_into().ok()?)
 }
