@@ -2,6 +2,7 @@
 //! evaluations.
 
 pub(crate) mod any;
+pub(crate) mod documents;
 pub(crate) mod durability;
 pub(crate) mod histories;
 pub(crate) mod launchers;

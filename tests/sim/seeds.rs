@@ -24,7 +24,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::env::{self, VarError};
+use std::env;
 use std::fmt::{self, Write};
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -34,6 +34,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use crate::behaviour::{Measure, Measured};
+use variables::number;
+
+#[path = "../common/variables.rs"]
+mod variables;
 
 /// What runs came to.
 #[derive(Debug, Clone, Default)]
@@ -211,14 +215,6 @@ fn text(why: &Box<dyn Any + Send>) -> &str {
     let text = why.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| why.downcast_ref::<&str>().copied())
         .unwrap_or("a panic")
-}
-
-fn number(variable: &str) -> Option<u64> {
-    match env::var(variable) {
-        Ok(text) => Some(text.parse().expect("the variable is a number")),
-        Err(VarError::NotPresent) => None,
-        Err(error) => panic!("{variable}: {error}"),
-    }
 }
 
 /// Names its seed if the run fails.

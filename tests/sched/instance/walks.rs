@@ -161,10 +161,9 @@ fn what_its_node_last_called_suspended_is_so_if_it_is_not_suspended_again_in_tim
     assert_eq!(world.turns(controller, "low"), [LifeState::Suspended]);
 }
 
-/// `a`, which moves from the first node to the second, and the second is given up while the first is stopping it. It is
-/// suspended on the first if it `is_suspended`.
-fn without_target(is_suspended: bool) -> (World, SessionId, SessionId) {
-    let (mut world, controller) = World::new().with_controller();
+/// `a`, which is on the first node and may move, and the second node. It is suspended if it `is_suspended`.
+fn beside_target(world: World, is_suspended: bool) -> (World, SessionId, SessionId, SessionId) {
+    let (mut world, controller) = world.with_controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::SUSPEND));
     world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
@@ -173,6 +172,12 @@ fn without_target(is_suspended: bool) -> (World, SessionId, SessionId) {
         world.suspended(source, "a");
     }
     let target = world.node_with(2, 1000);
+    (world, controller, source, target)
+}
+
+/// The same, while it moves from the first node to the second, and the second is given up while the first is stopping it.
+fn without_target(is_suspended: bool) -> (World, SessionId, SessionId) {
+    let (mut world, controller, source, target) = beside_target(World::new(), is_suspended);
     world.migrate(controller, "a", Some(target));
     world.cut(target);
     world.advance(IN_DOUBT_TIME);
@@ -212,15 +217,8 @@ fn what_was_to_move_to_a_lost_node_can_be_deleted_or_lost_with_its_own() {
 #[test]
 fn a_move_that_is_not_on_disk_yet_is_undone_as_if_nothing_had_been() {
     for (is_suspended, state) in [(false, LifeState::Running), (true, LifeState::Suspended)] {
-        let (mut world, controller) = World::with(durable()).with_controller();
-        let source = world.silent_node(1);
-        world.ready_with(source, able(Capabilities::SUSPEND));
-        world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
-        if is_suspended {
-            world.ask_suspend(controller, "a");
-            world.suspended(source, "a");
-        }
-        let target = world.node_with(2, 1000);
+        let (mut world, controller, source, target) =
+            beside_target(World::with(durable()), is_suspended);
         world.store.be_slow();
         world.migrate(controller, "a", Some(target));
         world.cut(target);

@@ -1,11 +1,10 @@
 //! What becomes of every frame that a peer may send, by its role and by whose node it is about: generated from the
 //! permission table, held against the core, and put into `docs/explanation/security.md`.
 //!
-//! `UPDATE_DOCS=1 cargo test --test sched matrix` writes the table into the document.
+//! `UPDATE_DOCS=1 cargo test --locked --test sched documents` writes the table into the document.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use ciao_scheduler::server::sim_support::kind_of;
 use proto_frames::payload::{
@@ -18,6 +17,7 @@ use sched_core::{
     SessionId, StatsReport, Target, needs_master, permitted,
 };
 
+use crate::support::documents::holds;
 use crate::support::sending::{Sending, gone};
 use crate::support::world::{Size, World, id, node_uuid, report, request, running};
 
@@ -133,18 +133,11 @@ fn reported(kind: Kind, place: Place) -> Treatment {
             | Kind::KEPT_RUNS
             | Kind::WORKLOADS
             | Kind::OUTPUT,
-            Place::Own,
-        ) => Treatment::Taken,
-        (
-            Kind::READY
-            | Kind::FULL
-            | Kind::OFFLINE
-            | Kind::MAINTENANCE
-            | Kind::KEPT_RUNS
-            | Kind::WORKLOADS
-            | Kind::OUTPUT,
-            _,
-        ) => Treatment::Never,
+            place,
+        ) => match place {
+            Place::Own => Treatment::Taken,
+            _ => Treatment::Never,
+        },
         // Of addresses and traces, not of instances that are placed.
         (
             Kind::TENANT_ADDED
@@ -489,17 +482,5 @@ fn table() -> String {
 
 #[test]
 fn the_documents_matrix_is_this_one() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/explanation/security.md");
-    let text = std::fs::read_to_string(&path).expect("the document is there");
-    let (before, rest) = text.split_once(BEGIN).expect("the matrix begins");
-    let (_, after) = rest.split_once(END).expect("the matrix ends");
-    let current = format!("{before}{BEGIN}\n{}{END}{after}", table());
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &current).expect("the document can be written");
-        return;
-    }
-    assert!(
-        text == current,
-        "the matrix is out of date: UPDATE_DOCS=1 cargo test --test sched matrix writes it"
-    );
+    holds("docs/explanation/security.md", BEGIN, END, &table());
 }

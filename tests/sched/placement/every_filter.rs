@@ -1,13 +1,13 @@
 //! Every filter, one by one, in a policy that lists it alone: a START that it turns away is not placed on the short way for
 //! STARTs that ask for room alone.
 
-use proto_frames::payload::{GroupPolicy, Near, OnNodeLoss, Scheduling};
+use proto_frames::payload::{GroupPolicy, OnNodeLoss, Scheduling};
 use sched_core::{
     Aggregate, FilterRule, InstanceId, NodeExtras, NodeName, PolicyRules, Rules, SessionId,
     StartRequest, VmType, VmTypes,
 };
 
-use crate::support::words::{asking, group, member, requiring};
+use crate::support::words::{asking, group, member, near, requiring};
 use crate::support::world::{World, config, node_uuid, request, running};
 
 /// The filters, and the limit that one has.
@@ -65,18 +65,7 @@ fn turned_away(
             }
         }
         "labels" => requiring("x", 1, &["zone = a"]),
-        "near" => {
-            let near = Near {
-                label: "volume".to_owned(),
-                hard: true,
-                ..Near::default()
-            };
-            let scheduling = Scheduling {
-                near: vec![near],
-                ..Scheduling::default()
-            };
-            asking("x", 1, scheduling)
-        }
+        "near" => near("x", "volume", "node", true),
         "group" => {
             let web = group("web", GroupPolicy::AntiAffinity);
             world.place_as(controller, member("first", &web));

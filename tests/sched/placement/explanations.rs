@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::{
-    GroupPolicy, Near, ReasonKind, Scheduling, StartFailure, StartFailureReason,
-};
+use proto_frames::payload::{GroupPolicy, ReasonKind, StartFailure, StartFailureReason};
 use proto_frames::{Kind, Role};
 use sched_core::{
     Aggregate, Backlog, Dialect, FilterRule, Input, InstanceId, NodeName, PolicyRules, Rules,
@@ -12,7 +10,7 @@ use sched_core::{
 };
 
 use crate::support::requests::Asking;
-use crate::support::words::{asking, counts, group, labels, member, needing, requiring, resources};
+use crate::support::words::{counts, group, labels, member, near, needing, requiring, resources};
 use crate::support::world::{Size, World, config, node_uuid, request};
 
 /// A world whose policy has every filter, and whose node 9 is reserved.
@@ -55,16 +53,7 @@ fn backlog(world: &mut World, node: SessionId, backlog: Backlog) {
 }
 
 fn near_volume(name: &str) -> StartRequest {
-    let near = Near {
-        label: "volume".to_owned(),
-        hard: true,
-        ..Near::default()
-    };
-    let scheduling = Scheduling {
-        near: vec![near],
-        ..Scheduling::default()
-    };
-    asking(name, 1, scheduling)
+    near(name, "volume", "node", true)
 }
 
 fn of_group(name: &str) -> StartRequest {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::{GroupPolicy, Near, ReasonKind, Scheduling, StartFailureReason};
+use proto_frames::payload::{GroupPolicy, ReasonKind, Scheduling, StartFailureReason};
 use sched_core::{
     Aggregate, FilterRule, NodeName, PolicyRules, Rules, SessionId, StartRequest, WeigherRule,
 };
 
-use crate::support::words::{asking, group, labels, member, preferring, requiring, tried};
+use crate::support::words::{asking, group, labels, member, near, preferring, requiring, tried};
 use crate::support::world::{Size, World, config, node_uuid, request, running};
 
 fn filters(rules: &[(&str, Option<i64>)]) -> PolicyRules {
@@ -429,14 +429,8 @@ fn a_key_that_the_policy_leaves_without_effect_cannot_be_insisted_on() {
     let of_group = web.scheduling.as_deref().cloned().unwrap_or_default();
     let zoned = requiring("b", 1, &["zone = x"]);
     let required = zoned.scheduling.as_deref().cloned().unwrap_or_default();
-    let close = Scheduling {
-        near: vec![Near {
-            label: "volume".to_owned(),
-            hard: true,
-            ..Near::default()
-        }],
-        ..Scheduling::default()
-    };
+    let close = near("c", "volume", "node", true);
+    let close = close.scheduling.as_deref().cloned().unwrap_or_default();
     for (key, scheduling) in [("group", of_group), ("require", required), ("near", close)] {
         let failure = world.refused(controller, insisting(key, scheduling));
         assert_eq!(failure.reason, StartFailureReason::InvalidData);

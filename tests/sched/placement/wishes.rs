@@ -1,23 +1,13 @@
 //! What a START would like of its node, and what it is to be near to.
 
 use proto_frames::Kind;
-use proto_frames::payload::{Group, GroupPolicy, Near, Scheduling, StartFailureReason};
+use proto_frames::payload::{Group, GroupPolicy, Scheduling, StartFailureReason};
 use sched_core::SessionId;
 
-use crate::support::words::{asking, expressions, group, labels, member, preferring, requiring};
+use crate::support::words::{
+    asking, expressions, group, labels, member, near, preferring, requiring,
+};
 use crate::support::world::{World, config, node_uuid};
-
-fn near(name: &str, label: &str, scope: &str, hard: bool) -> sched_core::StartRequest {
-    let scheduling = Scheduling {
-        near: vec![Near {
-            label: label.to_owned(),
-            scope: scope.to_owned(),
-            hard,
-        }],
-        ..Scheduling::default()
-    };
-    asking(name, 1, scheduling)
-}
 
 #[test]
 fn the_one_preferred_node_of_many_is_found_wherever_it_is() {

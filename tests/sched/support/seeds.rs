@@ -4,8 +4,13 @@
 //! one seed `S`, which is how a failure is looked at: `SCHED_SEED=17 cargo test --test sched overcommit`. With
 //! `SCHED_GO_ON=1` all seeds that fail are named, not only the first; with `SCHED_FROM=F` they begin at `F`.
 
-use std::env::{self, VarError};
+use std::env;
 use std::panic::{self, AssertUnwindSafe};
+
+use variables::number;
+
+#[path = "../../common/variables.rs"]
+mod variables;
 
 /// Runs seeds from 0 on, or as the environment says.
 pub(crate) fn for_each_seed(usual: u64, run: impl FnMut(u64)) {
@@ -33,14 +38,6 @@ pub(crate) fn for_each_seed_and(found: &[u64], usual: u64, mut run: impl FnMut(u
         }
     }
     assert_eq!(failed, 0, "so many seeds failed");
-}
-
-fn number(variable: &str) -> Option<u64> {
-    match env::var(variable) {
-        Ok(text) => Some(text.parse().expect("the variable is a number")),
-        Err(VarError::NotPresent) => None,
-        Err(error) => panic!("{variable}: {error}"),
-    }
 }
 
 /// Names its seed if the run fails.

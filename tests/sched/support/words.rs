@@ -3,7 +3,7 @@
 //! The world they are said in, and what is older than they are, is in `world`.
 
 use proto_frames::payload::{
-    Expression, Group, GroupPolicy, PlacementDecision, ReasonKind, Scheduling, StartFailure,
+    Expression, Group, GroupPolicy, Near, PlacementDecision, ReasonKind, Scheduling, StartFailure,
 };
 use sched_core::{
     Command, ConfigurationFlags, Message, NewConfiguration, NodeExtras, NodeReport, Report, Rules,
@@ -51,6 +51,19 @@ pub(crate) fn needing(name: &str, mem: i64, resource: &str, amount: i64) -> Star
         ..Scheduling::default()
     };
     asking(name, mem, scheduling)
+}
+
+/// A START that has to be near to what this label stands for, or would like to be.
+pub(crate) fn near(name: &str, label: &str, scope: &str, hard: bool) -> StartRequest {
+    let scheduling = Scheduling {
+        near: vec![Near {
+            label: label.to_owned(),
+            scope: scope.to_owned(),
+            hard,
+        }],
+        ..Scheduling::default()
+    };
+    asking(name, 1, scheduling)
 }
 
 /// A group over nodes, one in each place where they are to be apart.

@@ -407,12 +407,7 @@ fn what_is_shipped_may_arrive_while_its_holder_is_lost() {
         let target = world.silent_node(2);
         world.ready_with(target, able(Capabilities::MIGRATE));
         world.list(target, &[]);
-        let migrate = Migrate {
-            instance_uuid: "a".to_owned(),
-            target_node_uuid: node_uuid(2).to_string(),
-            ..Migrate::default()
-        };
-        world.migrate_as(native, migrate);
+        world.migrate(native, "a", Some(target));
         if is_lost {
             world.cut(source);
             world.advance(IN_DOUBT_TIME * 2);

@@ -114,10 +114,8 @@ fn a_start_repeated_while_its_node_is_lost_shares_the_doubt() {
 
 #[test]
 fn the_failure_goes_to_all_controllers_once_its_sender_has_left() {
-    let mut world = World::new();
-    let sender = world.controller();
+    let (mut world, sender, node) = World::new().with_node(100);
     let backup = world.controller();
-    let node = world.node_with(1, 100);
     world.start(sender, "a", 10);
     world.cut(node);
     world.cut(sender);

@@ -406,12 +406,26 @@ fn what_was_deleted_while_its_node_is_lost_is_not_started_anew_before_its_lease_
     );
 }
 
+/// After a crash both nodes are expected back.
+fn expecting() -> Config {
+    Config {
+        known_nodes: vec![known_node(1), known_node(2)],
+        ..durable()
+    }
+}
+
+/// After a crash the second node is back, alone, and the other START of the batch of `x` comes: `x` is not started.
+fn rest_of_batch(world: &mut World) -> SessionId {
+    let controller = world.controller();
+    let other = world.node_with(2, 100);
+    world.stats_seen(other, Some(0), vec![]);
+    world.start_as(controller, request("y", 50).of_batch("b", 2));
+    assert_eq!(starts_of(world, "x"), []);
+    other
+}
+
 #[test]
 fn after_crashes_a_batch_that_names_what_a_node_has_waits_for_that_node() {
-    let expecting = || Config {
-        known_nodes: (1..=2).map(known_node).collect(),
-        ..durable()
-    };
     let (mut world, controller, node) = World::with(durable()).with_node(100);
     world.place(controller, "x", 50);
     world.stats_seen(node, Some(1), vec![running("x", 1)]);
@@ -420,11 +434,7 @@ fn after_crashes_a_batch_that_names_what_a_node_has_waits_for_that_node() {
     // Twice, so that it is known also where the node was not back between.
     world.crash(expecting(), Rules::default());
     world.crash(expecting(), Rules::default());
-    let controller = world.controller();
-    let other = world.node_with(2, 100);
-    world.stats_seen(other, Some(0), vec![]);
-    world.start_as(controller, request("y", 50).of_batch("b", 2));
-    assert_eq!(starts_of(&mut world, "x"), []);
+    rest_of_batch(&mut world);
     let node = world.node_with(1, 100);
     world.stats_seen(node, Some(0), vec![running("x", 1)]);
     world.advance(Duration::ZERO);
@@ -435,20 +445,12 @@ fn after_crashes_a_batch_that_names_what_a_node_has_waits_for_that_node() {
 
 #[test]
 fn what_a_node_is_found_to_have_a_batch_knows_after_a_crash() {
-    let expecting = || Config {
-        known_nodes: vec![known_node(1), known_node(2)],
-        ..durable()
-    };
     let (mut world, controller) = World::with(durable()).with_controller();
     world.start_as(controller, request("x", 50).of_batch("b", 2));
     let node = world.node_with(1, 100);
     world.stats_seen(node, Some(0), vec![running("x", 1)]);
     world.crash(expecting(), Rules::default());
-    let controller = world.controller();
-    let other = world.node_with(2, 100);
-    world.stats_seen(other, Some(0), vec![]);
-    world.start_as(controller, request("y", 50).of_batch("b", 2));
-    assert_eq!(starts_of(&mut world, "x"), []);
+    let other = rest_of_batch(&mut world);
     // It comes back without it.
     let node = world.node_with(1, 0);
     world.stats_seen(node, Some(0), vec![]);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Migrate,
-    Query, QueryKind, Scheduling, Span, Update,
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Query,
+    QueryKind, Scheduling, Span, Update,
 };
 use sched_core::{
     Capabilities, Command, InstanceReport, Message, Order, Report, Resources, SessionId,
@@ -234,11 +234,7 @@ fn the_new_amounts_are_asked_for_wherever_it_is_placed_from_then_on() {
     world.updated(node, "a");
     let other = world.node_with(2, 1000);
     world.look_away();
-    let migrate = Migrate {
-        instance_uuid: "a".to_owned(),
-        ..Migrate::default()
-    };
-    world.migrate_as(controller, migrate);
+    world.migrate(controller, "a", None);
     world.has_stopped(node, "a");
     world.told(node);
     assert_eq!(world.given(other).request.asked.mem_mib, 700);
@@ -383,14 +379,20 @@ fn what_a_launcher_says_of_a_change_counts_also_while_the_instance_is_to_be_dele
     }
 }
 
-#[test]
-fn what_was_to_move_for_more_gets_it_also_if_the_target_is_lost_meanwhile() {
+/// `a`, which was to move to get more, and the node that it was to move to is lost.
+fn without_target() -> (World, SessionId, SessionId) {
     let (mut world, controller, node) = one_node(Capabilities::UPDATE);
     let target = world.node_with(2, 2000);
     world.update_as(controller, moving("a", 1200));
     world.cut(target);
     world.advance(Duration::from_secs(30));
     world.look_away();
+    (world, controller, node)
+}
+
+#[test]
+fn what_was_to_move_for_more_gets_it_also_if_the_target_is_lost_meanwhile() {
+    let (mut world, _, node) = without_target();
     world.has_stopped(node, "a");
     assert_eq!(world.placements(), [], "its own node has no room for that");
     assert_eq!(world.asks("a"), 1200);
@@ -402,12 +404,7 @@ fn what_was_to_move_for_more_gets_it_also_if_the_target_is_lost_meanwhile() {
 #[test]
 fn who_wanted_more_by_a_move_hears_that_it_failed_also_if_the_target_was_lost_meanwhile() {
     for is_refused in [true, false] {
-        let (mut world, controller, node) = one_node(Capabilities::UPDATE);
-        let target = world.node_with(2, 2000);
-        world.update_as(controller, moving("a", 1200));
-        world.cut(target);
-        world.advance(Duration::from_secs(30));
-        world.look_away();
+        let (mut world, controller, node) = without_target();
         if is_refused {
             world.cannot_delete(node, "a");
         } else {
@@ -433,11 +430,7 @@ fn the_new_amounts_outlive_the_scheduler() {
     world.list(node, &["a"]);
     let other = world.node_with(2, 1000);
     world.look_away();
-    let migrate = Migrate {
-        instance_uuid: "a".to_owned(),
-        ..Migrate::default()
-    };
-    world.migrate_as(controller, migrate);
+    world.migrate(controller, "a", None);
     world.has_stopped(node, "a");
     world.told(node);
     let start = world.given(other);
