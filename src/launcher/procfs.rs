@@ -172,6 +172,22 @@ pub(crate) fn descendants(root: i32) -> Vec<ProcStat> {
 }
 
 #[cfg(test)]
+impl ProcStat {
+    /// One that waits and has used nothing yet.
+    pub(crate) fn sleeping(pid: i32, ppid: i32) -> Self {
+        Self {
+            pid,
+            state: b'S',
+            ppid,
+            session: 0,
+            cpu_ticks: 0,
+            start_ticks: 0,
+            rss_pages: 0,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::cell::Cell;
     use std::collections::BTreeMap;
@@ -179,18 +195,7 @@ mod tests {
     use super::{ProcStat, ProcessId, roots_of};
 
     fn stat(pid: i32, ppid: i32) -> (i32, ProcStat) {
-        (
-            pid,
-            ProcStat {
-                pid,
-                state: b'S',
-                ppid,
-                session: 0,
-                cpu_ticks: 0,
-                start_ticks: 0,
-                rss_pages: 0,
-            },
-        )
+        (pid, ProcStat::sleeping(pid, ppid))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A made-up machine: reports the resources it was told to have and runs nothing.
+//! A simulated machine: reports the resources it was told to have and runs nothing.
 //!
 //! Its workloads are active at once and use what they asked for; they end when they are asked to, or by themselves after
 //! a set time. It answers [`Order`]s as a real machine does, so that everything above it is the same.
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::agent::{Demand, HostFigures, Input, Order, Pressure, Record, Stage, Usage, Workload};
 
-/// Exit code of a made-up workload that was asked to end, or killed: minus the signal.
+/// Exit code of a simulated workload that was asked to end, or killed: minus the signal.
 const TERMINATED: i32 = -15;
 const KILLED: i32 = -9;
 
@@ -22,7 +22,7 @@ const DISK_UNIT: i64 = 1_000_000;
 /// All of an amount, in percent.
 const ALL: i64 = 100;
 
-/// The resources of a made-up machine; read from text such as `mem=65536,cpus=16,disk=500000,run=30`.
+/// The resources of a simulated machine; read from text such as `mem=65536,cpus=16,disk=500000,run=30`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Simulation {
     /// Memory, in MiB.
@@ -90,7 +90,7 @@ impl FromStr for Simulation {
     }
 }
 
-/// A machine that is made up.
+/// A simulated machine.
 #[derive(Debug)]
 pub(crate) struct Simulated {
     simulation: Simulation,
@@ -254,19 +254,8 @@ mod tests {
             vcpus: 1,
             ..Demand::default()
         };
-        machine.perform(Order::Persist(Box::new(Record {
-            instance: "a".to_owned(),
-            demand,
-            group: String::new(),
-            restart: false,
-            leased: false,
-            update: None,
-            thaw: false,
-            stage: Stage::Starting,
-            unheard: false,
-            ends: Vec::new(),
-            about: Default::default(),
-        })));
+        let record = Record::new("a", demand, Stage::Starting);
+        machine.perform(Order::Persist(Box::new(record)));
         machine.perform(Order::Spawn(Box::new(Workload {
             instance: "a".to_owned(),
             tenant: String::new(),
@@ -282,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_made_up_workload_uses_what_it_asked_for_until_it_is_forgotten() {
+    async fn a_simulated_workload_uses_what_it_asked_for_until_it_is_forgotten() {
         let mut machine = running("mem=100,cpus=1,disk=1").await;
         for (available, listed) in [(70, 1), (100, 0)] {
             machine.perform(Order::Sample);
@@ -295,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_made_up_workload_ends_by_itself_or_when_it_is_asked_to_but_once() {
+    async fn a_simulated_workload_ends_by_itself_or_when_it_is_asked_to_but_once() {
         let mut machine = running("mem=100,cpus=1,disk=1,run=0").await;
         assert!(matches!(
             machine.event().await,
@@ -314,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_made_up_workload_that_is_frozen_runs_its_time_afterwards_and_can_be_limited() {
+    async fn a_simulated_workload_that_is_frozen_runs_its_time_afterwards_and_can_be_limited() {
         let mut machine = running("mem=100,cpus=1,disk=1,run=9999").await;
         let answers = |input| match input {
             Input::Frozen { result, .. }

@@ -191,18 +191,12 @@ mod tests {
     #[test]
     fn a_supervisors_descendants_count_and_itself_does_not() {
         let stat = |pid, ppid, rss_pages, cpu_ticks| {
-            (
-                pid,
-                ProcStat {
-                    pid,
-                    state: b'S',
-                    ppid,
-                    session: 0,
-                    cpu_ticks,
-                    start_ticks: 0,
-                    rss_pages,
-                },
-            )
+            let used = ProcStat {
+                cpu_ticks,
+                rss_pages,
+                ..ProcStat::sleeping(pid, ppid)
+            };
+            (pid, used)
         };
         let processes = BTreeMap::from([
             stat(1, 0, 9, 9),

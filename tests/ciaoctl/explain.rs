@@ -320,18 +320,11 @@ async fn each_file_is_explained_and_the_standard_input_too() {
 #[tokio::test]
 async fn a_bad_expression_is_refused_with_its_column_before_anybody_is_asked() {
     let unused = "127.0.0.1:9";
-    let line = [
-        "run",
-        "--server",
-        unused,
-        "--mem",
-        "1",
-        "--cpus",
-        "1",
-        "--require",
-        "zone = a b",
-    ];
-    let ran = Ran::from(output(ciaoctl(&[&line[..], &["--", "true"]].concat())).await);
+    let run = async |flags: &[&str]| {
+        let line = ["run", "--server", unused, "--mem", "1", "--cpus", "1"];
+        Ran::from(output(ciaoctl(&[&line[..], flags, &["--", "true"]].concat())).await)
+    };
+    let ran = run(&["--require", "zone = a b"]).await;
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(
         ran.err.contains("column 10: expected nothing more"),
@@ -346,23 +339,7 @@ async fn a_bad_expression_is_refused_with_its_column_before_anybody_is_asked() {
     assert!(ran.err.contains("start.scheduling.require[0]"), "{ran:?}");
     assert!(ran.err.contains("column 7"), "{ran:?}");
     let long = "x".repeat(129);
-    let line = [
-        "run",
-        "--server",
-        unused,
-        "--mem",
-        "1",
-        "--cpus",
-        "1",
-        "--group-policy",
-        "affinity",
-    ];
-    let ran = Ran::from(
-        output(ciaoctl(
-            &[&line[..], &["--group", &long, "--", "true"]].concat(),
-        ))
-        .await,
-    );
+    let ran = run(&["--group-policy", "affinity", "--group", &long]).await;
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(
         ran.err.starts_with("ciaoctl: start.scheduling.group.id: "),

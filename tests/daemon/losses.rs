@@ -27,16 +27,21 @@ async fn with_one_start(site: &Site, daemon: &Daemon, encoding: Encoding) -> (Pe
     (master, dialer)
 }
 
-#[tokio::test]
-async fn a_start_written_to_a_node_that_is_cut_off_fails_after_the_in_doubt_time() {
-    let site = Site::new();
-    let daemon = site.start(&["--in-doubt-time", "300ms"]).await;
-    let (mut master, _) = with_one_start(&site, &daemon, Encoding::Gob).await;
+/// The START has failed, and nothing else is said.
+async fn expect_loss(master: &mut Peer) {
     let failed = master
         .expect_failure(StartFailureReason::LaunchFailure)
         .await;
     assert_eq!(failed, instance(1));
     master.nothing_else().await;
+}
+
+#[tokio::test]
+async fn a_start_written_to_a_node_that_is_cut_off_fails_after_the_in_doubt_time() {
+    let site = Site::new();
+    let daemon = site.start(&["--in-doubt-time", "300ms"]).await;
+    let (mut master, _) = with_one_start(&site, &daemon, Encoding::Gob).await;
+    expect_loss(&mut master).await;
 }
 
 #[tokio::test]
@@ -70,11 +75,7 @@ async fn fails_once_back_with(listed: &[Uuid]) {
     node.stats(listed).await;
     master.expect_node().await;
     master.expect(Kind::STATS).await;
-    let failed = master
-        .expect_failure(StartFailureReason::LaunchFailure)
-        .await;
-    assert_eq!(failed, instance(1));
-    master.nothing_else().await;
+    expect_loss(&mut master).await;
 }
 
 #[tokio::test]

@@ -62,43 +62,29 @@ async fn nodes_are_listed_page_by_page_each_once() {
 async fn what_is_asked_for_wrongly_is_named() {
     let (site, daemon) = Site::with_http(&[]).await;
     let http = site.http(&daemon, Role::VIEWER).await;
-    for (path, status, reason, field) in [
-        ("/v1/nodes?limit=0", 400, "invalid_parameter", "limit"),
-        ("/v1/nodes?limit=1001", 400, "invalid_parameter", "limit"),
-        ("/v1/nodes?after=nowhere", 400, "invalid_parameter", "after"),
-        (
-            "/v1/nodes?selector=zone",
-            400,
-            "invalid_parameter",
-            "selector",
-        ),
-        (
-            "/v1/nodes?fields=colour",
-            400,
-            "invalid_parameter",
-            "fields",
-        ),
-        (
-            "/v1/nodes?limit=1&limit=2",
-            400,
-            "invalid_parameter",
-            "limit",
-        ),
-        ("/v1/nodes?colour=red", 400, "invalid_parameter", "colour"),
-        ("/v1/events?topics=news", 400, "invalid_parameter", "topics"),
-        (
-            "/v1/events?from=yesterday",
-            400,
-            "invalid_parameter",
-            "from",
-        ),
-        ("/v1/nodes/none", 404, "no_such_node", ""),
-        ("/v1/instances/none", 404, "no_instance", ""),
-        ("/v1/instances/none/history", 404, "no_instance", ""),
-        ("/v2/nodes", 404, "no_such_path", ""),
+    for (path, field) in [
+        ("/v1/nodes?limit=0", "limit"),
+        ("/v1/nodes?limit=1001", "limit"),
+        ("/v1/nodes?after=nowhere", "after"),
+        ("/v1/nodes?selector=zone", "selector"),
+        ("/v1/nodes?fields=colour", "fields"),
+        ("/v1/nodes?limit=1&limit=2", "limit"),
+        ("/v1/nodes?colour=red", "colour"),
+        ("/v1/events?topics=news", "topics"),
+        ("/v1/events?from=yesterday", "from"),
     ] {
-        let (found, why, at) = http.get(path).await.problem();
-        assert_eq!((found, &*why, &*at), (status, reason, field), "{path}");
+        let (status, reason, at) = http.get(path).await.problem();
+        assert_eq!((status, &*reason), (400, "invalid_parameter"), "{path}");
+        assert_eq!(at, field, "{path}");
+    }
+    for (path, expected) in [
+        ("/v1/nodes/none", "no_such_node"),
+        ("/v1/instances/none", "no_instance"),
+        ("/v1/instances/none/history", "no_instance"),
+        ("/v2/nodes", "no_such_path"),
+    ] {
+        let (status, reason, at) = http.get(path).await.problem();
+        assert_eq!((status, &*reason, &*at), (404, expected, ""), "{path}");
     }
     let answer = http.send("PATCH", "/v1/nodes", "").await;
     assert_eq!(answer.problem().1, "method_not_allowed");

@@ -4,8 +4,8 @@
 use std::fs;
 use std::time::Duration;
 
-use proto_frames::Kind;
-use proto_frames::payload::{Payload, Ready, StartFailureReason, Stats};
+use proto_frames::payload::{Payload, Ready, StartFailure, StartFailureReason, Stats};
+use proto_frames::{Kind, Uuid};
 use rustix::process::Signal;
 
 use crate::world::{Launcher, Peer, World, leased, runs, shell, until};
@@ -36,27 +36,43 @@ fn is_kept(world: &World, id: &str) -> bool {
     dirs.iter().any(|dir| dir.exists())
 }
 
-#[tokio::test]
-async fn a_launcher_starts_on_a_full_disk_with_what_runs_takes_nothing_and_recovers_by_itself() {
-    let (world, mut launcher, mut peer) = connected(&[]).await;
+async fn run_two(peer: &mut Peer) {
     for id in ["stays", "leaves"] {
         peer.shell(id, "echo $$; exec sleep 1000").await;
         peer.listed(id, "active").await;
     }
+}
+
+/// A launcher that was started again and cannot write says so, with what runs.
+async fn back_and_full(world: &World, node: Uuid) -> Peer {
+    let mut peer = world.admit().await;
+    assert_eq!(peer.connect.source, node, "the same node");
+    let stats = peer.stats(|stats| stats.instances.len() == 2).await;
+    assert!(is_full(&stats), "{}: {}", stats.status, stats.fault);
+    peer
+}
+
+/// A START fails because the node has no room to write; what the launcher says.
+async fn takes_nothing(peer: &mut Peer) -> StartFailure {
+    peer.shell("more", "echo $$").await;
+    let failure = peer.failure().await;
+    assert_eq!(failure.reason, StartFailureReason::FullComputeNode);
+    failure
+}
+
+#[tokio::test]
+async fn a_launcher_starts_on_a_full_disk_with_what_runs_takes_nothing_and_recovers_by_itself() {
+    let (world, mut launcher, mut peer) = connected(&[]).await;
+    run_two(&mut peer).await;
     let (node, stays) = (peer.connect.source, world.pids("stays", 1).await[0]);
     kill(&mut launcher).await;
     world.volume().fill();
 
     let _launcher = world.launch(&[]);
-    let mut peer = world.admit().await;
-    assert_eq!(peer.connect.source, node, "the same node");
-    let stats = peer.stats(|stats| stats.instances.len() == 2).await;
-    assert!(is_full(&stats), "{}: {}", stats.status, stats.fault);
+    let mut peer = back_and_full(&world, node).await;
     peer.next(&[Kind::FULL]).await;
 
-    peer.shell("more", "echo $$").await;
-    let failure = peer.failure().await;
-    assert_eq!(failure.reason, StartFailureReason::FullComputeNode);
+    let failure = takes_nothing(&mut peer).await;
     let detail = failure.detail.unwrap();
     assert!(detail.contains("No space left on device"), "{detail}");
     assert!(!is_kept(&world, "more"));
@@ -75,21 +91,13 @@ async fn a_launcher_starts_on_a_full_disk_with_what_runs_takes_nothing_and_recov
 #[tokio::test]
 async fn a_launcher_starts_on_a_read_only_disk_and_all_that_happened_is_kept_when_it_is_writable() {
     let (world, mut launcher, mut peer) = connected(&[]).await;
-    for id in ["stays", "leaves"] {
-        peer.shell(id, "exec sleep 1000").await;
-        peer.listed(id, "active").await;
-    }
+    run_two(&mut peer).await;
     let node = peer.connect.source;
     kill(&mut launcher).await;
     world.volume().make_read_only();
     let mut launcher = world.launch(&[]);
-    let mut peer = world.admit().await;
-    assert_eq!(peer.connect.source, node, "the same node");
-    let stats = peer.stats(|stats| stats.instances.len() == 2).await;
-    assert!(is_full(&stats), "{}: {}", stats.status, stats.fault);
-    peer.shell("more", "echo $$").await;
-    let failure = peer.failure().await;
-    assert_eq!(failure.reason, StartFailureReason::FullComputeNode);
+    let mut peer = back_and_full(&world, node).await;
+    takes_nothing(&mut peer).await;
     peer.delete("leaves", false).await;
     assert_eq!(peer.deleted().await.0, "leaves");
 
@@ -119,9 +127,7 @@ async fn a_disk_that_fills_up_costs_no_exit_code_and_no_end() {
     world.volume().fill();
 
     // The first that finds it full.
-    peer.shell("more", "echo $$").await;
-    let failure = peer.failure().await;
-    assert_eq!(failure.reason, StartFailureReason::FullComputeNode);
+    let failure = takes_nothing(&mut peer).await;
     let detail = failure.detail.unwrap();
     assert!(detail.contains("No space left on device"), "{detail}");
     assert!(!is_kept(&world, "more"));
@@ -153,9 +159,7 @@ async fn a_full_disk_is_freed_of_what_is_kept_of_ended_instances() {
     let kept = world.state_dir().join("kept/a.1");
     assert!(kept.exists());
     world.volume().fill();
-    peer.shell("more", "echo $$").await;
-    let failure = peer.failure().await;
-    assert_eq!(failure.reason, StartFailureReason::FullComputeNode);
+    takes_nothing(&mut peer).await;
     until("room", || !kept.exists()).await;
     peer.stats(|stats| stats.status == "READY").await;
 }

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use crate::certs::TestCa;
-use crate::server::{SERVER, Server, hello, within};
+use crate::server::{Accepted, SERVER, Server, hello, within};
 
 const BOTH: [Encoding; 2] = [Encoding::Native, Encoding::Gob];
 
@@ -92,17 +92,14 @@ async fn an_answer_for_another_client_is_refused() {
 #[tokio::test]
 async fn an_answer_that_is_no_message_is_refused() {
     let server = Server::new().await;
-    let (endpoint, tls, timeouts) = (server.endpoint(), server.tls(), Timeouts::default());
-    let hello = hello(Encoding::Native);
-    let serve = async {
-        let mut accepted = server.accept().await;
+    let serve = async |mut accepted: Accepted| {
         accepted.connect_of_client().await;
         accepted.stream.write_all(&[0; 64]).await.unwrap();
         accepted.stream.flush().await.unwrap();
         accepted.receive().await
     };
-    let (link, _) =
-        within(async { tokio::join!(connect(&endpoint, &tls, &hello, &timeouts), serve) }).await;
+    let met = server.meet(Encoding::Native, Timeouts::default(), serve);
+    let (link, _) = met.await;
     let error = link.unwrap_err();
     assert!(
         matches!(
@@ -117,21 +114,17 @@ async fn an_answer_that_is_no_message_is_refused() {
 #[tokio::test]
 async fn a_native_client_at_an_original_scheduler_is_told_of_the_other_encoding() {
     let server = Server::new().await;
-    let (endpoint, tls, timeouts) = (server.endpoint(), server.tls(), Timeouts::default());
-    let hello = hello(Encoding::Native);
     let mut gob = bytes::BytesMut::new();
     let refusal = Frame::new(Kind::CONNECTION_FAILURE, Uuid::nil(), Bytes::new());
     proto_frames::Encoder::new(Encoding::Gob).encode_frame(&refusal, &mut gob);
     for answer in [&gob[..], &[]] {
-        let serve = async {
-            let mut accepted = server.accept().await;
+        let serve = async |mut accepted: Accepted| {
             accepted.connect_of_client().await;
             accepted.stream.write_all(answer).await.unwrap();
             accepted.stream.shutdown().await.unwrap();
         };
-        let (link, ()) =
-            within(async { tokio::join!(connect(&endpoint, &tls, &hello, &timeouts), serve) })
-                .await;
+        let met = server.meet(Encoding::Native, Timeouts::default(), serve);
+        let (link, ()) = met.await;
         let error = link.unwrap_err();
         assert!(error.may_retry());
         let said = error.to_string();
@@ -142,15 +135,12 @@ async fn a_native_client_at_an_original_scheduler_is_told_of_the_other_encoding(
 #[tokio::test]
 async fn a_closed_connection_instead_of_an_answer_may_be_tried_again() {
     let server = Server::new().await;
-    let (endpoint, tls, timeouts) = (server.endpoint(), server.tls(), Timeouts::default());
-    let hello = hello(Encoding::Gob);
-    let serve = async {
-        let mut accepted = server.accept().await;
+    let serve = async |mut accepted: Accepted| {
         accepted.connect_of_client().await;
         accepted.stream.shutdown().await.unwrap();
     };
-    let (link, ()) =
-        within(async { tokio::join!(connect(&endpoint, &tls, &hello, &timeouts), serve) }).await;
+    let met = server.meet(Encoding::Gob, Timeouts::default(), serve);
+    let (link, ()) = met.await;
     let error = link.unwrap_err();
     assert!(
         matches!(error, ConnectError::NoAnswer { .. }) && error.may_retry(),
@@ -180,15 +170,11 @@ async fn a_client_of_another_authority_learns_that_its_certificate_is_refused() 
         hello(Encoding::Native),
     );
     let tls = std::sync::Arc::new(tls);
-    let serve = async {
-        let (socket, _) = server.listener.accept().await.unwrap();
-        tokio_rustls::TlsAcceptor::from(server.ca.server())
-            .accept(socket)
-            .await
-            .map(drop)
-    };
-    let (link, served) =
-        within(async { tokio::join!(connect(&endpoint, &tls, &hello, &timeouts), serve) }).await;
+    let (dial, serve) = (
+        connect(&endpoint, &tls, &hello, &timeouts),
+        server.accept_in_vain(),
+    );
+    let (link, served) = within(async { tokio::join!(dial, serve) }).await;
     assert!(served.is_err());
     let error = link.unwrap_err();
     assert!(
@@ -278,15 +264,11 @@ async fn another_name_may_be_expected_of_the_certificate() {
         .endpoint()
         .with_server_name(Some("elsewhere.example".to_owned()));
     let (tls, timeouts, hello) = (server.tls(), Timeouts::default(), hello(Encoding::Native));
-    let serve = async {
-        let (socket, _) = server.listener.accept().await.unwrap();
-        tokio_rustls::TlsAcceptor::from(server.ca.server())
-            .accept(socket)
-            .await
-            .map(drop)
-    };
-    let (link, _) =
-        within(async { tokio::join!(connect(&endpoint, &tls, &hello, &timeouts), serve) }).await;
+    let (dial, serve) = (
+        connect(&endpoint, &tls, &hello, &timeouts),
+        server.accept_in_vain(),
+    );
+    let (link, _) = within(async { tokio::join!(dial, serve) }).await;
     let error = link.unwrap_err();
     assert!(error.to_string().contains("elsewhere.example"), "{error}");
     let nonsense = server

@@ -72,22 +72,30 @@ impl Server {
         }
     }
 
+    /// Connects a client to a server that does this; what the client has of it, and what the server has.
+    pub(crate) async fn meet<T>(
+        &self,
+        encoding: Encoding,
+        timeouts: Timeouts,
+        serve: impl AsyncFnOnce(Accepted) -> T,
+    ) -> (Result<Link, ConnectError>, T) {
+        let hello = hello(encoding);
+        let (endpoint, tls) = (self.endpoint(), self.tls());
+        let serve = async { serve(self.accept().await).await };
+        within(async { tokio::join!(connect(&endpoint, &tls, &hello, &timeouts), serve) }).await
+    }
+
     /// Connects a client, plays the server until CONNECTED, and gives both ends.
     pub(crate) async fn established(
         &self,
         encoding: Encoding,
         timeouts: Timeouts,
     ) -> (Link, Accepted) {
-        let hello = hello(encoding);
-        let (endpoint, tls) = (self.endpoint(), self.tls());
-        let serve = async {
-            let mut accepted = self.accept().await;
+        let serve = async |mut accepted: Accepted| {
             accepted.welcome().await;
             accepted
         };
-        let (link, accepted) =
-            within(async { tokio::join!(connect(&endpoint, &tls, &hello, &timeouts), serve) })
-                .await;
+        let (link, accepted) = self.meet(encoding, timeouts, serve).await;
         (link.unwrap(), accepted)
     }
 
@@ -97,18 +105,22 @@ impl Server {
         encoding: Encoding,
         answer: Message,
     ) -> (ConnectError, Option<Message>) {
-        let hello = hello(encoding);
-        let (endpoint, tls, timeouts) = (self.endpoint(), self.tls(), Timeouts::default());
-        let serve = async {
-            let mut accepted = self.accept().await;
+        let serve = async |mut accepted: Accepted| {
             accepted.connect_of_client().await;
             accepted.send(answer).await;
             accepted.receive().await
         };
-        let (link, behind) =
-            within(async { tokio::join!(connect(&endpoint, &tls, &hello, &timeouts), serve) })
-                .await;
+        let (link, behind) = self.meet(encoding, Timeouts::default(), serve).await;
         (link.unwrap_err(), behind)
+    }
+
+    /// Accepts one connection that fails within TLS.
+    pub(crate) async fn accept_in_vain(&self) -> std::io::Result<()> {
+        let (socket, _) = self.listener.accept().await.unwrap();
+        TlsAcceptor::from(self.ca.server())
+            .accept(socket)
+            .await
+            .map(drop)
     }
 }
 

@@ -64,6 +64,26 @@ pub enum Stage {
     Gone(Outcome, Option<i32>),
 }
 
+#[cfg(test)]
+impl Record {
+    /// One of an instance of which nothing is known but what it asked for.
+    pub(crate) fn new(instance: &str, demand: Demand, stage: Stage) -> Self {
+        Self {
+            instance: instance.to_owned(),
+            demand,
+            group: String::new(),
+            restart: false,
+            leased: false,
+            update: None,
+            thaw: false,
+            about: About::default(),
+            stage,
+            unheard: false,
+            ends: Vec::new(),
+        }
+    }
+}
+
 impl Record {
     /// Whether nothing of the instance runs any more.
     pub(crate) fn has_ended(&self) -> bool {

@@ -9,19 +9,7 @@ fn record(instance: &str, stage: Stage) -> Record {
         vcpus: 1,
         ..Demand::default()
     };
-    Record {
-        instance: instance.to_owned(),
-        demand,
-        group: String::new(),
-        restart: false,
-        leased: false,
-        update: None,
-        thaw: false,
-        stage,
-        unheard: false,
-        ends: Vec::new(),
-        about: Default::default(),
-    }
+    Record::new(instance, demand, stage)
 }
 
 #[test]
