@@ -66,7 +66,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::Frame;
-    use crate::{Kind, Timestamp, Trace, TraceNode, Uuid};
+    use crate::{Kind, Trace, TraceNode, Uuid};
 
     #[test]
     fn cost_covers_what_a_frame_holds() {
@@ -75,12 +75,7 @@ mod tests {
         assert!(plain.cost() > 0);
         assert_eq!(loaded.cost(), plain.cost() + 300);
 
-        let node = TraceNode {
-            uuid: Uuid::nil(),
-            role: crate::Role::AGENT,
-            tx: Timestamp::UNSET,
-            rx: Timestamp::UNSET,
-        };
+        let node = TraceNode::new(Uuid::nil(), crate::Role::AGENT);
         let trace = Trace {
             label: "label".into(),
             path: Some(vec![node; 255]),

@@ -85,6 +85,19 @@ pub struct TraceNode {
     pub rx: Timestamp,
 }
 
+impl TraceNode {
+    /// One with no times yet.
+    #[must_use]
+    pub const fn new(uuid: Uuid, role: Role) -> Self {
+        Self {
+            uuid,
+            role,
+            tx: Timestamp::UNSET,
+            rx: Timestamp::UNSET,
+        }
+    }
+}
+
 /// The trace part of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
@@ -149,12 +162,7 @@ mod tests {
 
     #[test]
     fn a_node_is_appended_only_to_a_path_with_room() {
-        let node = TraceNode {
-            uuid: Uuid::nil(),
-            role: Role::SCHEDULER,
-            tx: Timestamp::UNSET,
-            rx: Timestamp::UNSET,
-        };
+        let node = TraceNode::new(Uuid::nil(), Role::SCHEDULER);
         assert!(!Trace::default().push(node.clone()), "no path is traced");
         let mut trace = Trace {
             path: Some(vec![node.clone(); 254]),

@@ -59,12 +59,7 @@ proptest! {
 
 #[test]
 fn what_a_format_cannot_say_is_cut() {
-    let node = TraceNode {
-        uuid: Uuid::max(),
-        role: Role::AGENT,
-        tx: Timestamp::UNSET,
-        rx: Timestamp::UNSET,
-    };
+    let node = TraceNode::new(Uuid::max(), Role::AGENT);
     let trace = Trace {
         label: vec![b'x'; 1000].into(),
         path: Some(vec![node; 300]),

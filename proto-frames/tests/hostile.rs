@@ -4,9 +4,7 @@
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::{any, prop, prop_assert, proptest};
 use proto_frames::limits::MAX_TRACE_BLOCK_LEN;
-use proto_frames::{
-    Decoder, Encoder, Encoding, Frame, Kind, Role, Timestamp, Trace, TraceNode, Uuid,
-};
+use proto_frames::{Decoder, Encoder, Encoding, Frame, Kind, Role, Trace, TraceNode, Uuid};
 
 #[path = "hostile/support.rs"]
 mod support;
@@ -62,12 +60,7 @@ fn a_payload_over_the_limit_is_refused() {
 
 #[test]
 fn native_trace_blocks_that_contradict_themselves_are_refused() {
-    let node = TraceNode {
-        uuid: Uuid::max(),
-        role: Role::AGENT,
-        tx: Timestamp::UNSET,
-        rx: Timestamp::UNSET,
-    };
+    let node = TraceNode::new(Uuid::max(), Role::AGENT);
     let trace = Trace {
         label: Bytes::from_static(b"label"),
         path: Some(vec![node]),

@@ -45,10 +45,8 @@ impl Traces {
         }
         if path.len() < MAX_TRACE_NODES {
             path.push(TraceNode {
-                uuid: node,
-                role,
-                tx: Timestamp::UNSET,
                 rx: now(),
+                ..TraceNode::new(node, role)
             });
         }
         self.open.insert(instance.to_owned(), trace);
@@ -120,10 +118,8 @@ mod tests {
 
     fn traced(nodes: usize) -> Frame {
         let node = TraceNode {
-            uuid: Uuid::from_u128(1),
-            role: Role::CONTROLLER,
             tx: Timestamp::from_unix_ns(1_500_000_000),
-            rx: Timestamp::UNSET,
+            ..TraceNode::new(Uuid::from_u128(1), Role::CONTROLLER)
         };
         let mut frame = Frame::new(Kind::START, Uuid::from_u128(1), "");
         frame.trace = Some(Box::new(Trace {

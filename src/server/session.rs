@@ -92,10 +92,8 @@ impl Session {
         {
             let (uuid, role) = (self.hub.uuid, Role::SCHEDULER);
             path.push(TraceNode {
-                uuid,
-                role,
-                tx: Timestamp::UNSET,
                 rx: wall_clock(),
+                ..TraceNode::new(uuid, role)
             });
         }
         #[cfg(test)]
@@ -110,19 +108,6 @@ impl Session {
 
     /// Logs who asks for what; whether it may is said by what follows.
     fn audit(&self, kind: Kind, command: &Command) {
-        if let Command::Start(request) = command {
-            // They come by the thousand in a second.
-            let PeerState {
-                uuid,
-                role,
-                from,
-                subject,
-                ..
-            } = &*self.peer;
-            let instance = &request.instance;
-            debug!("{kind} of instance {instance} by {subject} ({role} {uuid}, {from})");
-            return;
-        }
         let PeerState {
             uuid,
             role,
@@ -130,6 +115,12 @@ impl Session {
             subject,
             ..
         } = &*self.peer;
+        if let Command::Start(request) = command {
+            // They come by the thousand in a second.
+            let instance = &request.instance;
+            debug!("{kind} of instance {instance} by {subject} ({role} {uuid}, {from})");
+            return;
+        }
         if role.intersects(Role::CONTROLLER | Role::OPERATOR)
             && let Some(object) = audit::object(command)
         {
