@@ -237,13 +237,25 @@ impl PayloadError {
 
 impl fmt::Display for PayloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.key.as_str(), self.position) {
-            ("", None) => {}
-            (key, None) => write!(f, "{key}: ")?,
-            ("", Some(at)) => write!(f, "{at}: ")?,
-            (key, Some(at)) => write!(f, "{key}, {at}: ")?,
-        }
+        write_place(f, &self.key, self.position)?;
         fmt::Display::fmt(&self.fault, f)
+    }
+}
+
+/// Writes `key, line 4 column 20: `, or the part of it that is known, before what is wrong there.
+///
+/// # Errors
+/// The formatter's.
+pub fn write_place(
+    f: &mut fmt::Formatter<'_>,
+    key: &str,
+    position: Option<Position>,
+) -> fmt::Result {
+    match (key, position) {
+        ("", None) => Ok(()),
+        (key, None) => write!(f, "{key}: "),
+        ("", Some(at)) => write!(f, "{at}: "),
+        (key, Some(at)) => write!(f, "{key}, {at}: "),
     }
 }
 

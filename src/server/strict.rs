@@ -7,6 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use proto_frames::payload::{Position, similar};
+use sched_model::error::write_place;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor,
 };
@@ -41,12 +42,7 @@ impl std::error::Error for Mistake {}
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.key.as_str(), self.position) {
-            ("", None) => {}
-            (key, None) => write!(f, "{key}: ")?,
-            ("", Some(at)) => write!(f, "{at}: ")?,
-            (key, Some(at)) => write!(f, "{key}, {at}: ")?,
-        }
+        write_place(f, &self.key, self.position)?;
         f.write_str(&self.problem)
     }
 }
