@@ -12,6 +12,9 @@ use std::time::Duration;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 
+/// The original's default CA certificate.
+pub const DEFAULT_CACERT: &str = "/etc/pki/ciao/CAcert-server-localhost.pem";
+
 /// Gives every single-dash long flag (`-cacert`, `-v=2`) its second dash, up to the first `--`.
 ///
 /// A lone `-`, a negative number and everything after `--` stay as they are. One-letter flags keep one dash only where

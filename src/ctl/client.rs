@@ -233,22 +233,14 @@ impl Client {
         self.watch_also(Topic::Placements)
             .await
             .map_err(ClientError::from)?;
-        self.submitter()
-            .submit(payload)
-            .await
-            .map_err(ClientError::from)?;
-        let answer = self.wait_for(
-            "answer to START",
-            self.answer_timeout,
-            |event| match event {
-                Event::Placed(placed) if placed.instance_uuid == instance_uuid => Ok(Ok(placed)),
-                Event::StartFailure(failure) if failure.instance_uuid == instance_uuid => {
-                    Ok(Err(failure))
-                }
-                other => Err(other),
-            },
-        );
-        answer.await?.map_err(StartError::Failed)
+        self.answer_to_start(payload, |event| match event {
+            Event::Placed(placed) if placed.instance_uuid == instance_uuid => Ok(Ok(placed)),
+            Event::StartFailure(failure) if failure.instance_uuid == instance_uuid => {
+                Ok(Err(StartError::Failed(failure)))
+            }
+            other => Err(other),
+        })
+        .await
     }
 
     /// A second hand for submitting STARTs while this one takes events in.
@@ -269,27 +261,33 @@ impl Client {
         instance_uuid: &str,
         payload: Bytes,
     ) -> Result<PlacementDecision, StartError> {
+        self.answer_to_start(payload, |event| match event {
+            Event::Decided(decision) if decision.instance_uuid == instance_uuid => {
+                Ok(Ok(*decision))
+            }
+            Event::StartFailure(failure) if failure.instance_uuid == instance_uuid => {
+                Ok(Err(StartError::Failed(failure)))
+            }
+            Event::Refused(refused) if refused_kind(&refused) == Kind::START => Ok(Err(
+                StartError::Client(ClientError::Refused(Box::new(refused))),
+            )),
+            other => Err(other),
+        })
+        .await
+    }
+
+    /// Submits a START and waits for the event that this takes for its answer.
+    async fn answer_to_start<T>(
+        &mut self,
+        payload: Bytes,
+        answer: impl FnMut(Event) -> Result<Result<T, StartError>, Event>,
+    ) -> Result<T, StartError> {
         self.submitter()
             .submit(payload)
             .await
             .map_err(ClientError::from)?;
-        let answer = self.wait_for(
-            "answer to START",
-            self.answer_timeout,
-            |event| match event {
-                Event::Decided(decision) if decision.instance_uuid == instance_uuid => {
-                    Ok(Ok(*decision))
-                }
-                Event::StartFailure(failure) if failure.instance_uuid == instance_uuid => {
-                    Ok(Err(StartError::Failed(failure)))
-                }
-                Event::Refused(refused) if refused_kind(&refused) == Kind::START => Ok(Err(
-                    StartError::Client(ClientError::Refused(Box::new(refused))),
-                )),
-                other => Err(other),
-            },
-        );
-        answer.await?
+        self.wait_for("answer to START", self.answer_timeout, answer)
+            .await?
     }
 
     /// The oldest event that came while something else was waited for; never waits.

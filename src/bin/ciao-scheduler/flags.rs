@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ciao_scheduler::flags::{at_least, duration, mebibytes};
+use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes};
 use ciao_scheduler::logging::{Flag, LogFlags};
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{DEFAULT_PORT, ServerConfig, ServerLimits, parse_ratio};
@@ -56,11 +56,7 @@ pub(crate) struct DaemonFlags {
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CERT)]
     pub(crate) cert: PathBuf,
     /// CA certificate
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/etc/pki/ciao/CAcert-server-localhost.pem"
-    )]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_CACERT)]
     pub(crate) cacert: PathBuf,
     /// Emit status heartbeat text
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]

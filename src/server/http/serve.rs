@@ -5,6 +5,7 @@ mod tests;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -359,30 +360,30 @@ impl Acceptor {
         let service = TowerToHyperService::new(router);
         let ended = if is_http_2 {
             let serving = http_2().serve_connection(io, service);
-            tokio::pin!(serving);
-            tokio::select! {
-                ended = serving.as_mut() => ended,
-                () = hub.leaving() => {
-                    serving.as_mut().graceful_shutdown();
-                    serving.await
-                }
-            }
+            until_leaving(&hub, serving, |it| it.graceful_shutdown()).await
         } else {
             let serving = http_1().serve_connection(io, service);
-            tokio::pin!(serving);
-            tokio::select! {
-                ended = serving.as_mut() => ended,
-                () = hub.leaving() => {
-                    serving.as_mut().graceful_shutdown();
-                    serving.await
-                }
-            }
+            until_leaving(&hub, serving, |it| it.graceful_shutdown()).await
         };
         if let Err(error) = ended {
             debug!("{from}: HTTP: {error}");
         }
         drop(place);
     }
+}
+
+/// Serves a connection to its end, which is asked for once the daemon leaves.
+async fn until_leaving<C: Future>(
+    hub: &Hub,
+    serving: C,
+    shut_down: impl FnOnce(Pin<&mut C>),
+) -> C::Output {
+    tokio::pin!(serving);
+    tokio::select! {
+        ended = serving.as_mut() => return ended,
+        () = hub.leaving() => shut_down(serving.as_mut()),
+    }
+    serving.await
 }
 
 fn http_1() -> http1::Builder {
