@@ -81,7 +81,7 @@ fn more_values_than_any_node_has_to_tell_are_refused_unparsed() {
 }
 
 #[test]
-fn documents_beyond_the_limit_are_refused_whoever_reads_them() {
+fn documents_beyond_the_limit_are_refused_by_every_reader() {
     let payload = format!(
         "start:\n  instance_uuid: a\n#{}\n",
         "x".repeat(SMALL.max_len)

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_about_a_start_without_a_plain_place_is_written_anew() {
+    fn a_question_about_a_start_without_a_plain_place_is_written_again() {
         for start in [
             format!("start: {{instance_uuid: {ID}, requirements: {{mem_mb: 7, node_id: n2}}}}\n"),
             format!("start:\n  instance_uuid: {ID}\n  requirements: {{mem_mb: 7, node_id: n2}}\n"),

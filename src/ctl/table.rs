@@ -542,7 +542,7 @@ POSITION  INSTANCE  NAME  PRIORITY   MEMORY  DISK  VCPUS  ATTEMPTS  TIME LEFT   
     }
 
     #[test]
-    fn controllers_show_their_standing() {
+    fn controllers_show_their_role() {
         let controller = ControllerView {
             uuid: "c".into(),
             standing: Standing::Master,

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_room_for_as_much_reads_without_a_buffer() {
+    fn a_reader_that_has_room_for_as_much_reads_without_a_buffer() {
         let mut ahead = ahead([Ok(vec![1; AHEAD_LEN])]);
         let Poll::Ready(Ok(bytes)) = read(&mut ahead, AHEAD_LEN) else {
             panic!("it is there")

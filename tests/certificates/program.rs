@@ -205,7 +205,7 @@ fn key_kind_and_uuid_are_chosen_by_flags() {
 }
 
 #[test]
-fn a_nodes_certificate_is_bound_and_keeps_its_uuid_when_it_is_made_anew() {
+fn a_nodes_certificate_is_bound_and_keeps_its_uuid_when_it_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
     succeed(dir.path(), &["-anchor", "-host", "localhost"]);
     let make = |args: &[&str]| {

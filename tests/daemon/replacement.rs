@@ -86,7 +86,7 @@ async fn a_node_that_connects_over_and_over_is_announced_once() {
 }
 
 #[tokio::test]
-async fn whoever_is_replaced_was_answered_before() {
+async fn a_connection_that_is_replaced_was_answered_before() {
     let (site, daemon, mut master) = Site::with_master().await;
     let mut connections = Vec::new();
     for encoding in [Encoding::Gob, Encoding::Native] {

@@ -38,7 +38,7 @@ async fn funky_an_evicted_low_task_does_not_resume_before_a_high_one_that_waits(
 }
 
 #[tokio::test]
-async fn funky_a_move_is_commanded_at_the_holder_whatever_node_is_named_as_such() {
+async fn funky_a_move_is_commanded_at_its_node_whatever_node_is_named_as_such() {
     let cluster = Cluster::new(&["node-a", "node-b"]).await;
     let program = Program::new(&cluster, "program");
     let options = "--mem 16 --cpus 1 --wait=running --prefer node.hostname=node-a";

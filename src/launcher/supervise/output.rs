@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_too_large_output_becomes_the_older_output_and_the_file_starts_anew() {
+    fn the_end_of_a_too_large_output_becomes_the_older_output_and_the_file_starts_again() {
         let (_root, dir, mut output) = instance();
         output.set_len(MAX_OUTPUT_BYTES).unwrap();
         Output::new(&dir).finish();

@@ -256,7 +256,7 @@ fn ratios_and_reserved_amounts_change_what_is_offered() {
 }
 
 #[test]
-fn a_repeated_start_goes_to_the_holder_without_a_second_claim() {
+fn a_repeated_start_goes_to_its_node_without_a_second_claim() {
     let (mut world, controller, first) = World::new().with_node(1000);
     world.node_with(2, 10);
     assert_eq!(world.place(controller, "a", 600), Some(first));

@@ -248,7 +248,7 @@ fn a_move_that_is_not_on_disk_yet_is_lost_with_its_node() {
 }
 
 #[test]
-fn what_the_target_lists_has_arrived_when_its_holder_has_it_no_more() {
+fn what_the_target_lists_has_arrived_when_its_node_has_it_no_more() {
     for is_told in [true, false] {
         let mut world = World::with(durable());
         let controller = world.controller();
@@ -275,8 +275,8 @@ fn what_the_target_lists_has_arrived_when_its_holder_has_it_no_more() {
     }
 }
 
-/// `a`, which is being shipped from the first node to the second.
-fn shipped() -> (World, SessionId, SessionId, SessionId) {
+/// `a`, which is being migrated from the first node to the second.
+fn migrating() -> (World, SessionId, SessionId, SessionId) {
     let (mut world, controller) = World::new().with_controller();
     let capabilities = Capabilities::MIGRATE.and(Capabilities::SUSPEND);
     let source = world.silent_node(1);
@@ -292,9 +292,9 @@ fn shipped() -> (World, SessionId, SessionId, SessionId) {
 }
 
 #[test]
-fn what_could_not_be_shipped_is_what_its_node_said_last() {
+fn what_could_not_be_migrated_is_what_its_node_said_last() {
     for (is_suspended, state) in [(false, LifeState::Running), (true, LifeState::Suspended)] {
-        let (mut world, controller, source, _) = shipped();
+        let (mut world, controller, source, _) = migrating();
         if is_suspended {
             world.suspended(source, "a");
         }
@@ -315,8 +315,8 @@ fn what_could_not_be_shipped_is_what_its_node_said_last() {
 }
 
 #[test]
-fn what_is_shipped_to_a_node_that_is_lost_is_placed_again_if_it_leaves() {
-    let (mut world, _, source, target) = shipped();
+fn what_is_migrated_to_a_node_that_is_lost_is_placed_again_if_it_leaves() {
+    let (mut world, _, source, target) = migrating();
     world.cut(target);
     world.advance(IN_DOUBT_TIME);
     world.look_away();
@@ -325,8 +325,8 @@ fn what_is_shipped_to_a_node_that_is_lost_is_placed_again_if_it_leaves() {
 }
 
 #[test]
-fn what_is_shipped_to_a_node_that_is_lost_and_stays_runs() {
-    let (mut world, controller, _, target) = shipped();
+fn what_is_migrated_to_a_node_that_is_lost_and_stays_runs() {
+    let (mut world, controller, _, target) = migrating();
     world.cut(target);
     world.advance(IN_DOUBT_TIME);
     world.look_away();

@@ -352,7 +352,7 @@ fn nothing_is_stopped_for_what_could_not_start() {
     world.look_away();
     world.disk_writes();
     world.start_as(controller, request("next", 100).waiting(600).priority(90));
-    assert_eq!(world.told(node).len(), 1, "the other makes way");
+    assert_eq!(world.told(node).len(), 1, "the other is preempted");
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn a_start_that_an_original_launcher_does_not_list_is_not_started_elsewhere() {
 }
 
 #[test]
-fn a_launcher_that_hangs_with_its_connection_standing_is_lost_after_its_lease() {
+fn a_launcher_that_hangs_with_its_connection_open_is_lost_after_its_lease() {
     let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     assert_eq!(

@@ -105,7 +105,7 @@ fn failed(told: &[Message]) -> Vec<(&str, StartFailureReason)> {
 }
 
 #[test]
-fn the_promoted_is_told_its_standing_then_everything_there_is() {
+fn the_promoted_is_told_its_role_then_everything_there_is() {
     let (mut world, master, backup) = World::new().with_backup();
     let node = world.node_with(1, 100);
     world.start_as(master, request("a", 100).waiting(60).priority(50));

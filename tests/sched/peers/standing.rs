@@ -17,7 +17,7 @@ fn standings(told: &[Message]) -> Vec<Standing> {
 }
 
 #[test]
-fn controllers_are_told_their_standing_on_connect_and_on_promotion() {
+fn controllers_are_told_their_role_on_connect_and_on_promotion() {
     let mut world = World::new();
     let first = world.controller();
     let second = world.controller();

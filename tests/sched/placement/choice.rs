@@ -227,7 +227,7 @@ fn a_backed_up_node_is_used_only_where_nothing_else_fits() {
 }
 
 #[test]
-fn whoever_watches_placements_hears_where_each_start_went() {
+fn peers_that_watch_placements_hear_where_each_start_went() {
     let (mut world, controller) = World::new().with_controller();
     let operator = world.operator(&[Topic::Placements]);
     world.node_with(1, 100);

@@ -203,7 +203,7 @@ fn chance_spreads_over_the_best_few_and_is_the_same_for_the_same_seed() {
 }
 
 #[test]
-fn a_node_that_fails_is_avoided_and_forgiven_in_time() {
+fn a_node_that_fails_is_avoided_and_used_again_in_time() {
     let mut world = under(preset("spread"));
     let (controller, nodes) = sized(&mut world, &[1000, 100]);
     assert_eq!(world.place(controller, "a", 1), Some(nodes[0]));

@@ -341,7 +341,7 @@ fn an_end_by_itself_while_its_node_was_lost_is_its_end() {
 }
 
 #[test]
-fn what_a_launcher_numbers_anew_is_news() {
+fn what_a_launcher_numbers_again_is_news() {
     let (mut world, controller, node) = with_running("a");
     world.ends(node, 1, vec![end(70, "a")], vec![]);
     world.look_away();

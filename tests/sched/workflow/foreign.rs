@@ -294,7 +294,7 @@ fn what_no_one_knows_is_told_as_ever() {
 }
 
 #[test]
-fn a_node_that_lists_what_was_started_anew_elsewhere_is_told_to_stop_it() {
+fn a_node_that_lists_what_was_started_again_elsewhere_is_told_to_stop_it() {
     let mut scene = Scene::new();
     let (honest, native, original) = (scene.honest, scene.native, scene.original);
     scene.world.place(native, "a", 100);
@@ -323,7 +323,7 @@ fn a_node_that_lists_what_was_started_anew_elsewhere_is_told_to_stop_it() {
 }
 
 #[test]
-fn a_late_end_of_what_was_started_anew_elsewhere_ends_nothing() {
+fn a_late_end_of_what_was_started_again_elsewhere_ends_nothing() {
     let mut scene = Scene::new();
     let native = scene.native;
     let first = leased(&mut scene.world, 11, 5000);
@@ -397,7 +397,7 @@ fn both_nodes_of_a_move_are_heard_and_no_third() {
 }
 
 #[test]
-fn what_is_shipped_may_arrive_while_its_holder_is_lost() {
+fn what_is_migrated_may_arrive_while_its_node_is_lost() {
     for (is_lost, forgets) in [(true, false), (false, true), (true, true)] {
         let mut world = World::with(durable());
         let native = world.controller();
@@ -508,7 +508,7 @@ fn what_waits_is_taken_up_from_a_node_that_had_it_and_from_no_other() {
 }
 
 #[test]
-fn the_answer_to_a_command_is_told_whoever_has_the_instance() {
+fn the_answer_to_a_command_is_told_whichever_node_has_the_instance() {
     let mut scene = Scene::new();
     let (native, original, liar) = (scene.native, scene.original, scene.liar);
     scene.world.place(native, "a", 100);

@@ -132,7 +132,7 @@ fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
 }
 
 #[test]
-fn a_shipped_instance_may_leave_before_it_is_listed_and_is_started_anew_if_it_never_is() {
+fn a_migrated_instance_may_leave_before_it_is_listed_and_is_started_again_if_it_never_is() {
     let (mut world, controller) = World::new().with_controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::MIGRATE));
@@ -165,7 +165,7 @@ fn a_launcher_that_cannot_ship_or_stop_it_leaves_it_where_it_is() {
 }
 
 #[test]
-fn a_holder_that_does_not_have_it_any_more_is_as_good_as_one_that_has_stopped_it() {
+fn a_node_that_does_not_have_it_any_more_is_as_good_as_one_that_has_stopped_it() {
     let (mut world, _, source, target) = World::with_moving();
     world.has_none(source, "a");
     assert_eq!(world.placements(), [("a".to_owned(), target)]);
@@ -208,7 +208,7 @@ fn a_target_that_refuses_is_not_the_end() {
 }
 
 #[test]
-fn a_target_that_is_lost_while_the_holder_stops_it_is_replaced() {
+fn a_target_that_is_lost_while_its_node_stops_it_is_replaced() {
     let (mut world, controller, source, target) = World::with_movable();
     let third = world.node_with(3, 1000);
     world.migrate(controller, "a", Some(target));
@@ -230,7 +230,7 @@ fn without_a_target_left_an_instance_that_stops_is_placed_again() {
 }
 
 #[test]
-fn a_holder_that_is_lost_while_it_stops_the_instance_is_the_only_one_that_may_have_it() {
+fn a_node_that_is_lost_while_it_stops_the_instance_is_the_only_one_that_may_have_it() {
     let (mut world, controller, source, target) = World::with_moving();
     world.cut(source);
     world.advance(LONG);
@@ -307,7 +307,7 @@ fn a_start_that_did_not_change_is_given_as_it_came() {
 }
 
 #[test]
-fn the_holder_is_told_once_the_claim_is_on_disk_and_so_is_the_target() {
+fn its_node_is_told_once_the_claim_is_on_disk_and_so_is_the_target() {
     let (mut world, controller, source) = World::with(durable()).with_node(1000);
     world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
     let target = world.node_with(2, 1000);
@@ -356,7 +356,7 @@ fn what_was_being_moved_when_the_scheduler_crashed_is_started_where_no_one_has_i
 }
 
 #[test]
-fn a_holder_that_comes_back_without_what_it_was_told_to_stop_is_believed() {
+fn a_node_that_comes_back_without_what_it_was_told_to_stop_is_believed() {
     let (mut world, controller, source, target) = World::with_movable();
     world.migrate(controller, "a", Some(target));
     world.cut(source);

@@ -163,7 +163,7 @@ fn a_node_that_is_back_is_waited_for_until_it_has_said_what_it_has() {
 }
 
 #[test]
-fn of_an_instance_that_was_started_anew_the_copy_on_its_lost_node_is_stopped() {
+fn of_an_instance_that_was_started_again_the_copy_on_its_lost_node_is_stopped() {
     for (at, starts) in ways(&request("x", 50)).into_iter().enumerate() {
         let (mut world, controller, node) = World::new().with_node(100);
         world.start_as(controller, request("x", 50).waiting(30));
@@ -390,7 +390,7 @@ fn after_a_crash_a_batch_that_names_what_waits_in_the_queue_starts_it_once() {
 }
 
 #[test]
-fn what_was_deleted_while_its_node_is_lost_is_not_started_anew_before_its_lease_is_over() {
+fn what_was_deleted_while_its_node_is_lost_is_not_started_again_before_its_lease_is_over() {
     let (mut world, controller, node) = World::new().with_leased("x");
     let other = leased(&mut world, 2, 200);
     world.lose(node);

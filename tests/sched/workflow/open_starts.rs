@@ -197,7 +197,7 @@ fn an_end_that_is_told_again_does_not_take_the_room_that_is_claimed_for_what_com
 }
 
 #[test]
-fn what_was_suspended_and_is_started_anew_where_it_was_cut_off_is_found_suspended() {
+fn what_was_suspended_and_is_started_again_where_it_was_cut_off_is_found_suspended() {
     let (mut world, controller) = World::new().with_controller();
     let node = leased_able(&mut world, 1, 100);
     world.place_as(controller, request("x", 50).restarting());

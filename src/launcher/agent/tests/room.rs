@@ -53,7 +53,7 @@ fn the_schedulers_ratio_counts_once_it_is_told_and_the_flags_until_then() {
 }
 
 #[test]
-fn what_is_reserved_is_not_handed_out_whoever_would_have_it() {
+fn what_is_reserved_is_not_handed_out_to_any_instance() {
     let mut world = World::connected();
     world.offers(NodeCapacity {
         reserved_mem_mb: 400,

@@ -106,7 +106,7 @@ fn a_change_is_reported_soon_and_a_burst_of_them_once() {
 }
 
 #[test]
-fn starts_seen_begins_anew_with_each_connection() {
+fn starts_seen_begins_again_with_each_connection() {
     let mut world = World::connected();
     world.start(process("a", 1));
     world.handle(Input::Disconnected);
@@ -285,7 +285,7 @@ fn what_this_node_cannot_run_is_invalid_data_with_the_key() {
 }
 
 #[test]
-fn a_made_up_machine_runs_anything() {
+fn a_simulated_machine_runs_anything() {
     let mut world = World::disconnected();
     world.agent = Agent::new(Settings {
         runs: Runs::Anything,

@@ -194,7 +194,7 @@ fn a_flush_of_a_disk_that_fails_says_so() {
 }
 
 #[test]
-fn a_database_that_failed_is_opened_anew_for_the_next_transaction() {
+fn a_database_that_failed_is_opened_again_for_the_next_transaction() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), [put(1, 1)]);
     let path = directory.path().join(STORE_FILE);
