@@ -11,7 +11,7 @@
 //!   files that are being deleted.
 //! - `control`, `lease`, `limits`, `cgroup`: what supervisors are asked, until when they may go on, and what their
 //!   workloads may take.
-//! - [`simulate`]: a made-up machine in their place, for load tests with thousands of nodes in one process.
+//! - [`simulate`]: a simulated machine in their place, for load tests with thousands of nodes in one process.
 //!
 //! A program that runs launchers must answer [`supervise::WORD`] as its first argument with [`supervise::run`].
 

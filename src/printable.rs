@@ -115,7 +115,7 @@ impl fmt::Write for Escaping {
     }
 }
 
-/// Whether a character is an order to whoever shows it rather than something to be seen: the controls C0, DEL and C1
+/// Whether a character controls the program that shows it rather than being shown: the controls C0, DEL and C1
 /// (Unicode category Cc), the separators of lines and paragraphs (Zl, Zp), and the format characters (Cf, Unicode 16),
 /// among them those that turn the direction of writing around and those that have no width.
 #[must_use]

@@ -1,4 +1,4 @@
-//! Files that are nobody else's business: state directories, which hold the commands and environments of workloads, and
+//! Files that no other user may read: state directories, which hold the commands and environments of workloads, and
 //! private keys.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};

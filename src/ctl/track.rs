@@ -33,7 +33,7 @@ pub enum Until {
 pub enum Stage {
     /// Sent to the scheduler.
     Sent,
-    /// It waits for room: for the first time, or again after it had to give way.
+    /// It waits for room: for the first time, or again after it was preempted.
     Waiting(Box<InstanceQueued>),
     /// It does not run at present: suspended, on its way to another node, or gone in a way that is not yet told.
     Held {
@@ -348,7 +348,7 @@ impl Tracker {
         }
     }
 
-    /// What happens to it after it was placed: it may have to give way, or move.
+    /// What happens to it after it was placed: it may be preempted, or moved.
     fn turn(&mut self, at: usize, turn: &InstanceStateEvent) -> Option<&Tracked> {
         let detail = turn.detail.clone();
         let stage = match &turn.state {

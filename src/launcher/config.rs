@@ -76,7 +76,7 @@ pub struct Config {
     pub lease: Option<Duration>,
     /// What each node says of itself beyond its figures.
     pub features: Features,
-    /// The name to report; `None` = the machine's (made-up nodes: `simulated-N`).
+    /// The name to report; `None` = the machine's (simulated nodes: `simulated-N`).
     pub hostname: Option<String>,
     /// How much is kept of what ended instances have written, and for how long.
     pub keep_output: KeepOutput,
@@ -106,7 +106,7 @@ pub enum MachineConfig {
         /// to it, or none.
         cgroup: Option<PathBuf>,
     },
-    /// Nothing does: so many made-up nodes, each with a connection of its own.
+    /// Nothing does: so many simulated nodes, each with a connection of its own.
     Simulated {
         /// Resources of each node.
         simulation: Simulation,

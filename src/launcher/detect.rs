@@ -209,7 +209,7 @@ mod tests {
 
     use super::{MAX_WORD_LEN, labels, resources, size_name, word};
 
-    /// A made-up `/` with these files.
+    /// A simulated `/` with these files.
     fn machine(files: &[(&str, &str)]) -> TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

@@ -49,7 +49,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of the scheduler's words that are shown when it refuses this launcher: a few lines.
 const MAX_REFUSAL_LEN: usize = 1024;
 
-/// Runs a launcher, or many made-up ones, until `shutdown` is ready or one cannot go on.
+/// Runs a launcher, or many simulated ones, until `shutdown` is ready or one cannot go on.
 ///
 /// # Errors
 /// [`LauncherError`]: the state directory cannot be used, or the scheduler refuses for good.
@@ -98,7 +98,7 @@ async fn serve_metrics(
     Ok(serving)
 }
 
-/// Lets this process open as many files as it may: a workload takes a descriptor, a made-up node a socket.
+/// Lets this process open as many files as it may: a workload takes a descriptor, a simulated node a socket.
 fn raise_open_files_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -153,7 +153,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             info!(
                 event = "launcher_started",
                 nodes = uuids.len(),
-                "made-up launchers start"
+                "simulated launchers start"
             );
             let name = config.hostname.as_deref().unwrap_or("simulated");
             let node = |(number, uuid): (usize, &Uuid)| {

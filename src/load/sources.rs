@@ -105,8 +105,8 @@ impl Spread {
         let Some(asked) = asked else {
             return Self::of_own_accord(launchers, target, ports);
         };
-        let stranger = |source: &&IpAddr| source.is_ipv4() != target.is_ipv4();
-        if let Some(&source_address) = asked.0.iter().find(stranger) {
+        let of_other_family = |source: &&IpAddr| source.is_ipv4() != target.is_ipv4();
+        if let Some(&source_address) = asked.0.iter().find(of_other_family) {
             return Err(LoadError::OtherFamily {
                 source_address,
                 target,

@@ -64,7 +64,7 @@ pub const CONTROLLER_BUDGET: usize = 4 * 1024 * 1024;
 pub const LAUNCHER_BUDGET: usize = 256 * 1024;
 
 /// Bytes that may be queued for an operator because of what others do: some 40 000 placements. They are charged to
-/// nobody, so that no peer waits for an operator; one that is further behind is disconnected.
+/// no sender, so that no peer waits for an operator; one that is further behind is disconnected.
 pub const MAX_UNCHARGED_OPERATOR: usize = 16 * 1024 * 1024;
 
 /// Bytes that may be queued for a controller that has stalled, charged to no sender any more, and answers that no one in

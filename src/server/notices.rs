@@ -122,18 +122,18 @@ fn class_of(notice: &Notice) -> Option<(Class, Who)> {
         Notice::Malformed(uuid, ..) | Notice::TooLong(uuid, ..) | Notice::LeftOut(uuid, _) => {
             (Class::Malformed, Who::Peer(*uuid))
         }
-        Notice::NoSuchPeer(..) => (Class::NoSuchPeer, Who::Nobody),
-        Notice::Failed(..) => (Class::Failed, Who::Nobody),
-        Notice::Restored(_) => (Class::Restored, Who::Nobody),
-        Notice::Disk(_) => (Class::Disk, Who::Nobody),
+        Notice::NoSuchPeer(..) => (Class::NoSuchPeer, Who::NoPeer),
+        Notice::Failed(..) => (Class::Failed, Who::NoPeer),
+        Notice::Restored(_) => (Class::Restored, Who::NoPeer),
+        Notice::Disk(_) => (Class::Disk, Who::NoPeer),
         Notice::Twins { node, .. } => (Class::Twins, Who::Peer(*node)),
         Notice::Pressure(node, _) => (Class::Pressure, Who::Peer(*node)),
         Notice::Dropped(_, node) => (Class::Dropped, Who::Peer(*node)),
         Notice::ClaimsForgotten(node, _) => (Class::Dropped, Who::Peer(*node)),
         Notice::ClaimsUnknown(node, _) => (Class::ClaimsUnknown, Who::Peer(*node)),
         Notice::UnmatchedFailure(node) => (Class::Unmatched, Who::Peer(*node)),
-        Notice::LateBatch(..) => (Class::Batch, Who::Nobody),
-        Notice::IllegalTransition(_) => (Class::Defect, Who::Nobody),
-        Notice::TwoZones(..) | Notice::BadRules(_) => (Class::Configuration, Who::Nobody),
+        Notice::LateBatch(..) => (Class::Batch, Who::NoPeer),
+        Notice::IllegalTransition(_) => (Class::Defect, Who::NoPeer),
+        Notice::TwoZones(..) | Notice::BadRules(_) => (Class::Configuration, Who::NoPeer),
     })
 }

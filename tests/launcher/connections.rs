@@ -1,4 +1,4 @@
-//! Connecting, reconnecting, being refused; made-up nodes; and what is said when nothing can be started at all.
+//! Connecting, reconnecting, being refused; simulated nodes; and what is said when nothing can be started at all.
 
 use std::collections::BTreeSet;
 use std::process::Output;
@@ -87,7 +87,7 @@ async fn two_launchers_with_one_state_directory_are_one_too_many() {
 }
 
 #[tokio::test]
-async fn made_up_nodes_each_have_a_connection_and_run_nothing() {
+async fn simulated_nodes_each_have_a_connection_and_run_nothing() {
     let world = World::new().await;
     let simulate = ["-simulate=mem=1000,cpus=4,disk=5000,run=0.01", "-count=3"];
     let mut launcher = world.launch(&simulate);

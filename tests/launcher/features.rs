@@ -108,7 +108,7 @@ async fn a_resource_is_taken_until_its_instance_is_gone_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn made_up_nodes_say_what_they_are_told_to_and_nothing_of_this_machine() {
+async fn simulated_nodes_say_what_they_are_told_to_and_nothing_of_this_machine() {
     let world = World::new().await;
     let _launcher = world.launch(&[
         "-simulate=mem=1000,cpus=4,disk=5000",

@@ -33,7 +33,7 @@ async fn a_low_priority_stands_still_for_a_high_one_and_goes_on_by_itself() {
     assert_eq!(low.beaten(), beaten, "it does nothing");
     let waits = cluster.until(&id, "suspended").await;
     assert_eq!(waits.reported.as_deref(), Some("exit_paused"));
-    assert_eq!(waits.waits_for, format!("made way for {other}"));
+    assert_eq!(waits.waits_for, format!("preempted by {other}"));
 
     cluster.ctl(&format!("delete --wait {other}")).await;
     assert!(!runs(high_process));

@@ -1,6 +1,6 @@
 //! What a node says of itself beyond its figures: flags of the command line, checked, and what was found on the machine.
 //!
-//! They hold for made-up nodes too, for which nothing is found. Finding is the business of [`detect`].
+//! They hold for simulated nodes too, for which nothing is found. Finding is the business of [`detect`].
 
 use std::collections::BTreeMap;
 use std::path::Path;

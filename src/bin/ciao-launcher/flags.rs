@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ciao_scheduler::flags::{at_least, mebibytes, reported_disk};
+use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, mebibytes, reported_disk};
 use ciao_scheduler::launcher::agent::{Features, PressureLimits, Workloads};
 use ciao_scheduler::launcher::simulate::Simulation;
 use ciao_scheduler::launcher::{
@@ -22,7 +22,7 @@ use tracing::warn;
 
 use crate::features::{FeatureFlags, FeaturesError};
 
-/// Most made-up nodes of one process: far beyond it, a machine runs out of ports for connections to one scheduler.
+/// Most simulated nodes of one process: far beyond it, a machine runs out of ports for connections to one scheduler.
 const MAX_COUNT: u32 = 50_000;
 
 /// Fewest reports in the time of a lease: two may be lost, or late.
@@ -46,11 +46,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) cert: PathBuf,
     /// CA certificate of the cluster
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/etc/pki/ciao/CAcert-server-localhost.pem"
-    )]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_CACERT)]
     pub(crate) cacert: PathBuf,
     /// Refuse a certificate file whose private key others can read, rather than warn of it
     #[arg(long)]
@@ -415,7 +411,7 @@ impl Cli {
     }
 }
 
-/// UUIDs for made-up nodes: the first as given, further ones derived from it, so that the same nodes come back.
+/// UUIDs for simulated nodes: the first as given, further ones derived from it, so that the same nodes come back.
 fn uuids(first: Option<Uuid>, count: u32) -> Vec<Uuid> {
     let first = first.unwrap_or_else(Uuid::new_v4);
     let further = (1..count).map(|number| Uuid::new_v5(&first, &number.to_be_bytes()));
@@ -538,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn made_up_nodes_keep_their_uuids_between_runs() {
+    fn simulated_nodes_keep_their_uuids_between_runs() {
         let first = Uuid::new_v4();
         let nodes = uuids(Some(first), 100);
         assert_eq!((nodes.len(), nodes[0]), (100, first));

@@ -39,11 +39,11 @@ pub struct PlacementArgs {
     /// How many of the group may be in one place, where they are to be apart [default: 1]
     #[arg(long, value_name = "N", requires = "group")]
     pub group_max: Option<u32>,
-    /// Be near nodes with this label: on one, or where the label SCOPE has the same value as on one. It is a wish, with
-    /// :hard a condition; repeatable
+    /// Be near nodes with this label: on one, or where the label SCOPE has the same value as on one. It is a preference,
+    /// with :hard a requirement; repeatable
     #[arg(long, value_name = "LABEL[:SCOPE][:hard]", value_parser = near)]
     pub near: Vec<Near>,
-    /// How urgent it is, 0 to 100, higher first: in the queue, and where it may make others give way [default: 50]
+    /// How urgent it is, 0 to 100, higher first: in the queue, and where it may preempt others [default: 50]
     #[arg(long, value_name = "N", help_heading = LIFE, value_parser = clap::value_parser!(i64).range(0..=MAX_PRIORITY))]
     pub priority: Option<i64>,
     /// Wait so long for room where it fits nowhere, for example 10m
@@ -202,8 +202,8 @@ mod tests {
         );
         assert_eq!(near(&said.near[1]), ("port-1".into(), "node".into(), false));
         assert_eq!(said.must_understand, ["require", "group", "near"]);
-        let wishes = ["--prefer=a = b", "--near=volume-7"];
-        assert!(scheduling(&wishes).unwrap().must_understand.is_empty());
+        let preferences = ["--prefer=a = b", "--near=volume-7"];
+        assert!(scheduling(&preferences).unwrap().must_understand.is_empty());
     }
 
     #[test]

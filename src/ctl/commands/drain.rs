@@ -50,7 +50,7 @@ pub async fn uncordon(context: &mut Context<'_>, args: &CordonArgs) -> Result<Ex
 
 /// What a drain is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum Goal {
     /// To move everything.
     Move,
     /// To say what would become of it.
@@ -64,18 +64,18 @@ enum Wish {
 /// # Errors
 /// [`CommandError`].
 pub async fn drain(context: &mut Context<'_>, args: &DrainArgs) -> Result<Exit, CommandError> {
-    let wish = match (args.check, args.abort) {
-        (true, _) => Wish::Check,
-        (_, true) => Wish::Abort,
-        _ => Wish::Move,
+    let goal = match (args.check, args.abort) {
+        (true, _) => Goal::Check,
+        (_, true) => Goal::Abort,
+        _ => Goal::Move,
     };
     let node = nodes::node(&mut context.client, &args.node).await?;
     let evacuate = Evacuate {
         workload_agent_uuid: node.uuid.clone(),
-        mode: match wish {
-            Wish::Move => EvacuateMode::Relocate,
-            Wish::Check => EvacuateMode::Check,
-            Wish::Abort => EvacuateMode::Abort,
+        mode: match goal {
+            Goal::Move => EvacuateMode::Relocate,
+            Goal::Check => EvacuateMode::Check,
+            Goal::Abort => EvacuateMode::Abort,
         },
         deadline: args.deadline,
         parallel: args.parallel,
@@ -86,7 +86,7 @@ pub async fn drain(context: &mut Context<'_>, args: &DrainArgs) -> Result<Exit, 
         context.client.watch_also(Topic::Failures).await?;
     }
     context.client.relocate(&evacuate).await?;
-    if wish == Wish::Move {
+    if goal == Goal::Move {
         let host = node.hostname.as_deref().unwrap_or(&node.uuid);
         context.aftermath.text(format!(
             "the drain of {node} goes on; `ciaoctl drain {host} --abort` ends it, and `ciaoctl uncordon {host}` lets the \
@@ -96,12 +96,12 @@ pub async fn drain(context: &mut Context<'_>, args: &DrainArgs) -> Result<Exit, 
     if args.no_wait {
         return nodes::report(context, &node, "asked to drain");
     }
-    let patience = match wish {
-        Wish::Move => patience(context, args.deadline),
-        Wish::Check | Wish::Abort => context.answer,
+    let patience = match goal {
+        Goal::Move => patience(context, args.deadline),
+        Goal::Check | Goal::Abort => context.answer,
     };
     let mut drain = Drain {
-        wish,
+        goal,
         node,
         last: None,
         failure: None,
@@ -143,7 +143,7 @@ fn print_end(context: &mut Context<'_>, drain: &Drain) -> Result<(), CommandErro
 /// A drain that is followed, without IO.
 #[derive(Debug)]
 struct Drain {
-    wish: Wish,
+    goal: Goal,
     node: Candidate,
     last: Option<DrainProgress>,
     /// Why it failed as a whole, and the exit code for that.
@@ -161,9 +161,9 @@ impl Drain {
 
     /// Whether this state answers what was asked for.
     fn is_end(&self, state: &DrainState) -> bool {
-        match self.wish {
-            Wish::Check => *state == DrainState::Checking,
-            Wish::Move | Wish::Abort => state.is_over(),
+        match self.goal {
+            Goal::Check => *state == DrainState::Checking,
+            Goal::Move | Goal::Abort => state.is_over(),
         }
     }
 
@@ -198,9 +198,9 @@ impl Drain {
         if let Some((_, exit)) = &self.failure {
             return *exit;
         }
-        match (self.wish, &self.last) {
-            (Wish::Check, Some(last)) if last.misfit_count == 0 => Exit::Done,
-            (Wish::Abort, Some(last)) if last.state.is_over() => Exit::Done,
+        match (self.goal, &self.last) {
+            (Goal::Check, Some(last)) if last.misfit_count == 0 => Exit::Done,
+            (Goal::Abort, Some(last)) if last.state.is_over() => Exit::Done,
             (_, Some(last)) if last.state == DrainState::Done => Exit::Done,
             (_, Some(last)) if self.is_end(&last.state) => Exit::Refused,
             _ => Exit::Timeout,
@@ -220,8 +220,8 @@ impl Drain {
             return lines;
         };
         let progress = progress_text(last);
-        lines.push(match (self.wish, &last.state) {
-            (Wish::Check, DrainState::Checking) => check_text(node, last),
+        lines.push(match (self.goal, &last.state) {
+            (Goal::Check, DrainState::Checking) => check_text(node, last),
             (_, DrainState::Done) if last.total == 0 => format!("{node} drained: nothing to move"),
             (_, DrainState::Done) => format!("{node} drained: {} moved", last.moved),
             _ if self.is_over() => format!("{node} {progress}"),
@@ -289,14 +289,14 @@ mod tests {
         drain.end().iter().map(ToString::to_string).collect()
     }
 
-    fn drain(wish: Wish) -> Drain {
+    fn drain(goal: Goal) -> Drain {
         let node = Candidate {
             uuid: "4cb19522-aaaa".into(),
             hostname: Some("a".into()),
             about: String::new(),
         };
         Drain {
-            wish,
+            goal,
             node,
             last: None,
             failure: None,
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_drain_is_shown_until_it_is_done() {
-        let mut drain = drain(Wish::Move);
+        let mut drain = drain(Goal::Move);
         assert_eq!(drain.exit(), Exit::Timeout);
         let line = drain.observe(&progress(DrainState::Moving, 1));
         let expected = "a (4cb19522) moving: 1 of 4 moved, 0 on their way, 3 left";
@@ -337,12 +337,12 @@ mod tests {
     #[test]
     fn a_drain_that_leaves_something_or_is_ended_by_others_is_not_done() {
         for state in [DrainState::Incomplete, DrainState::Aborted] {
-            let mut drain = drain(Wish::Move);
+            let mut drain = drain(Goal::Move);
             drain.observe(&progress(state, 3));
             assert!(drain.is_over());
             assert_eq!(drain.exit(), Exit::Refused);
         }
-        let mut drain = drain(Wish::Abort);
+        let mut drain = drain(Goal::Abort);
         assert!(drain.observe(&progress(DrainState::Moving, 1)).is_some());
         assert!(!drain.is_over());
         drain.observe(&progress(DrainState::Aborted, 1));
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_check_names_what_fits_nowhere_else() {
-        let mut check = drain(Wish::Check);
+        let mut check = drain(Goal::Check);
         check.observe(&progress(DrainState::Checking, 0));
         assert_eq!(end(&check), ["a (4cb19522): all 4 fit elsewhere"]);
         assert_eq!(check.exit(), Exit::Done);
@@ -363,15 +363,15 @@ mod tests {
                 ..DrainProgress::default()
             }))
         };
-        let mut check = drain(Wish::Check);
+        let mut check = drain(Goal::Check);
         check.observe(&empty(DrainState::Checking));
         assert_eq!(end(&check), ["a (4cb19522): nothing to move"]);
-        let mut moved = drain(Wish::Move);
+        let mut moved = drain(Goal::Move);
         let line = moved.observe(&empty(DrainState::Checking)).unwrap();
         assert_eq!(line, "a (4cb19522) checking: nothing to move");
         moved.observe(&empty(DrainState::Done));
         assert_eq!(end(&moved), ["a (4cb19522) drained: nothing to move"]);
-        let mut check = drain(Wish::Check);
+        let mut check = drain(Goal::Check);
         check.observe(&Event::Drain(Box::new(DrainProgress {
             node_uuid: "4cb19522-aaaa".into(),
             state: DrainState::Checking,
@@ -404,7 +404,7 @@ mod tests {
                 detail: "why".into(),
             }))
         };
-        let mut drain = drain(Wish::Move);
+        let mut drain = drain(Goal::Move);
         let one = failure(LifeCommand::Migrate, CommandFailureReason::NoRoom);
         assert!(drain.observe(&one).is_some());
         let gone = Event::NodeDisconnected(NodeDisconnected {

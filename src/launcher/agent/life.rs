@@ -267,11 +267,11 @@ impl Agent {
         }
     }
 
-    /// Processes cannot be shipped.
+    /// Processes cannot be migrated.
     pub(super) fn migrate(&mut self, migrate: Result<Migrate, PayloadError>) {
         let command = LifeCommand::Migrate;
         if let Some(migrate) = self.readable(&command, migrate) {
-            let detail = "this node cannot ship what an instance holds".to_owned();
+            let detail = "this node cannot migrate what an instance holds".to_owned();
             self.refuse(
                 command,
                 &migrate.instance_uuid,

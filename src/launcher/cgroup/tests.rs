@@ -1,4 +1,4 @@
-//! cgroups in made-up directories; the kernel's own part is tried by the launcher's tests where there is one to be had.
+//! cgroups in simulated directories; the kernel's own part is tried by the launcher's tests where there is one to be had.
 
 use std::fs::{self, create_dir, read_to_string, write};
 use std::path::Path;
@@ -14,7 +14,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// A directory with a cgroup's files, which takes every word as it is written.
-fn made_up(path: &Path) {
+fn simulated(path: &Path) {
     for (name, text) in [
         ("cgroup.controllers", "memory cpu"),
         ("cgroup.subtree_control", ""),
@@ -30,7 +30,7 @@ fn made_up(path: &Path) {
 }
 
 fn group(path: &Path, memory: bool, cpu: bool) -> Group {
-    made_up(path);
+    simulated(path);
     let path = path.to_owned();
     Group { path, memory, cpu }
 }
@@ -40,7 +40,7 @@ fn a_tree_is_a_directory_of_cgroup_2_and_says_which_controllers_it_has() {
     let dir = tempfile::tempdir().unwrap();
     let error = Tree::at(dir.path()).unwrap_err();
     assert!(error.to_string().contains("no cgroup"), "{error}");
-    made_up(dir.path());
+    simulated(dir.path());
     write(dir.path().join("cgroup.subtree_control"), "io memory").unwrap();
     let tree = Tree::at(dir.path()).unwrap();
     assert!(tree.memory && !tree.cpu);

@@ -1,5 +1,5 @@
 //! `GET /v1/events`: what happens, as server-sent events. Each stream has a place in the ring of events and a chunk that is
-//! being written; a slow reader has no more than that, and is told to look anew once what it has not read is gone.
+//! being written; a slow reader has no more than that, and is told to read everything again once what it has not read is gone.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;

@@ -204,7 +204,7 @@ pub(super) async fn instance(call: Call) -> Answer {
 
 /// There is no such instance.
 pub(super) fn no_instance(id: &str) -> Problem {
-    let detail = format!("no instance '{id}' is known, nor was of late");
+    let detail = format!("no instance '{id}' is known, and none was recently");
     Problem::not_found("no_instance", detail).with_help("GET /v1/instances lists those that are")
 }
 

@@ -1,5 +1,5 @@
 //! The latest events, numbered, for any number of readers: each keeps its own place, so that a slow one costs nothing and
-//! holds up nobody. What is too old is dropped; who comes for it is told to look anew.
+//! delays no other. What is too old is dropped; a reader that asks for it is told to read everything again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -212,7 +212,7 @@ impl Door for Ring {
 }
 
 impl Event {
-    /// The event as it is told; `None` for what is told to nobody.
+    /// The event as it is told; `None` for what is told to no client.
     pub(super) fn told(&self) -> Option<&Told> {
         let told = self
             .told

@@ -172,7 +172,7 @@ const ENDED: Param = Param {
 
 const FORGET: Param = Param {
     name: "forget",
-    about: "Whether to forget it although its node is lost and nobody knows whether it runs.",
+    about: "Whether to forget it although its node is lost and it is not known whether it runs.",
     kind: Kind::Flag,
 };
 

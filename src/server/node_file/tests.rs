@@ -114,7 +114,7 @@ fn a_file_that_is_no_node_file_is_refused() {
     for (document, expected) in [
         ("", "line 1 column 1: expected a mapping, found nothing"),
         (
-            "# nobody\n",
+            "# nothing\n",
             "line 2 column 1: expected a mapping, found nothing",
         ),
         (

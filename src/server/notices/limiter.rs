@@ -35,11 +35,11 @@ pub(super) const MAX_NAMED: usize = 16_384;
 /// Whom a line is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::server) enum Who {
-    /// No peer in particular.
-    Nobody,
+    /// No peer: it is about the scheduler, or about several.
+    NoPeer,
     /// A peer that is, or was, connected.
     Peer(Uuid),
-    /// Somebody who did not get so far.
+    /// A client that did not get so far.
     Address(IpAddr),
 }
 
@@ -333,7 +333,7 @@ impl Counted {
         };
         for (who, sum) in &self.sums {
             match who {
-                Who::Nobody => line(sum, &""),
+                Who::NoPeer => line(sum, &""),
                 who => line(sum, &format_args!(" ({who})")),
             }
         }
@@ -397,7 +397,7 @@ fn one_line(line: &dyn Display) -> String {
 impl Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => f.write_str("somebody"),
+            Self::NoPeer => f.write_str("no peer"),
             Self::Peer(uuid) => uuid.fmt(f),
             Self::Address(address) => address.fmt(f),
         }

@@ -63,7 +63,7 @@ fn changed(payload: &Bytes, changes: &StartChanges) -> Bytes {
     };
     let wanted = wanted(&before, changes);
     let is_meant = |text: &Bytes| Start::decode_placed(text).is_ok_and(|read| read == wanted);
-    by_looks(payload, &before, &wanted)
+    patch_text(payload, &before, &wanted)
         .filter(is_meant)
         .or_else(|| by_value(payload, &wanted))
         .filter(is_meant)
@@ -125,7 +125,7 @@ fn set_resources(scheduling: &mut Option<Scheduling>, demand: &Demand) {
 }
 
 /// The text with each value that differs put in; `None` where that is not plain to do.
-fn by_looks(payload: &Bytes, before: &Start, wanted: &Start) -> Option<Bytes> {
+fn patch_text(payload: &Bytes, before: &Start, wanted: &Start) -> Option<Bytes> {
     let mut text = payload.clone();
     let mut set = |path: &[&str], value: &str| {
         text = edit::set(&text, path, value)?;

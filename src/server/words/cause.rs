@@ -15,15 +15,17 @@ impl fmt::Display for Why<'_> {
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {
-            Cause::LeftFor(preemptor) => return write!(f, "made way for {preemptor}"),
-            Cause::LeavesFor(preemptor) => return write!(f, "makes way for {preemptor}"),
-            Cause::VictimLeaves(victim) => return write!(f, "{victim} makes way for it"),
-            Cause::VictimsLeave(count) => return write!(f, "{count} instances make way for it"),
-            Cause::VictimsToLeave(1) => "one instance to make way for it",
-            Cause::VictimsToLeave(count) => {
-                return write!(f, "{count} instances to make way for it");
+            Cause::LeftFor(preemptor) => return write!(f, "preempted by {preemptor}"),
+            Cause::LeavesFor(preemptor) => return write!(f, "being preempted by {preemptor}"),
+            Cause::VictimLeaves(victim) => return write!(f, "{victim} is being preempted for it"),
+            Cause::VictimsLeave(count) => {
+                return write!(f, "{count} instances are being preempted for it");
             }
-            Cause::VictimStays(victim) => return write!(f, "{victim} did not make way"),
+            Cause::VictimsToLeave(1) => "one instance to be preempted for it",
+            Cause::VictimsToLeave(count) => {
+                return write!(f, "{count} instances to be preempted for it");
+            }
+            Cause::VictimStays(victim) => return write!(f, "{victim} could not be preempted"),
             Cause::StillFull(node) => return write!(f, "node {node} is still full"),
             Cause::TargetGone(node) => return write!(f, "node {node} is not connected any more"),
             Cause::TargetLost(node) => return write!(f, "node {node} is lost"),
@@ -36,7 +38,7 @@ impl fmt::Display for Why<'_> {
             Cause::CannotResume(why) => {
                 return write!(f, "its launcher could not resume it: {why}");
             }
-            Cause::CannotShip(why) => return write!(f, "its launcher could not ship it: {why}"),
+            Cause::CannotShip(why) => return write!(f, "its launcher could not migrate it: {why}"),
             Cause::CannotChange(why) => {
                 return write!(f, "its launcher could not change it: {why}");
             }
@@ -84,15 +86,15 @@ impl fmt::Display for Why<'_> {
             Cause::RoomFound => "there is room",
             Cause::RoomAgain => "there is room again",
             Cause::RoomFreed => "its room is free",
-            Cause::VictimsLate => "the others did not make way in time",
-            Cause::WaitsForOneNode => "it waits for one node, as it was asked for",
-            Cause::Asked => "as it was asked for",
-            Cause::StaysAsAsked => "to stay so, as it was asked for",
-            Cause::ShipsIt => "its node ships it",
+            Cause::VictimsLate => "the instances to be preempted for it did not leave in time",
+            Cause::WaitsForOneNode => "it waits for room on the requested node",
+            Cause::Asked => "as requested",
+            Cause::StaysAsAsked => "to stay so, as requested",
+            Cause::ShipsIt => "its node migrates it",
             Cause::StopsIt => "it stops on its node",
             Cause::Moved => "it has moved",
             Cause::LeftNode => "it has left its node",
-            Cause::Shipped => "it was shipped",
+            Cause::Shipped => "it was migrated",
             Cause::NotStopped => "its launcher could not stop it",
             Cause::NotLeftInTime => "it did not leave its node in time",
             Cause::NodeLost => "its node is lost",
@@ -134,7 +136,7 @@ impl fmt::Display for Why<'_> {
             Cause::CutOff => "its node was cut off, and has stopped it",
             Cause::EndedAsTold => "its node has ended it, as it was told",
             Cause::CannotBeShipped => {
-                "it cannot be shipped as it is, and how to start it again is not known"
+                "it cannot be migrated as it is, and how to start it again is not known"
             }
             Cause::EndedBeforeMove => "it ended before it moved",
             Cause::KnownSinceNodeLost => "known since then; its node is lost",

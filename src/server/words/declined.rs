@@ -169,7 +169,9 @@ impl fmt::Display for Declined<'_> {
                 "how to start it again is not known, because its START was not kept; START it with \
                  'scheduling.relocate: true', or set the policy's 'relocation'"
             }
-            Objection::NoStartKept => "its START was not kept, so nobody could start it again",
+            Objection::NoStartKept => {
+                "its START was not kept, so that it could not be started again"
+            }
             Objection::Illegal(words) => words,
             Objection::NoTarget(name) => {
                 return write!(f, "no node '{name}' is connected to move it to");

@@ -57,7 +57,7 @@ fn checked(progress: &DrainProgress, untried: usize) -> String {
 fn ended(progress: &DrainProgress, end: Option<DrainEnd>) -> String {
     let end = match end {
         None => "",
-        Some(DrainEnd::Asked) => "as it was asked for",
+        Some(DrainEnd::Asked) => "as requested",
         Some(DrainEnd::Uncordoned) => "its node is to take work again",
         Some(DrainEnd::NothingMovable) => "what is left cannot be moved",
         Some(DrainEnd::TimeOver) => "its time is over",

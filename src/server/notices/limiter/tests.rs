@@ -85,7 +85,7 @@ fn what_repeats_is_summed_up_at_the_end_of_the_window_with_its_node_and_its_firs
 fn what_was_counted_when_the_daemon_stops_is_said_all_the_same() {
     let mut log = Log::new();
     for _ in 0..25 {
-        log.say(Class::Failed, Who::Nobody, "START x failed");
+        log.say(Class::Failed, Who::NoPeer, "START x failed");
     }
     log.close();
     let last = log.written.last().unwrap();
