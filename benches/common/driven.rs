@@ -74,10 +74,18 @@ pub(crate) fn start(
     scheduling: Option<Box<Scheduling>>,
     payload: Bytes,
 ) -> Input {
+    // Whole, and not over one that asks for nothing: what is made only to be dropped would be counted with the core.
     let request = StartRequest {
+        instance: InstanceId::Uuid(Uuid::from_u128(u128::from(number))),
         asked,
+        network_node: false,
+        node_id: None,
+        hostname: None,
+        restart: false,
+        tenant: None,
+        image: None,
+        vm_type: None,
         scheduling,
-        ..StartRequest::plain(InstanceId::Uuid(Uuid::from_u128(u128::from(number))))
     };
     Input::Command {
         session: CONTROLLER,

@@ -179,7 +179,7 @@ impl Row for ControllerView {
     const LIST: &'static str = "controllers";
     const COLUMNS: Columns = &[
         Column::text("CONTROLLER"),
-        Column::text("STANDING"),
+        Column::text("ROLE"),
         Column::amount("CONNECTED"),
     ];
 
@@ -419,7 +419,7 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  238 GiB / 466 GiB         12
     #[test]
     fn nothing_is_a_header_alone_or_nothing_or_an_empty_list() {
         let none: [ControllerView; 0] = [];
-        assert_eq!(table(&none, STYLE), "CONTROLLER  STANDING  CONNECTED\n");
+        assert_eq!(table(&none, STYLE), "CONTROLLER  ROLE  CONNECTED\n");
         assert_eq!(
             table(
                 &none,

@@ -60,8 +60,8 @@ fn line(state: &Heartbeat) -> String {
     };
     for (at, (uuid, is_master)) in state.controllers.iter().enumerate() {
         let separator = if at == 0 { "" } else { ", " };
-        let standing = if *is_master { "MASTER" } else { "BACKUP" };
-        let _ = write!(text, "{separator}controller-{}:{standing}", short(uuid));
+        let role = if *is_master { "MASTER" } else { "BACKUP" };
+        let _ = write!(text, "{separator}controller-{}:{role}", short(uuid));
     }
     add_rest(&mut text, state.controller_count - state.controllers.len());
     text.extend(std::iter::repeat_n('\t', tabs));

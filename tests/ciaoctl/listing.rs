@@ -90,7 +90,7 @@ async fn controllers_say_if_the_schedulers_state_directory_cannot_be_written() {
     .await;
     let ran = scheduler.ctl(&["controllers"]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(ran.out, "CONTROLLER  STANDING  CONNECTED\n");
+    assert_eq!(ran.out, "CONTROLLER  ROLE  CONNECTED\n");
     assert_eq!(
         ran.err,
         "ciaoctl: the scheduler has not been able to write its state directory for 1m 12s: No space left on device; 3 \

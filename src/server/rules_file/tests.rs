@@ -174,41 +174,32 @@ fn names_of_aggregates_are_no_longer_than_labels_let_them() {
 #[test]
 fn every_list_has_a_limit() {
     let list = |entry: &str, count: usize| format!("[{}]", vec![entry; count].join(", "));
-    for (before, entry, behind, key, max) in [
-        ("policy: {filters: ", "pin", "}", "policy.filters", 32),
-        ("policy: {weighers: ", "load", "}", "policy.weighers", 32),
-        (
-            "aggregates: [{name: a, nodes: ",
-            "b",
-            "}]",
-            "aggregates[0].nodes",
-            10_000,
-        ),
-        (
-            "aggregates: [{name: a, tenants: ",
-            "b",
-            "}]",
-            "aggregates[0].tenants",
-            10_000,
-        ),
-        (
-            "aggregates: [{name: a, select: ",
-            "a exists",
-            "}]",
-            "aggregates[0].select",
-            32,
-        ),
-        ("aggregates: ", "{name: a}", "", "aggregates", 1024),
-        ("capacity: ", "{cpu_ratio: 1}", "", "capacity", 256),
-    ] {
-        let sections = format!("{before}{}{behind}", list(entry, max + 1));
-        let found = mistake(&sections);
+    let refused = |sections: &str, key: &str, max: usize| {
+        let found = mistake(sections);
         assert!(
             found.starts_with(&format!("{key}, line ")),
             "{key}: {found}"
         );
         let expected = format!("expected a list of at most {max} entries");
         assert!(found.ends_with(&expected), "{key}: {found}");
+    };
+    for (key, entry) in [("filters", "pin"), ("weighers", "load")] {
+        let sections = format!("policy: {{{key}: {}}}", list(entry, 33));
+        refused(&sections, &format!("policy.{key}"), 32);
+    }
+    for (key, entry, max) in [
+        ("nodes", "b", 10_000),
+        ("tenants", "b", 10_000),
+        ("select", "a exists", 32),
+    ] {
+        let sections = format!("aggregates: [{{name: a, {key}: {}}}]", list(entry, max + 1));
+        refused(&sections, &format!("aggregates[0].{key}"), max);
+    }
+    for (key, entry, max) in [
+        ("aggregates", "- name: a\n", 1024),
+        ("capacity", "- cpu_ratio: 1\n", 256),
+    ] {
+        refused(&format!("{key}:\n{}", entry.repeat(max + 1)), key, max);
     }
     let labels: Vec<String> = (0..65).map(|at| format!("l{at}: x")).collect();
     let found = mistake(&format!(
