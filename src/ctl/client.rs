@@ -27,7 +27,7 @@ mod life;
 mod output;
 
 pub use error::{ClientError, ConnectError, StartError};
-pub use life::Order;
+pub use life::LifecycleOrder;
 
 /// Events kept while something else is waited for. The oldest go first; [`Client::missed`] counts them.
 pub const MAX_BACKLOG: usize = 65_536;

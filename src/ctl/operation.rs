@@ -45,9 +45,9 @@ enum Progress {
     /// Sent; nothing was heard of it.
     Sent,
     /// Under way.
-    UnderWay(Turn),
+    UnderWay(LastHeard),
     /// The instance is as it was to be.
-    Done(Turn),
+    Done(LastHeard),
     /// It is not, and will not be by this command.
     Failed {
         reason: String,
@@ -58,7 +58,7 @@ enum Progress {
 
 /// Where an instance was last heard of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Turn {
+struct LastHeard {
     state: LifeState,
     node: Place,
     target: Place,
@@ -177,7 +177,7 @@ impl Operation {
             return self.fail("gone", "the scheduler no longer knows it", Exit::Refused);
         };
         let is_plain = view.life.is_empty() && view.state == PlacementState::Running;
-        let turn = Turn {
+        let turn = LastHeard {
             state: match view.life.as_str() {
                 "" if is_plain => LifeState::Running,
                 "" => LifeState::Placing,
@@ -215,7 +215,7 @@ impl Operation {
     }
 
     fn turn(&mut self, event: &InstanceStateEvent) -> bool {
-        let turn = Turn {
+        let turn = LastHeard {
             state: event.state.clone(),
             node: self.named(&event.node_uuid),
             target: self.named(&event.target_node_uuid),
@@ -232,14 +232,14 @@ impl Operation {
     }
 
     fn queued(&mut self, event: &InstanceQueued) -> bool {
-        self.advance(Turn {
+        self.advance(LastHeard {
             state: LifeState::Waiting,
             detail: queued(event),
-            ..Turn::default()
+            ..LastHeard::default()
         })
     }
 
-    fn advance(&mut self, turn: Turn) -> bool {
+    fn advance(&mut self, turn: LastHeard) -> bool {
         let next = if self.is_goal(&turn) {
             Progress::Done(turn)
         } else {
@@ -251,7 +251,7 @@ impl Operation {
     }
 
     /// Whether the command is done when its instance is there.
-    fn is_goal(&self, turn: &Turn) -> bool {
+    fn is_goal(&self, turn: &LastHeard) -> bool {
         let has_waited = self.from.node_uuid.is_empty();
         let runs = matches!(turn.state, LifeState::Running | LifeState::Updated);
         let is_elsewhere = match turn.node.node_uuid.as_str() {
@@ -364,7 +364,7 @@ impl Operation {
     /// An object with stable names.
     #[must_use]
     pub fn json(&self) -> Value {
-        let none = Turn::default();
+        let none = LastHeard::default();
         let (outcome, turn, reason, detail) = match &self.progress {
             Progress::Sent => ("sent", &none, None, None),
             Progress::UnderWay(turn) => ("under_way", turn, None, Some(&turn.detail)),
@@ -387,7 +387,7 @@ impl Operation {
     }
 }
 
-impl Turn {
+impl LastHeard {
     fn text(&self) -> String {
         if self.state == LifeState::Waiting && !self.detail.is_empty() {
             return self.detail.clone();

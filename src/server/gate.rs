@@ -75,7 +75,7 @@ pub(super) enum FirstByte {
 /// All connections that are no sessions yet.
 #[derive(Debug)]
 pub(super) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<Waiting>,
     pressure: watch::Sender<bool>,
 }
 
@@ -92,7 +92,7 @@ impl Gate {
     /// So many handshakes at once, of which a source may have so many percent.
     pub(super) fn new(places: usize, share_percent: u8) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State::new(places, share_percent)),
+            state: Mutex::new(Waiting::new(places, share_percent)),
             pressure: watch::Sender::new(false),
         })
     }
@@ -116,7 +116,7 @@ impl Gate {
 
     /// Turns one away that waits.
     pub(super) fn turn_one_away(&self) {
-        self.change(State::turn_one_away);
+        self.change(Waiting::turn_one_away);
     }
 
     /// Says whether a connection is to be accepted and there are as many as may be.
@@ -124,7 +124,7 @@ impl Gate {
         self.change(|state| state.is_crowded = is_crowded);
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state);
         state.give_places();
@@ -169,9 +169,9 @@ impl Drop for Seat {
     }
 }
 
-/// Who is there, by source; what is derived from that is kept in step by [`State::of_source`] alone.
+/// Who is there, by source; what is derived from that is kept in step by [`Waiting::of_source`] alone.
 #[derive(Debug)]
-struct State {
+struct Waiting {
     places: usize,
     /// Places that one source may have.
     share: usize,
@@ -218,7 +218,7 @@ impl Crowd {
     }
 }
 
-impl State {
+impl Waiting {
     fn new(places: usize, share_percent: u8) -> Self {
         Self {
             places,

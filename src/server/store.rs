@@ -185,8 +185,8 @@ impl Store {
         let failures = state.failures;
         state.is_urgent = true;
         self.shared.changed.notify_all();
-        let is_done = |state: &State| state.written >= taken;
-        let has_failed = |state: &State| state.failed >= taken && state.failures > failures;
+        let is_done = |state: &Progress| state.written >= taken;
+        let has_failed = |state: &Progress| state.failed >= taken && state.failures > failures;
         self.shared.wait(&mut state, time, |state| {
             is_done(state) || has_failed(state) || state.has_ended
         });
@@ -218,7 +218,7 @@ impl Drop for Store {
 /// What the store's users and its thread share. Its lock is held for moments only, and never while anything is written.
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<Progress>,
     changed: Condvar,
     /// Why the writing thread has ended, if that was not asked of it.
     failure: watch::Sender<Option<String>>,
@@ -227,7 +227,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Progress {
     /// What the next transaction is to write; later changes of a key take the place of earlier ones. All of it goes into
     /// one transaction, so no change is ever torn.
     pending: Batch,
@@ -306,9 +306,9 @@ impl Shared {
     /// Waits for a condition; `false` if it does not come true within `time`.
     fn wait(
         &self,
-        state: &mut parking_lot::MutexGuard<'_, State>,
+        state: &mut parking_lot::MutexGuard<'_, Progress>,
         time: Duration,
-        condition: impl Fn(&State) -> bool,
+        condition: impl Fn(&Progress) -> bool,
     ) -> bool {
         let deadline = Instant::now() + time;
         while !condition(state) {

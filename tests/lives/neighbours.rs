@@ -52,7 +52,7 @@ async fn funky_a_move_is_commanded_at_its_node_whatever_node_is_named_as_such() 
         target_node_uuid: target.clone(),
         ..Default::default()
     };
-    let order = ciao_scheduler::ctl::client::Order::Migrate(migrate);
+    let order = ciao_scheduler::ctl::client::LifecycleOrder::Migrate(migrate);
     let taken = client.order(&order).await;
     if taken.is_ok() {
         let mut look = Look::new();

@@ -85,13 +85,13 @@ const BUDGET_PER_BYTE: usize = 2;
 
 /// Where in the document the parser is, what a value found wrong there, and how much more may be read.
 pub(super) struct Reader {
-    state: RefCell<State>,
+    state: RefCell<Position>,
 }
 
 /// The mapping of START in which every key is this project's: an unknown one, there or deeper, is a mistake.
 const STRICT: [&str; 2] = ["start", "scheduling"];
 
-struct State {
+struct Position {
     path: Vec<Step>,
     unknown: Option<PayloadError>,
     fault: Option<Fault>,
@@ -107,7 +107,7 @@ impl Reader {
     fn new(document: &[u8]) -> Self {
         let budget = BUDGET_PER_BYTE.saturating_mul(document.len());
         Self {
-            state: RefCell::new(State {
+            state: RefCell::new(Position {
                 path: Vec::new(),
                 unknown: None,
                 fault: None,

@@ -29,7 +29,7 @@ use crate::cluster::cordons::{Drain, Moved, Unmovable};
 use crate::instance::{Awaits, DEFAULT_PRIORITY, Errand, Placing, State, Then};
 use crate::peers::session::Session;
 use crate::timers::Timer;
-use crate::workflow::migrate::{MOVE_TIME, Plan};
+use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
 /// Instances that one look at a drain tries to move and that fit nowhere, before others have their turn: what bounds how
 /// long a drain keeps everybody else waiting.
@@ -383,7 +383,7 @@ impl Scheduler {
             self.release_and_seek(key, instance, &Cause::NodeDrained);
             return Ok(());
         }
-        let plan = Plan {
+        let plan = MovePlan {
             target: None,
             due: self.now + MOVE_TIME,
             errand: Errand::default(),

@@ -63,7 +63,7 @@ impl Declined {
 
 /// A move that is to be.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct MovePlan {
     /// Where it has to go; `None` = wherever it fits.
     pub(crate) target: Option<NodeKey>,
     /// When it counts as failed.
@@ -103,7 +103,7 @@ impl Scheduler {
             .deadline
             .map(|span| Duration::from_millis(span.ms()));
         let time = time.filter(|time| !time.is_zero()).unwrap_or(MOVE_TIME);
-        let plan = Plan {
+        let plan = MovePlan {
             target,
             due: self.now + time,
             errand: Errand {
@@ -143,7 +143,7 @@ impl Scheduler {
     pub(crate) fn move_instance(
         &mut self,
         instance: &InstanceId,
-        plan: Plan,
+        plan: MovePlan,
     ) -> Result<(), Declined> {
         let from = self.movable(instance)?;
         let query = self.query_on(from, instance, plan.errand.demand.as_ref());

@@ -28,7 +28,7 @@ use crate::placement::choose::count_group;
 use crate::queue::Purpose;
 use crate::workflow::care::COMMAND_TIME;
 
-use self::victims::{Lack, Plan, Victim, Way, cheapest};
+use self::victims::{Lack, PreemptionPlan, Victim, Way, cheapest};
 
 /// Nodes looked at for one START, in the order of the search from where the last one was placed: with
 /// [`MAX_ENTRIES_LOOKED_AT`] what bounds how long a START that fits nowhere keeps everybody else waiting, to about a
@@ -121,7 +121,7 @@ impl Scheduler {
         nodes: &[NodeKey],
         instance: &InstanceId,
         query: &Query,
-    ) -> Option<(NodeKey, Plan)> {
+    ) -> Option<(NodeKey, PreemptionPlan)> {
         let priority = self.instances.get(instance)?.priority();
         let pool = query.pool();
         let view = self.view(pool);
@@ -130,7 +130,8 @@ impl Scheduler {
             return None;
         }
         let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
-        let (mut best, mut left): (Option<(NodeKey, Plan)>, _) = (None, MAX_ENTRIES_LOOKED_AT);
+        let (mut best, mut left): (Option<(NodeKey, PreemptionPlan)>, _) =
+            (None, MAX_ENTRIES_LOOKED_AT);
         for &key in nodes {
             let may_go = self.cluster.nodes().node(key).may_make_room()
                 && self.is_open_to(pool, key, instance)
@@ -221,7 +222,7 @@ impl Scheduler {
     }
 
     /// Claims room for an instance on a node, and has those who are in its way make it.
-    fn evict(&mut self, instance: &InstanceId, key: NodeKey, plan: Plan) -> bool {
+    fn evict(&mut self, instance: &InstanceId, key: NodeKey, plan: PreemptionPlan) -> bool {
         if !self.may(instance, EventKind::Preempts) || !self.claim_room(instance, key) {
             return false;
         }

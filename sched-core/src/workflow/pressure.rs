@@ -13,7 +13,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::pressure::{PressureNews, PressurePolicy};
 use crate::cluster::ledger::Phase;
 use crate::instance::{DEFAULT_PRIORITY, Errand, State};
-use crate::workflow::migrate::{MOVE_TIME, Plan};
+use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
 /// Least time between two moves away from a node: what a launcher goes by is an average over 10 s, which has to fall
 /// before it can be told whether one was enough.
@@ -80,7 +80,7 @@ impl Scheduler {
         };
         let mut news = PressureNews::Stuck;
         for instance in movable.into_iter().take(MAX_TRIED) {
-            let plan = Plan {
+            let plan = MovePlan {
                 target: None,
                 due: self.now + MOVE_TIME,
                 errand: Errand::default(),

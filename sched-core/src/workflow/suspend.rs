@@ -25,7 +25,7 @@ use crate::instance::{By, Errand, Event, Instance, State};
 use crate::queue::Shape;
 use crate::timers::Timer;
 use crate::workflow::care::COMMAND_TIME;
-use crate::workflow::migrate::{MOVE_TIME, Plan};
+use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 use sched_model::{
     CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Resume,
     Suspend,
@@ -490,7 +490,7 @@ impl Scheduler {
             .get(instance)
             .is_some_and(|it| it.relocates())
         {
-            let plan = Plan {
+            let plan = MovePlan {
                 target: None,
                 due: self.now + MOVE_TIME,
                 errand: Errand::default(),

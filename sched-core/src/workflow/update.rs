@@ -21,7 +21,7 @@ use crate::cluster::query::Query;
 use crate::instance::{Change, Errand, Event, HistoryEvent, State};
 use crate::queue::Place;
 use crate::workflow::care::COMMAND_TIME;
-use crate::workflow::migrate::{Declined, MOVE_TIME, Plan};
+use crate::workflow::migrate::{Declined, MOVE_TIME, MovePlan};
 
 /// MiB in a GiB: a START asks for disk in whole ones, so that is what an UPDATE comes to.
 const MIB_PER_GIB: i64 = 1024;
@@ -166,7 +166,7 @@ impl Scheduler {
                 Ok(())
             }
             Err(_) if update.may_move => {
-                let plan = Plan {
+                let plan = MovePlan {
                     target: None,
                     due: self.now + MOVE_TIME,
                     errand: Errand {

@@ -9,7 +9,7 @@ use super::{Client, ClientError, Listing};
 
 /// A command on an instance's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Order {
+pub enum LifecycleOrder {
     /// Suspend it.
     Suspend(Suspend),
     /// Let it go on.
@@ -26,12 +26,12 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Refused`] if the scheduler would not.
-    pub async fn order(&mut self, order: &Order) -> Result<(), ClientError> {
+    pub async fn order(&mut self, order: &LifecycleOrder) -> Result<(), ClientError> {
         let (kind, payload) = match order {
-            Order::Suspend(suspend) => (Kind::SUSPEND, suspend.encode()),
-            Order::Resume(resume) => (Kind::RESUME, resume.encode()),
-            Order::Migrate(migrate) => (Kind::MIGRATE, migrate.encode()),
-            Order::Update(update) => (Kind::UPDATE, update.encode()),
+            LifecycleOrder::Suspend(suspend) => (Kind::SUSPEND, suspend.encode()),
+            LifecycleOrder::Resume(resume) => (Kind::RESUME, resume.encode()),
+            LifecycleOrder::Migrate(migrate) => (Kind::MIGRATE, migrate.encode()),
+            LifecycleOrder::Update(update) => (Kind::UPDATE, update.encode()),
         };
         self.command(kind, payload).await
     }

@@ -53,12 +53,12 @@ struct Target {
     hostname: String,
     /// Whether its node is lost, so that nothing can be asked of it now.
     is_lost: bool,
-    outcome: Outcome,
+    outcome: TargetOutcome,
 }
 
 /// How far that is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Outcome {
+enum TargetOutcome {
     /// Its node was asked.
     Sent,
     /// It stopped by itself while it was being deleted.
@@ -221,7 +221,7 @@ async fn wait(
     let deadline = Instant::now() + context.wait;
     while targets
         .iter()
-        .any(|target| matches!(target.outcome, Outcome::Sent | Outcome::Stopped))
+        .any(|target| matches!(target.outcome, TargetOutcome::Sent | TargetOutcome::Stopped))
     {
         match tokio::time::timeout_at(deadline, context.client.next_event()).await {
             Ok(event) => observe(targets, &event?, ending),
@@ -239,27 +239,27 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
         return;
     };
     target.outcome = match (event, &target.outcome) {
-        (_, Outcome::Gone | Outcome::Deferred | Outcome::Failed(_)) => return,
+        (_, TargetOutcome::Gone | TargetOutcome::Deferred | TargetOutcome::Failed(_)) => return,
         // Its node, which is lost, has not said so.
         (Event::InstanceDeleted(_) | Event::Turn(_), _)
             if target.is_lost && ending == Ending::Delete && !has_returned(event) =>
         {
-            Outcome::Deferred
+            TargetOutcome::Deferred
         }
-        (Event::InstanceDeleted(_), _) => Outcome::Gone,
-        (Event::Turn(turn), _) if turn.state == LifeState::Gone => Outcome::Gone,
-        (Event::InstanceStopped(_), _) if ending == Ending::Stop => Outcome::Gone,
-        (Event::InstanceStopped(_), _) => Outcome::Stopped,
+        (Event::InstanceDeleted(_), _) => TargetOutcome::Gone,
+        (Event::Turn(turn), _) if turn.state == LifeState::Gone => TargetOutcome::Gone,
+        (Event::InstanceStopped(_), _) if ending == Ending::Stop => TargetOutcome::Gone,
+        (Event::InstanceStopped(_), _) => TargetOutcome::Stopped,
         // It had ended by itself before its node was asked.
-        (Event::DeleteFailure(_), Outcome::Stopped) => Outcome::Gone,
-        (Event::DeleteFailure(_), _) if target.is_lost => Outcome::Failed(
+        (Event::DeleteFailure(_), TargetOutcome::Stopped) => TargetOutcome::Gone,
+        (Event::DeleteFailure(_), _) if target.is_lost => TargetOutcome::Failed(
             "its node is lost, and the scheduler cannot delete it when that returns: delete it again then, or use \
              `ciaoctl instance forget`"
                 .to_owned(),
         ),
-        (Event::DeleteFailure(failure), _) => Outcome::Failed(failure.reason.to_string()),
+        (Event::DeleteFailure(failure), _) => TargetOutcome::Failed(failure.reason.to_string()),
         (Event::Refused(refused), _) => {
-            Outcome::Failed(format!("{}: {}", refused.reason, refused.detail))
+            TargetOutcome::Failed(format!("{}: {}", refused.reason, refused.detail))
         }
         _ => return,
     };
@@ -276,10 +276,12 @@ fn has_returned(event: &Event) -> bool {
 
 fn exit(targets: &[Target], waited: bool) -> Exit {
     let of = |target: &Target| match &target.outcome {
-        Outcome::Gone => Exit::Done,
-        Outcome::Failed(_) => Exit::Refused,
-        Outcome::Deferred => [Exit::Done, Exit::Refused][usize::from(waited)],
-        Outcome::Sent | Outcome::Stopped => [Exit::Done, Exit::Timeout][usize::from(waited)],
+        TargetOutcome::Gone => Exit::Done,
+        TargetOutcome::Failed(_) => Exit::Refused,
+        TargetOutcome::Deferred => [Exit::Done, Exit::Refused][usize::from(waited)],
+        TargetOutcome::Sent | TargetOutcome::Stopped => {
+            [Exit::Done, Exit::Timeout][usize::from(waited)]
+        }
     };
     targets.iter().map(of).fold(Exit::Done, Exit::and)
 }
@@ -311,7 +313,7 @@ impl Target {
             instance_uuid: view.instance_uuid,
             node_uuid: view.node_uuid,
             hostname: view.hostname,
-            outcome: Outcome::Sent,
+            outcome: TargetOutcome::Sent,
         }
     }
 
@@ -325,16 +327,16 @@ impl Target {
 
     fn word(&self, ending: Ending) -> &'static str {
         match (&self.outcome, ending) {
-            (Outcome::Sent | Outcome::Stopped, _) => "sent",
-            (Outcome::Gone, ending) => ending.done(),
-            (Outcome::Deferred, _) => "deferred",
-            (Outcome::Failed(_), _) => "failed",
+            (TargetOutcome::Sent | TargetOutcome::Stopped, _) => "sent",
+            (TargetOutcome::Gone, ending) => ending.done(),
+            (TargetOutcome::Deferred, _) => "deferred",
+            (TargetOutcome::Failed(_), _) => "failed",
         }
     }
 
     fn line(&self, ending: Ending) -> Printable {
         let (id, host) = (&self.instance_uuid, &self.hostname);
-        if self.outcome == Outcome::Deferred {
+        if self.outcome == TargetOutcome::Deferred {
             let node = match host.as_str() {
                 "" => short(&self.node_uuid),
                 host => host,
@@ -343,32 +345,34 @@ impl Target {
                 "{id} will be deleted when its node {node} returns, which is lost: it may run until then"
             ));
         }
-        if ending == Ending::Forget && self.outcome == Outcome::Gone {
+        if ending == Ending::Forget && self.outcome == TargetOutcome::Gone {
             return Printable::new(format_args!(
                 "{id} forgotten; its node may have it still, and lists it when it returns"
             ));
         }
         if host.is_empty() {
             return Printable::new(match &self.outcome {
-                Outcome::Sent | Outcome::Stopped | Outcome::Deferred => {
+                TargetOutcome::Sent | TargetOutcome::Stopped | TargetOutcome::Deferred => {
                     format!("{id} removal from the queue requested")
                 }
-                Outcome::Gone => format!("{id} removed from the queue"),
-                Outcome::Failed(reason) => format!("{id} not {}: {reason}", ending.done()),
+                TargetOutcome::Gone => format!("{id} removed from the queue"),
+                TargetOutcome::Failed(reason) => format!("{id} not {}: {reason}", ending.done()),
             });
         }
         Printable::new(match &self.outcome {
-            Outcome::Sent | Outcome::Stopped | Outcome::Deferred => {
+            TargetOutcome::Sent | TargetOutcome::Stopped | TargetOutcome::Deferred => {
                 format!("{id} {} requested on {host}", ending.noun())
             }
-            Outcome::Gone => format!("{id} {} on {host}", self.word(ending)),
-            Outcome::Failed(reason) => format!("{id} not {} on {host}: {reason}", ending.done()),
+            TargetOutcome::Gone => format!("{id} {} on {host}", self.word(ending)),
+            TargetOutcome::Failed(reason) => {
+                format!("{id} not {} on {host}: {reason}", ending.done())
+            }
         })
     }
 
     fn json(&self, ending: Ending) -> Value {
         let reason = match &self.outcome {
-            Outcome::Failed(reason) => Some(reason),
+            TargetOutcome::Failed(reason) => Some(reason),
             _ => None,
         };
         json!({

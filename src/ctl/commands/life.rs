@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::ctl::args::{LifeArgs, MigrateArgs, UpdateArgs};
-use crate::ctl::client::Order;
+use crate::ctl::client::LifecycleOrder;
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context, nodes};
 use crate::ctl::exit::Exit;
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// [`CommandError`].
 pub async fn suspend(context: &mut Context<'_>, args: &LifeArgs) -> Result<Exit, CommandError> {
     let instance = instance(&mut context.client, &args.instance).await?;
-    let order = Order::Suspend(Suspend {
+    let order = LifecycleOrder::Suspend(Suspend {
         instance_uuid: instance.instance_uuid.clone(),
         workload_agent_uuid: instance.node_uuid.clone(),
     });
@@ -41,7 +41,7 @@ pub async fn suspend(context: &mut Context<'_>, args: &LifeArgs) -> Result<Exit,
 /// [`CommandError`].
 pub async fn resume(context: &mut Context<'_>, args: &LifeArgs) -> Result<Exit, CommandError> {
     let instance = instance(&mut context.client, &args.instance).await?;
-    let order = Order::Resume(Resume {
+    let order = LifecycleOrder::Resume(Resume {
         instance_uuid: instance.instance_uuid.clone(),
         workload_agent_uuid: instance.node_uuid.clone(),
     });
@@ -75,7 +75,7 @@ pub async fn migrate(context: &mut Context<'_>, args: &MigrateArgs) -> Result<Ex
     let operation = Operation::new(LifeCommand::Migrate, &instance, target);
     carry_out(
         context,
-        &Order::Migrate(migrate),
+        &LifecycleOrder::Migrate(migrate),
         operation,
         &args.life,
         patience,
@@ -109,7 +109,7 @@ pub async fn update(context: &mut Context<'_>, args: &UpdateArgs) -> Result<Exit
     };
     carry_out(
         context,
-        &Order::Update(update),
+        &LifecycleOrder::Update(update),
         operation,
         &args.life,
         patience,
@@ -146,7 +146,7 @@ fn resources(args: &UpdateArgs) -> Result<BTreeMap<String, i64>, CommandError> {
 /// Sends a command and shows what becomes of it, until it is over or `patience` is at an end.
 async fn carry_out(
     context: &mut Context<'_>,
-    order: &Order,
+    order: &LifecycleOrder,
     mut operation: Operation,
     args: &LifeArgs,
     patience: Duration,

@@ -30,7 +30,7 @@ pub(super) struct Queues {
     pub(super) budget: Arc<Budget>,
     /// Bytes of room in the outbox. Closed with the link.
     room: Arc<Semaphore>,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// To those who wait for a flush or the end.
     progress: Notify,
     /// To the receiver: a frame, or the end.
@@ -48,7 +48,7 @@ pub(super) struct Outgoing {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     queued: u64,
     written: u64,
     inbound: VecDeque<(Frame, Charge)>,
@@ -153,7 +153,7 @@ impl Queues {
         self.progress_until(|state| state.ended.clone()).await
     }
 
-    async fn progress_until<T>(&self, mut look: impl FnMut(&State) -> Option<T>) -> T {
+    async fn progress_until<T>(&self, mut look: impl FnMut(&QueueState) -> Option<T>) -> T {
         loop {
             let progress = self.progress.notified();
             tokio::pin!(progress);

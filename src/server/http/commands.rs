@@ -26,7 +26,7 @@ use proto_frames::Role;
 use sched_core::{CommandName, Input, InstanceId, Message};
 
 /// What became of a command by now.
-pub(super) enum Outcome {
+pub(super) enum CommandOutcome {
     /// It is taken in, and goes on.
     Open,
     /// It is done.
@@ -121,7 +121,11 @@ async fn on_instance(call: &Call, ordered: Ordered, until: Until) -> Answer {
 }
 
 /// The answer about an instance: done, or where to follow it.
-pub(super) fn instance_answer(app: &App, id: &str, outcome: &Outcome) -> axum::response::Response {
+pub(super) fn instance_answer(
+    app: &App,
+    id: &str,
+    outcome: &CommandOutcome,
+) -> axum::response::Response {
     let (at, row) = app.instance(id);
     let mut content = Map::new();
     let row = row.as_ref().map(to_json);
@@ -136,12 +140,12 @@ pub(super) fn instance_answer(app: &App, id: &str, outcome: &Outcome) -> axum::r
 fn outcome_answer(
     at: super::ring::EventId,
     mut content: Map<String, Value>,
-    outcome: &Outcome,
+    outcome: &CommandOutcome,
     place: &str,
 ) -> axum::response::Response {
     let status = match outcome {
-        Outcome::Done => StatusCode::OK,
-        Outcome::Open => StatusCode::ACCEPTED,
+        CommandOutcome::Done => StatusCode::OK,
+        CommandOutcome::Open => StatusCode::ACCEPTED,
     };
     content.insert("follow".to_owned(), place.into());
     let mut response = answer(status, at, content);
@@ -202,9 +206,9 @@ pub(super) async fn follow(
     since: u64,
     before: Option<&InstanceView>,
     until: Until,
-) -> Result<Outcome, Problem> {
+) -> Result<CommandOutcome, Problem> {
     let Some((deadline, _room)) = patience(call) else {
-        return Ok(Outcome::Open);
+        return Ok(CommandOutcome::Open);
     };
     let mut seen = since;
     let mut events = call.app.ring.listen();
@@ -215,10 +219,10 @@ pub(super) async fn follow(
             }
         }
         if look_at_events(&call.app, &call.id, &mut seen, until)? || is_done(call, before, until) {
-            return Ok(Outcome::Done);
+            return Ok(CommandOutcome::Done);
         }
         if Instant::now() >= deadline {
-            return Ok(Outcome::Open);
+            return Ok(CommandOutcome::Open);
         }
         let look = (Instant::now() + LOOK_EVERY).min(deadline);
         tokio::select! {
@@ -344,8 +348,8 @@ pub(super) async fn drain(call: Call) -> Answer {
     let mut waiter = order(&call, &Ordered::Evacuate(evacuate), subject).await?;
     let progress = drained(&call, &mut waiter).await?;
     let outcome = match progress.as_ref().is_some_and(|it| it.state.is_over()) {
-        true => Outcome::Done,
-        false => Outcome::Open,
+        true => CommandOutcome::Done,
+        false => CommandOutcome::Open,
     };
     node_answer(&call, &node.node_uuid, progress.as_ref(), &outcome).await
 }
@@ -380,7 +384,7 @@ async fn evacuating(call: Call, mode: EvacuateMode) -> Answer {
     };
     let subject = node_subject(CommandName::Evacuate, &node.node_uuid);
     order(&call, &Ordered::Evacuate(evacuate), subject).await?;
-    node_answer(&call, &node.node_uuid, None, &Outcome::Open).await
+    node_answer(&call, &node.node_uuid, None, &CommandOutcome::Open).await
 }
 
 async fn restoring(call: Call, mode: RestoreMode) -> Answer {
@@ -391,7 +395,7 @@ async fn restoring(call: Call, mode: RestoreMode) -> Answer {
     };
     let subject = node_subject(CommandName::Restore, &node.node_uuid);
     order(&call, &Ordered::Restore(restore), subject).await?;
-    node_answer(&call, &node.node_uuid, None, &Outcome::Open).await
+    node_answer(&call, &node.node_uuid, None, &CommandOutcome::Open).await
 }
 
 fn node_subject(command: CommandName, node: &str) -> Subject {
@@ -406,7 +410,7 @@ async fn node_answer(
     call: &Call,
     node: &str,
     progress: Option<&DrainProgress>,
-    outcome: &Outcome,
+    outcome: &CommandOutcome,
 ) -> Answer {
     let (at, row) = find_node(&call.app, node).await?;
     let mut content = Map::new();

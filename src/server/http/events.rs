@@ -19,7 +19,7 @@ use super::call::{Answer, Call, text_response};
 use super::interest::{Filter, Interest};
 use super::limits::{EVENT_CHUNK, EVENT_HEARTBEAT, EVENTS_PER_LOOK};
 use super::problem::Problem;
-use super::ring::{Behind, Event, EventId, Ring};
+use super::ring::{Behind, EventId, Ring, RingEvent};
 use crate::server::wire;
 use sched_core::{Command, Input, SessionId};
 
@@ -153,7 +153,7 @@ impl Stream {
     }
 
     /// Adds an event to the chunk, if it is one of its own.
-    fn tell(&mut self, event: &Event) {
+    fn tell(&mut self, event: &RingEvent) {
         let filter = self.interest.filter();
         let is_own = || event.about().is_some_and(|about| filter.takes(&about));
         if *filter != Filter::default() && !is_own() {

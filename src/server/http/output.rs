@@ -57,7 +57,7 @@ pub(super) async fn output(call: Call) -> Answer {
     let body = Stream {
         ready: Some(first),
         is_begun: false,
-        state: State::Between(reader),
+        state: ReaderState::Between(reader),
         leaving: Box::pin(async move { app.hub.leaving().await }),
     };
     let mut response = text_response(StatusCode::OK, "text/plain; charset=utf-8", Body::new(body));
@@ -196,14 +196,14 @@ struct Stream {
     ready: Option<OutputChunk>,
     /// Whether something was written.
     is_begun: bool,
-    state: State,
+    state: ReaderState,
     leaving: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
 /// A reader that waits for a chunk, with what comes of it.
 type Reading = Pin<Box<dyn Future<Output = (Reader, Result<OutputChunk, Problem>)> + Send>>;
 
-enum State {
+enum ReaderState {
     Between(Reader),
     Reading(Reading),
     Over,
@@ -213,10 +213,10 @@ impl Stream {
     /// The next bytes to be written; `None` where there are none of this chunk.
     fn take(&mut self) -> Option<Bytes> {
         let chunk = self.ready.take()?;
-        if let State::Between(reader) = &self.state
+        if let ReaderState::Between(reader) = &self.state
             && reader.is_over(&chunk.part)
         {
-            self.state = State::Over;
+            self.state = ReaderState::Over;
         }
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         let left_out = match &chunk.part {
@@ -251,23 +251,23 @@ impl hyper::body::Body for Stream {
                 return Poll::Ready(Some(Ok(BodyFrame::data(bytes))));
             }
             if this.leaving.as_mut().poll(cx).is_ready() {
-                this.state = State::Over;
+                this.state = ReaderState::Over;
             }
-            let mut reading = match std::mem::replace(&mut this.state, State::Over) {
-                State::Over => return Poll::Ready(None),
-                State::Reading(reading) => reading,
-                State::Between(mut reader) => Box::pin(async move {
+            let mut reading = match std::mem::replace(&mut this.state, ReaderState::Over) {
+                ReaderState::Over => return Poll::Ready(None),
+                ReaderState::Reading(reading) => reading,
+                ReaderState::Between(mut reader) => Box::pin(async move {
                     let chunk = reader.next().await;
                     (reader, chunk)
                 }),
             };
             match reading.as_mut().poll(cx) {
                 Poll::Pending => {
-                    this.state = State::Reading(reading);
+                    this.state = ReaderState::Reading(reading);
                     return Poll::Pending;
                 }
                 Poll::Ready((reader, Ok(chunk))) => {
-                    this.state = State::Between(reader);
+                    this.state = ReaderState::Between(reader);
                     this.ready = Some(chunk);
                 }
                 // The head is written: an answer that is cut off says that something is missing.

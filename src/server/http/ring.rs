@@ -51,7 +51,7 @@ pub(super) struct EventId {
 
 /// One event.
 #[derive(Debug)]
-pub(super) struct Event {
+pub(super) struct RingEvent {
     pub(super) sequence: u64,
     message: Message,
     told: OnceLock<Option<Told>>,
@@ -86,7 +86,7 @@ pub(super) struct Ring {
 
 #[derive(Debug, Default)]
 struct Kept {
-    events: VecDeque<(Arc<Event>, usize)>,
+    events: VecDeque<(Arc<RingEvent>, usize)>,
     bytes: usize,
 }
 
@@ -94,7 +94,7 @@ struct Kept {
 #[derive(Debug)]
 pub(super) enum Behind {
     /// These events, in order; none if it is the end.
-    Events(Vec<Arc<Event>>),
+    Events(Vec<Arc<RingEvent>>),
     /// Some of them are not kept any more.
     Gone,
 }
@@ -179,7 +179,7 @@ impl Ring {
         let cost = wire::cost(&message);
         let mut kept = self.kept.lock();
         let sequence = self.last.load(Ordering::SeqCst) + 1;
-        let event = Arc::new(Event {
+        let event = Arc::new(RingEvent {
             sequence,
             message,
             told: OnceLock::new(),
@@ -211,7 +211,7 @@ impl Door for Ring {
     }
 }
 
-impl Event {
+impl RingEvent {
     /// The event as it is told; `None` for what is told to no client.
     pub(super) fn told(&self) -> Option<&Told> {
         let told = self

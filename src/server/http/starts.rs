@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::call::{Answer, Call, answer_with};
 use super::caller::{Subject, Waiter, problem_in};
-use super::commands::{Outcome, Until, follow, instance_answer};
+use super::commands::{CommandOutcome, Until, follow, instance_answer};
 use super::json::to_json;
 use super::limits::MAX_POSTED;
 use super::problem::Problem;
@@ -134,7 +134,7 @@ pub(super) async fn start(call: Call) -> Answer {
             return Ok(instance_answer(&call.app, &call.id, &outcome));
         }
     }
-    Ok(instance_answer(&call.app, &id, &Outcome::Done))
+    Ok(instance_answer(&call.app, &id, &CommandOutcome::Done))
 }
 
 fn first_failure(waiter: &mut Waiter) -> Option<Problem> {

@@ -56,7 +56,7 @@ pub(crate) struct Cost {
 
 /// Who leaves, and how.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct PreemptionPlan {
     pub(crate) cost: Cost,
     pub(crate) victims: Vec<(InstanceId, Way)>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Plan {
 /// The cheapest set that was found of those who may have to leave; `None` if all of them are not enough. Of each it
 /// is looked whether the others are enough without it, in two orders, and the better outcome is taken: no one leaves
 /// for nothing, but a set that is cheaper still may be missed.
-pub(crate) fn cheapest(lack: &Lack, mut victims: Vec<Victim>) -> Option<Plan> {
+pub(crate) fn cheapest(lack: &Lack, mut victims: Vec<Victim>) -> Option<PreemptionPlan> {
     victims.retain(|victim| victim.suspends || victim.stops);
     victims.sort_by_key(|victim| victim.priority);
     victims.truncate(enough(lack, &victims)?);
@@ -114,7 +114,7 @@ fn most(victim: &Victim) -> Way {
 }
 
 /// Of those that are enough together, those that are needed, each suspended if that is enough: sparing the first first.
-fn sparing(lack: &Lack, victims: &[Victim]) -> Plan {
+fn sparing(lack: &Lack, victims: &[Victim]) -> PreemptionPlan {
     let mut left = lack.clone();
     let mut ways: Vec<Option<Way>> = Vec::with_capacity(victims.len());
     for victim in victims {
@@ -146,7 +146,7 @@ fn sparing(lack: &Lack, victims: &[Victim]) -> Plan {
     plan(needed.filter_map(|(victim, way)| Some((victim, way?))))
 }
 
-fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Way)>) -> Plan {
+fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Way)>) -> PreemptionPlan {
     let mut cost = Cost {
         priority: 0,
         stopped: 0,
@@ -163,7 +163,7 @@ fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Way)>) -> Plan {
         }
         victims.push((victim.instance.clone(), way));
     }
-    Plan { cost, victims }
+    PreemptionPlan { cost, victims }
 }
 
 impl Lack {
