@@ -109,6 +109,15 @@ pub(crate) enum Change {
     LeftOut(SessionId, Uuid, Advice),
 }
 
+/// A claim that was taken back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Released {
+    /// How sure it was that its instance is on the node.
+    phase: Phase,
+    /// Whether that node was the one that had the instance.
+    pub(crate) was_placed: bool,
+}
+
 impl Cluster {
     /// A cluster without nodes.
     pub(crate) fn new(config: Arc<Config>, flags: ConfigurationFlags, rules: Rules) -> Self {
@@ -323,14 +332,13 @@ impl Cluster {
         self.ledger_mut(key).insert(instance.clone(), entry);
     }
 
-    /// Takes an instance's claim on a node back, and its placement if it is there; the claim, if there was one, and
-    /// whether it was placed there.
+    /// Takes an instance's claim on a node back, and its placement if it is there.
     #[inline]
-    pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<(Entry, bool)> {
-        let entry = self.nodes.node_mut(key).ledger.release(instance)?;
+    pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Released> {
+        let phase = self.nodes.node_mut(key).ledger.release(instance)?;
         let was_placed = self.remove_placement(instance, key);
         self.refresh_offer(key);
-        Some((entry, was_placed))
+        Some(Released { phase, was_placed })
     }
 
     /// A node says that it does not have an instance: what that means for its claim there, which is to be released where it
@@ -345,13 +353,9 @@ impl Cluster {
     }
 
     /// Takes a claim back that was made with the latest START given to its node, which it was not sent after all.
-    pub(crate) fn undo_claim(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-    ) -> Option<(Entry, bool)> {
+    pub(crate) fn undo_claim(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Released> {
         let released = self.release(key, instance)?;
-        if released.0.phase != Phase::Claimed {
+        if released.phase != Phase::Claimed {
             self.nodes.node_mut(key).starts_sent -= 1;
         }
         Some(released)

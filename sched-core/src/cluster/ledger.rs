@@ -3,9 +3,11 @@
 //! What a node reports as available already lacks what its instances use; what they asked for beyond that is *held*.
 //! The sum of it is kept up to date with every change, so that a node's free resources are known without a walk.
 
+mod entries;
 mod entry;
 mod open;
 mod orders;
+mod sums;
 mod window;
 
 use std::sync::Arc;
@@ -17,7 +19,9 @@ use crate::api::resources::{MAX_ADOPTED, Resources};
 use crate::api::tally::Times;
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::index::ColumnId;
-use crate::maps::Map;
+
+use self::entries::Entries;
+use self::sums::Sums;
 
 pub(crate) use self::entry::{Claims, Entry, Extras, Floor, Measured, Phase, Unconfirmed, larger};
 pub(crate) use self::open::{Ended, EntryEnd};
@@ -57,14 +61,8 @@ impl MissRules {
 /// The claims on one node.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
-    entries: Map<InstanceId, Entry>,
-    measured: Measured,
-    claims: Claims,
-    /// Custom resources asked for, in order of their numbers, none of them zero.
-    held_custom: Vec<(ColumnId, i64)>,
-    /// Members of groups that came or went since [`Ledger::take_group_changes`].
-    group_changes: Vec<(Arc<str>, i32)>,
-    unconfirmed: usize,
+    entries: Entries,
+    sums: Sums,
     /// Whether an instance came or went, or what it asks for changed, since [`Ledger::take_claims_changed`].
     claims_changed: bool,
     /// Whether a STATS ever listed an instance: from then on an empty list means something.
@@ -73,41 +71,34 @@ pub(crate) struct Ledger {
     counts_starts: bool,
     /// STATS applied so far.
     stats_count: u64,
-    /// What was released less what was claimed since its node called itself full, while that is its latest word.
-    released: Option<Resources>,
 }
 
 impl Ledger {
     /// A ledger without entries.
     pub(crate) fn new(measured: Measured) -> Self {
         Self {
-            entries: Map::default(),
-            measured,
-            claims: Claims::default(),
-            held_custom: Vec::new(),
-            group_changes: Vec::new(),
-            unconfirmed: 0,
+            entries: Entries::with_places(),
+            sums: Sums::new(measured),
             claims_changed: false,
             has_listed: false,
             counts_starts: false,
             stats_count: 0,
-            released: None,
         }
     }
 
     /// What its entries lay claim to.
     pub(crate) fn claims(&self) -> Claims {
-        self.claims
+        self.sums.claims
     }
 
     /// Custom resources asked for, in order of their numbers.
     pub(crate) fn held_custom(&self) -> &[(ColumnId, i64)] {
-        &self.held_custom
+        &self.sums.held_custom
     }
 
     /// Members of groups that came (1) or went (-1) since this was asked last.
     pub(crate) fn take_group_changes(&mut self) -> Vec<(Arc<str>, i32)> {
-        std::mem::take(&mut self.group_changes)
+        std::mem::take(&mut self.sums.group_changes)
     }
 
     /// The groups of its entries, once for each entry that has one.
@@ -122,7 +113,7 @@ impl Ledger {
 
     /// STARTs without an outcome.
     pub(crate) fn unconfirmed(&self) -> usize {
-        self.unconfirmed
+        self.sums.unconfirmed
     }
 
     /// The entry of an instance.
@@ -132,22 +123,22 @@ impl Ledger {
 
     /// What is free on the node once an entry is taken out and its instance gone.
     pub(crate) fn frees(&self, entry: &Entry) -> Resources {
-        entry.frees(self.measured)
+        entry.frees(self.sums.measured)
     }
 
     /// What was released less what was claimed since [`Ledger::count_released`].
     pub(crate) fn released(&self) -> Option<Resources> {
-        self.released
+        self.sums.released
     }
 
     /// Counts from now on what is released.
     pub(crate) fn count_released(&mut self) {
-        self.released = Some(Resources::ZERO);
+        self.sums.released = Some(Resources::ZERO);
     }
 
     /// Does not count it any more.
     pub(crate) fn stop_counting_released(&mut self) {
-        self.released = None;
+        self.sums.released = None;
     }
 
     /// Whether an instance's room is claimed, and its node has not said whether it has it.
@@ -158,7 +149,7 @@ impl Ledger {
 
     /// The entries from a position on; positions shift when entries are released.
     pub(crate) fn entries_from(&self, start: usize) -> impl Iterator<Item = (&InstanceId, &Entry)> {
-        self.entries.iter().skip(start)
+        self.entries.iter_from(start)
     }
 
     /// The first `count` entries, the last of them first, with their positions. Who leaves has its position taken by the
@@ -169,7 +160,7 @@ impl Ledger {
     ) -> impl Iterator<Item = (usize, &InstanceId, &Entry)> {
         let positions = (0..count.min(self.entries.len())).rev();
         positions.filter_map(|at| {
-            let (instance, entry) = self.entries.get_index(at)?;
+            let (instance, entry) = self.entries.at(at)?;
             Some((at, instance, entry))
         })
     }
@@ -177,42 +168,38 @@ impl Ledger {
     /// Adds or replaces an entry.
     pub(crate) fn insert(&mut self, instance: InstanceId, entry: Entry) {
         self.claims_changed |= entry.is_known;
-        self.count_in(&entry);
+        self.sums.count_in(&entry);
         if let Some(old) = self.entries.insert(instance, entry) {
-            self.count_out(&old);
+            self.sums.count_out(&old);
         }
     }
 
-    /// Takes an entry out.
-    pub(crate) fn release(&mut self, instance: &InstanceId) -> Option<Entry> {
-        let entry = self.entries.swap_remove(instance)?;
-        self.claims_changed |= entry.is_known;
-        self.count_out(&entry);
-        const SHRINK_ABOVE: usize = 1024;
-        if self.entries.capacity() > SHRINK_ABOVE
-            && self.entries.len() < self.entries.capacity() / 4
-        {
-            self.entries.shrink_to(2 * self.entries.len());
-        }
-        Some(entry)
+    /// Takes an entry out; how sure it was, if there was one.
+    pub(crate) fn release(&mut self, instance: &InstanceId) -> Option<Phase> {
+        let (sums, claims_changed) = (&mut self.sums, &mut self.claims_changed);
+        self.entries.remove(instance, |entry| {
+            *claims_changed |= entry.is_known;
+            sums.count_out(entry);
+            entry.phase
+        })
     }
 
     /// Changes how sure an entry is.
     pub(crate) fn set_phase(&mut self, instance: &InstanceId, phase: Phase) {
-        let measured = self.measured;
+        let measured = self.sums.measured;
         let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
-        self.claims -= entry.claims(measured);
-        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+        self.sums.claims -= entry.claims(measured);
+        self.sums.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         if let Phase::Placed(start) | Phase::InDoubt(start) = phase {
             entry.sender = Some(start.sender);
         }
         entry.phase = phase;
         entry.repeated = None;
         entry.misses = 0;
-        self.claims += entry.claims(measured);
-        self.unconfirmed += usize::from(entry.unconfirmed().is_some());
+        self.sums.claims += entry.claims(measured);
+        self.sums.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
     /// Says whether an instance is managed.
@@ -236,8 +223,8 @@ impl Ledger {
         let group = entry.group().cloned();
         let before = std::mem::replace(&mut entry.extras, Extras { custom, group }.boxed());
         let now = entry.extras.clone();
-        self.count_extras(before.as_deref(), -1);
-        self.count_extras(now.as_deref(), 1);
+        self.sums.count_extras(before.as_deref(), -1);
+        self.sums.count_extras(now.as_deref(), 1);
         self.change(instance, |entry| {
             entry.asked = asked;
             entry.is_known = true;
@@ -263,15 +250,15 @@ impl Ledger {
     }
 
     fn change(&mut self, instance: &InstanceId, change: impl FnOnce(&mut Entry)) {
-        let measured = self.measured;
+        let measured = self.sums.measured;
         let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
-        self.claims -= entry.claims(measured);
+        self.sums.claims -= entry.claims(measured);
         let before = entry.frees(measured);
         change(entry);
-        self.claims += entry.claims(measured);
-        if let Some(released) = &mut self.released {
+        self.sums.claims += entry.claims(measured);
+        if let Some(released) = &mut self.sums.released {
             *released += before - entry.frees(measured);
         }
     }
@@ -283,12 +270,12 @@ impl Ledger {
 
     /// The one START without an outcome, if there is exactly one.
     pub(crate) fn only_unconfirmed(&self) -> Option<InstanceId> {
-        if self.unconfirmed != 1 {
+        if self.sums.unconfirmed != 1 {
             return None;
         }
         let (instance, _) = self
             .entries
-            .iter()
+            .iter_from(0)
             .find(|(_, entry)| entry.unconfirmed().is_some())?;
         Some(instance.clone())
     }
@@ -303,24 +290,24 @@ impl Ledger {
                 Phase::Claimed | Phase::InDoubt(_) => None,
             };
             if let Some(start) = start {
-                let before = entry.claims(self.measured);
-                self.unconfirmed += usize::from(entry.phase == Phase::Running);
+                let before = entry.claims(self.sums.measured);
+                self.sums.unconfirmed += usize::from(entry.phase == Phase::Running);
                 entry.is_starting = false;
                 entry.phase = Phase::InDoubt(Unconfirmed {
                     ordinal: 0,
                     ..start
                 });
-                self.claims -= before;
-                self.claims += entry.claims(self.measured);
+                self.sums.claims -= before;
+                self.sums.claims += entry.claims(self.sums.measured);
             }
         }
-        self.unconfirmed
+        self.sums.unconfirmed
     }
 
     /// Changes what counts as used and recomputes what is held.
     pub(crate) fn set_measured(&mut self, measured: Measured) {
-        self.measured = measured;
-        self.claims = self.recomputed().0;
+        self.sums.measured = measured;
+        self.sums.claims = self.recomputed().0;
     }
 
     /// Whether the node's launcher says which STARTs it has seen.
@@ -365,8 +352,8 @@ impl Ledger {
         now: Instant,
         outcome: &mut StatsOutcome,
     ) -> bool {
-        let (stats_count, measured) = (self.stats_count, self.measured);
-        if !self.entries.contains_key(&report.instance) {
+        let (stats_count, measured) = (self.stats_count, self.sums.measured);
+        if !self.entries.contains(&report.instance) {
             self.insert(report.instance.clone(), Entry::adopted(now));
         }
         if report.requested.is_some() || report.group.is_some() {
@@ -381,7 +368,7 @@ impl Ledger {
             outcome.confirmed.note(took);
         }
         let before = entry.claims(measured);
-        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+        self.sums.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         let latest = entry.repeated.or(entry.unconfirmed());
         match entry.phase {
             // An original launcher does not say which STARTs it has seen: all of them, as far as anybody can tell.
@@ -422,8 +409,8 @@ impl Ledger {
         entry.hear(report.state);
         entry.misses = 0;
         entry.listed_in = stats_count;
-        self.claims -= before;
-        self.claims += entry.claims(measured);
+        self.sums.claims -= before;
+        self.sums.claims += entry.claims(measured);
         is_first
     }
 
@@ -456,85 +443,43 @@ impl Ledger {
         {
             let before = std::mem::replace(&mut entry.extras, extras.boxed());
             let now = entry.extras.clone();
-            self.count_extras(before.as_deref(), -1);
-            self.count_extras(now.as_deref(), 1);
-        }
-    }
-
-    /// Adds what an entry has beside the usual to the sums, or takes it off.
-    fn count_extras(&mut self, extras: Option<&Extras>, sign: i32) {
-        let Some(extras) = extras else { return };
-        for &(column, amount) in &extras.custom {
-            let change = amount.saturating_mul(i64::from(sign));
-            match self
-                .held_custom
-                .binary_search_by_key(&column, |(column, _)| *column)
-            {
-                Ok(at) => {
-                    self.held_custom[at].1 = self.held_custom[at].1.saturating_add(change);
-                    if self.held_custom[at].1 == 0 {
-                        self.held_custom.remove(at);
-                    }
-                }
-                Err(at) => self.held_custom.insert(at, (column, change)),
-            }
-        }
-        if let Some(group) = &extras.group {
-            self.group_changes.push((Arc::clone(group), sign));
+            self.sums.count_extras(before.as_deref(), -1);
+            self.sums.count_extras(now.as_deref(), 1);
         }
     }
 
     fn count_missing(&mut self, is_evidence: bool, rules: &MissRules, outcome: &mut StatsOutcome) {
-        let (stats_count, measured) = (self.stats_count, self.measured);
+        let (stats_count, measured) = (self.stats_count, self.sums.measured);
         let mut gone = Vec::new();
-        for (instance, entry) in &mut self.entries {
+        let (entries, sums) = (&mut self.entries, &mut self.sums);
+        entries.for_each_mut(|instance, entry| {
             if entry.listed_in == stats_count {
-                continue;
+                return;
             }
             let before = entry.claims(measured);
             (entry.is_doubted, entry.is_starting) = (false, false);
             // Not listed: as far as anybody knows it uses nothing.
             (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
-            self.claims -= before;
-            self.claims += entry.claims(measured);
+            sums.claims -= before;
+            sums.claims += entry.claims(measured);
             if entry.count_miss(is_evidence, rules) {
                 gone.push(instance.clone());
             }
-        }
+        });
         for instance in gone {
-            let Some(entry) = self.release(&instance) else {
-                continue;
-            };
-            match (entry.phase, entry.unconfirmed()) {
-                (Phase::InDoubt(start), _) => outcome.failed.push((instance, start)),
-                (_, start) => outcome.dropped.push((instance, start)),
+            match self.release(&instance) {
+                Some(Phase::InDoubt(start)) => outcome.failed.push((instance, start)),
+                Some(phase) => outcome.dropped.push((instance, phase.unconfirmed())),
+                None => {}
             }
         }
-    }
-
-    fn count_in(&mut self, entry: &Entry) {
-        self.claims += entry.claims(self.measured);
-        if let Some(released) = &mut self.released {
-            *released -= entry.frees(self.measured);
-        }
-        self.count_extras(entry.extras.as_deref(), 1);
-        self.unconfirmed += usize::from(entry.unconfirmed().is_some());
-    }
-
-    fn count_out(&mut self, entry: &Entry) {
-        self.claims -= entry.claims(self.measured);
-        if let Some(released) = &mut self.released {
-            *released += entry.frees(self.measured);
-        }
-        self.count_extras(entry.extras.as_deref(), -1);
-        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
     }
 
     /// What is claimed and how many STARTs have no outcome, from scratch.
     fn recomputed(&self) -> (Claims, usize) {
         let mut claims = Claims::default();
         for entry in self.entries.values() {
-            claims += entry.claims(self.measured);
+            claims += entry.claims(self.sums.measured);
         }
         let unconfirmed = self
             .entries
@@ -551,8 +496,8 @@ impl Ledger {
             let sum = custom.entry(column).or_insert(0_i64);
             *sum = sum.saturating_add(amount);
         }
-        self.recomputed() == (self.claims, self.unconfirmed)
-            && custom.into_iter().eq(self.held_custom.iter().copied())
-            && self.group_changes.is_empty()
+        self.recomputed() == (self.sums.claims, self.sums.unconfirmed)
+            && custom.into_iter().eq(self.sums.held_custom.iter().copied())
+            && self.sums.group_changes.is_empty()
     }
 }

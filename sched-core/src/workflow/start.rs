@@ -12,6 +12,7 @@ use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::StartRequest;
+use crate::cluster::Released;
 use crate::cluster::ledger::{Entry, Extras, Phase, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
@@ -127,8 +128,8 @@ impl Scheduler {
 
     /// Undoes the latest [`Scheduler::reserve`] on a node.
     pub(crate) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
-        if let Some((_, was_placed)) = self.cluster.undo_claim(key, instance) {
-            self.claim_released(key, instance, was_placed);
+        if let Some(released) = self.cluster.undo_claim(key, instance) {
+            self.claim_released(key, instance, released);
         }
     }
 
@@ -379,14 +380,14 @@ impl Scheduler {
     }
 
     /// Takes an instance's entry out of a node's ledger.
-    pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Entry> {
-        let (entry, was_placed) = self.cluster.release(key, instance)?;
-        self.claim_released(key, instance, was_placed);
-        Some(entry)
+    pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) {
+        if let Some(released) = self.cluster.release(key, instance) {
+            self.claim_released(key, instance, released);
+        }
     }
 
-    fn claim_released(&mut self, key: NodeKey, instance: &InstanceId, was_placed: bool) {
-        if was_placed {
+    fn claim_released(&mut self, key: NodeKey, instance: &InstanceId, released: Released) {
+        if released.was_placed {
             self.placement.forget_try(instance);
         }
         self.stir_drain_of(key);

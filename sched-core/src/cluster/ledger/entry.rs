@@ -121,6 +121,16 @@ pub(crate) enum Phase {
     Running,
 }
 
+impl Phase {
+    /// The START behind it, while that has no outcome.
+    pub(super) fn unconfirmed(self) -> Option<Unconfirmed> {
+        match self {
+            Self::Placed(unconfirmed) | Self::InDoubt(unconfirmed) => Some(unconfirmed),
+            Self::Claimed | Self::Running => None,
+        }
+    }
+}
+
 /// A START without an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unconfirmed {
@@ -231,10 +241,7 @@ impl Entry {
 
     /// The START behind it, while it has no outcome.
     pub(crate) fn unconfirmed(&self) -> Option<Unconfirmed> {
-        match self.phase {
-            Phase::Placed(unconfirmed) | Phase::InDoubt(unconfirmed) => Some(unconfirmed),
-            Phase::Claimed | Phase::Running => None,
-        }
+        self.phase.unconfirmed()
     }
 
     /// Who sent the START that its node answers next: the latest that has no outcome, or else the one behind it.

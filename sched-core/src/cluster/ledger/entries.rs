@@ -1,0 +1,241 @@
+//! The entries of a ledger by instance, in the order in which they came; who leaves has its position taken by the last.
+//!
+//! An entry is large, and a START whose instance ends soon is the usual one: entries stay where they were put, and only
+//! the numbers of their places move.
+
+use super::entry::Entry;
+use crate::api::ids::InstanceId;
+use crate::maps::Map;
+
+/// Entries by instance.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Entries {
+    /// Where the entry of each instance is.
+    order: Map<InstanceId, u32>,
+    places: Vec<Place>,
+    /// The first vacant place.
+    vacant: Option<u32>,
+}
+
+/// Where an entry is, or may be put.
+#[derive(Debug, Clone)]
+enum Place {
+    Taken(Entry),
+    /// And the next vacant one.
+    Vacant(Option<u32>),
+}
+
+impl Place {
+    fn entry(&self) -> Option<&Entry> {
+        match self {
+            Self::Taken(entry) => Some(entry),
+            Self::Vacant(_) => None,
+        }
+    }
+
+    fn entry_mut(&mut self) -> Option<&mut Entry> {
+        match self {
+            Self::Taken(entry) => Some(entry),
+            Self::Vacant(_) => None,
+        }
+    }
+}
+
+impl Entries {
+    /// None, with places for the first few: a node is given these when it connects, not when it is given a START.
+    pub(super) fn with_places() -> Self {
+        Self {
+            order: Map::with_capacity_and_hasher(FIRST_PLACES, Default::default()),
+            places: Vec::with_capacity(FIRST_PLACES),
+            vacant: None,
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether there is one of an instance.
+    pub(super) fn contains(&self, instance: &InstanceId) -> bool {
+        self.order.contains_key(instance)
+    }
+
+    /// The entry of an instance.
+    pub(super) fn get(&self, instance: &InstanceId) -> Option<&Entry> {
+        let place = *self.order.get(instance)?;
+        self.places[place as usize].entry()
+    }
+
+    /// The same, to be changed.
+    pub(super) fn get_mut(&mut self, instance: &InstanceId) -> Option<&mut Entry> {
+        let place = *self.order.get(instance)?;
+        self.places[place as usize].entry_mut()
+    }
+
+    /// The one at a position.
+    pub(super) fn at(&self, position: usize) -> Option<(&InstanceId, &Entry)> {
+        let (instance, place) = self.order.get_index(position)?;
+        Some((instance, self.places[*place as usize].entry()?))
+    }
+
+    /// All of them from a position on.
+    pub(super) fn iter_from(&self, start: usize) -> impl Iterator<Item = (&InstanceId, &Entry)> {
+        let rest = self.order.iter().skip(start);
+        rest.filter_map(|(instance, &place)| Some((instance, self.places[place as usize].entry()?)))
+    }
+
+    /// All of them in order.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Entry> {
+        self.iter_from(0).map(|(_, entry)| entry)
+    }
+
+    /// All of them, to be changed, in no order that means anything.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.places.iter_mut().filter_map(Place::entry_mut)
+    }
+
+    /// Shows each in order, to be changed.
+    pub(super) fn for_each_mut(&mut self, mut visit: impl FnMut(&InstanceId, &mut Entry)) {
+        for (instance, &place) in &self.order {
+            if let Some(entry) = self.places[place as usize].entry_mut() {
+                visit(instance, entry);
+            }
+        }
+    }
+
+    /// Adds or replaces one; the one replaced.
+    pub(super) fn insert(&mut self, instance: InstanceId, entry: Entry) -> Option<Entry> {
+        let behind = || u32::try_from(self.places.len()).expect("entries are bounded by node");
+        let place = self.vacant.unwrap_or_else(behind);
+        let (at, earlier) = self.order.insert_full(instance, place);
+        if let Some(earlier) = earlier {
+            self.order[at] = earlier;
+            let place = &mut self.places[earlier as usize];
+            return match std::mem::replace(place, Place::Taken(entry)) {
+                Place::Taken(replaced) => Some(replaced),
+                Place::Vacant(_) => None,
+            };
+        }
+        match self.places.get_mut(place as usize) {
+            Some(vacant) => {
+                if let Place::Vacant(next) = *vacant {
+                    self.vacant = next;
+                }
+                *vacant = Place::Taken(entry);
+            }
+            None => self.places.push(Place::Taken(entry)),
+        }
+        None
+    }
+
+    /// Takes one out, and says what `last` finds in it.
+    pub(super) fn remove<T>(
+        &mut self,
+        instance: &InstanceId,
+        last: impl FnOnce(&Entry) -> T,
+    ) -> Option<T> {
+        let place = self.order.swap_remove(instance)?;
+        let vacated = &mut self.places[place as usize];
+        let found = vacated.entry().map(last);
+        *vacated = Place::Vacant(self.vacant.replace(place));
+        if self.places.len() > SHRINK_ABOVE && self.len() < self.places.len() / 4 {
+            self.shrink();
+        }
+        found
+    }
+
+    /// Gives back what a burst of instances took.
+    #[cold]
+    fn shrink(&mut self) {
+        let count = self.len();
+        let mut places = Vec::with_capacity(2 * count);
+        for place in self.order.values_mut() {
+            let new = u32::try_from(places.len()).expect("there are no more than before");
+            let taken = std::mem::replace(&mut self.places[*place as usize], Place::Vacant(None));
+            places.push(taken);
+            *place = new;
+        }
+        (self.places, self.vacant) = (places, None);
+        self.order.shrink_to(2 * count);
+    }
+}
+
+/// Places that a node has from the beginning: 1 KiB or less.
+const FIRST_PLACES: usize = 3;
+
+/// Fewer places than this are never worth giving back.
+const SHRINK_ABOVE: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use indexmap::IndexMap;
+    use proptest::prelude::*;
+
+    use super::{Entries, Entry, FIRST_PLACES, InstanceId, SHRINK_ABOVE};
+    use crate::api::resources::Resources;
+    use crate::cluster::ledger::Extras;
+
+    fn asking(mem_mib: i64) -> Entry {
+        let asked = Resources {
+            mem_mib,
+            ..Resources::ZERO
+        };
+        Entry::claimed(asked, Extras::default(), crate::simulated::start())
+    }
+
+    fn all(entries: &Entries) -> Vec<(InstanceId, i64)> {
+        let entries = entries.iter_from(0);
+        let entries = entries.map(|(instance, entry)| (instance.clone(), entry.asked().mem_mib));
+        entries.collect()
+    }
+
+    proptest! {
+        #[test]
+        fn entries_are_those_of_a_map_in_its_order(
+            steps in proptest::collection::vec((any::<bool>(), 0u32..12), 1..200),
+        ) {
+            let (mut entries, mut oracle) = (Entries::with_places(), IndexMap::new());
+            for (mem_mib, (is_added, name)) in (0..).zip(steps) {
+                let instance = InstanceId::Trial(name);
+                if is_added {
+                    let earlier = entries.insert(instance.clone(), asking(mem_mib));
+                    let earlier = earlier.map(|entry| entry.asked().mem_mib);
+                    prop_assert_eq!(earlier, oracle.insert(instance.clone(), mem_mib));
+                } else {
+                    let gone = entries.remove(&instance, |entry| entry.asked().mem_mib);
+                    prop_assert_eq!(gone, oracle.swap_remove(&instance));
+                }
+                let found = entries.get(&instance).map(|entry| entry.asked().mem_mib);
+                prop_assert_eq!(found, oracle.get(&instance).copied());
+                prop_assert_eq!(entries.contains(&instance), found.is_some());
+                prop_assert_eq!(all(&entries), oracle.clone().into_iter().collect::<Vec<_>>());
+                prop_assert!(entries.places.len() <= 12, "places are used again");
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_of_instances_is_not_paid_for_for_ever() {
+        let mut entries = Entries::with_places();
+        let count = 4 * SHRINK_ABOVE as u32;
+        for name in 0..count {
+            entries.insert(InstanceId::Trial(name), asking(i64::from(name)));
+        }
+        for name in 0..count - 2 {
+            entries.remove(&InstanceId::Trial(name), |_| ());
+        }
+        assert!(entries.places.capacity() <= 2 * SHRINK_ABOVE);
+        let mut left = all(&entries);
+        left.sort();
+        let expected = [count - 2, count - 1].map(|it| (InstanceId::Trial(it), i64::from(it)));
+        assert_eq!(left, expected);
+        entries.insert(InstanceId::Trial(0), asking(0));
+        assert_eq!(entries.len(), 3);
+    }
+
+    #[test]
+    fn the_first_places_take_no_more_than_they_are_said_to() {
+        assert!(FIRST_PLACES * (size_of::<super::Place>() + 64) <= 1024);
+    }
+}
