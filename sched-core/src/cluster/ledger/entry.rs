@@ -440,20 +440,34 @@ impl Entry {
     pub(super) fn claims(&self, measured: Measured) -> Claims {
         let is_listed = self.phase == Phase::Running;
         let all = self.asked_or_used();
-        let seen = self.usage.as_ref().filter(|_| is_listed);
-        let seen = seen.map(|usage| usage.counted());
+        if !is_listed {
+            return self.claims_of(Resources {
+                mem_mib: all.mem_mib.max(0),
+                vcpus: all.vcpus,
+                disk_mib: all.disk_mib.max(0),
+            });
+        }
+        let seen = self.usage.as_ref().map(|usage| usage.counted());
         let counted = |asked: i64, seen: Option<i64>, counts_as: CountsAs| match (counts_as, seen) {
-            (CountsAs::Used, _) if is_listed => 0,
+            (CountsAs::Used, _) => 0,
             (CountsAs::Measured, Some(seen)) => seen,
             _ => asked.max(0),
         };
         let disk_mib = seen.map(|_| self.used_disk_mib.min(MAX_ADOPTED));
         let mem_mib = seen.map(|it| it.mem_mib);
         let vcpus = seen.map_or(all.vcpus, |it| it.vcpus(all.vcpus));
-        let asked = Resources {
+        self.claims_of(Resources {
             mem_mib: counted(all.mem_mib, mem_mib, measured.mem),
-            vcpus: if self.is_suspended { 0 } else { vcpus },
+            vcpus,
             disk_mib: counted(all.disk_mib, disk_mib, measured.disk),
+        })
+    }
+
+    /// What it lays claim to where so much is counted for it while it runs: less what is known to be used already.
+    fn claims_of(&self, counted: Resources) -> Claims {
+        let asked = Resources {
+            vcpus: if self.is_suspended { 0 } else { counted.vcpus },
+            ..counted
         };
         let unused = |asked: i64, used: i64| asked.saturating_sub(used.max(0)).max(0);
         let held = Resources {
