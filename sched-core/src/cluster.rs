@@ -30,6 +30,7 @@ pub(crate) mod view;
 
 mod consistent;
 mod reports;
+mod room;
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};

@@ -33,6 +33,9 @@ impl Cluster {
             ensure(node.ledger.is_consistent(), || {
                 format!("sums of node {uuid} are not what its entries say")
             })?;
+            ensure(node.room == node.measured_room(), || {
+                format!("the room of node {uuid} is not what its report and limits say")
+            })?;
             ensure(self.nodes.by_uuid(uuid) == Some(key), || {
                 format!("node {uuid} is not found by its UUID")
             })?;

@@ -89,17 +89,17 @@ impl OfferIndex {
         self.set(self.len - 1, offer);
     }
 
-    /// Changes what a slot offers.
-    pub(crate) fn set(&mut self, slot: usize, offer: Resources) {
+    /// Changes what a slot offers; what it offered before.
+    pub(crate) fn set(&mut self, slot: usize, offer: Resources) -> Resources {
         debug_assert!(slot < self.len, "slot {slot} of {}", self.len);
         let (block, lane) = (slot / BLOCK, slot % BLOCK);
         let old = std::mem::replace(&mut self.exact[block][lane], offer);
-        if old == offer {
-            return;
+        if old != offer {
+            self.packed[block].set(lane, &offer);
+            let most = self.most_after(block, lane, old);
+            self.maxima.set(block, most);
         }
-        self.packed[block].set(lane, &offer);
-        let most = self.most_after(block, lane, old);
-        self.maxima.set(block, most);
+        old
     }
 
     /// Changes how much of a custom resource a slot offers. What is not above 0 covers no request.

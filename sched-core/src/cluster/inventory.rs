@@ -8,7 +8,7 @@ use crate::api::resources::Resources;
 use crate::api::rules::Rules;
 use crate::cluster::advice::Advice;
 use crate::cluster::index::ColumnId;
-use crate::cluster::node::Pool;
+use crate::cluster::node::{NodeStatus, Pool};
 use crate::cluster::traits::{self, Derived, Named, Sources};
 use crate::cluster::view::Candidate;
 use crate::cluster::{Change, Cluster};
@@ -17,56 +17,50 @@ impl Cluster {
     /// Puts what a node offers now into its tables, and what came and went of groups on it into those; after every
     /// change of it.
     pub(super) fn refresh_offer(&mut self, key: NodeKey) {
-        let ledger = &mut self.nodes.node_mut(key).ledger;
-        let changes = ledger.take_group_changes();
-        let are_claims_changed = ledger.take_claims_changed();
-        let node = self.nodes.node(key);
-        if are_claims_changed && !node.is_native {
+        let node = self.nodes.node_mut(key);
+        if node.ledger.take_claims_changed() && !node.is_native {
             self.changes.push_back(Change::Claims(node.uuid));
         }
-        for (group, change) in changes {
+        for (group, change) in node.ledger.take_group_changes() {
             self.groups
                 .count(&group, key, node.slots, &node.traits.labels, change);
         }
         self.offer(key);
-        for relative in self.nodes.relatives(key) {
-            self.offer(relative);
+        if self.nodes.are_any_shared() {
+            for relative in self.nodes.relatives(key) {
+                self.offer(relative);
+            }
         }
     }
 
     fn offer(&mut self, key: NodeKey) {
         let node = self.nodes.node(key);
         let is_on_offer = node.is_on_offer();
-        let has_room_again = node.session().is_some() && node.has_room_again();
-        if has_room_again {
+        if node.status == NodeStatus::Full && node.session().is_some() && node.has_room_again() {
             self.full.insert(key);
         } else if !self.full.is_empty() {
             self.full.swap_remove(&key);
         }
-        let offer = if is_on_offer {
-            self.nodes.free(key)
+        let (offer, last_resort) = if is_on_offer {
+            (self.nodes.free(key), Resources::NEVER)
         } else {
-            Resources::NEVER
+            (Resources::NEVER, self.nodes.last_resort(key))
         };
         let mut has_grown = false;
         for (table, slot) in self.tables.iter_mut().zip(node.slots) {
             let Some(slot) = slot else { continue };
-            has_grown |= !table.offer(slot).covers(&offer);
-            table.set_offer(slot, offer);
+            let earlier = table.set_offer(slot, offer);
+            has_grown |= !earlier.covers(&offer);
             for &(column, _) in &node.traits.resources {
                 let free = self.nodes.free_custom(key, column);
                 has_grown |= free > table.custom(slot, column);
                 table.set_custom(slot, column, free);
             }
         }
-        let last_resort = if is_on_offer {
-            Resources::NEVER
-        } else {
-            self.nodes.last_resort(key)
-        };
-        let earlier = &mut self.nodes.node_mut(key).last_resort;
-        has_grown |= !earlier.covers(&last_resort);
-        *earlier = last_resort;
+        if last_resort != node.last_resort {
+            has_grown |= !node.last_resort.covers(&last_resort);
+            self.nodes.node_mut(key).last_resort = last_resort;
+        }
         if has_grown {
             self.changes.push_back(Change::Capacity(key));
         }
@@ -168,6 +162,7 @@ impl Cluster {
             shares: node.traits.shares,
             ..traits
         };
+        node.measure_room();
         self.nodes.set_shares(key, shares);
         relatives
             .into_iter()

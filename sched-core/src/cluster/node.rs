@@ -8,7 +8,7 @@ use sched_model::{Role, Uuid};
 use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::SessionId;
 use crate::api::input::{Backlog, Capabilities, Departure, NodeReport, StartRequest};
-use crate::api::resources::{MAX_REPORTED, Resources};
+use crate::api::resources::Resources;
 use crate::api::rules::OfferRules;
 use crate::api::text::ShortText;
 use crate::cluster::advice::Advised;
@@ -17,6 +17,7 @@ use crate::cluster::index::ColumnId;
 use crate::cluster::ledger::{Claims, Ledger, Measured};
 use crate::cluster::processes::Processes;
 use crate::cluster::questions::Questions;
+use crate::cluster::room::Room;
 use crate::cluster::table::Slot;
 use crate::cluster::traits::Traits;
 
@@ -130,6 +131,8 @@ pub(crate) struct Node {
     pub(super) has_extras: bool,
     /// Labels, custom resources and ratios, from its reports and the configuration.
     pub(super) traits: Traits,
+    /// What room it has, from both.
+    pub(super) room: Room,
     /// Custom resources that it reports and that do not count: there are too many names.
     pub(super) left_out: Vec<Box<str>>,
     /// What its launcher was told on this connection of what it says and what does not count.
@@ -186,6 +189,7 @@ impl Node {
             report: None,
             has_extras: false,
             traits: Traits::new(config),
+            room: Room::UNKNOWN,
             left_out: Vec::new(),
             advised: Advised::default(),
             told: None,
@@ -362,82 +366,26 @@ impl Node {
         report.map_or_else(ShortText::default, |report| report.hostname.clone())
     }
 
-    /// What is free on it with these claims: what it reports as available, scaled, less what is held; and never more
-    /// than its capacity less all that was asked for. Where reports of what is available and of what is used were made
-    /// at the same moment the second says nothing new. But they come one after the other, and what an instance began
-    /// or ceased to use between them would be counted in neither.
+    /// What is free on it with these claims, whether or not it takes work.
+    #[inline]
     pub(super) fn free(&self, claims: &Claims) -> Resources {
-        let Some(report) = &self.report else {
-            return Resources::NEVER;
-        };
-        let limits = &self.traits.limits;
-        let (held, asked, capacity) = (claims.held, claims.asked, self.capacity());
-        let free =
-            |available: i64, total: i64, capacity: i64, reserved: i64, held: i64, asked: i64| {
-                if available < 0 {
-                    return i64::MIN;
-                }
-                let available = available.min(MAX_REPORTED);
-                if total < 0 {
-                    return available.saturating_sub(reserved).saturating_sub(held);
-                }
-                let scaled = available.saturating_add(capacity - total.min(MAX_REPORTED));
-                scaled
-                    .saturating_sub(held)
-                    .min(capacity.saturating_sub(asked))
-            };
-        let vcpus = match limits.vcpus(report.cpus_online) {
-            Some(vcpus) => vcpus.saturating_sub(held.vcpus),
-            None => i64::MIN,
-        };
-        Resources {
-            mem_mib: free(
-                report.mem_available_mib,
-                report.mem_total_mib,
-                capacity.mem_mib,
-                limits.reserved_mem_mib,
-                held.mem_mib,
-                asked.mem_mib,
-            ),
-            vcpus,
-            disk_mib: free(
-                report.disk_available_mb,
-                report.disk_total_mb,
-                capacity.disk_mib,
-                limits.reserved_disk_mib,
-                held.disk_mib,
-                asked.disk_mib,
-            ),
-        }
+        self.room.free(claims)
     }
 
     /// What it could offer if nothing ran on it: what it has, less what is reserved, scaled. Figures it does not report
     /// are -1.
     pub(crate) fn capacity(&self) -> Resources {
-        let Some(report) = &self.report else {
-            return Resources::UNKNOWN;
-        };
-        let limits = &self.traits.limits;
-        let whole = |total: i64, ratio: f64, reserved: i64| {
-            if total < 0 {
-                return -1;
-            }
-            let offered = total.min(MAX_REPORTED).saturating_sub(reserved).max(0);
-            (offered as f64 * ratio) as i64
-        };
-        Resources {
-            mem_mib: whole(
-                report.mem_total_mib,
-                limits.mem_ratio,
-                limits.reserved_mem_mib,
-            ),
-            vcpus: limits.vcpus(report.cpus_online).unwrap_or(-1),
-            disk_mib: whole(
-                report.disk_total_mb,
-                limits.disk_ratio,
-                limits.reserved_disk_mib,
-            ),
-        }
+        self.room.capacity()
+    }
+
+    /// Works out again what room it has; after every change of its report or of its limits.
+    pub(super) fn measure_room(&mut self) {
+        self.room = self.measured_room();
+    }
+
+    /// What room it has, from scratch.
+    pub(super) fn measured_room(&self) -> Room {
+        Room::new(self.report.as_deref(), &self.traits.limits)
     }
 
     /// Whether its launcher said on this connection that it can do all of this.

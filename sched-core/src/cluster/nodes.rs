@@ -103,6 +103,7 @@ impl NodeStore {
             }
             node.has_extras |= new.extras.is_some();
         }
+        node.measure_room();
         let is_other = match (&old, &node.report) {
             (Some(old), Some(new)) => IsOther::new(old.differs_from(new)),
             _ => IsOther::Yes,
@@ -127,6 +128,7 @@ impl NodeStore {
             && let (Some(report), Some(available)) = (&mut node.report, available)
         {
             report.take_in(available);
+            node.measure_room();
         }
         node.has_extras = true;
         match &mut node.report {
@@ -200,9 +202,14 @@ impl NodeStore {
         self.sharers.get(&node.uuid).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether any node shares the resources of another.
+    pub(super) fn are_any_shared(&self) -> bool {
+        !self.sharers.is_empty()
+    }
+
     /// The other nodes whose free resources change with this one's.
     pub(crate) fn relatives(&self, key: NodeKey) -> Vec<NodeKey> {
-        if self.sharers.is_empty() {
+        if !self.are_any_shared() {
             return Vec::new();
         }
         let whole = self.whole_of(self.node(key));
@@ -219,6 +226,9 @@ impl NodeStore {
     /// no one knows which part it will use.
     pub(crate) fn free(&self, key: NodeKey) -> Resources {
         let node = self.node(key);
+        if !self.are_any_shared() {
+            return node.free(&node.ledger.claims());
+        }
         let mut claims = node.ledger.claims();
         for &part in self.parts_of(node) {
             claims += self.node(part).ledger.claims();

@@ -64,9 +64,9 @@ impl Table {
         to_slot(self.slots.len() - 1)
     }
 
-    /// Says what the node in a slot offers.
-    pub(crate) fn set_offer(&mut self, slot: Slot, offer: Resources) {
-        self.offers.set(slot as usize, offer);
+    /// Says what the node in a slot offers; what it offered before.
+    pub(crate) fn set_offer(&mut self, slot: Slot, offer: Resources) -> Resources {
+        self.offers.set(slot as usize, offer)
     }
 
     /// Says how much of a custom resource the node in a slot offers.
