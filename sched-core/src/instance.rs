@@ -108,7 +108,7 @@ pub(crate) struct Instance {
 #[derive(Debug)]
 pub(crate) struct Terms {
     /// The START, where it may be placed again.
-    pub(crate) start: Option<PlacedStart>,
+    pub(crate) start: Option<Box<PlacedStart>>,
     /// How urgent it is; `None` = [`DEFAULT_PRIORITY`].
     pub(crate) priority: Option<u8>,
     /// Until when it waits for room at first; `None` = not at all.
@@ -177,7 +177,7 @@ impl Instance {
     /// One that a START asks for, of which nothing has been heard.
     pub(crate) fn started(terms: Terms, order: u64, arrived: Instant) -> Self {
         Self {
-            start: terms.start.map(Box::new),
+            start: terms.start,
             priority: terms.priority.unwrap_or(DEFAULT_PRIORITY),
             waits_until: terms.waits_until,
             max_attempts: terms.max_attempts,

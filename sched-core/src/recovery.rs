@@ -24,7 +24,7 @@ pub(crate) struct Recovery {
     /// disk.
     had: Map<InstanceId, Uuid>,
     window: Window,
-    waiting: VecDeque<PlacedStart>,
+    waiting: VecDeque<Box<PlacedStart>>,
     /// The instances of `waiting`.
     instances: IndexSet<InstanceId>,
     bytes: usize,
@@ -100,10 +100,10 @@ impl Recovery {
     }
 
     /// Takes a START in if the window is open and has room, and names its instance; gives it back otherwise.
-    pub(crate) fn hold(&mut self, start: PlacedStart) -> Result<InstanceId, Box<PlacedStart>> {
+    pub(crate) fn hold(&mut self, start: Box<PlacedStart>) -> Result<InstanceId, Box<PlacedStart>> {
         let bytes = self.bytes + start.parcel.payload.len();
         if !self.is_open() || self.len() >= MAX_SETTLING || bytes > MAX_SETTLING_BYTES {
-            return Err(Box::new(start));
+            return Err(start);
         }
         let instance = start.request.instance.clone();
         self.put_back(start);
@@ -111,7 +111,7 @@ impl Recovery {
     }
 
     /// Puts a START that was taken out behind the others, so that what fits does not wait behind what does not.
-    pub(crate) fn put_back(&mut self, start: PlacedStart) {
+    pub(crate) fn put_back(&mut self, start: Box<PlacedStart>) {
         self.bytes += start.parcel.payload.len();
         self.instances.insert(start.request.instance.clone());
         self.waiting.push_back(start);
@@ -124,14 +124,14 @@ impl Recovery {
     }
 
     /// Takes out the START whose turn it is.
-    pub(crate) fn take(&mut self) -> Option<PlacedStart> {
+    pub(crate) fn take(&mut self) -> Option<Box<PlacedStart>> {
         let start = self.waiting.pop_front()?;
         self.forget(&start);
         Some(start)
     }
 
     /// Takes out a START by its instance: it was deleted, or sent again.
-    pub(crate) fn take_instance(&mut self, instance: &InstanceId) -> Option<PlacedStart> {
+    pub(crate) fn take_instance(&mut self, instance: &InstanceId) -> Option<Box<PlacedStart>> {
         if !self.instances.contains(instance) {
             return None;
         }

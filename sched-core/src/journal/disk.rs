@@ -30,7 +30,7 @@ pub(super) struct Disk {
     /// Since when a change waits to be on disk and no other came to be there.
     waits_since: Option<Instant>,
     /// STARTs at the door, with the moment their time is up.
-    held: VecDeque<(Instant, PlacedStart)>,
+    held: VecDeque<(Instant, Box<PlacedStart>)>,
     held_bytes: usize,
     /// STARTs that were taken in and are not on disk, with the moment their time is up.
     unwritten: VecDeque<(Instant, Unwritten)>,
@@ -126,7 +126,11 @@ impl Journal {
 /// What waits for the disk.
 impl Journal {
     /// Has a START wait at the door until the disk takes writes; gives it back if as many wait as may.
-    pub(crate) fn hold(&mut self, now: Instant, start: PlacedStart) -> Option<PlacedStart> {
+    pub(crate) fn hold(
+        &mut self,
+        now: Instant,
+        start: Box<PlacedStart>,
+    ) -> Option<Box<PlacedStart>> {
         let bytes = self.disk.held_bytes + start.parcel.payload.len();
         if self.disk.held.len() >= MAX_HELD_FOR_DISK || bytes > MAX_HELD_FOR_DISK_BYTES {
             return Some(start);
@@ -137,14 +141,14 @@ impl Journal {
     }
 
     /// Takes out the START of an instance: it was deleted, or sent again.
-    pub(crate) fn take_held_of(&mut self, instance: &InstanceId) -> Option<PlacedStart> {
-        let is_it = |(_, start): &(Instant, PlacedStart)| start.request.instance == *instance;
+    pub(crate) fn take_held_of(&mut self, instance: &InstanceId) -> Option<Box<PlacedStart>> {
+        let is_it = |(_, start): &(Instant, Box<PlacedStart>)| start.request.instance == *instance;
         let at = self.disk.held.iter().position(is_it)?;
         self.disk.release(at)
     }
 
     /// Takes out a START whose time is up.
-    pub(crate) fn take_late_held(&mut self, now: Instant) -> Option<PlacedStart> {
+    pub(crate) fn take_late_held(&mut self, now: Instant) -> Option<Box<PlacedStart>> {
         let (due, _) = self.disk.held.front()?;
         (*due <= now).then(|| self.disk.release(0))?
     }
@@ -153,7 +157,7 @@ impl Journal {
     pub(crate) fn take_held(&mut self) -> Vec<PlacedStart> {
         self.disk.held_bytes = 0;
         let held = std::mem::take(&mut self.disk.held);
-        held.into_iter().map(|(_, start)| start).collect()
+        held.into_iter().map(|(_, start)| *start).collect()
     }
 
     /// STARTs at the door, and their bytes.
@@ -263,7 +267,7 @@ impl Disk {
         self.unwritten.len() + self.failed.len()
     }
 
-    fn release(&mut self, at: usize) -> Option<PlacedStart> {
+    fn release(&mut self, at: usize) -> Option<Box<PlacedStart>> {
         let (_, start) = self.held.remove(at)?;
         self.held_bytes -= start.parcel.payload.len();
         Some(start)

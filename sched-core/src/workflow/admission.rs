@@ -37,7 +37,7 @@ pub(crate) enum Known {
 /// A START whose instance no node has and that the scheduler does not have to place.
 #[derive(Debug)]
 pub(crate) struct NewStart {
-    start: PlacedStart,
+    start: Box<PlacedStart>,
 }
 
 impl Scheduler {
@@ -58,7 +58,7 @@ impl NewStart {
     }
 
     /// The START, for where it is to wait: it has to come in again.
-    pub(crate) fn into_start(self) -> PlacedStart {
+    pub(crate) fn into_start(self) -> Box<PlacedStart> {
         self.start
     }
 }
@@ -122,7 +122,7 @@ impl Scheduler {
     }
 
     /// Lets a START in that may be placed; any other is answered, or goes where its instance is.
-    pub(crate) fn admit_start(&mut self, start: PlacedStart) -> Option<NewStart> {
+    pub(crate) fn admit_start(&mut self, start: Box<PlacedStart>) -> Option<NewStart> {
         match self.known_of(&start.request) {
             Known::Nowhere => {
                 self.note_name(&start.request);
@@ -148,7 +148,9 @@ impl Scheduler {
             match self.known_of(&start.request) {
                 Known::Nowhere => {
                     self.note_name(&start.request);
-                    new.push(NewStart { start });
+                    new.push(NewStart {
+                        start: Box::new(start),
+                    });
                 }
                 known => others.push((known, start)),
             }
@@ -157,7 +159,7 @@ impl Scheduler {
     }
 
     /// Deals with a START of an instance that is known.
-    pub(crate) fn answer_known(&mut self, known: Known, start: PlacedStart) {
+    pub(crate) fn answer_known(&mut self, known: Known, start: Box<PlacedStart>) {
         let instance = start.request.instance.clone();
         match known {
             Known::Nowhere => debug_assert!(false, "{instance} is not known"),
@@ -186,7 +188,7 @@ impl Scheduler {
     }
 
     /// Has a START wait in the recovery window, or fail if it cannot: `otherwise`, or because no node fits.
-    pub(crate) fn hold(&mut self, start: PlacedStart, otherwise: Option<Refusal>) {
+    pub(crate) fn hold(&mut self, start: Box<PlacedStart>, otherwise: Option<Refusal>) {
         if let Some((batch, _)) = self.batches.waiting(&start.request.instance) {
             let why = Refusal::WaitsInBatch(batch.name().into());
             return self.answer_known(Known::Taken(why), start);

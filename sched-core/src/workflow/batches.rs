@@ -27,7 +27,7 @@ impl Scheduler {
             .as_ref()
             .and_then(|scheduling| scheduling.batch.clone())
         else {
-            return self.place(now, start);
+            return self.place(now, Box::new(start));
         };
         let id = BatchId::new(owner, &asked.id);
         let is_elsewhere = self.batches.batch_of(instance);
@@ -37,7 +37,9 @@ impl Scheduler {
         }
         match self.known_of(&start.request) {
             Known::Nowhere => self.note_name(&start.request),
-            known @ Known::NameTaken(_) => return self.answer_known(known, start),
+            known @ Known::NameTaken(_) => {
+                return self.answer_known(known, Box::new(start));
+            }
             // Answered once the batch is complete.
             _ => {}
         }
@@ -117,7 +119,7 @@ impl Scheduler {
         }
         let (mut new, mut known) = self.admit_starts(starts);
         let lost = new.extract_if(.., |start| self.batches.was_lost(&start.request().instance));
-        known.extend(lost.map(|start| (Known::Taken(Refusal::LostSince), start.into_start())));
+        known.extend(lost.map(|start| (Known::Taken(Refusal::LostSince), *start.into_start())));
         match self.reserve_all(now, &new) {
             Ok(chosen) => {
                 self.answer_all(known);
@@ -127,7 +129,10 @@ impl Scheduler {
             }
             Err(_) if self.recovery.is_open() => {
                 let known = known.into_iter().map(|(_, start)| start);
-                let starts = new.into_iter().map(NewStart::into_start).chain(known);
+                let starts = new
+                    .into_iter()
+                    .map(|start| *start.into_start())
+                    .chain(known);
                 self.batches.put_back(id, starts.collect(), now);
             }
             Err(why) => {
@@ -178,7 +183,7 @@ impl Scheduler {
 
     fn answer_all(&mut self, starts: Vec<(Known, PlacedStart)>) {
         for (known, start) in starts {
-            self.answer_known(known, start);
+            self.answer_known(known, Box::new(start));
         }
     }
 
@@ -214,7 +219,7 @@ impl Scheduler {
         for start in starts {
             match self.known(&start.request.instance) {
                 Known::Nowhere | Known::Expected => failed.push(start),
-                known => self.answer_known(known, start),
+                known => self.answer_known(known, Box::new(start)),
             }
         }
         self.batches.forget_lost();

@@ -102,7 +102,7 @@ impl Scheduler {
     }
 
     fn begin_placing(&mut self, key: NodeKey, start: NewStart) {
-        let again = start.as_start().clone();
+        let again = Box::new(start.as_start().clone());
         let Some(instance) = self.keep(start) else {
             self.release(key, &again.request.instance);
             return;
@@ -243,7 +243,7 @@ impl Scheduler {
         else {
             return;
         };
-        let (key, start) = (*node, start.clone());
+        let (key, start) = (*node, Box::new(start.clone()));
         if self.cluster.nodes().node(key).session().is_none() {
             return self.release_and_seek(key, instance, &Cause::NodeLostUntold);
         }

@@ -374,7 +374,7 @@ impl Scheduler {
             Known::Nowhere if is_undone => self.fail_start(&start, Refusal::Undone),
             // It is elsewhere by now, and this START, which was deleted again, never was.
             _ if is_undone => {}
-            _ => self.place(now, start),
+            _ => self.place(now, Box::new(start)),
         }
     }
 

@@ -45,15 +45,15 @@ impl Scheduler {
             return;
         }
         match command {
-            Command::Start(request) => self.start(
-                now,
-                PlacedStart {
+            Command::Start(request) => {
+                let start = PlacedStart {
                     sender: id,
                     request,
                     parcel,
                     changes: None,
-                },
-            ),
+                };
+                self.start(now, Box::new(start));
+            }
             Command::Delete(target) => self.delete(id, parcel, target),
             Command::Forget(target) => self.forget_lost(id, &target.instance),
             Command::AttachVolume { target, volume } => {

@@ -45,12 +45,12 @@ impl Scheduler {
         held.sort_by_key(|start| self.rank_of(&start.request));
         for start in held {
             self.serve_before(&start.request);
-            self.let_in(self.now, start);
+            self.let_in(self.now, Box::new(start));
         }
     }
 
     /// Has a START wait at the door if it needs a disk that takes no writes; gives it back if it does not.
-    pub(crate) fn hold_for_disk(&mut self, start: PlacedStart) -> Option<PlacedStart> {
+    pub(crate) fn hold_for_disk(&mut self, start: Box<PlacedStart>) -> Option<Box<PlacedStart>> {
         if !self.journal.is_in_trouble() || !self.needs_disk(&start) {
             return Some(start);
         }

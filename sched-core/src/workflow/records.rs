@@ -162,7 +162,7 @@ impl Scheduler {
         }
         let loss = self.loss_by_restart(&record);
         let waits = loss.is_none();
-        let kept = self.kept_of(&record, start, waits);
+        let kept = self.kept_of(&record, start.map(Box::new), waits);
         let before = match loss {
             Some(loss) => Before::Lost(loss),
             None => Before::Waited {
@@ -191,7 +191,7 @@ impl Scheduler {
     fn kept_of(
         &self,
         record: &InstanceRecord,
-        start: Option<PlacedStart>,
+        start: Option<Box<PlacedStart>>,
         waits: bool,
     ) -> Instance {
         let start = start.map(|mut start| {

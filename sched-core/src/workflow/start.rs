@@ -6,7 +6,7 @@ use std::time::Instant;
 use sched_model::{InstancePlaced, StartFailure, StartFailureReason, Topic};
 
 use crate::Scheduler;
-use crate::api::action::{Message, Notice, PlacedStart};
+use crate::api::action::{Action, Message, Notice, PlacedStart};
 use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
@@ -24,7 +24,7 @@ use crate::workflow::admission::{Known, NewStart};
 use crate::workflow::reports::lives_on;
 
 impl Scheduler {
-    pub(crate) fn start(&mut self, now: Instant, start: PlacedStart) {
+    pub(crate) fn start(&mut self, now: Instant, start: Box<PlacedStart>) {
         self.counters.starts += 1;
         let is_native = || self.peers.is_native(start.sender);
         if let Err(problem) = self.placement.check(&start.request, is_native) {
@@ -39,12 +39,12 @@ impl Scheduler {
     }
 
     /// Goes on with a START that need not wait for the disk.
-    pub(crate) fn let_in(&mut self, now: Instant, start: PlacedStart) {
+    pub(crate) fn let_in(&mut self, now: Instant, start: Box<PlacedStart>) {
         match start.request.scheduling.as_deref() {
             Some(scheduling) if scheduling.dry_run => self.decide(&start),
             Some(scheduling) if scheduling.batch.is_some() => {
                 let owner = self.peers.owner(start.sender);
-                self.join_batch(now, owner, start);
+                self.join_batch(now, owner, *start);
             }
             _ => self.place(now, start),
         }
@@ -63,7 +63,7 @@ impl Scheduler {
     }
 
     /// Gives a START to the node that has its instance, else to one that fits; else it waits or fails.
-    pub(crate) fn place(&mut self, now: Instant, start: PlacedStart) {
+    pub(crate) fn place(&mut self, now: Instant, start: Box<PlacedStart>) {
         if let Some(start) = self.admit_start(start) {
             self.place_new(now, start);
         }
@@ -145,7 +145,7 @@ impl Scheduler {
     }
 
     /// A START of an instance that lives already goes to its node, which knows best how to answer.
-    pub(crate) fn repeat(&mut self, holder: NodeKey, start: PlacedStart) {
+    pub(crate) fn repeat(&mut self, holder: NodeKey, start: Box<PlacedStart>) {
         let instance = &start.request.instance;
         self.placement.forget_try(instance);
         let (sender, restart) = (start.sender, start.request.restart);
@@ -169,7 +169,7 @@ impl Scheduler {
         self.hand_over(holder, start);
     }
 
-    pub(crate) fn hand_over(&mut self, key: NodeKey, start: PlacedStart) {
+    pub(crate) fn hand_over(&mut self, key: NodeKey, start: Box<PlacedStart>) {
         self.counters.placed += 1;
         let node = self.cluster.nodes().node(key);
         let Some(session) = node.session() else {
@@ -179,7 +179,10 @@ impl Scheduler {
         if self.peers.has_subscribers() {
             self.tell_placement(key, &start.request.instance);
         }
-        self.send(session, Message::Start(Box::new(start)));
+        self.act(Action::Send {
+            to: session,
+            message: Message::Start(start),
+        });
     }
 
     fn tell_placement(&mut self, key: NodeKey, instance: &InstanceId) {

@@ -60,7 +60,7 @@ impl Scheduler {
             let uuid = self.cluster.nodes().node(key).uuid();
             self.seek(instance, &Cause::StillFull(uuid));
         } else if let Some(start) = start {
-            self.place(self.now, *start);
+            self.place(self.now, start);
         }
         self.placement.end_refusal();
         true

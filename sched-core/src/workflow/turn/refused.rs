@@ -72,7 +72,7 @@ fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
         changes: None,
     };
     let terms = Terms {
-        start: Some(start),
+        start: Some(Box::new(start)),
         priority: None,
         waits_until: None,
         max_attempts: 1,
