@@ -321,9 +321,9 @@ impl Peers {
     pub(crate) fn take_asker(
         &mut self,
         command: CommandName,
-        instance: InstanceId,
+        instance: &InstanceId,
     ) -> Option<SessionId> {
-        self.answers.take(&(command, instance))
+        self.answers.take(command, instance)
     }
 
     /// A session reports for a node.
@@ -538,7 +538,7 @@ mod tests {
         );
         assert_eq!(world.peers.answers(), 1);
         world.disconnect(1);
-        assert_eq!(world.peers.take_asker(CommandName::Delete, instance), None);
+        assert_eq!(world.peers.take_asker(CommandName::Delete, &instance), None);
         assert_eq!(world.peers.owner(SessionId(1)), Owner::Controllers);
     }
 }

@@ -40,18 +40,22 @@ impl Answers {
         if self.open.len() >= MAX_AWAITED {
             return Err(self.open.len());
         }
-        self.take(&key);
+        self.take(command, instance);
         self.open.insert(key, operator);
         *self.by_operator.entry(operator).or_default() += 1;
         Ok(())
     }
 
     /// The operator that waits for an answer; no longer, then.
-    pub(crate) fn take(&mut self, key: &(CommandName, InstanceId)) -> Option<SessionId> {
+    pub(crate) fn take(
+        &mut self,
+        command: CommandName,
+        instance: &InstanceId,
+    ) -> Option<SessionId> {
         if self.open.is_empty() {
             return None;
         }
-        let operator = self.open.swap_remove(key)?;
+        let operator = self.open.swap_remove(&(command, instance.clone()))?;
         if let Some(own) = self.by_operator.get_mut(&operator) {
             *own -= 1;
             if *own == 0 {
@@ -115,8 +119,8 @@ mod tests {
             Ok(()),
             "asked again"
         );
-        assert_eq!(answers.take(&(CommandName::Delete, id(most))), Some(modest));
-        assert_eq!(answers.take(&(CommandName::Delete, id(0))), Some(greedy));
+        assert_eq!(answers.take(CommandName::Delete, &id(most)), Some(modest));
+        assert_eq!(answers.take(CommandName::Delete, &id(0)), Some(greedy));
         assert_eq!(
             answers.expect(greedy, CommandName::Delete, &id(most)),
             Ok(())

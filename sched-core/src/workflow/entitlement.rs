@@ -87,20 +87,19 @@ impl Scheduler {
     /// Drops what a node says of an instance, or of a node, that is not for it to speak of; whether it did.
     pub(crate) fn drop_if_out_of_place(
         &mut self,
-        id: SessionId,
+        (id, node): (SessionId, Option<NodeKey>),
         parcel: &Parcel,
-        report: &Report,
+        (name, report): (ReportName, &Report),
     ) -> bool {
-        let name = report.name();
-        if let Some(node) = report.node()
-            && self.refuse_if_forged(id, name, node)
+        if let Some(named) = report.node()
+            && self.refuse_if_forged(id, name, named)
         {
             return true;
         }
         let Some(instance) = report.instance() else {
             return false;
         };
-        let Some(key) = self.peers.node_of(id) else {
+        let Some(key) = node else {
             // A newer connection speaks for its node.
             return true;
         };
@@ -150,7 +149,7 @@ impl Scheduler {
             ReportName::InstanceDeleted | ReportName::InstanceStopped => Topic::Instances,
             _ => Topic::Failures,
         };
-        self.answer(command, instance.clone(), topic.clone(), parcel);
+        self.answer(command, instance, topic.clone(), parcel);
         self.broadcast(topic, id, parcel.clone());
     }
 

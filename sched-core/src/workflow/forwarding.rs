@@ -118,8 +118,10 @@ impl Scheduler {
             // Until it has turned out to be one that can be used.
             self.peers.set_numbers_ends(id, false);
         }
+        // `None` where a newer connection speaks for its node.
+        let node = self.peers.node_of(id);
         let is_refused = self.refuse_if_not_permitted(id, name.into(), None)
-            || self.drop_if_out_of_place(id, &parcel, &report);
+            || self.drop_if_out_of_place((id, node), &parcel, (name, &report));
         if is_refused {
             return;
         }
@@ -138,13 +140,23 @@ impl Scheduler {
             Report::CommandFailed(failure) => self.command_failed(id, &failure),
             Report::InstanceState(event) => self.instance_state(id, &event),
             Report::InstanceDeleted(instance) => {
-                self.instance_gone(id, parcel, &instance, (Ended::Gone, &Cause::Deleted));
+                self.instance_gone(
+                    (id, node),
+                    parcel,
+                    &instance,
+                    (Ended::Gone, &Cause::Deleted),
+                );
             }
             Report::InstanceStopped(instance) => {
-                self.instance_gone(id, parcel, &instance, (Ended::Gone, &Cause::Ended));
+                self.instance_gone((id, node), parcel, &instance, (Ended::Gone, &Cause::Ended));
             }
             Report::InstanceCutOff(instance) => {
-                self.instance_gone(id, parcel, &instance, (Ended::CutOff, &Cause::CutOff));
+                self.instance_gone(
+                    (id, node),
+                    parcel,
+                    &instance,
+                    (Ended::CutOff, &Cause::CutOff),
+                );
             }
             Report::StartFailed {
                 instance,

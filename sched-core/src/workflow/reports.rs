@@ -209,13 +209,13 @@ impl Scheduler {
     /// InstanceDeleted or InstanceStopped.
     pub(crate) fn instance_gone(
         &mut self,
-        id: SessionId,
+        (id, node): (SessionId, Option<NodeKey>),
         parcel: Parcel,
         instance: &InstanceId,
         (how, why): (Ended, &Cause),
     ) {
         let mut heard = Heard::Everybody;
-        if let Some(key) = self.peers.node_of(id) {
+        if let Some(key) = node {
             let before = self.before_end(key, instance);
             heard = self.ended(key, instance, how);
             if heard == Heard::Everybody {
@@ -227,12 +227,7 @@ impl Scheduler {
             Heard::Originals => return self.pause_told(id, parcel, instance),
             Heard::NoOne => return,
         }
-        self.answer(
-            CommandName::Delete,
-            instance.clone(),
-            Topic::Instances,
-            &parcel,
-        );
+        self.answer(CommandName::Delete, instance, Topic::Instances, &parcel);
         self.broadcast(Topic::Instances, id, parcel);
     }
 
@@ -321,12 +316,7 @@ impl Scheduler {
         {
             return;
         }
-        self.answer(
-            CommandName::Delete,
-            instance.clone(),
-            Topic::Failures,
-            &parcel,
-        );
+        self.answer(CommandName::Delete, instance, Topic::Failures, &parcel);
         self.broadcast(Topic::Failures, id, parcel);
     }
 
@@ -339,7 +329,7 @@ impl Scheduler {
     ) {
         self.answer(
             CommandName::AttachVolume,
-            instance,
+            &instance,
             Topic::Failures,
             &parcel,
         );
@@ -350,7 +340,7 @@ impl Scheduler {
     pub(crate) fn answer(
         &mut self,
         command: CommandName,
-        instance: InstanceId,
+        instance: &InstanceId,
         topic: Topic,
         parcel: &Parcel,
     ) {

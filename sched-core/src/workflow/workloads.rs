@@ -103,7 +103,7 @@ impl Scheduler {
             None => CommandName::Delete,
         };
         self.notice(Notice::NoSuchPeer(command.into(), target.node.clone()));
-        self.peers.take_asker(command, target.instance.clone());
+        self.peers.take_asker(command, &target.instance);
         let (node_uuid, instance_uuid) = (target.node.to_string(), target.instance.to_string());
         let message = match volume {
             Some(volume) => Message::AttachVolumeFailure(AttachVolumeFailure {
