@@ -148,11 +148,13 @@ impl Cluster {
     #[inline]
     pub(crate) fn take_change(&mut self) -> Option<Change> {
         const KEEP_CHANGES: usize = 4096;
-        let change = self.changes.pop_front();
-        if change.is_none() && self.changes.capacity() > KEEP_CHANGES {
-            self.changes.shrink_to(KEEP_CHANGES);
+        if self.changes.is_empty() {
+            if self.changes.capacity() > KEEP_CHANGES {
+                self.changes.shrink_to(KEEP_CHANGES);
+            }
+            return None;
         }
-        change
+        self.changes.pop_front()
     }
 
     /// The nodes, to be looked at.

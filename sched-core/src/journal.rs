@@ -211,6 +211,9 @@ impl Journal {
 
     /// When there is something to do because time has passed.
     pub(crate) fn due(&self) -> Option<Instant> {
+        if !self.is_on {
+            return None;
+        }
         earlier(self.disk.due(), self.claims.due())
     }
 

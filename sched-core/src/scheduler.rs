@@ -195,11 +195,13 @@ impl Scheduler {
     /// The next thing to do, if any.
     pub fn poll_action(&mut self) -> Option<Action> {
         const KEEP_ACTIONS: usize = 4096;
-        let action = self.actions.pop_front();
-        if action.is_none() && self.actions.capacity() > KEEP_ACTIONS {
-            self.actions.shrink_to(KEEP_ACTIONS);
+        if self.actions.is_empty() {
+            if self.actions.capacity() > KEEP_ACTIONS {
+                self.actions.shrink_to(KEEP_ACTIONS);
+            }
+            return None;
         }
-        action
+        self.actions.pop_front()
     }
 
     /// When [`Input::Tick`] is due.
