@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use sched_model::{StartFailureReason, Uuid};
+use sched_model::{OnNodeLoss, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
@@ -119,6 +119,32 @@ impl Scheduler {
             (Known::Nowhere, Some(other)) => Known::NameTaken(other.clone()),
             (known, _) => known,
         }
+    }
+
+    /// Whether a START's instance is to be managed: it may have to be placed again.
+    pub(crate) fn is_to_keep(&self, request: &StartRequest) -> bool {
+        self.asks_to_be_kept(request) || self.placement.policy().keeps_all()
+    }
+
+    /// Whether a START asks for something that makes its instance a managed one.
+    pub(crate) fn asks_to_be_kept(&self, request: &StartRequest) -> bool {
+        request.scheduling.as_deref().is_some_and(|asked| {
+            asked.priority.is_some()
+                || asked.queue.is_some()
+                || asked.attempts.is_some()
+                || asked.relocate
+                || asked.on_node_loss == OnNodeLoss::Restart
+        })
+    }
+
+    /// Whether a START that may be placed is to be managed. One that is started again although its lost node may come
+    /// back with it is in any case: the copy that comes back has to be stopped then. So is one of which something may be
+    /// on disk: as one that waits in a batch, or from a life before.
+    pub(crate) fn is_to_manage(&self, start: &NewStart) -> bool {
+        let request = start.request();
+        self.is_to_keep(request)
+            || self.instances.contains(&request.instance)
+            || self.journal.is_recorded(&request.instance)
     }
 
     /// Lets a START in that may be placed; any other is answered, or goes where its instance is.

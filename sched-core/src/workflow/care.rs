@@ -12,7 +12,7 @@ use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{InstanceState, StartRequest};
+use crate::api::input::InstanceState;
 use crate::api::phase::EventKind;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::{Ended, EntryEnd, Phase};
@@ -38,32 +38,6 @@ const REFUSED_TIME: Duration = Duration::from_secs(60);
 const USUAL_ATTEMPTS: u32 = 1;
 
 impl Scheduler {
-    /// Whether a START's instance is to be managed: it may have to be placed again.
-    pub(crate) fn is_to_keep(&self, request: &StartRequest) -> bool {
-        self.asks_to_be_kept(request) || self.placement.policy().keeps_all()
-    }
-
-    /// Whether a START asks for something that makes its instance a managed one.
-    pub(crate) fn asks_to_be_kept(&self, request: &StartRequest) -> bool {
-        request.scheduling.as_deref().is_some_and(|asked| {
-            asked.priority.is_some()
-                || asked.queue.is_some()
-                || asked.attempts.is_some()
-                || asked.relocate
-                || asked.on_node_loss == OnNodeLoss::Restart
-        })
-    }
-
-    /// Whether a START that may be placed is to be managed. One that is started again although its lost node may come
-    /// back with it is in any case: the copy that comes back has to be stopped then. So is one of which something may be
-    /// on disk: as one that waits in a batch, or from a life before.
-    pub(crate) fn is_to_manage(&self, start: &NewStart) -> bool {
-        let request = start.request();
-        self.is_to_keep(request)
-            || self.instances.contains(&request.instance)
-            || self.journal.is_recorded(&request.instance)
-    }
-
     /// Takes in a START whose instance is to be managed and is on no node: one is to be looked for. `None` if it is
     /// managed already, which no [`NewStart`] is but for one that is lost and started again.
     pub(crate) fn keep(&mut self, start: NewStart) -> Option<InstanceId> {
@@ -101,7 +75,8 @@ impl Scheduler {
         Some(instance)
     }
 
-    fn begin_placing(&mut self, key: NodeKey, start: NewStart) {
+    /// Gives a START whose instance is to be managed to the node on which it is reserved already.
+    pub(crate) fn begin_placing(&mut self, key: NodeKey, start: NewStart) {
         let again = Box::new(start.as_start().clone());
         let Some(instance) = self.keep(start) else {
             self.release(key, &again.request.instance);
@@ -115,18 +90,6 @@ impl Scheduler {
         }
         self.turn(&instance, Event::Given { node: key }, &Cause::Plain);
         self.hand_over(key, again);
-    }
-
-    /// Gives a START that no one was told to wait for to the node on which it is reserved already, at once.
-    pub(crate) fn hand_over_reserved(&mut self, key: NodeKey, start: NewStart) {
-        let (pool, rank) = (Pool::of(start.request()), self.rank_of(start.request()));
-        if self.is_to_manage(&start) {
-            self.begin_placing(key, start);
-        } else {
-            self.placement.keep_tried(start.as_start());
-            self.hand_over(key, start.into_start());
-        }
-        self.note_placed(pool, rank);
     }
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.

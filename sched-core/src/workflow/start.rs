@@ -1,27 +1,24 @@
-//! A START finds its node: the choice, the claim in the same step, and what is said when nothing fits.
+//! A START finds its node: the choice, the claim in the same step, and the way to its launcher. What is said where nothing
+//! fits is in `start_failures`.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use sched_model::{InstancePlaced, StartFailure, StartFailureReason, Topic};
+use sched_model::{InstancePlaced, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice, PlacedStart};
-use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
-use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::StartRequest;
 use crate::cluster::Released;
 use crate::cluster::ledger::{Entry, Extras, Phase, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
-use crate::cluster::view::is_hard;
-use crate::instance::{Instance, State};
+use crate::cluster::view::{View, is_hard};
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, NewStart};
-use crate::workflow::reports::lives_on;
 
 impl Scheduler {
     pub(crate) fn start(&mut self, now: Instant, start: Box<PlacedStart>) {
@@ -105,10 +102,85 @@ impl Scheduler {
         }
     }
 
+    /// The node for a query; it becomes the most recently used.
+    pub(crate) fn choose(&mut self, query: &Query) -> Option<NodeKey> {
+        let ready = self.choose_ready(query);
+        if ready.is_some() || self.cluster.full_nodes().is_empty() {
+            return ready;
+        }
+        self.in_open(query, Self::choose_full)
+    }
+
+    /// The same, of READY nodes alone.
+    pub(crate) fn choose_ready(&mut self, query: &Query) -> Option<NodeKey> {
+        self.in_open(query, |scheduler, query| {
+            let now = scheduler.now;
+            let cluster = &mut scheduler.cluster;
+            scheduler.placement.choose(cluster, query, now)
+        })
+    }
+
+    /// The node for a managed instance: one that failed often recently only if no other fits.
+    pub(crate) fn choose_wary(&mut self, query: &Query) -> Option<NodeKey> {
+        let failing = self.cluster.failing_nodes(self.now);
+        if failing.is_empty() {
+            return self.choose(query);
+        }
+        let wary = query.clone().avoiding(failing);
+        self.choose_ready(&wary).or_else(|| self.choose(query))
+    }
+
+    /// Chooses of those nodes that are not kept for others.
+    fn in_open(
+        &mut self,
+        query: &Query,
+        choose: impl FnOnce(&mut Self, &Query) -> Option<NodeKey>,
+    ) -> Option<NodeKey> {
+        if self.queue.is_empty() {
+            return choose(self, query);
+        }
+        let closed = self.closed_to(query);
+        if closed.is_empty() {
+            return choose(self, query);
+        }
+        choose(self, &query.clone().avoiding(closed))
+    }
+
+    /// Why no node fits a query now; of queries that are alike, the same answer for a short while.
+    pub(crate) fn why_not(&mut self, query: &Query) -> Explanation {
+        self.placement.why_not(&mut self.cluster, query, self.now)
+    }
+
+    /// The same of the cluster as it is at this very moment: with what is claimed for a while only.
+    pub(crate) fn why_not_now(&mut self, query: &Query) -> Explanation {
+        self.placement
+            .why_not_now(&mut self.cluster, query, self.now)
+    }
+
+    /// A pool as it is now, to be looked at.
+    pub(crate) fn view(&self, pool: Pool) -> View<'_> {
+        self.cluster.view(pool, self.now)
+    }
+
     /// Claims on a node what a START asks for, and gives it the START.
     fn claim(&mut self, now: Instant, key: NodeKey, query: &Query, start: NewStart) {
         self.reserve(now, key, start.as_start().sender, query);
         self.hand_over_reserved(key, start);
+    }
+
+    /// Gives a START that no one was told to wait for to the node on which it is reserved already, at once.
+    pub(crate) fn hand_over_reserved(&mut self, key: NodeKey, start: NewStart) {
+        let waited = (!self.queue.is_empty())
+            .then(|| (Pool::of(start.request()), self.rank_of(start.request())));
+        if self.is_to_manage(&start) {
+            self.begin_placing(key, start);
+        } else {
+            self.placement.keep_tried(start.as_start());
+            self.hand_over(key, start.into_start());
+        }
+        if let Some((pool, rank)) = waited {
+            self.note_placed(pool, rank);
+        }
     }
 
     /// Claims on a node what a query is for.
@@ -197,40 +269,6 @@ impl Scheduler {
         });
     }
 
-    /// Fails every START that waits: the scheduler leaves, and no one else knows of them.
-    pub(crate) fn fail_waiting(&mut self) {
-        self.journal.leave();
-        self.recovery.close();
-        while let Some(start) = self.recovery.take() {
-            self.fail_start(&start, Refusal::Leaving);
-        }
-        self.set_recovery_timer();
-        if self.config.durable {
-            // What waits is on disk, and goes on waiting when the scheduler is back.
-            if self.journal.is_in_trouble() {
-                self.fail_unwritten();
-            }
-            return;
-        }
-        self.fail_batches();
-        let is_untold = |kept: &Instance| match kept.state() {
-            State::Seeking { .. } | State::Waiting { .. } => true,
-            State::Placing(placing) => !placing.pending_on.is_given(),
-            _ => false,
-        };
-        let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));
-        let untold: Vec<_> = untold
-            .map(|(instance, kept)| (instance.clone(), kept.state().node()))
-            .collect();
-        for (instance, node) in untold {
-            if let Some(key) = node {
-                self.release(key, &instance);
-            }
-            let why = Explanation::of(Refusal::Leaving.into());
-            self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
-        }
-    }
-
     /// Tries some of the STARTs that wait in the recovery window again; once it has closed, what does not fit fails.
     pub(crate) fn retry_recovery(&mut self, now: Instant, attempts: usize) {
         for _ in 0..attempts.min(self.recovery.len()) {
@@ -251,133 +289,6 @@ impl Scheduler {
                 Some(key) => self.claim(now, key, &query, start),
                 None if self.recovery.is_open() => self.recovery.put_back(start.into_start()),
                 None => self.without_room(start),
-            }
-        }
-    }
-
-    /// Fails a START that was taken back, or whose node is gone.
-    pub(crate) fn fail_start(&mut self, start: &PlacedStart, refusal: Refusal) {
-        let reason = StartFailureReason::LaunchFailure;
-        self.fail_with(start, reason, Explanation::of(refusal.into()));
-    }
-
-    /// Fails a START for which there is no room where it would have to wait.
-    pub(crate) fn fail_for_room(&mut self, start: &PlacedStart, refusal: Refusal) {
-        let reason = self.no_room(&start.request);
-        self.fail_with(start, reason, Explanation::of(refusal.into()));
-    }
-
-    /// Fails a START that no node fits.
-    pub(crate) fn fail_without_node(&mut self, start: &PlacedStart) {
-        let why = self.why_not(&Query::of(&start.request));
-        let reason = self.no_room(&start.request);
-        self.fail_with(start, reason, why);
-    }
-
-    /// The protocol's word for that nothing fits.
-    pub(crate) fn no_room(&self, request: &StartRequest) -> StartFailureReason {
-        if request.network_node {
-            StartFailureReason::NoNetworkNodes
-        } else if self.cluster.table(Pool::Compute).len() == 0 {
-            StartFailureReason::NoComputeNodes
-        } else {
-            StartFailureReason::FullCloud
-        }
-    }
-
-    /// Fails a START because of what it says itself.
-    pub(crate) fn refuse_start(&mut self, start: &PlacedStart, problem: Refusal) {
-        let reason = StartFailureReason::InvalidData;
-        self.fail_with(start, reason, Explanation::of(problem.into()));
-    }
-
-    /// Sends a StartFailure for a START.
-    pub(crate) fn fail_with(
-        &mut self,
-        start: &PlacedStart,
-        reason: StartFailureReason,
-        why: Explanation,
-    ) {
-        let request = &start.request;
-        self.answer_start(
-            start.sender,
-            &request.instance,
-            reason,
-            request.restart,
-            why,
-        );
-    }
-
-    /// Fails a START whose payload is gone: it was written to its node.
-    pub(crate) fn fail_unconfirmed(&mut self, instance: &InstanceId, start: Unconfirmed) {
-        let why = Explanation::of(Refusal::Lost.into());
-        self.answer_start(
-            start.sender,
-            instance,
-            StartFailureReason::LaunchFailure,
-            start.restart,
-            why,
-        );
-    }
-
-    /// Sends a StartFailure to the sender of a START, or to all controllers if it has left.
-    pub(crate) fn answer_start(
-        &mut self,
-        sender: SessionId,
-        instance: &InstanceId,
-        reason: StartFailureReason,
-        restart: bool,
-        why: Explanation,
-    ) {
-        let failure = StartFailure {
-            instance_uuid: instance.to_string(),
-            reason,
-            restart,
-            reasons: why.reasons,
-            never: why.never,
-            ..StartFailure::default()
-        };
-        self.tell_failure(sender, Explained::new(failure, why.cause));
-    }
-
-    /// Tells the sender of a START that it failed, or all controllers if it has left: each in words it knows.
-    pub(crate) fn tell_failure(&mut self, sender: SessionId, full: Explained<StartFailure>) {
-        if let Some(full) = self.hold_failure(sender, full) {
-            self.tell_failure_now(sender, full);
-        }
-    }
-
-    pub(crate) fn tell_failure_now(&mut self, sender: SessionId, full: Explained<StartFailure>) {
-        self.counters.failed += 1;
-        self.counters.failures.note(&full.reason);
-        self.notice(Notice::Failed(Box::new(full.clone())));
-        // No word of the original's says that it could not be recorded.
-        let cause = match full.reason {
-            StartFailureReason::NotRecorded => full.cause.clone(),
-            _ => Cause::Plain,
-        };
-        let plain = Explained::new(full.to_original(), cause);
-        let worded = |native: bool| Box::new(if native { full.clone() } else { plain.clone() });
-        match self.peers.get(sender) {
-            Some(session) => {
-                let message = Message::StartFailure(worded(session.is_native()));
-                self.send(sender, message);
-                if lives_on(&full.reason) {
-                    // Nothing has failed for any other operator, who may have started it and wait for its end.
-                    return;
-                }
-                self.tell_watchers(Topic::Failures, Some(sender), |_| {
-                    Some(Message::StartFailureCopy(worded(true)))
-                });
-            }
-            None => {
-                if !self.peers.has_controllers() {
-                    let message = Message::StartFailure(worded(true));
-                    self.peers.note_told(self.now, None, &message);
-                }
-                self.tell_controllers(Topic::Failures, |session| {
-                    Some(Message::StartFailureCopy(worded(session.is_native())))
-                });
             }
         }
     }

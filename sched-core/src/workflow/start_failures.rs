@@ -1,0 +1,180 @@
+//! What is said of a START that fails, to whom, and in which words; and STARTs that all fail because the scheduler leaves.
+
+use sched_model::{StartFailure, StartFailureReason, Topic};
+
+use crate::Scheduler;
+use crate::api::action::{Message, Notice, PlacedStart};
+use crate::api::cause::Cause;
+use crate::api::declined::Refusal;
+use crate::api::explained::Explained;
+use crate::api::ids::{InstanceId, SessionId};
+use crate::api::input::StartRequest;
+use crate::cluster::ledger::Unconfirmed;
+use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
+use crate::instance::{Instance, State};
+use crate::placement::explain::Explanation;
+use crate::workflow::reports::lives_on;
+
+impl Scheduler {
+    /// Fails every START that waits: the scheduler leaves, and no one else knows of them.
+    pub(crate) fn fail_waiting(&mut self) {
+        self.journal.leave();
+        self.recovery.close();
+        while let Some(start) = self.recovery.take() {
+            self.fail_start(&start, Refusal::Leaving);
+        }
+        self.set_recovery_timer();
+        if self.config.durable {
+            // What waits is on disk, and goes on waiting when the scheduler is back.
+            if self.journal.is_in_trouble() {
+                self.fail_unwritten();
+            }
+            return;
+        }
+        self.fail_batches();
+        let is_untold = |kept: &Instance| match kept.state() {
+            State::Seeking { .. } | State::Waiting { .. } => true,
+            State::Placing(placing) => !placing.pending_on.is_given(),
+            _ => false,
+        };
+        let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));
+        let untold: Vec<_> = untold
+            .map(|(instance, kept)| (instance.clone(), kept.state().node()))
+            .collect();
+        for (instance, node) in untold {
+            if let Some(key) = node {
+                self.release(key, &instance);
+            }
+            let why = Explanation::of(Refusal::Leaving.into());
+            self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
+        }
+    }
+
+    /// Fails a START that was taken back, or whose node is gone.
+    pub(crate) fn fail_start(&mut self, start: &PlacedStart, refusal: Refusal) {
+        let reason = StartFailureReason::LaunchFailure;
+        self.fail_with(start, reason, Explanation::of(refusal.into()));
+    }
+
+    /// Fails a START for which there is no room where it would have to wait.
+    pub(crate) fn fail_for_room(&mut self, start: &PlacedStart, refusal: Refusal) {
+        let reason = self.no_room(&start.request);
+        self.fail_with(start, reason, Explanation::of(refusal.into()));
+    }
+
+    /// Fails a START that no node fits.
+    pub(crate) fn fail_without_node(&mut self, start: &PlacedStart) {
+        let why = self.why_not(&Query::of(&start.request));
+        let reason = self.no_room(&start.request);
+        self.fail_with(start, reason, why);
+    }
+
+    /// The protocol's word for that nothing fits.
+    pub(crate) fn no_room(&self, request: &StartRequest) -> StartFailureReason {
+        if request.network_node {
+            StartFailureReason::NoNetworkNodes
+        } else if self.cluster.table(Pool::Compute).len() == 0 {
+            StartFailureReason::NoComputeNodes
+        } else {
+            StartFailureReason::FullCloud
+        }
+    }
+
+    /// Fails a START because of what it says itself.
+    pub(crate) fn refuse_start(&mut self, start: &PlacedStart, problem: Refusal) {
+        let reason = StartFailureReason::InvalidData;
+        self.fail_with(start, reason, Explanation::of(problem.into()));
+    }
+
+    /// Sends a StartFailure for a START.
+    pub(crate) fn fail_with(
+        &mut self,
+        start: &PlacedStart,
+        reason: StartFailureReason,
+        why: Explanation,
+    ) {
+        let request = &start.request;
+        self.answer_start(
+            start.sender,
+            &request.instance,
+            reason,
+            request.restart,
+            why,
+        );
+    }
+
+    /// Fails a START whose payload is gone: it was written to its node.
+    pub(crate) fn fail_unconfirmed(&mut self, instance: &InstanceId, start: Unconfirmed) {
+        let why = Explanation::of(Refusal::Lost.into());
+        self.answer_start(
+            start.sender,
+            instance,
+            StartFailureReason::LaunchFailure,
+            start.restart,
+            why,
+        );
+    }
+
+    /// Sends a StartFailure to the sender of a START, or to all controllers if it has left.
+    pub(crate) fn answer_start(
+        &mut self,
+        sender: SessionId,
+        instance: &InstanceId,
+        reason: StartFailureReason,
+        restart: bool,
+        why: Explanation,
+    ) {
+        let failure = StartFailure {
+            instance_uuid: instance.to_string(),
+            reason,
+            restart,
+            reasons: why.reasons,
+            never: why.never,
+            ..StartFailure::default()
+        };
+        self.tell_failure(sender, Explained::new(failure, why.cause));
+    }
+
+    /// Tells the sender of a START that it failed, or all controllers if it has left: each in words it knows.
+    pub(crate) fn tell_failure(&mut self, sender: SessionId, full: Explained<StartFailure>) {
+        if let Some(full) = self.hold_failure(sender, full) {
+            self.tell_failure_now(sender, full);
+        }
+    }
+
+    pub(crate) fn tell_failure_now(&mut self, sender: SessionId, full: Explained<StartFailure>) {
+        self.counters.failed += 1;
+        self.counters.failures.note(&full.reason);
+        self.notice(Notice::Failed(Box::new(full.clone())));
+        // No word of the original's says that it could not be recorded.
+        let cause = match full.reason {
+            StartFailureReason::NotRecorded => full.cause.clone(),
+            _ => Cause::Plain,
+        };
+        let plain = Explained::new(full.to_original(), cause);
+        let worded = |native: bool| Box::new(if native { full.clone() } else { plain.clone() });
+        match self.peers.get(sender) {
+            Some(session) => {
+                let message = Message::StartFailure(worded(session.is_native()));
+                self.send(sender, message);
+                if lives_on(&full.reason) {
+                    // Nothing has failed for any other operator, who may have started it and wait for its end.
+                    return;
+                }
+                self.tell_watchers(Topic::Failures, Some(sender), |_| {
+                    Some(Message::StartFailureCopy(worded(true)))
+                });
+            }
+            None => {
+                if !self.peers.has_controllers() {
+                    let message = Message::StartFailure(worded(true));
+                    self.peers.note_told(self.now, None, &message);
+                }
+                self.tell_controllers(Topic::Failures, |session| {
+                    Some(Message::StartFailureCopy(worded(session.is_native())))
+                });
+            }
+        }
+    }
+}
