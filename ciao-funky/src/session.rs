@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ciao_scheduler::ctl::client::{Client, ClientConfig, ClientError, Order};
+use ciao_scheduler::ctl::client::{Client, ClientConfig, ClientError, LifecycleOrder};
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::payload::{InstanceView, Migrate, NodeView, QueryKind, Topic};
 use tokio::sync::{mpsc, oneshot};
@@ -169,7 +169,7 @@ impl Session<'_> {
         migrate: Migrate,
         answer: oneshot::Sender<Result<(), String>>,
     ) -> Result<(), ClientError> {
-        let done = self.client.order(&Order::Migrate(migrate)).await;
+        let done = self.client.order(&LifecycleOrder::Migrate(migrate)).await;
         let closed = matches!(done, Err(ClientError::Closed(_)));
         let told = done.as_ref().map(drop).map_err(ToString::to_string);
         // The client may have gone.
