@@ -305,7 +305,7 @@ fn written_to(file: impl Write + Send + 'static) -> (NonBlocking, Logs) {
 /// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones.
 fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
     let mut filter = EnvFilter::new(format!(
-        "warn,ciao_scheduler={0},sched_core={0},proto_frames={0}",
+        "warn,ciao_scheduler={0},ciao_rik={0},sched_core={0},proto_frames={0}",
         level(flags.verbosity)
     ));
     for part in flags.vmodule.split(',').filter(|part| !part.is_empty()) {
@@ -315,7 +315,7 @@ fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
             let target = match module {
                 // The core is a crate of its own.
                 "sched" | "sched_core" => "sched_core".to_owned(),
-                "proto_frames" => module.to_owned(),
+                "proto_frames" | "ciao_rik" => module.to_owned(),
                 module => format!("ciao_scheduler::{module}"),
             };
             format!("{target}={level}").parse().ok()

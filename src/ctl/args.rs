@@ -13,12 +13,14 @@ use crate::flags::{at_least, duration, mebibytes};
 mod life;
 mod list;
 mod placement;
+mod set;
 mod tools;
 mod web;
 
 pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
+pub use set::{MAX_REPLICAS, SetCommand, SetName};
 pub use tools::{ContextCommand, DescribeCommand, LogsArgs, TopArgs};
 pub use web::WebArgs;
 
@@ -111,6 +113,9 @@ pub enum SessionCommand {
     Run(RunArgs),
     /// Say where a START would go, or why it does not fit; starts nothing
     Explain(ExplainArgs),
+    /// Keep sets of instances of one START file: create, scale, update in order, delete
+    #[command(subcommand)]
+    Set(SetCommand),
     /// Delete instances, by UUID or a unique prefix of it
     Delete(InstanceArgs),
     /// Take instances off their node only, as before a move

@@ -11,6 +11,7 @@ pub mod life;
 pub mod listing;
 pub mod logs;
 pub mod nodes;
+pub mod set;
 pub mod start;
 pub mod status;
 pub mod top;
@@ -208,6 +209,7 @@ async fn carry_out(
         SessionCommand::Start(args) => start::submit(&mut context, requests, &args.submit).await,
         SessionCommand::Run(args) => start::run(&mut context, &args).await,
         SessionCommand::Explain(args) => explain::explain(&mut context, &requests, &args).await,
+        SessionCommand::Set(what) => set::set(&mut context, &what).await,
         SessionCommand::Delete(args) => {
             instances::delete(&mut context, &args, instances::Ending::Delete).await
         }

@@ -137,6 +137,41 @@ impl StartFile {
         (0..count).map(|_| self.with_instance(new_uuid())).collect()
     }
 
+    /// The START of an instance of it with this UUID and this name, whatever the file says of both.
+    ///
+    /// # Errors
+    /// [`StartFileError::NoPlace`] where they cannot be put in.
+    pub fn member(&self, instance_uuid: String, name: &str) -> Result<StartRequest, StartFileError> {
+        let mut wanted = Start {
+            instance_uuid: instance_uuid.clone(),
+            ..self.start.clone()
+        };
+        wanted.scheduling.get_or_insert_default().name = name.to_owned();
+        let is_meant = |payload: &Bytes| Start::decode(payload).is_ok_and(|read| read == wanted);
+        let edited = edit::set(&self.bytes, &["start", "instance_uuid"], &instance_uuid)
+            .and_then(|text| edit::set(&text, &["start", "scheduling", "name"], name));
+        let payload = edited.filter(is_meant).or_else(|| {
+            let first = first_document(&self.bytes, SMALL).ok()?;
+            let rest = &self.bytes[first.len()..];
+            Some(Bytes::from([&wanted.encode(), rest].concat())).filter(is_meant)
+        });
+        Ok(StartRequest {
+            name: name.to_owned(),
+            instance_uuid,
+            payload: payload.ok_or_else(|| StartFileError::NoPlace {
+                name: self.name.clone(),
+            })?,
+        })
+    }
+
+    /// What tells this file from others: the beginning of the SHA-256 of its contents, in hex.
+    #[must_use]
+    pub fn version(&self) -> String {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.bytes);
+        let bytes = digest.as_ref().iter().take(4);
+        bytes.map(|byte| format!("{byte:02x}")).collect()
+    }
+
     fn with_instance(&self, instance_uuid: String) -> Result<StartRequest, StartFileError> {
         let wanted = Start {
             instance_uuid: instance_uuid.clone(),

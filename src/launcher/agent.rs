@@ -111,6 +111,8 @@ pub enum Runs {
     Processes,
     /// Anything: nothing is really run.
     Anything,
+    /// This `vm_type` alone, which others than this project's launcher run: they can neither suspend nor update.
+    Named(&'static str),
 }
 
 impl Runs {
@@ -119,6 +121,7 @@ impl Runs {
         let names: &[&str] = match self {
             Self::Processes => &["process"],
             Self::Anything => &["docker", "process", "qemu"],
+            Self::Named(name) => &[name],
         };
         names.iter().map(|name| (*name).to_owned()).collect()
     }

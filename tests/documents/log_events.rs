@@ -22,7 +22,7 @@ struct Event {
 #[test]
 fn every_line_of_the_log_has_an_event_that_the_page_lists() {
     let mut events = BTreeMap::new();
-    for folder in ["src", "ciao-funky/src"] {
+    for folder in ["src", "ciao-funky/src", "ciao-rik/src"] {
         read(&root().join(folder), &mut events);
     }
     let mut out =
@@ -96,6 +96,7 @@ fn program(file: &str) -> &'static str {
         ("src/bin/ciao-scheduler", "scheduler"),
         ("src/dev", "scheduler"),
         ("ciao-funky", "ciao-funky"),
+        ("ciao-rik", "ciao-rik"),
     ];
     let found = of.iter().find(|(begin, _)| file.starts_with(begin));
     found.map_or("all", |(_, program)| *program)

@@ -45,6 +45,7 @@ mod priorities;
 mod program;
 mod queueing;
 mod retries;
+mod sets;
 mod status;
 mod twins;
 mod world;

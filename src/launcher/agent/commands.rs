@@ -215,8 +215,13 @@ impl Agent {
                 "start.instance_uuid: must be 1 to {MAX_INSTANCE_ID_LEN} letters, digits, '-', '_' or '.', not starting with '.'"
             ));
         }
-        if self.settings.runs == Runs::Processes {
-            check_process(start)?;
+        match self.settings.runs {
+            Runs::Processes => check_process(start)?,
+            Runs::Named(name) if start.vm_type != name => {
+                let other = &start.vm_type;
+                return Err(format!("start.vm_type: this node runs '{name}', not '{other}'"));
+            }
+            Runs::Named(_) | Runs::Anything => {}
         }
         let requirements = &start.requirements;
         let disk_mb = start.disk_mib().ok_or("start.storage: too large")?;

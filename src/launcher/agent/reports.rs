@@ -213,13 +213,17 @@ impl Agent {
 
     /// What can be asked of this node beyond what the original's launchers do.
     fn capabilities(&self) -> Vec<String> {
-        let always = [SUSPEND, UPDATE, CAPACITY];
+        let changes: &[&str] = match self.settings.runs {
+            Runs::Processes | Runs::Anything => &[SUSPEND, UPDATE],
+            Runs::Named(_) => &[],
+        };
+        let always = changes.iter().copied().chain([CAPACITY]);
         let lease = self.settings.lease.map(|_| LEASE);
         let ends = self.records_ends().then_some(ENDS);
         // Schedulers that read output record ends, so that answers do not count among the frames that ends wait for.
         let is_real = self.settings.runs == Runs::Processes;
         let output = (is_real && self.records_ends()).then_some(OUTPUT);
-        let all = always.into_iter().chain(lease).chain(ends).chain(output);
+        let all = always.chain(lease).chain(ends).chain(output);
         all.map(str::to_owned).collect()
     }
 

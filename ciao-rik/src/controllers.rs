@@ -1,0 +1,117 @@
+//! The service that controllers call: each request becomes an order for the desk, each stream of updates its own.
+
+use tokio::sync::{mpsc, oneshot};
+use tonic::metadata::MetadataValue;
+use tonic::{Request, Response, Status};
+
+use crate::definition::Definition;
+use crate::desk::{self, Order};
+use crate::rpc::common::WorkloadRequestKind;
+use crate::rpc::controller::WorkloadScheduling;
+use crate::rpc::controller::controller_server::Controller;
+use crate::tokens::{Role, Tokens};
+use crate::updates::{Caller, Updates};
+
+/// Longest id of an instance or workload, in bytes.
+const MAX_ID: usize = 1024;
+
+/// Metadata of an answer that says what its controller should know.
+const NOTICE: &str = "ciao-notice";
+
+/// Metadata with which a controller says that it knows instances of sets.
+const KNOWS_SETS: &str = "ciao-sets";
+
+/// The service.
+#[derive(Debug)]
+pub(crate) struct Controllers {
+    desk: mpsc::Sender<Order>,
+    tokens: Tokens,
+}
+
+impl Controllers {
+    /// One that hands its orders to this desk.
+    pub(crate) fn new(desk: mpsc::Sender<Order>, tokens: Tokens) -> Self {
+        Self { desk, tokens }
+    }
+
+    fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
+        Ok(Caller {
+            owner: self.tokens.check(request.metadata(), Role::Controller)?,
+            address: request.remote_addr(),
+            knows_sets: request.metadata().contains_key(KNOWS_SETS),
+        })
+    }
+
+    async fn ask<T>(
+        &self,
+        order: Order,
+        answer: oneshot::Receiver<Result<T, Status>>,
+    ) -> Result<T, Status> {
+        let ending = || Status::unavailable("ciao-rik is about to end");
+        self.desk.send(order).await.map_err(|_| ending())?;
+        answer.await.map_err(|_| ending())?
+    }
+}
+
+fn read(scheduling: WorkloadScheduling) -> Result<desk::Request, Status> {
+    for (name, id) in [
+        ("instance_id", &scheduling.instance_id),
+        ("workload_id", &scheduling.workload_id),
+    ] {
+        if id.len() > MAX_ID {
+            let text = format!("{name}: longer than {MAX_ID} bytes");
+            return Err(Status::invalid_argument(text));
+        }
+    }
+    let create = match WorkloadRequestKind::try_from(scheduling.action) {
+        Ok(WorkloadRequestKind::Create) => {
+            let definition = Definition::read(&scheduling.definition)
+                .map_err(|error| Status::invalid_argument(error.to_string()))?;
+            Some(Box::new(definition))
+        }
+        Ok(WorkloadRequestKind::Destroy) => None,
+        Err(_) => {
+            let text = format!("action: {} is neither CREATE nor DESTROY", scheduling.action);
+            return Err(Status::invalid_argument(text));
+        }
+    };
+    Ok(desk::Request {
+        workload: scheduling.workload_id,
+        id: scheduling.instance_id,
+        create,
+    })
+}
+
+#[tonic::async_trait]
+impl Controller for Controllers {
+    type GetStatusUpdatesStream = Updates;
+
+    async fn schedule_instance(
+        &self,
+        request: Request<WorkloadScheduling>,
+    ) -> Result<Response<()>, Status> {
+        let caller = self.caller(&request)?;
+        let request = read(request.into_inner())?;
+        let (answer, answered) = oneshot::channel();
+        let order = Order::Schedule {
+            request,
+            caller,
+            answer,
+        };
+        let notice = self.ask(order, answered).await?;
+        let mut response = Response::new(());
+        if let Some(notice) = notice.and_then(|it| MetadataValue::try_from(it).ok()) {
+            response.metadata_mut().insert(NOTICE, notice);
+        }
+        Ok(response)
+    }
+
+    async fn get_status_updates(&self, request: Request<()>) -> Result<Response<Updates>, Status> {
+        let caller = self.caller(&request)?;
+        let (answer, answered) = oneshot::channel();
+        let updates = self
+            .ask(Order::Subscribe { caller, answer }, answered)
+            .await?;
+        Ok(Response::new(updates))
+    }
+}

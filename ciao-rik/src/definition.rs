@@ -1,0 +1,301 @@
+//! Definitions: what is read of one, the START that it becomes, and how the worker's end finds it in that again.
+//!
+//! A START for RIK is two documents: what the scheduler needs, and behind `---`, as the payload's further documents are
+//! for launchers, one line of JSON: `{"instance_id": …, "definition": …}`. The definition stands there as its controller
+//! wrote it, but for line ends between its values.
+
+use std::borrow::Cow;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use proto_frames::payload::{
+    OnNodeLoss, Payload as _, PayloadError, Requirements, Scheduling, Span, Start,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Longest definition, in bytes: with what is said around it, it stays within what a START may have (256 KiB).
+pub(crate) const MAX_LEN: usize = 192 * 1024;
+
+/// What runs these STARTs: workers of RIK, and no launchers.
+pub(crate) const VM_TYPE: &str = "rik";
+
+/// What begins the second document.
+const MARK: &[u8] = b"\n---\n";
+
+/// Most instances of one set.
+pub(crate) const MAX_REPLICAS: u32 = 10_000;
+
+/// What instances ask for and how they are placed, unless their definition says it.
+#[derive(Debug, Clone)]
+pub(crate) struct Defaults {
+    /// Memory, MiB.
+    pub(crate) mem_mb: i64,
+    /// Virtual CPUs.
+    pub(crate) vcpus: i64,
+    /// How long one may wait for room.
+    pub(crate) queue: Span,
+    /// What is done when its worker is lost.
+    pub(crate) on_node_loss: OnNodeLoss,
+    /// The tenant that they belong to.
+    pub(crate) tenant: String,
+}
+
+/// A definition that can be scheduled.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Definition {
+    /// The JSON, on one line.
+    pub(crate) json: String,
+    /// What it calls its workload; may be empty.
+    pub(crate) name: String,
+    /// How many instances a set of it has.
+    pub(crate) replicas: u32,
+    requirements: Option<Asked>,
+    scheduling: Option<Scheduling>,
+}
+
+/// Why a definition cannot be scheduled.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DefinitionError {
+    /// It is too long.
+    #[error("the definition has {0} bytes; at most {MAX_LEN} are taken")]
+    TooLong(usize),
+    /// It is not the JSON that it should be.
+    #[error("the definition is not the JSON of a workload: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A set of too many.
+    #[error("the definition's replicas: {0} is more than the {MAX_REPLICAS} that a set may have")]
+    Replicas(u32),
+    /// What it asks for makes no sense.
+    #[error("the definition's spec: {0}")]
+    Spec(#[from] PayloadError),
+}
+
+#[derive(Deserialize)]
+struct Read {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    replicas: Option<u32>,
+    #[serde(default)]
+    spec: Option<Spec>,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    #[serde(default)]
+    requirements: Option<Asked>,
+    #[serde(default)]
+    scheduling: Option<Value>,
+}
+
+/// `spec.requirements`, as in a START.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+struct Asked {
+    #[serde(default)]
+    mem_mb: Option<i64>,
+    #[serde(default)]
+    vcpus: Option<i64>,
+}
+
+/// The second document.
+#[derive(Serialize, Deserialize)]
+struct Second<'a> {
+    #[serde(borrow)]
+    instance_id: Cow<'a, str>,
+    #[serde(borrow)]
+    definition: &'a RawValue,
+}
+
+/// What a worker is given of an instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// What its controller calls it.
+    pub(crate) id: String,
+    /// Its definition.
+    pub(crate) json: String,
+}
+
+impl Definition {
+    /// Reads what a controller sent.
+    pub(crate) fn read(text: &str) -> Result<Self, DefinitionError> {
+        if text.len() > MAX_LEN {
+            return Err(DefinitionError::TooLong(text.len()));
+        }
+        // Within texts JSON has no line ends: these stand between values.
+        let json = text.trim().replace(['\n', '\r'], " ");
+        let read: Read = serde_json::from_str(&json)?;
+        let spec = read.spec.unwrap_or(Spec {
+            requirements: None,
+            scheduling: None,
+        });
+        let replicas = read.replicas.unwrap_or(1);
+        if replicas > MAX_REPLICAS {
+            return Err(DefinitionError::Replicas(replicas));
+        }
+        Ok(Self {
+            name: read.name.unwrap_or_default(),
+            replicas,
+            scheduling: scheduling(spec.requirements, spec.scheduling)?,
+            requirements: spec.requirements,
+            json,
+        })
+    }
+
+    /// The START of an instance of it. `name` is what people see of it in lists, if that can be.
+    pub(crate) fn start(
+        &self,
+        instance: &str,
+        id: &str,
+        name: &str,
+        group: Option<&str>,
+        defaults: &Defaults,
+    ) -> Bytes {
+        let asked = self.requirements;
+        let mut scheduling = self.scheduling.clone().unwrap_or_default();
+        scheduling.queue.get_or_insert(defaults.queue);
+        if scheduling.on_node_loss == OnNodeLoss::default() {
+            scheduling.on_node_loss = defaults.on_node_loss.clone();
+        }
+        scheduling.relocate = true;
+        if scheduling.name.is_empty() {
+            name.clone_into(&mut scheduling.name);
+        }
+        if let (None, Some(group)) = (&scheduling.group, group) {
+            scheduling.group = Some(apart(group));
+        }
+        let start = Start {
+            instance_uuid: instance.to_owned(),
+            tenant_uuid: defaults.tenant.clone(),
+            vm_type: VM_TYPE.to_owned(),
+            requirements: Requirements {
+                mem_mb: asked.and_then(|it| it.mem_mb).unwrap_or(defaults.mem_mb),
+                vcpus: asked.and_then(|it| it.vcpus).unwrap_or(defaults.vcpus),
+                ..Requirements::default()
+            },
+            scheduling: Some(scheduling),
+            ..Start::default()
+        };
+        carry(&start.encode(), id, &self.json)
+    }
+}
+
+/// The instances of a set had better be on different workers.
+fn apart(id: &str) -> proto_frames::payload::scheduling::Group {
+    use proto_frames::payload::scheduling::{Group, GroupPolicy};
+    Group {
+        id: id.to_owned(),
+        policy: GroupPolicy::SoftAntiAffinity,
+        ..Group::default()
+    }
+}
+
+/// `spec.scheduling`, read and checked as that of a START is.
+fn scheduling(asked: Option<Asked>, value: Option<Value>) -> Result<Option<Scheduling>, PayloadError> {
+    let requirements = asked.map(|it| {
+        serde_json::json!({"mem_mb": it.mem_mb.unwrap_or(0), "vcpus": it.vcpus.unwrap_or(0)})
+    });
+    if requirements.is_none() && value.is_none() {
+        return Ok(None);
+    }
+    let mut start = serde_json::Map::new();
+    start.extend(requirements.map(|it| ("requirements".to_owned(), it)));
+    start.extend(value.map(|it| ("scheduling".to_owned(), it)));
+    // JSON is YAML.
+    let text = serde_json::json!({ "start": start }).to_string();
+    Ok(Start::decode_template(text.as_bytes())?.scheduling)
+}
+
+/// Puts the second document behind a START.
+fn carry(start: &[u8], id: &str, json: &str) -> Bytes {
+    let mut payload = BytesMut::with_capacity(start.len() + json.len() + id.len() + 64);
+    payload.put_slice(start.trim_ascii_end());
+    payload.put_slice(MARK);
+    payload.put_slice(br#"{"instance_id":"#);
+    // A text becomes JSON always.
+    payload.put_slice(&serde_json::to_vec(id).unwrap_or_default());
+    payload.put_slice(br#","definition":"#);
+    payload.put_slice(json.as_bytes());
+    payload.put_slice(b"}\n");
+    payload.freeze()
+}
+
+/// What the second document of a START says; why it cannot be read, if it cannot.
+pub(crate) fn carried(payload: &[u8]) -> Result<Carried, String> {
+    let at = payload.windows(MARK.len()).position(|it| it == MARK);
+    let at = at.ok_or("it has no second document with instance_id and definition")?;
+    let second: Second<'_> =
+        serde_json::from_slice(&payload[at + MARK.len()..]).map_err(|it| it.to_string())?;
+    Ok(Carried {
+        id: second.instance_id.into_owned(),
+        json: second.definition.get().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = r#"{
+  "apiVersion": "v0", "kind": "Pod", "name": "web", "replicas": 3, "anything": [1.50, {"else": "a\nb"}],
+  "spec": {"containers": [{"name": "c", "image": "i:1", "env": [{"name": "X", "value": "---\n..."}]}]}
+}"#;
+
+    fn defaults() -> Defaults {
+        Defaults {
+            mem_mb: 64,
+            vcpus: 1,
+            queue: Span::from_ms(1000),
+            on_node_loss: OnNodeLoss::Report,
+            tenant: String::new(),
+        }
+    }
+
+    const UUID: &str = "00000001-0000-4000-8000-000000000001";
+
+    #[test]
+    fn a_definition_reaches_the_worker_with_all_its_keys() {
+        let definition = Definition::read(POD).unwrap();
+        assert_eq!((&*definition.name, definition.replicas), ("web", 3));
+        let payload = definition.start(UUID, "my db/ä\n---\n", "", None, &defaults());
+        let start = Start::decode(&payload).unwrap();
+        assert_eq!((&*start.instance_uuid, start.requirements.mem_mb), (UUID, 64));
+        let carried = carried(&payload).unwrap();
+        assert_eq!(carried.id, "my db/ä\n---\n");
+        assert_eq!(carried.json, POD.replace('\n', " "), "character for character");
+    }
+
+    #[test]
+    fn a_definition_may_say_what_it_asks_for() {
+        let text = r#"{"spec": {"requirements": {"mem_mb": 512}, "scheduling": {"priority": 70, "queue": "0s"}}}"#;
+        let payload = Definition::read(text)
+            .unwrap()
+            .start(UUID, "a", "a", Some("set"), &defaults());
+        let start = Start::decode(&payload).unwrap();
+        assert_eq!((start.requirements.mem_mb, start.requirements.vcpus), (512, 1));
+        let scheduling = start.scheduling.unwrap();
+        assert_eq!((scheduling.priority, scheduling.queue), (Some(70), Some(Span::from_ms(0))));
+        assert_eq!((&*scheduling.name, &*scheduling.group.unwrap().id), ("a", "set"));
+    }
+
+    #[test]
+    fn what_is_no_definition_is_refused_with_what_is_wrong() {
+        let refused = |text: &str| Definition::read(text).unwrap_err().to_string();
+        assert!(refused("").contains("is not the JSON of a workload"));
+        assert!(refused("[]").contains("is not the JSON of a workload"));
+        assert!(refused(r#"{"replicas": 10001}"#).contains("more than the 10000"));
+        assert!(refused(r#"{"replicas": -1}"#).contains("invalid value"));
+        let said = refused(r#"{"spec": {"scheduling": {"prioritty": 1}}}"#);
+        assert!(said.contains("prioritty"), "{said}");
+        let said = refused(r#"{"spec": {"requirements": {"mem_mb": -1}}}"#);
+        assert!(said.contains("mem_mb"), "{said}");
+        let long = format!(r#"{{"name": "{}"}}"#, "x".repeat(MAX_LEN));
+        assert!(refused(&long).contains("at most 196608 are taken"));
+    }
+
+    #[test]
+    fn a_start_without_a_definition_says_so() {
+        assert!(carried(b"start:\n  instance_uuid: a\n").unwrap_err().contains("no second document"));
+        assert!(carried(b"start: {}\n---\nuser-data\n").is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! What controllers want: instances made and destroyed, and to hear how everything is.
+
+use std::sync::Arc;
+
+use proto_frames::payload::{Delete, LifeState};
+use ciao_scheduler::ctl::track::Stage;
+use tonic::Status;
+use uuid::Uuid;
+
+use crate::definition::Definition;
+use crate::desk::{Answer, Desk, MAX_DEFINITIONS, MAX_INSTANCES, MAX_SUBSCRIBERS, Order, Request};
+use crate::instance::{Fate, Member, Record};
+use crate::session::Ask;
+use crate::updates::{self, Caller, Updates};
+
+impl Desk {
+    pub(super) fn order(&mut self, order: Order) {
+        match order {
+            Order::Schedule {
+                request,
+                caller,
+                answer,
+            } => self.schedule(request, &caller, answer),
+            Order::Subscribe { caller, answer } => {
+                // A controller that is gone drops the stream, which is noticed like any other end of one.
+                let _ = answer.send(self.subscribe(caller));
+            }
+            Order::Banned(owners) => {
+                let status = Status::permission_denied("the token is banned");
+                let banned = self
+                    .subscribers
+                    .iter()
+                    .filter(|it| owners.iter().any(|owner| **owner == *it.caller.owner));
+                banned.for_each(|it| it.end(status.clone()));
+            }
+        }
+    }
+
+    fn schedule(&mut self, request: Request, caller: &Caller, answer: Answer) {
+        if request.id.is_empty() {
+            return self.schedule_set(request, caller, answer);
+        }
+        let key = (Arc::clone(&caller.owner), request.id.clone());
+        let known = self.by_id.get(&key).cloned();
+        match (request.create, known) {
+            // It is there, or will be: nothing is made twice.
+            (Some(_), Some(instance)) if self.is_wanted(&instance) => self.answers.push(answer),
+            (Some(_), Some(_)) => {
+                let text = format!(
+                    "instance {:?} is being destroyed, or has failed and is to be destroyed first",
+                    request.id
+                );
+                let _ = answer.send(Err(Status::failed_precondition(text)));
+            }
+            (Some(definition), None) => {
+                match self.create(request.workload, request.id, &definition, caller, None) {
+                    Ok(instance) => self.accepting.push((instance, answer)),
+                    Err(status) => drop(answer.send(Err(status))),
+                }
+            }
+            (None, Some(instance)) => {
+                self.answers.push(answer);
+                self.destroy(&instance);
+            }
+            // Nothing of it is left: its controller may still list it.
+            (None, None) => {
+                self.answers.push(answer);
+                self.tell_gone(&request.id, caller);
+            }
+        }
+    }
+
+    fn is_wanted(&self, instance: &Arc<str>) -> bool {
+        let fate = self.instances.get(instance).map(|it| &it.record.fate);
+        fate == Some(&Fate::Run)
+    }
+
+    /// Takes an instance up; it is sent once it is on disk.
+    pub(super) fn create(
+        &mut self,
+        workload: String,
+        id: String,
+        definition: &Definition,
+        caller: &Caller,
+        set: Option<Member>,
+    ) -> Result<Arc<str>, Status> {
+        if self.by_id.len() >= MAX_INSTANCES {
+            let text = format!("there are {MAX_INSTANCES} instances already");
+            return Err(Status::resource_exhausted(text));
+        }
+        if self.definitions + definition.json.len() > MAX_DEFINITIONS {
+            let text = format!(
+                "the definitions of all instances have {} bytes; at most {MAX_DEFINITIONS} are kept",
+                self.definitions
+            );
+            return Err(Status::resource_exhausted(text));
+        }
+        let record = Record {
+            id,
+            instance: self.new_instance(),
+            workload,
+            definition: definition.json.as_str().into(),
+            owner: Arc::clone(&caller.owner),
+            set,
+            fate: Fate::Run,
+        };
+        let instance = Arc::clone(&record.instance);
+        self.insert(record, false);
+        self.keep(&instance);
+        Ok(instance)
+    }
+
+    /// An instance is to go.
+    pub(super) fn destroy(&mut self, instance: &Arc<str>) {
+        let Some(it) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let is_nowhere = !it.is_sent || matches!(it.stage(), Stage::Failed { .. } | Stage::Ended { .. });
+        match it.record.fate {
+            Fate::Over => {}
+            Fate::Run if !is_nowhere => {
+                it.record.fate = Fate::Destroy;
+                self.touch_set(instance);
+                self.keep(instance);
+                self.tell(instance);
+                self.delete(instance);
+            }
+            // A repeated request: it may be that the first was not heard.
+            Fate::Destroy => self.delete(instance),
+            Fate::Run | Fate::Failed(_) => self.finish(instance),
+        }
+    }
+
+    /// Has the scheduler delete an instance, if that is there.
+    pub(super) fn delete(&mut self, instance: &Arc<str>) {
+        let (Some(it), Some(session)) = (self.instances.get(instance), &self.session) else {
+            return;
+        };
+        let is_lost = matches!(
+            it.stage(),
+            Stage::Held {
+                state: LifeState::Lost,
+                ..
+            }
+        );
+        let node = it.node().filter(|node| !node.is_empty());
+        let delete = Delete {
+            instance_uuid: instance.to_string(),
+            // One that waits is on none, and a DELETE must name one all the same. The scheduler finds it.
+            workload_agent_uuid: node.map_or_else(|| Uuid::nil().to_string(), str::to_owned),
+            stop: false,
+            forget: is_lost,
+        };
+        // Without a session it is asked again once there is one.
+        let _ = session.send(Ask::Delete(delete));
+    }
+
+    fn subscribe(&mut self, caller: Caller) -> Result<Updates, Status> {
+        self.tidy();
+        if self.subscribers.len() >= MAX_SUBSCRIBERS {
+            let text = format!("there are {MAX_SUBSCRIBERS} streams of updates already");
+            return Err(Status::resource_exhausted(text));
+        }
+        let (subscriber, updates) = updates::channel(caller);
+        self.brief(&subscriber);
+        self.subscribers.push(subscriber);
+        Ok(updates)
+    }
+}

@@ -1,0 +1,296 @@
+//! What the scheduler and the workers say: how far instances are, how they ended, which workers there are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ciao_scheduler::ctl::event::Event;
+use ciao_scheduler::ctl::track::{Absence, Stage};
+use proto_frames::payload::{
+    DeleteFailureReason, InstanceView, StartFailureReason,
+};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::desk::{Desk, News};
+use crate::instance::{Fate, Instance, Said};
+use crate::rpc::common::{ResourceStatus, WorkerMetric};
+use crate::session::{Heard, Look};
+
+/// What an instance that the scheduler did not start is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// It has failed.
+    Fail,
+    /// It is sent again later: the cluster cannot take it at present.
+    TryAgain,
+    /// It is sent again without its name, which may be another's.
+    TryNameless,
+}
+
+impl Desk {
+    pub(super) fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Up(session) => self.connected(session),
+            Heard::Down(why) => {
+                warn!(
+                    event = "scheduler_disconnected",
+                    "not connected with the scheduler; what controllers ask for is kept and done later: {why}"
+                );
+                self.session = None;
+                self.down = why;
+            }
+            Heard::Event(event) => self.event(&event),
+            Heard::Look(look) => self.look(&look),
+        }
+    }
+
+    fn connected(&mut self, session: tokio::sync::mpsc::UnboundedSender<crate::session::Ask>) {
+        info!(
+            event = "scheduler_connected",
+            "connected with the scheduler"
+        );
+        self.session = Some(session);
+        self.back_by = Instant::now() + self.settings.return_time;
+        let mut to_delete = Vec::new();
+        for (instance, it) in &mut self.instances {
+            if it.is_sent && it.is_living() {
+                it.tracker().reattach();
+                if it.record.fate == Fate::Destroy {
+                    to_delete.push(Arc::clone(instance));
+                }
+            }
+        }
+        to_delete.iter().for_each(|it| self.delete(it));
+        self.submit_unsent();
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Some(instance) = event.instance_uuid() else {
+            return;
+        };
+        let Some((instance, _)) = self.instances.get_key_value(instance) else {
+            return;
+        };
+        let instance = Arc::clone(instance);
+        if let Event::DeleteFailure(failure) = event {
+            self.not_deleted(&instance, &failure.reason);
+            return;
+        }
+        if let Some(it) = self.instances.get_mut(&instance)
+            && it.tracker().observe(event).is_some()
+        {
+            self.settle(&instance);
+        }
+    }
+
+    fn not_deleted(&mut self, instance: &Arc<str>, reason: &DeleteFailureReason) {
+        let fate = self.instances.get(instance).map(|it| &it.record.fate);
+        match (fate, reason) {
+            (Some(Fate::Destroy), DeleteFailureReason::NoInstance) => self.finish(instance),
+            (Some(Fate::Destroy), reason) => {
+                warn!(event = "rik_instance_not_deleted", %instance, "the instance cannot be deleted, it is tried again: {}", reason.as_str());
+                self.retry.insert(Arc::clone(instance));
+            }
+            _ => {}
+        }
+    }
+
+    fn look(&mut self, look: &Look) {
+        let absence = match Instant::now() < self.back_by {
+            true => Absence::MayReturn,
+            false => Absence::Final,
+        };
+        let listed = by_instance(&look.instances);
+        let ended = by_instance(&look.ended);
+        let open = self
+            .instances
+            .iter_mut()
+            .filter(|(_, it)| it.is_sent && it.is_living());
+        let mut changed = Vec::new();
+        for (instance, it) in open {
+            if observe(it, &listed, &ended, absence) {
+                changed.push(Arc::clone(instance));
+            }
+        }
+        changed.iter().for_each(|it| self.settle(it));
+        self.submit_unsent();
+    }
+
+    /// Does what follows from how far the scheduler says an instance is.
+    fn settle(&mut self, instance: &Arc<str>) {
+        let Some(it) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let is_to_go = it.record.fate == Fate::Destroy;
+        match it.stage().clone() {
+            Stage::Ended { .. } | Stage::Failed { .. } | Stage::Vanished if is_to_go => {
+                self.finish(instance);
+            }
+            Stage::Ended { .. } => self.ended(instance),
+            Stage::Failed { reason, detail, .. } => {
+                let why = format!("{reason}: {}", detail.unwrap_or_default());
+                self.not_started(instance, &reason, why);
+            }
+            Stage::Vanished => {
+                warn!(event = "rik_instance_sent_again", %instance, "the instance is not known to the scheduler, also not by a node that is back: it is sent");
+                it.begin_again();
+                self.unsent.push_back(Arc::clone(instance));
+                self.submit_unsent();
+            }
+            Stage::Held { .. } | Stage::Waiting(_) => {
+                // What a worker said of it is over.
+                it.said = None;
+                self.tell(instance);
+            }
+            Stage::Sent | Stage::Placed | Stage::Running | Stage::Decided(_) => self.tell(instance),
+        }
+    }
+
+    /// An instance has ended that was not to.
+    fn ended(&mut self, instance: &Arc<str>) {
+        let Some(it) = self.instances.get(instance) else {
+            return;
+        };
+        match &it.said {
+            Some(Said {
+                status: ResourceStatus::Terminated,
+                ..
+            }) => self.finish(instance),
+            Some(Said {
+                status: ResourceStatus::Failed,
+                worker,
+                metrics,
+                ..
+            }) => {
+                let why = format!("it failed on {worker}: {metrics}");
+                self.fail(instance, why);
+            }
+            _ => self.fail(instance, "it ended, and how is not known".to_owned()),
+        }
+    }
+
+    fn not_started(&mut self, instance: &Arc<str>, reason: &str, why: String) {
+        let Some(it) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let after = after_failure(reason, it.is_nameless);
+        if after == After::Fail {
+            return self.fail(instance, why);
+        }
+        it.is_nameless |= after == After::TryNameless;
+        it.begin_again();
+        if after == After::TryNameless {
+            return self.submit(instance);
+        }
+        it.held_back = why;
+        self.retry.insert(Arc::clone(instance));
+        self.tell(instance);
+    }
+
+    pub(super) fn news(&mut self, news: News) {
+        match news {
+            News::Worker {
+                worker,
+                address,
+                metric,
+            } => {
+                self.tell_worker(&worker, &address, &metric);
+                self.workers.insert(worker, (address, metric));
+            }
+            News::Instance { instance, said } => self.said(&instance, said),
+            News::Gone {
+                worker,
+                ended,
+                moves,
+            } => self.worker_gone(&worker, &ended, &moves),
+        }
+    }
+
+    /// A worker said how an instance is.
+    fn said(&mut self, instance: &Arc<str>, said: Said) {
+        let Some(it) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let status = said.status;
+        it.said = Some(said);
+        match (status, &it.record.fate) {
+            (ResourceStatus::Terminated, Fate::Destroy) => self.finish(instance),
+            // What comes of an end, or of a failure to start, is the scheduler's to say: it may go on elsewhere.
+            (ResourceStatus::Terminated | ResourceStatus::Failed, _) => {}
+            _ => {
+                self.tell(instance);
+                self.touch_set(instance);
+            }
+        }
+    }
+
+    fn worker_gone(&mut self, worker: &Arc<str>, ended: &[Arc<str>], moves: &[Arc<str>]) {
+        if let Some((address, metric)) = self.workers.remove(worker) {
+            let gone = WorkerMetric {
+                status: ResourceStatus::Terminated.into(),
+                ..metric
+            };
+            self.tell_worker(worker, &address, &gone);
+        }
+        for instance in ended {
+            let fate = self.instances.get(instance).map(|it| &it.record.fate);
+            match fate {
+                Some(Fate::Destroy) => self.finish(instance),
+                Some(Fate::Run) => self.fail(instance, format!("its worker {worker} is gone")),
+                _ => {}
+            }
+        }
+        for instance in moves {
+            if let Some(it) = self.instances.get_mut(instance) {
+                it.said = None;
+                it.held_back = format!("its worker {worker} is gone; it is started on another");
+                match it.record.fate {
+                    Fate::Destroy => self.finish(instance),
+                    _ => self.tell(instance),
+                }
+            }
+        }
+    }
+}
+
+/// What follows from a reason why a START failed. That there is no room is no fault of the instance; only here, for as
+/// long as it takes.
+fn after_failure(reason: &str, is_nameless: bool) -> After {
+    type Why = StartFailureReason;
+    match StartFailureReason::from(reason) {
+        Why::FullCloud
+        | Why::FullComputeNode
+        | Why::NodeMaintenance
+        | Why::NoComputeNodes
+        | Why::NoNetworkNodes
+        | Why::QueueTimeout
+        | Why::AlreadyRunning
+        | Why::InstanceExists
+        | Why::NotRecorded => After::TryAgain,
+        Why::InvalidData if !is_nameless => After::TryNameless,
+        _ => After::Fail,
+    }
+}
+
+type Views<'a> = HashMap<&'a str, &'a InstanceView>;
+
+/// Takes in what is listed of an instance; whether that is news.
+fn observe(it: &mut Instance, listed: &Views<'_>, ended: &Views<'_>, absence: Absence) -> bool {
+    let instance = Arc::clone(&it.record.instance);
+    let one = |views: &Views<'_>| views.get(&*instance).map(|&it| it.clone());
+    let (listed, ended) = (one(listed), one(ended));
+    let tracker = it.tracker();
+    let mut news = Vec::new();
+    if listed.is_none() {
+        // Its UUID is its alone: however long ago it ended, it is this one.
+        news.extend(tracker.observe_ended(ended.as_slice(), Duration::MAX));
+    }
+    news.extend(tracker.observe_listing(listed.as_slice(), absence, |_| true));
+    !news.is_empty()
+}
+
+/// The latest of each.
+fn by_instance(views: &[InstanceView]) -> Views<'_> {
+    views.iter().map(|it| (&*it.instance_uuid, it)).collect()
+}

@@ -1,0 +1,193 @@
+//! Sets: instances of one definition, as many as it says, that are made, changed and destroyed together.
+//!
+//! What a set is to be is kept; what it is, is what its instances are. [`Desk::settle_sets`] takes the steps from the one
+//! to the other, a few at a time where its definition has changed.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tonic::Status;
+use uuid::Uuid;
+
+use crate::definition::Definition;
+use crate::desk::{Answer, Desk, Request};
+use crate::instance::{Fate, Instance, Member, shared};
+use crate::store::Change;
+use crate::updates::Caller;
+
+/// Most sets.
+pub(crate) const MAX_SETS: usize = 10_000;
+
+/// What a set is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Set {
+    /// Its workload, in its controller's words.
+    pub(crate) workload: String,
+    /// Who asked for it.
+    #[serde(with = "shared")]
+    pub(crate) owner: Arc<str>,
+    /// Its definition.
+    pub(crate) definition: String,
+    /// The number of that: each that differs from the one before has the next.
+    pub(crate) generation: u64,
+    /// How many instances it is to have.
+    pub(crate) replicas: u32,
+}
+
+impl Desk {
+    /// What a controller wants of a set.
+    pub(super) fn schedule_set(&mut self, request: Request, caller: &Caller, answer: Answer) {
+        if request.workload.is_empty() {
+            let text = "neither an instance_id nor a workload_id is given";
+            let _ = answer.send(Err(Status::invalid_argument(text)));
+            return;
+        }
+        for subscriber in &mut self.subscribers {
+            // Who asks for sets knows them.
+            subscriber.caller.knows_sets |= subscriber.caller.address == caller.address
+                && subscriber.caller.owner == caller.owner;
+        }
+        let key = key(&caller.owner, &request.workload);
+        match request.create {
+            Some(_) if !self.sets.contains_key(&key) && self.sets.len() >= MAX_SETS => {
+                let text = format!("there are {MAX_SETS} sets already");
+                let _ = answer.send(Err(Status::resource_exhausted(text)));
+                return;
+            }
+            Some(definition) => self.change_set(&key, request.workload, *definition, caller),
+            None => {
+                if self.sets.remove(&key).is_some() {
+                    self.changes.push(Change::ForgetSet(key.clone()));
+                }
+                let all = self.members(&key, |_| true);
+                all.iter().for_each(|it| self.destroy(it));
+            }
+        }
+        self.answers.push(answer);
+    }
+
+    fn change_set(&mut self, key: &str, workload: String, definition: Definition, caller: &Caller) {
+        let before = self.sets.get(key);
+        let generation = match before {
+            Some(before) if before.definition == definition.json => before.generation,
+            Some(before) => before.generation + 1,
+            // What is left of one that was destroyed is of no generation of this.
+            None => fastrand::u64(1 << 32..1 << 48),
+        };
+        let set = Set {
+            workload,
+            owner: Arc::clone(&caller.owner),
+            generation,
+            replicas: definition.replicas,
+            definition: definition.json,
+        };
+        let change = Change::Set(key.to_owned(), Box::new(set.clone()));
+        self.changes.push(change);
+        self.sets.insert(key.to_owned(), set);
+        self.unsettled.insert(key.to_owned());
+    }
+
+    /// The set of an instance may have something to be done.
+    pub(super) fn touch_set(&mut self, instance: &Arc<str>) {
+        if let Some(it) = self.instances.get(instance)
+            && it.record.set.is_some()
+        {
+            let key = key(&it.record.owner, &it.record.workload);
+            self.unsettled.insert(key);
+        }
+    }
+
+    /// Takes the steps that can be taken.
+    pub(super) fn settle_sets(&mut self) {
+        for key in std::mem::take(&mut self.unsettled) {
+            if let Some(set) = self.sets.get(&key).cloned() {
+                self.settle_set(&key, &set);
+            }
+        }
+    }
+
+    fn settle_set(&mut self, key: &str, set: &Set) {
+        let wanted = set.replicas as usize;
+        let is_new = |it: &Instance| it.record.set.as_ref().is_some_and(|set_| set_.generation == set.generation);
+        let is_wanted = |it: &Instance| it.record.fate == Fate::Run;
+        // What has failed is replaced only with the definition: one that cannot run would be tried for ever.
+        let has_failed = |it: &Instance| matches!(it.record.fate, Fate::Failed(_));
+        let new = self.members(key, |it| is_new(it) && (is_wanted(it) || has_failed(it)));
+        let old = self.members(key, |it| !is_new(it) && is_wanted(it));
+        let failed_before = self.members(key, |it| !is_new(it) && has_failed(it));
+        failed_before.iter().for_each(|it| self.destroy(it));
+        // Too many: first those of before, then the latest.
+        let surplus = (new.len() + old.len()).saturating_sub(wanted);
+        let goes: Vec<Arc<str>> = old.iter().chain(new.iter().rev()).take(surplus).cloned().collect();
+        goes.iter().for_each(|it| self.destroy(it));
+        let old: Vec<_> = old.into_iter().filter(|it| !goes.contains(it)).collect();
+        let new: Vec<_> = new.into_iter().filter(|it| !goes.contains(it)).collect();
+        let missing = wanted - (new.len() + old.len());
+        self.add(set, missing);
+        if old.is_empty() {
+            return;
+        }
+        // Of those that are to be, so many do not run now, counting what was just asked for.
+        let is_down = |it: &&Arc<str>| !self.instances.get(*it).is_some_and(Instance::is_running);
+        let down = new.iter().chain(&old).filter(is_down).count() + missing;
+        let may_go = (self.settings.max_down as usize).saturating_sub(down);
+        // Those that do not run anyway go first, whatever the bound.
+        let (idle, running): (Vec<_>, Vec<_>) = old.iter().cloned().partition(|it| is_down(&it));
+        let goes: Vec<_> = idle.into_iter().chain(running.into_iter().take(may_go)).collect();
+        let count = goes.len();
+        goes.iter().for_each(|it| self.destroy(it));
+        self.add(set, count);
+    }
+
+    fn add(&mut self, set: &Set, count: usize) {
+        let Ok(definition) = Definition::read(&set.definition) else {
+            return;
+        };
+        let caller = Caller {
+            owner: Arc::clone(&set.owner),
+            address: None,
+            knows_sets: true,
+        };
+        for _ in 0..count {
+            let base = match &*definition.name {
+                "" => &set.workload,
+                name => name,
+            };
+            let tail = Uuid::new_v4().simple().to_string();
+            let id = format!("{base}-{}", &tail[..8]);
+            let member = Member {
+                generation: set.generation,
+            };
+            let made = self.create(set.workload.clone(), id, &definition, &caller, Some(member));
+            match made {
+                Ok(instance) => self.unsent.push_back(instance),
+                Err(status) => {
+                    tracing::warn!(
+                        event = "rik_set_short",
+                        "a set has fewer instances than it is to have: {}",
+                        status.message()
+                    );
+                    return;
+                }
+            }
+        }
+    }
+
+    /// UUIDs of the instances of a set that match and are not over, in the order of their ids.
+    fn members(&self, key_: &str, matches: impl Fn(&Instance) -> bool) -> Vec<Arc<str>> {
+        let is_member = |it: &&Instance| {
+            it.record.set.is_some()
+                && it.record.fate != Fate::Over
+                && key(&it.record.owner, &it.record.workload) == key_
+                && matches(it)
+        };
+        let mut found: Vec<&Instance> = self.instances.values().filter(is_member).collect();
+        found.sort_by(|a, b| a.record.id.cmp(&b.record.id));
+        found.iter().map(|it| Arc::clone(&it.record.instance)).collect()
+    }
+}
+
+/// What a set is found by.
+fn key(owner: &str, workload: &str) -> String {
+    format!("{owner}\n{workload}")
+}

@@ -1,0 +1,118 @@
+//! What controllers are told: how instances and workers are.
+
+use std::sync::Arc;
+
+use crate::desk::Desk;
+use crate::instance::Instance;
+use crate::rpc::common::worker_status::Status as Subject;
+use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric, WorkerStatus};
+use crate::store::Change;
+use crate::updates::{About, Caller, Last, Subscriber};
+
+impl Desk {
+    /// Tells the controllers that it concerns how an instance is.
+    pub(super) fn tell(&mut self, instance: &Arc<str>) {
+        let Some(it) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let (status, detail) = it.status();
+        if it.told == Some(status) && detail.is_empty() {
+            return;
+        }
+        it.told = Some(status);
+        let it = &self.instances[instance];
+        for subscriber in self.subscribers.iter().filter(|to| concerns(it, &to.caller)) {
+            push(subscriber, it, status, detail.clone());
+        }
+    }
+
+    /// Tells a controller that nothing of an instance is left that it named.
+    pub(super) fn tell_gone(&mut self, id: &str, caller: &Caller) {
+        let is_its = |to: &&Subscriber| match (&caller.owner, caller.address) {
+            (owner, Some(address)) if owner.is_empty() => to.caller.address == Some(address),
+            (owner, _) => to.caller.owner == *owner,
+        };
+        // Under a UUID of its own, for it is none that is known.
+        let about = About::Instance(self.new_instance());
+        let told = message(id, ResourceStatus::Terminated, String::new(), None);
+        let to = self.subscribers.iter().filter(is_its);
+        to.for_each(|it| it.push(about.clone(), told.clone(), Last::Yes));
+    }
+
+    /// Tells all controllers how a worker is.
+    pub(super) fn tell_worker(&mut self, worker: &Arc<str>, address: &str, metric: &WorkerMetric) {
+        for subscriber in &self.subscribers {
+            let about = About::Worker(Arc::clone(worker));
+            subscriber.push(about, of_worker(worker, address, metric), Last::No);
+        }
+    }
+
+    /// Tells a controller that has just come how everything is.
+    pub(super) fn brief(&self, subscriber: &Subscriber) {
+        for (worker, (address, metric)) in &self.workers {
+            let about = About::Worker(Arc::clone(worker));
+            subscriber.push(about, of_worker(worker, address, metric), Last::No);
+        }
+        let all = self.instances.values();
+        for it in all.filter(|it| concerns(it, &subscriber.caller)) {
+            let (status, detail) = it.status();
+            push(subscriber, it, status, detail);
+        }
+    }
+
+    /// Forgets what is over and was told, and controllers that are gone.
+    pub(super) fn tidy(&mut self) {
+        for at in 0..self.subscribers.len() {
+            for instance in self.subscribers[at].done() {
+                if self.remove(&instance).is_some() {
+                    self.changes.push(Change::Forget(instance));
+                }
+            }
+        }
+        self.subscribers.retain(|it| !it.is_gone());
+        let instances = &self.instances;
+        self.over.retain(|it| instances.contains_key(it));
+    }
+}
+
+/// Whether a controller is told of an instance: of its own, as far as they are told apart; of those that it named, unless
+/// it knows sets.
+fn concerns(it: &Instance, caller: &Caller) -> bool {
+    it.record.owner == caller.owner && (it.record.set.is_none() || caller.knows_sets)
+}
+
+fn push(subscriber: &Subscriber, it: &Instance, status: ResourceStatus, detail: String) {
+    let worker = it.said.as_ref().map(|said| &*said.worker);
+    let last = match status {
+        ResourceStatus::Terminated => Last::Yes,
+        _ => Last::No,
+    };
+    let about = About::Instance(Arc::clone(&it.record.instance));
+    subscriber.push(about, message(&it.record.id, status, detail, worker), last);
+}
+
+fn message(
+    id: &str,
+    status: ResourceStatus,
+    detail: String,
+    worker: Option<&str>,
+) -> WorkerStatus {
+    WorkerStatus {
+        status: Some(Subject::Instance(InstanceMetric {
+            status: status.into(),
+            metrics: detail,
+            instance_id: id.to_owned(),
+        })),
+        identifier: worker.unwrap_or_default().to_owned(),
+        host_address: None,
+    }
+}
+
+fn of_worker(worker: &str, address: &str, metric: &WorkerMetric) -> WorkerStatus {
+    WorkerStatus {
+        status: Some(Subject::Worker(metric.clone())),
+        identifier: worker.to_owned(),
+        // Always one that can be parsed: the original's controller ends over any other.
+        host_address: Some(address.to_owned()),
+    }
+}

@@ -1,0 +1,197 @@
+//! `ciao-rik`: RIK's services for workers and controllers before a ciao-scheduler.
+//!
+//! An ordinary client: it speaks SSNTP with the scheduler, as an operator, and for each worker as a launcher. [`desk`]
+//! decides; [`controllers`] and [`workers`] bring it what gRPC clients say, [`session`] what the scheduler says; [`node`]
+//! is one worker as a node; [`store`] keeps instances and sets.
+
+#![allow(
+    clippy::result_large_err,
+    reason = "tonic's Status is what a refused call is answered with"
+)]
+
+mod controllers;
+mod definition;
+mod desk;
+mod flags;
+mod instance;
+mod listen;
+mod node;
+mod rpc;
+mod session;
+mod store;
+mod tokens;
+mod updates;
+mod workers;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use ciao_scheduler::ctl::client::ClientConfig;
+use ciao_scheduler::ctl::commands::client_config;
+use ciao_scheduler::ctl::contexts;
+use ciao_scheduler::flags::double_dashes;
+use ciao_scheduler::logging::{self, Destination};
+use ciao_scheduler::net::address::Endpoint;
+use ciao_scheduler::net::tls::{self, KeyFiles};
+use ciao_scheduler::printable::Printable;
+use ciao_scheduler::shutdown::{self, OnHangup};
+use clap::{Parser as _, ValueEnum as _};
+use proto_frames::Role;
+use proto_frames::payload::{OnNodeLoss, Span};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use crate::controllers::Controllers;
+use crate::definition::Defaults;
+use crate::desk::{Desk, Order};
+use crate::flags::{Cli, Command, OnWorkerLoss, ServeFlags, TokenCommand};
+use crate::listen::{FOR_CONTROLLERS, FOR_WORKERS, Listener};
+use crate::rpc::controller::controller_server::ControllerServer;
+use crate::rpc::worker::worker_server::WorkerServer;
+use crate::store::Store;
+use crate::tokens::Tokens;
+use crate::workers::Workers;
+
+/// Orders and news that wait for the desk; who brings more waits.
+const BACKLOG: usize = 1024;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));
+    let done = match &cli.command {
+        Some(Command::Token(command)) => token(&cli.state_dir, command),
+        None => contexts::apply(cli.global.clone())
+            .map_err(anyhow::Error::from)
+            .and_then(|global| serve(Cli { global, ..cli })),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ciao-rik: {}", Printable::new(format_args!("{error:#}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What `ciao-rik token` does.
+fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
+    match command {
+        TokenCommand::Issue { name, role } => println!("{}", tokens::issue(state, name, *role)?),
+        TokenCommand::Ban { name } => tokens::ban(state, name)?,
+        TokenCommand::List => {
+            for token in tokens::list(state)? {
+                let role = token.role.to_possible_value();
+                let role = role.as_ref().map_or("", |it| it.get_name());
+                let banned = if token.banned { "  banned" } else { "" };
+                println!("{}  {role}{banned}", token.name);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn serve(cli: Cli) -> anyhow::Result<()> {
+    let _logs = logging::init(&cli.log, "ciao-rik", Destination::Stderr)?;
+    let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
+    let client = client_config(&cli.global);
+    let node = node_settings(&cli, &client)?;
+    let state = std::path::absolute(&cli.state_dir)?;
+    let (store, kept) = Store::open(&state)?;
+
+    let (orders, ordered) = mpsc::channel(BACKLOG);
+    let tokens = match cli.serve.tokens {
+        false => Tokens::none(),
+        true => {
+            let desk = orders.clone();
+            Tokens::of(&state, move |banned| {
+                let desk = desk.clone();
+                // Without a desk this program is about to end.
+                tokio::spawn(async move { desk.send(Order::Banned(banned)).await });
+            })?
+        }
+    };
+    let tls = cli.serve.tls.as_deref();
+    let at = &cli.serve.worker_listen;
+    let for_workers = Listener::bind(at, "-worker-listen", tls, FOR_WORKERS).await?;
+    let at = &cli.serve.controller_listen;
+    let for_controllers = Listener::bind(at, "-controller-listen", tls, FOR_CONTROLLERS).await?;
+    info!(
+        event = "listening_workers",
+        "listens for workers on {}",
+        for_workers.address()?
+    );
+    info!(
+        event = "listening_controllers",
+        "listens for controllers on {}",
+        for_controllers.address()?
+    );
+
+    let family = desk::prefix(kept.family);
+    let desk = Desk::new(settings(&cli.serve), (store, kept));
+    let (hear, heard) = mpsc::channel(BACKLOG);
+    let (news, told) = mpsc::channel(BACKLOG);
+    tokio::spawn(session::run(session::Settings { client, family }, hear));
+    let workers = WorkerServer::new(Workers::new(node, news, tokens.clone()));
+    let workers = workers.max_decoding_message_size(FOR_WORKERS.message);
+    let controllers = ControllerServer::new(Controllers::new(orders, tokens));
+    let controllers = controllers.max_decoding_message_size(FOR_CONTROLLERS.message);
+    let desk = tokio::spawn(desk.run(ordered, heard, told, stop));
+    tokio::select! {
+        served = for_workers.serve(workers) => served.context("the service for workers ended"),
+        served = for_controllers.serve(controllers) => served.context("the service for controllers ended"),
+        stopped = desk => stopped.context("the desk failed")?,
+    }
+}
+
+/// How instances are run, as the flags say.
+fn settings(flags: &ServeFlags) -> desk::Settings {
+    let queue = u64::try_from(flags.queue.as_millis()).unwrap_or(u64::MAX);
+    let longest = proto_frames::payload::scheduling::MAX_QUEUE;
+    desk::Settings {
+        defaults: Defaults {
+            mem_mb: flags.default_mem,
+            vcpus: flags.default_cpus,
+            queue: Span::from_ms(queue).min(longest),
+            on_node_loss: match flags.on_worker_loss {
+                OnWorkerLoss::Report => OnNodeLoss::Report,
+                OnWorkerLoss::Restart => OnNodeLoss::Restart,
+            },
+            tenant: flags.tenant.clone(),
+        },
+        return_time: flags.return_time,
+        max_down: flags.max_down,
+    }
+}
+
+/// How workers are nodes, as the flags say.
+fn node_settings(cli: &Cli, client: &ClientConfig) -> anyhow::Result<node::Settings> {
+    let cert = worker_cert(cli);
+    for file in [&client.cert, &cert] {
+        KeyFiles::new(cli.global.strict_files).check(file, |said| {
+            warn!(event = "key_file_open_to_others", "{said}")
+        })?;
+    }
+    let identity = tls::load_identity(&cert)?;
+    anyhow::ensure!(
+        identity.peer().roles.contains(Role::AGENT),
+        "{}: the certificate is none of a launcher (-worker-cert)",
+        cert.display()
+    );
+    let endpoint: Endpoint = client.server.parse()?;
+    Ok(node::Settings {
+        endpoint: endpoint.with_server_name(client.server_name.clone()),
+        tls: tls::client_config(&identity, &tls::load_anchors(&client.cacert)?)?,
+        lease: cli.serve.lease,
+        stop_grace: cli.serve.stop_grace,
+        report_interval: cli.serve.report_interval,
+    })
+}
+
+fn worker_cert(cli: &Cli) -> PathBuf {
+    let directory = cli.global.certs.as_deref();
+    cli.serve.worker_cert.clone().unwrap_or_else(|| {
+        let directory = directory.unwrap_or(Path::new("/etc/pki/ciao"));
+        directory.join("cert-CNAgent-localhost.pem")
+    })
+}

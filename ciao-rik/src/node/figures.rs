@@ -1,0 +1,107 @@
+//! What a worker's metrics say of its machine:
+//! `{"cpu": {"total", "free"}, "memory": {"total", "free"}, "disks": [{"disk_name", "total", "free"}]}`, processors in
+//! number and per cent, the rest in bytes.
+
+use ciao_scheduler::launcher::agent::{HostFigures, Pressure};
+use serde::Deserialize;
+
+const MIB: f64 = 1_048_576.0;
+
+/// The unit in which nodes report their disk, in bytes.
+const DISK_UNIT: f64 = 1_000_000.0;
+
+/// Most of anything, in its unit: beyond it a figure is none.
+const MOST: f64 = 1e12;
+
+#[derive(Deserialize)]
+struct Metrics {
+    cpu: Cpu,
+    memory: Amount,
+    #[serde(default)]
+    disks: Vec<Amount>,
+}
+
+#[derive(Deserialize)]
+struct Cpu {
+    total: f64,
+    free: f64,
+}
+
+#[derive(Deserialize)]
+struct Amount {
+    total: f64,
+    free: f64,
+}
+
+/// Why metrics cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FiguresError {
+    /// They are not of that form.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// A figure makes no sense.
+    #[error("{what} is {value}")]
+    Absurd {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        value: f64,
+    },
+}
+
+/// Reads metrics. The disk with the most room counts: on which one instances are kept is not said.
+pub(super) fn read(text: &str) -> Result<HostFigures, FiguresError> {
+    let metrics: Metrics = serde_json::from_str(text)?;
+    let cpus = whole("cpu.total", metrics.cpu.total)?;
+    let idle = metrics.cpu.free.clamp(0.0, 100.0) / 100.0;
+    let disk = metrics.disks.iter().max_by(|a, b| a.free.total_cmp(&b.free));
+    let disk = disk.unwrap_or(&Amount {
+        total: -DISK_UNIT,
+        free: -DISK_UNIT,
+    });
+    Ok(HostFigures {
+        mem_total_mb: whole("memory.total", metrics.memory.total / MIB)?,
+        mem_available_mb: whole("memory.free", metrics.memory.free / MIB)?,
+        disk_total_mb: whole("disks[].total", disk.total / DISK_UNIT)?,
+        disk_available_mb: whole("disks[].free", disk.free / DISK_UNIT)?,
+        load: whole("cpu.free", metrics.cpu.total * (1.0 - idle))?,
+        cpus_online: cpus,
+        networks: Vec::new(),
+        pressure: Pressure::default(),
+    })
+}
+
+/// A figure without its fraction; -1 where it is not known.
+fn whole(what: &'static str, value: f64) -> Result<i64, FiguresError> {
+    if !(-1.0..=MOST).contains(&value) {
+        return Err(FiguresError::Absurd { what, value });
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is in that range")]
+    let whole = value as i64;
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workers_metrics_are_figures_of_a_node() {
+        let text = r#"{"cpu": {"total": 4, "free": 75.0}, "memory": {"total": 8589934592, "free": 4294967296},
+            "disks": [{"disk_name": "a", "total": 100000000000, "free": 1000000},
+                      {"disk_name": "b", "total": 50000000000, "free": 20000000000}], "more": 1}"#;
+        let figures = read(text).unwrap();
+        assert_eq!((figures.cpus_online, figures.load), (4, 1));
+        assert_eq!((figures.mem_total_mb, figures.mem_available_mb), (8192, 4096));
+        assert_eq!((figures.disk_total_mb, figures.disk_available_mb), (50_000, 20_000));
+    }
+
+    #[test]
+    fn metrics_that_are_none_are_refused() {
+        for text in ["", "{}", r#"{"cpu": {"total": 1e99, "free": 1}, "memory": {"total": 1, "free": 1}}"#] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        let text = r#"{"cpu": {"total": 2, "free": 100}, "memory": {"total": -7e9, "free": 1}}"#;
+        assert!(read(text).unwrap_err().to_string().starts_with("memory.total is "));
+    }
+}

@@ -1,0 +1,300 @@
+//! Tokens: who may call which service. They are in a file in the state directory, by their SHA-256 alone, which
+//! `ciao-rik token` changes and the server reads again when it has changed.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::{digest, rand};
+use clap::ValueEnum;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+use tracing::{info, warn};
+
+use crate::store::make_private;
+
+/// Time between two looks at the file.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Random bytes of a token.
+const RANDOM: usize = 32;
+
+/// What a token begins with, so that it is known for one where it is found.
+const PREFIX: &str = "rik_";
+
+/// Most tokens.
+const MAX_TOKENS: usize = 10_000;
+
+/// Longest name of a token, in bytes.
+const MAX_NAME: usize = 64;
+
+/// What a token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    /// To register, and to tell how things are.
+    Worker,
+    /// To schedule, and to hear how things are.
+    Controller,
+}
+
+/// One token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Token {
+    /// What it is called.
+    pub(crate) name: String,
+    /// What it is for.
+    pub(crate) role: Role,
+    /// Its SHA-256, in hex.
+    sha256: String,
+    /// Whether it counts no more.
+    #[serde(default)]
+    pub(crate) banned: bool,
+}
+
+/// Why tokens cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TokenError {
+    /// The file.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its contents.
+    #[error("{}: {source}", path.display())]
+    Contents {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// A name that cannot be one.
+    #[error("{0:?} cannot be a token's name: 1 to {MAX_NAME} letters, digits, '-', '_' or '.'")]
+    Name(String),
+    /// A name that there is.
+    #[error("there is a token {0:?} already")]
+    Exists(String),
+    /// A name that there is not.
+    #[error("there is no token {0:?}")]
+    Unknown(String),
+    /// Too many.
+    #[error("there are {MAX_TOKENS} tokens already")]
+    TooMany,
+    /// No randomness.
+    #[error("the system gives no random bytes")]
+    Random,
+}
+
+/// The tokens that count; all calls are let in where none are asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Tokens {
+    known: Option<Arc<RwLock<Vec<Token>>>>,
+    bans: watch::Receiver<Vec<String>>,
+}
+
+/// Makes a token, and returns it: it is kept nowhere.
+pub(crate) fn issue(state: &Path, name: &str, role: Role) -> Result<String, TokenError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if !(1..=MAX_NAME).contains(&name.len()) || !name.chars().all(is_plain) {
+        return Err(TokenError::Name(name.to_owned()));
+    }
+    let mut all = list(state)?;
+    if all.iter().any(|it| it.name == name) {
+        return Err(TokenError::Exists(name.to_owned()));
+    }
+    if all.len() >= MAX_TOKENS {
+        return Err(TokenError::TooMany);
+    }
+    let mut random = [0; RANDOM];
+    rand::fill(&mut random).map_err(|_| TokenError::Random)?;
+    let token = format!("{PREFIX}{}", hex(&random));
+    all.push(Token {
+        name: name.to_owned(),
+        role,
+        sha256: sha256(&token),
+        banned: false,
+    });
+    write(state, &all)?;
+    Ok(token)
+}
+
+/// Has a token count no more.
+pub(crate) fn ban(state: &Path, name: &str) -> Result<(), TokenError> {
+    let mut all = list(state)?;
+    let token = all.iter_mut().find(|it| it.name == name);
+    token.ok_or(TokenError::Unknown(name.to_owned()))?.banned = true;
+    write(state, &all)
+}
+
+/// All tokens.
+pub(crate) fn list(state: &Path) -> Result<Vec<Token>, TokenError> {
+    let path = file(state);
+    match fs::read(&path) {
+        Ok(text) => {
+            serde_json::from_slice(&text).map_err(|source| TokenError::Contents { path, source })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(source) => Err(TokenError::File { path, source }),
+    }
+}
+
+fn file(state: &Path) -> PathBuf {
+    state.join("tokens.json")
+}
+
+/// Replaces the file as a whole.
+fn write(state: &Path, all: &[Token]) -> Result<(), TokenError> {
+    let path = file(state);
+    let replace = || {
+        make_private(state)?;
+        let next = path.with_extension("json.new");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut open = options.open(&next)?;
+        open.write_all(&serde_json::to_vec_pretty(all).map_err(io::Error::other)?)?;
+        open.sync_all()?;
+        fs::rename(next, &path)
+    };
+    replace().map_err(|source| TokenError::File {
+        path: path.clone(),
+        source,
+    })
+}
+
+impl Tokens {
+    /// Lets all calls in.
+    pub(crate) fn none() -> Self {
+        let (_, bans) = watch::channel(Vec::new());
+        Self { known: None, bans }
+    }
+
+    /// Those in this state directory, as they are at any time; names that come to be banned are handed to `banned`.
+    pub(crate) fn of(
+        state: &Path,
+        mut banned: impl FnMut(Vec<String>) + Send + 'static,
+    ) -> Result<Self, TokenError> {
+        let known = Arc::new(RwLock::new(list(state)?));
+        let (bans, watched) = watch::channel(names_of_banned(&known.read()));
+        let (state, shared) = (state.to_owned(), Arc::clone(&known));
+        tokio::spawn(async move {
+            let mut seen = stamp(&state);
+            loop {
+                tokio::time::sleep(LOOK_EVERY).await;
+                let now = stamp(&state);
+                if now == seen {
+                    continue;
+                }
+                match list(&state) {
+                    Ok(all) => {
+                        info!(event = "tokens_read", "{} tokens are known", all.len());
+                        seen = now;
+                        let names = names_of_banned(&all);
+                        *shared.write() = all;
+                        banned(names.clone());
+                        if bans.send(names).is_err() {
+                            return;
+                        }
+                    }
+                    Err(error) => {
+                        warn!(event = "tokens_unreadable", "the tokens stay as they were: {error}");
+                    }
+                }
+            }
+        });
+        Ok(Self {
+            known: Some(known),
+            bans: watched,
+        })
+    }
+
+    /// Who calls: the name of the token, empty where none are asked for.
+    pub(crate) fn check(&self, metadata: &MetadataMap, role: Role) -> Result<Arc<str>, Status> {
+        let Some(known) = &self.known else {
+            return Ok("".into());
+        };
+        let given = metadata.get("authorization").and_then(|it| it.to_str().ok());
+        let Some(given) = given.and_then(|it| it.strip_prefix("Bearer ")) else {
+            let text = "a token is needed, as metadata 'authorization: Bearer TOKEN' (ciao-rik token issue)";
+            return Err(Status::unauthenticated(text));
+        };
+        let sha256 = sha256(given.trim());
+        let known = known.read();
+        match known.iter().find(|it| it.sha256 == sha256) {
+            None => Err(Status::unauthenticated("the token is not known")),
+            Some(token) if token.banned => Err(Status::permission_denied("the token is banned")),
+            Some(token) if token.role != role => Err(Status::permission_denied(
+                "the token is not for this service",
+            )),
+            Some(token) => Ok(token.name.as_str().into()),
+        }
+    }
+
+    /// The names of banned tokens, as they change.
+    pub(crate) fn bans(&self) -> watch::Receiver<Vec<String>> {
+        self.bans.clone()
+    }
+}
+
+fn names_of_banned(all: &[Token]) -> Vec<String> {
+    let banned = all.iter().filter(|it| it.banned);
+    banned.map(|it| it.name.clone()).collect()
+}
+
+/// What changes with the file: it is replaced, never written again.
+fn stamp(state: &Path) -> Option<(u64, i64, i64)> {
+    let metadata = fs::metadata(file(state)).ok()?;
+    Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))
+}
+
+fn sha256(text: &str) -> String {
+    hex(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_token_counts_for_its_service_until_it_is_banned() {
+        let state = tempfile::tempdir().unwrap();
+        let token = issue(state.path(), "w1", Role::Worker).unwrap();
+        assert!(issue(state.path(), "w1", Role::Worker).is_err());
+        assert!(issue(state.path(), "a b", Role::Worker).is_err());
+        let mut metadata = MetadataMap::new();
+        let tokens = Tokens::of(state.path(), drop).unwrap();
+        let code = |tokens: &Tokens, metadata: &MetadataMap, role| {
+            tokens.check(metadata, role).unwrap_err().code()
+        };
+        assert_eq!(code(&tokens, &metadata, Role::Worker), tonic::Code::Unauthenticated);
+        let text = fs::read_to_string(file(state.path())).unwrap();
+        assert!(!text.contains(&token), "the token itself is kept nowhere");
+        metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        assert_eq!(&*tokens.check(&metadata, Role::Worker).unwrap(), "w1");
+        assert_eq!(code(&tokens, &metadata, Role::Controller), tonic::Code::PermissionDenied);
+        let mut bans = tokens.bans();
+        ban(state.path(), "w1").unwrap();
+        let wait = bans.wait_for(|it| it.contains(&"w1".to_owned()));
+        drop(tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap());
+        assert_eq!(code(&tokens, &metadata, Role::Worker), tonic::Code::PermissionDenied);
+        assert!(ban(state.path(), "w2").is_err());
+    }
+}

@@ -1,0 +1,181 @@
+//! What one controller is yet to be told: of each instance and worker the latest, in the order in which they began to be
+//! news. So a controller that does not read costs what there is, and not what happens.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+use parking_lot::Mutex;
+use tonic::Status;
+
+use crate::rpc::common::WorkerStatus;
+
+/// What an update is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum About {
+    /// An instance, by its UUID: one that is called like an earlier one is another.
+    Instance(Arc<str>),
+    /// A worker, by its name.
+    Worker(Arc<str>),
+}
+
+/// Whether an update is the last one about its subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Last {
+    Yes,
+    No,
+}
+
+/// Who a stream of updates belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The name of its token; empty where there are none.
+    pub(crate) owner: Arc<str>,
+    /// Where its connection comes from.
+    pub(crate) address: Option<SocketAddr>,
+    /// Whether it says that it knows instances of sets, which it did not name itself.
+    pub(crate) knows_sets: bool,
+}
+
+/// The desk's end of a stream.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    pub(crate) caller: Caller,
+    shared: Arc<Mutex<State>>,
+}
+
+/// The stream.
+#[derive(Debug)]
+pub(crate) struct Updates {
+    shared: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    order: VecDeque<About>,
+    latest: HashMap<About, (WorkerStatus, Last)>,
+    /// Instances whose last update has been handed over.
+    done: Vec<Arc<str>>,
+    end: Option<Status>,
+    waker: Option<Waker>,
+    is_gone: bool,
+}
+
+/// A stream and its other end.
+pub(crate) fn channel(caller: Caller) -> (Subscriber, Updates) {
+    let shared = Arc::new(Mutex::new(State::default()));
+    let subscriber = Subscriber {
+        caller,
+        shared: Arc::clone(&shared),
+    };
+    (subscriber, Updates { shared })
+}
+
+impl Subscriber {
+    /// Has this told in place of what was not told yet of the same.
+    pub(crate) fn push(&self, about: About, status: WorkerStatus, last: Last) {
+        let waker = {
+            let mut state = self.shared.lock();
+            if state.latest.insert(about.clone(), (status, last)).is_none() {
+                state.order.push_back(about);
+            }
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether its reader is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.shared.lock().is_gone
+    }
+
+    /// Instances whose last update has been handed over since this was asked last.
+    pub(crate) fn done(&self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.shared.lock().done)
+    }
+
+    /// Ends it.
+    pub(crate) fn end(&self, status: Status) {
+        let waker = {
+            let mut state = self.shared.lock();
+            state.end = Some(status);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Stream for Updates {
+    type Item = Result<WorkerStatus, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut state = self.shared.lock();
+        if let Some(about) = state.order.pop_front()
+            && let Some((status, last)) = state.latest.remove(&about)
+        {
+            if let (About::Instance(instance), Last::Yes) = (about, last) {
+                state.done.push(instance);
+            }
+            return Poll::Ready(Some(Ok(status)));
+        }
+        if let Some(end) = state.end.clone() {
+            return Poll::Ready(Some(Err(end)));
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Updates {
+    fn drop(&mut self) {
+        self.shared.lock().is_gone = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(identifier: &str) -> WorkerStatus {
+        WorkerStatus {
+            identifier: identifier.to_owned(),
+            ..WorkerStatus::default()
+        }
+    }
+
+    fn take(updates: &mut Updates) -> Option<String> {
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(updates).poll_next(&mut context) {
+            Poll::Ready(Some(Ok(status))) => Some(status.identifier),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn of_each_subject_the_latest_is_told_in_the_order_of_news() {
+        let caller = Caller {
+            owner: "".into(),
+            address: None,
+            knows_sets: false,
+        };
+        let (subscriber, mut updates) = channel(caller);
+        let instance = |name: &str| About::Instance(name.into());
+        subscriber.push(instance("a"), status("a1"), Last::No);
+        subscriber.push(instance("b"), status("b1"), Last::No);
+        subscriber.push(instance("a"), status("a2"), Last::Yes);
+        assert!(subscriber.done().is_empty());
+        assert_eq!(take(&mut updates).unwrap(), "a2");
+        assert_eq!(subscriber.done(), ["a".into()]);
+        assert_eq!(take(&mut updates).unwrap(), "b1");
+        assert_eq!(take(&mut updates), None);
+        drop(updates);
+        assert!(subscriber.is_gone());
+    }
+}

@@ -1,0 +1,355 @@
+//! The service that workers call. Each that has registered is a node of the scheduler, with a task of its own
+//! ([`crate::node`]); here is which there are, and what each says is handed to its task.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::{info, warn};
+
+use crate::desk::News;
+use crate::node::{self, Report};
+use crate::rpc::common::worker_status::Status as Subject;
+use crate::rpc::common::{WorkerRegistration, WorkerStatus};
+use crate::rpc::worker::InstanceScheduling;
+use crate::rpc::worker::worker_server::Worker;
+use crate::tokens::{Role, Tokens};
+
+/// Most workers at a time.
+pub(crate) const MAX_WORKERS: usize = 10_000;
+
+/// Longest name of a worker, in bytes: that of a host in the DNS.
+const MAX_NAME: usize = 253;
+
+/// What a worker said that waits for its task; it is not read from beyond it.
+const REPORTS: usize = 64;
+
+/// Longest text beside a status, in bytes.
+const MAX_METRICS: usize = 64 * 1024;
+
+/// Bytes of jobs that a worker may be behind before it is given up.
+const MAX_JOBS: usize = 64 << 20;
+
+/// How long a worker that comes back waits until its earlier stream is cleared away.
+const CLEARED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Those that have registered.
+#[derive(Debug, Clone)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Arc<node::Settings>,
+    desk: mpsc::Sender<News>,
+    tokens: Tokens,
+    all: Mutex<HashMap<Arc<str>, Handle>>,
+}
+
+/// The way to a worker's task.
+#[derive(Debug, Clone)]
+struct Handle {
+    reports: mpsc::Sender<Report>,
+    /// The name of its token.
+    owner: Arc<str>,
+    state: watch::Receiver<State>,
+}
+
+/// Where a worker's task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its stream is there.
+    Connected,
+    /// Its stream is not; what is left is to clear up.
+    Leaving,
+}
+
+/// What a worker is to do, on its way.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    receiver: mpsc::UnboundedReceiver<Result<InstanceScheduling, Status>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// The other end.
+#[derive(Debug, Clone)]
+pub(crate) struct JobSender {
+    sender: mpsc::UnboundedSender<Result<InstanceScheduling, Status>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl JobSender {
+    /// Has a worker do this; `false` if it is so far behind that it is given up.
+    pub(crate) fn send(&self, job: InstanceScheduling) -> bool {
+        let cost = cost(&job);
+        let queued = self.bytes.fetch_add(cost, Ordering::Relaxed);
+        if queued.saturating_add(cost) > MAX_JOBS {
+            let text = format!("the worker has not read {queued} bytes of jobs; at most {MAX_JOBS} wait");
+            self.end(Status::resource_exhausted(text));
+            return false;
+        }
+        // A worker that is gone is noticed where its stream is.
+        let _ = self.sender.send(Ok(job));
+        true
+    }
+
+    /// Ends the stream.
+    pub(crate) fn end(&self, status: Status) {
+        let _ = self.sender.send(Err(status));
+    }
+
+    /// Waits until the worker's stream is gone.
+    pub(crate) async fn closed(&self) {
+        self.sender.closed().await;
+    }
+}
+
+impl Stream for Jobs {
+    type Item = Result<InstanceScheduling, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let polled = self.receiver.poll_recv(context);
+        if let Poll::Ready(Some(Ok(job))) = &polled {
+            self.bytes.fetch_sub(cost(job), Ordering::Relaxed);
+        }
+        polled
+    }
+}
+
+/// What a job takes while it waits.
+fn cost(job: &InstanceScheduling) -> usize {
+    size_of::<InstanceScheduling>() + job.instance_id.len() + job.definition.len()
+}
+
+impl Workers {
+    /// None yet.
+    pub(crate) fn new(
+        settings: node::Settings,
+        desk: mpsc::Sender<News>,
+        tokens: Tokens,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            settings: Arc::new(settings),
+            desk,
+            tokens,
+            all: Mutex::new(HashMap::new()),
+        });
+        Self { shared }
+    }
+
+    async fn admit(
+        &self,
+        name: Arc<str>,
+        owner: Arc<str>,
+        address: SocketAddr,
+    ) -> Result<Jobs, Status> {
+        self.until_cleared(&name).await?;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let jobs = Jobs {
+            receiver,
+            bytes: Arc::clone(&bytes),
+        };
+        let sender = JobSender { sender, bytes };
+        let (reports, reported) = mpsc::channel(REPORTS);
+        let (state, watched) = watch::channel(State::Connected);
+        {
+            let mut all = self.shared.all.lock();
+            if all.len() >= MAX_WORKERS {
+                let text = format!("there are {MAX_WORKERS} workers already");
+                return Err(Status::resource_exhausted(text));
+            }
+            match all.entry(Arc::clone(&name)) {
+                Entry::Occupied(_) => return Err(exists()),
+                Entry::Vacant(free) => {
+                    free.insert(Handle {
+                        reports,
+                        owner: Arc::clone(&owner),
+                        state: watched,
+                    });
+                }
+            }
+        }
+        info!(event = "worker_registered", worker = %name, %address, "worker registered");
+        let node = node::Node::new(
+            Arc::clone(&self.shared.settings),
+            (Arc::clone(&name), address),
+            sender.clone(),
+            self.shared.desk.clone(),
+        );
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let mut bans = shared.tokens.bans();
+            let banned = async {
+                // Without tokens none is banned.
+                let is_banned = |banned: &Vec<String>| banned.iter().any(|it| **it == *owner);
+                if !owner.is_empty() && bans.wait_for(is_banned).await.is_ok() {
+                    sender.end(Status::permission_denied("the token is banned"));
+                }
+                // The stream's end is seen where every end of it is.
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = node.run(reported, &state) => {}
+                () = banned => {}
+            }
+            shared.all.lock().remove(&name);
+            info!(event = "worker_gone", worker = %name, "worker is gone");
+        });
+        Ok(jobs)
+    }
+
+    /// Waits for what an earlier stream of this name has left, if it has ended.
+    async fn until_cleared(&self, name: &Arc<str>) -> Result<(), Status> {
+        let handle = self.shared.all.lock().get(name).cloned();
+        let Some(mut handle) = handle else {
+            return Ok(());
+        };
+        if *handle.state.borrow_and_update() == State::Connected {
+            return Err(exists());
+        }
+        // Ends with the task.
+        let cleared = async { while handle.state.changed().await.is_ok() {} };
+        timeout(CLEARED_WITHIN, cleared).await.map_err(|_| exists())?;
+        // The task takes its name from the list a moment later.
+        self.shared.all.lock().retain(|it, handle| it != name || !handle.reports.is_closed());
+        Ok(())
+    }
+
+    /// Hands what a worker said to its task.
+    async fn report(&self, status: WorkerStatus, owner: &Arc<str>) -> Result<(), Status> {
+        let handle = self.shared.all.lock().get(&*status.identifier).cloned();
+        let Some(handle) = handle else {
+            let text = format!("no worker {:?} is registered", short(&status.identifier));
+            return Err(Status::failed_precondition(text));
+        };
+        if handle.owner != *owner {
+            let text = format!("worker {:?} has registered with another token", short(&status.identifier));
+            return Err(Status::permission_denied(text));
+        }
+        let report = match status.status {
+            Some(Subject::Worker(metric)) if metric.metrics.len() <= MAX_METRICS => {
+                Report::Worker(metric)
+            }
+            Some(Subject::Instance(metric)) if metric.metrics.len() <= MAX_METRICS => {
+                Report::Instance(metric)
+            }
+            Some(_) => {
+                let text = format!("metrics: longer than {MAX_METRICS} bytes");
+                return Err(Status::invalid_argument(text));
+            }
+            None => return Err(Status::invalid_argument("neither an instance nor a worker")),
+        };
+        // One that is just leaving says nothing that counts.
+        let _ = handle.reports.send(report).await;
+        Ok(())
+    }
+}
+
+fn exists() -> Status {
+    Status::already_exists("Worker with this hostname already exist")
+}
+
+/// So much of a text of others as is said again.
+fn short(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+/// Whether this can be a worker's name.
+fn check_name(name: &str) -> Result<(), Status> {
+    match name {
+        "" => Err(Status::failed_precondition("the worker's hostname is empty")),
+        name if name.len() > MAX_NAME => {
+            let text = format!("the worker's hostname is longer than {MAX_NAME} bytes");
+            Err(Status::invalid_argument(text))
+        }
+        name if name.chars().any(|c| c.is_control() || c.is_whitespace()) => Err(
+            Status::invalid_argument("the worker's hostname has blanks or control characters"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+#[tonic::async_trait]
+impl Worker for Workers {
+    type RegisterStream = Jobs;
+
+    async fn register(
+        &self,
+        request: Request<WorkerRegistration>,
+    ) -> Result<Response<Jobs>, Status> {
+        let owner = self.shared.tokens.check(request.metadata(), Role::Worker)?;
+        let address = request.remote_addr();
+        let name = request.into_inner().hostname;
+        check_name(&name)?;
+        let Some(address) = address else {
+            return Err(Status::internal("the connection has no address"));
+        };
+        let admitted = self.admit(name.as_str().into(), owner, address).await;
+        if let Err(status) = &admitted {
+            warn!(event = "worker_refused", worker = short(&name), %address, "worker refused: {}", status.message());
+        }
+        admitted.map(Response::new)
+    }
+
+    async fn send_status_updates(
+        &self,
+        request: Request<Streaming<WorkerStatus>>,
+    ) -> Result<Response<()>, Status> {
+        let owner = self.shared.tokens.check(request.metadata(), Role::Worker)?;
+        let mut statuses = request.into_inner();
+        while let Some(status) = statuses.message().await? {
+            self.report(status, &owner).await?;
+        }
+        Ok(Response::new(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_does_not_read_its_jobs_is_given_up() {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let sender = JobSender {
+            sender,
+            bytes: Arc::clone(&bytes),
+        };
+        let mut jobs = Jobs { receiver, bytes };
+        let job = || InstanceScheduling {
+            definition: "x".repeat(1 << 20),
+            ..InstanceScheduling::default()
+        };
+        let taken = (0..100).take_while(|_| sender.send(job())).count();
+        assert_eq!(taken, 63, "each costs a little more than its definition");
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut last = None;
+        while let Poll::Ready(Some(job)) = Pin::new(&mut jobs).poll_next(&mut context) {
+            last = Some(job);
+        }
+        let end = last.unwrap().unwrap_err();
+        assert_eq!(end.code(), tonic::Code::ResourceExhausted);
+    }
+
+    #[test]
+    fn names_of_workers_are_checked() {
+        assert!(check_name("worker-1.example").is_ok());
+        assert_eq!(check_name("").unwrap_err().code(), tonic::Code::FailedPrecondition);
+        for bad in ["a b", "a\nb", &"x".repeat(254)] {
+            assert_eq!(check_name(bad).unwrap_err().code(), tonic::Code::InvalidArgument);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What survives: the adapter's end, the scheduler's, the controller's, and being cut off.
+
+use crate::rpc::common::ResourceStatus as Is;
+use crate::world::World;
+
+#[tokio::test]
+async fn the_stream_of_updates_outlives_a_restart_of_the_scheduler() {
+    let mut world = World::new().await;
+    let worker = world.worker("one", 4096).await;
+    let controller = world.controller().await;
+    controller.creates("before").await.unwrap();
+    controller.hears("before", Is::Running).await;
+    world.kill_scheduler().await;
+    world.rik_wrote("scheduler_disconnected").await;
+    let answer = controller.creates("meanwhile").await.unwrap();
+    let notice = answer.metadata().get("ciao-notice").unwrap().to_str().unwrap();
+    assert!(notice.starts_with("the scheduler is not reachable"), "{notice}");
+    let why = controller.hears("meanwhile", Is::Pending).await;
+    assert!(why.starts_with("the scheduler is not reachable"), "{why}");
+    world.start_scheduler().await;
+    controller.hears("meanwhile", Is::Running).await;
+    assert_eq!(worker.created(), ["before", "meanwhile"], "what ran runs on");
+    world.until("both are listed", async || world.instances().await.len() == 2).await;
+    assert!(controller.end.borrow().is_none());
+    controller.destroys("before").await.unwrap();
+    controller.hears("before", Is::Terminated).await;
+}
+
+#[tokio::test]
+async fn what_was_accepted_survives_a_crash_of_the_adapter() {
+    let mut world = World::new().await;
+    let controller = world.controller().await;
+    // There is no worker yet.
+    controller.creates("waits").await.unwrap();
+    controller.creates("goes").await.unwrap();
+    controller.hears("goes", Is::Pending).await;
+    world.kill_rik().await;
+    world.start_rik().await;
+    let controller = world.controller().await;
+    controller.hears("waits", Is::Pending).await;
+    controller.destroys("goes").await.unwrap();
+    controller.hears("goes", Is::Terminated).await;
+    let worker = world.worker("one", 4096).await;
+    controller.hears("waits", Is::Running).await;
+    assert_eq!(worker.created(), ["waits"]);
+    // A worker ends with its stream, and so what it ran is over.
+    world.kill_rik().await;
+    worker.leave();
+    world.start_rik().await;
+    let controller = world.controller().await;
+    world.worker("one", 4096).await;
+    controller.hears("waits", Is::Failed).await;
+    controller.destroys("waits").await.unwrap();
+    controller.hears("waits", Is::Terminated).await;
+}
+
+#[tokio::test]
+async fn a_controller_that_comes_back_hears_everything_and_every_end_once() {
+    let mut world = World::new().await;
+    let worker = world.worker("one", 4096).await;
+    let controller = world.controller().await;
+    for id in ["a", "b", "c"] {
+        controller.creates(id).await.unwrap();
+        controller.hears(id, Is::Running).await;
+    }
+    controller.leave();
+    // Its streams are noticed to be gone by the next look.
+    worker.says("a", Is::Terminated).await;
+    world.until("a is over", async || world.instances().await.len() == 2).await;
+    let controller = world.controller().await;
+    controller.hears("a", Is::Terminated).await;
+    controller.hears("b", Is::Running).await;
+    worker.says("b", Is::Terminated).await;
+    controller.hears("b", Is::Terminated).await;
+    world.until("both are forgotten", async || {
+        let other = world.controller().await;
+        other.hears("c", Is::Running).await;
+        let latest = other.latest();
+        other.leave();
+        latest.len() == 1
+    })
+    .await;
+    world.kill_rik().await;
+    world.start_rik().await;
+    let controller = world.controller().await;
+    controller.creates("d").await.unwrap();
+    controller.hears("d", Is::Pending).await;
+    assert!(!controller.latest().contains_key("a"), "{:?}", controller.latest());
+}
+
+#[tokio::test]
+async fn a_state_directory_is_one_adapters() {
+    let world = World::new().await;
+    let output = world.rik().output().await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(said.contains("another ciao-rik uses it"), "{said}");
+}

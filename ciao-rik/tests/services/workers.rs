@@ -1,0 +1,80 @@
+//! Workers that come, go, and come back.
+
+use tonic::Code;
+
+use crate::peers::{channel, metrics, register, tell};
+use crate::rpc::common::ResourceStatus as Is;
+use crate::world::World;
+
+#[tokio::test]
+async fn a_name_is_one_workers_at_a_time() {
+    let world = World::new().await;
+    let worker = world.worker("one", 1024).await;
+    let other = channel(world.workers_at()).await;
+    let refused = register(&other, "one").await.unwrap_err();
+    assert_eq!(refused.code(), Code::AlreadyExists);
+    assert_eq!(refused.message(), "Worker with this hostname already exist");
+    let refused = register(&other, "").await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let refused = register(&other, "a b\n").await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let refused = tell(&other, "two", metrics(1)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "it has not registered");
+    worker.leave();
+    // The name is free again at once, and the node is the same.
+    world.until("it is gone", async || world.log().iter().any(|it| it.contains("worker_gone"))).await;
+    world.worker("one", 1024).await;
+    let nodes = world.ciaoctl(&["nodes"]).await.to_string();
+    assert_eq!(nodes.matches("\"one\"").count(), 1, "{nodes}");
+}
+
+#[tokio::test]
+async fn controllers_hear_of_workers_with_an_address_that_can_be_parsed() {
+    let world = World::new().await;
+    let early = world.controller().await;
+    let worker = world.worker("one", 1024).await;
+    let late = world.controller().await;
+    for controller in [&early, &late] {
+        let mut workers = controller.workers.clone();
+        let seen = workers.wait_for(|all| all.contains_key("one")).await.unwrap();
+        let (status, address) = &seen["one"];
+        assert_eq!(*status, Is::Running);
+        assert!(address.parse::<std::net::SocketAddr>().is_ok(), "{address}");
+    }
+    worker.leave();
+    for controller in [&early, &late] {
+        let mut workers = controller.workers.clone();
+        let gone = workers.wait_for(|all| all["one"].0 == Is::Terminated);
+        gone.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_lost_worker_ran_goes_on_elsewhere_where_that_is_asked_for() {
+    let world = World::with(&["-on-worker-loss", "restart"]).await;
+    let one = world.worker("one", 4096).await;
+    let controller = world.controller().await;
+    controller.creates("a").await.unwrap();
+    controller.hears("a", Is::Running).await;
+    let two = world.worker("two", 4096).await;
+    one.leave();
+    world.until("it is on the other", async || two.created() == ["a"]).await;
+    world.until("and it is heard", async || controller.latest()["a"] == Is::Running).await;
+    let heard = controller.heard.borrow().clone();
+    assert!(heard.iter().all(|it| it.1 != Is::Failed && it.1 != Is::Terminated), "{heard:?}");
+}
+
+#[tokio::test]
+async fn a_worker_that_is_drained_is_emptied_onto_another() {
+    let world = World::new().await;
+    let one = world.worker("one", 4096).await;
+    let controller = world.controller().await;
+    controller.creates("a").await.unwrap();
+    controller.hears("a", Is::Running).await;
+    let two = world.worker("two", 4096).await;
+    world.ciaoctl(&["drain", "one"]).await;
+    world.until("it is on the other", async || two.created() == ["a"]).await;
+    world.until("and it is heard", async || controller.latest()["a"] == Is::Running).await;
+    assert!(controller.heard.borrow().iter().all(|it| it.1 != Is::Terminated));
+    drop(one);
+}

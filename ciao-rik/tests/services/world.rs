@@ -1,0 +1,314 @@
+//! A scheduler with `ciao-rik` before it, both separate processes that a test kills and starts again.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command as StdCommand, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use proto_frames::Role;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::time::{Instant, interval, timeout};
+
+use crate::certs::TestCa;
+use crate::peers::{Controller, Worker};
+
+/// Long enough for anything on a busy machine; only a hang reaches it.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Pause between two looks at a condition.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// A program and what it has written so far.
+struct Process {
+    child: Child,
+    lines: watch::Receiver<Vec<String>>,
+}
+
+/// The scheduler and the adapter.
+pub(crate) struct World {
+    dir: TempDir,
+    scheduler_at: SocketAddr,
+    workers_at: SocketAddr,
+    controllers_at: SocketAddr,
+    scheduler: Option<Process>,
+    rik: Option<Process>,
+    flags: Vec<String>,
+}
+
+impl Process {
+    fn start(mut command: Command) -> Self {
+        command
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (sender, lines) = watch::channel(Vec::new());
+        let mut read = BufReader::new(child.stderr.take().unwrap()).lines();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = read.next_line().await {
+                sender.send_modify(|lines| lines.push(line));
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits for a line that contains this; the line.
+    async fn wrote(&self, text: &str) -> String {
+        let found = |lines: &Vec<String>| lines.iter().find(|line| line.contains(text)).cloned();
+        let mut lines = self.lines.clone();
+        let waited = timeout(DEADLINE, lines.wait_for(|lines| found(lines).is_some())).await;
+        match waited {
+            Ok(Ok(lines)) => found(&lines).unwrap(),
+            _ => panic!("no line with '{text}': {:#?}", *self.lines.borrow()),
+        }
+    }
+}
+
+/// The programs of the root package: beside the adapter's, where a build of the workspace has put them, or built now.
+fn program(name: &str) -> PathBuf {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    let directory = Path::new(env!("CARGO_BIN_EXE_ciao-rik")).parent().unwrap();
+    let path = directory.join(name);
+    if !path.exists() {
+        BUILT.get_or_init(|| {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let mut build = StdCommand::new(cargo);
+            build.args(["build", "--locked", "--package", "ciao-scheduler", "--bins"]);
+            if directory.ends_with("release") {
+                build.arg("--release");
+            }
+            assert!(build.status().unwrap().success(), "the programs are built");
+        });
+    }
+    path
+}
+
+impl World {
+    /// A scheduler, and the adapter.
+    pub(crate) async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// The same, with these flags for the adapter.
+    pub(crate) async fn with(flags: &[&str]) -> Self {
+        let mut world = Self::bare(flags);
+        world.start_scheduler().await;
+        world.start_rik().await;
+        world.rik_wrote("scheduler_connected").await;
+        world
+    }
+
+    /// Nothing that runs.
+    pub(crate) fn bare(flags: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let leaves = [("controller", Role::CONTROLLER), ("agent", Role::AGENT)];
+        TestCa::new().write(dir.path(), &leaves);
+        let anywhere = ([127, 0, 0, 1], 0).into();
+        Self {
+            dir,
+            scheduler_at: anywhere,
+            workers_at: anywhere,
+            controllers_at: anywhere,
+            scheduler: None,
+            rik: None,
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+        }
+    }
+
+    /// Further flags for the adapter.
+    pub(crate) fn flags(&mut self, flags: &[&str]) {
+        self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
+    }
+
+    /// A path in the world's directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, name: &str, certificate: &str) -> Command {
+        let mut command = Command::new(program(name));
+        command
+            .arg("--cert")
+            .arg(self.path(certificate))
+            .arg("--cacert")
+            .arg(self.path("CAcert.pem"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Starts the scheduler, at the address where it was if it was there before.
+    pub(crate) async fn start_scheduler(&mut self) {
+        let mut command = self.command("ciao-scheduler", "scheduler.pem");
+        command
+            .args(["--listen", &self.scheduler_at.to_string(), "-logtostderr"])
+            .args(["--cpu-ratio", "1", "--in-doubt-time", "1s", "--settle-time", "5s"])
+            .arg("--state-dir")
+            .arg(self.path("state"));
+        let scheduler = Process::start(command);
+        let line = scheduler.wrote(" listens on ").await;
+        self.scheduler_at = address_in(&line);
+        self.scheduler = Some(scheduler);
+    }
+
+    /// Ends the scheduler as a crash would.
+    pub(crate) async fn kill_scheduler(&mut self) {
+        self.scheduler.take().unwrap().child.kill().await.unwrap();
+    }
+
+    /// The adapter's command line.
+    pub(crate) fn rik(&self) -> Command {
+        let mut command = self.command("ciao-rik", "controller.pem");
+        command
+            .args(["-server", &self.scheduler_at.to_string(), "-logtostderr"])
+            .args(["-worker-listen", &self.workers_at.to_string()])
+            .args(["-controller-listen", &self.controllers_at.to_string()])
+            .args(["-return-time", "3s", "-lease", "2s", "-report-interval", "200ms"])
+            .arg("-worker-cert")
+            .arg(self.path("agent.pem"))
+            .arg("-state-dir")
+            .arg(self.path("rik"))
+            .args(&self.flags);
+        command
+    }
+
+    /// Starts the adapter and waits until it listens.
+    pub(crate) async fn start_rik(&mut self) {
+        let rik = Process::start(self.rik());
+        self.workers_at = address_in(&rik.wrote("listens for workers on ").await);
+        self.controllers_at = address_in(&rik.wrote("listens for controllers on ").await);
+        self.rik = Some(rik);
+    }
+
+    /// Ends the adapter as a crash would.
+    pub(crate) async fn kill_rik(&mut self) {
+        self.rik.take().unwrap().child.kill().await.unwrap();
+    }
+
+    /// Waits for a line in the adapter's log.
+    pub(crate) async fn rik_wrote(&self, text: &str) -> String {
+        self.rik.as_ref().unwrap().wrote(text).await
+    }
+
+    /// What the adapter has logged.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.rik.as_ref().unwrap().lines.borrow().clone()
+    }
+
+    /// Processor time that the scheduler and the adapter have taken together.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let all = [&self.scheduler, &self.rik];
+        let pids = all.map(|it| it.as_ref().unwrap().child.id().unwrap());
+        pids.into_iter().map(processor_time).sum()
+    }
+
+    /// The adapter's memory, in KiB.
+    pub(crate) fn rik_memory(&self) -> u64 {
+        let pid = self.rik.as_ref().unwrap().child.id().unwrap();
+        memory(pid)
+    }
+
+    /// What `ciao-rik token …` prints.
+    pub(crate) async fn token(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(program("ciao-rik"));
+        command.arg("token").args(args);
+        command.arg("-state-dir").arg(self.path("rik"));
+        command.output().await.unwrap()
+    }
+
+    /// Where workers connect.
+    pub(crate) fn workers_at(&self) -> SocketAddr {
+        self.workers_at
+    }
+
+    /// Where controllers connect.
+    pub(crate) fn controllers_at(&self) -> SocketAddr {
+        self.controllers_at
+    }
+
+    /// A worker that runs all it is given, with this much memory free (MiB), as a node that takes work.
+    pub(crate) async fn worker(&self, name: &str, mem_mib: u64) -> Worker {
+        let worker = Worker::connect(self.workers_at, name, mem_mib).await;
+        self.node_is(name, "READY").await;
+        worker
+    }
+
+    /// A controller that hears all updates.
+    pub(crate) async fn controller(&self) -> Controller {
+        Controller::connect(self.controllers_at).await
+    }
+
+    /// What ciaoctl prints for programs.
+    pub(crate) async fn ciaoctl(&self, args: &[&str]) -> Value {
+        let mut command = self.command("ciaoctl", "controller.pem");
+        command
+            .args(args)
+            .args(["--json", "--server", &self.scheduler_at.to_string()]);
+        let output = command.output().await.unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    /// Waits until the scheduler lists a node with this host name so.
+    pub(crate) async fn node_is(&self, name: &str, status: &str) {
+        self.until(&format!("node {name} is {status}"), async || {
+            let nodes = self.ciaoctl(&["nodes"]).await;
+            let all = nodes["nodes"].as_array().or(nodes.as_array()).cloned();
+            all.unwrap_or_default()
+                .iter()
+                .any(|it| it["hostname"] == name && it["status"] == status)
+        })
+        .await;
+    }
+
+    /// The instances that the scheduler lists.
+    pub(crate) async fn instances(&self) -> Vec<Value> {
+        let listed = self.ciaoctl(&["instances"]).await;
+        let all = listed["instances"].as_array().or(listed.as_array());
+        all.cloned().unwrap_or_default()
+    }
+
+    /// Waits for a condition.
+    pub(crate) async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        let deadline = Instant::now() + DEADLINE;
+        let mut every = interval(LOOK_EVERY);
+        while !condition().await {
+            every.tick().await;
+            assert!(
+                Instant::now() < deadline,
+                "waited too long: {what}: {:#?} {:#?}",
+                self.instances().await,
+                self.log(),
+            );
+        }
+    }
+}
+
+/// The processor time that a process has taken, in the kernel and outside.
+fn processor_time(pid: u32) -> Duration {
+    let mut nanoseconds = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+        let on_cpu: u64 = text.split(' ').next().unwrap().parse().unwrap();
+        nanoseconds += on_cpu;
+    }
+    Duration::from_nanos(nanoseconds)
+}
+
+/// The resident memory of a process, in KiB.
+fn memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|it| it.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// The address that a line ends with.
+fn address_in(line: &str) -> SocketAddr {
+    let (_, address) = line.trim_end_matches('"').rsplit_once(' ').unwrap();
+    address.trim_matches('"').parse().unwrap()
+}

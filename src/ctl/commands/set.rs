@@ -1,0 +1,300 @@
+//! `ciaoctl set`: instances of one START file that are kept together under one name.
+//!
+//! The cluster is the record: a set is the living instances that are called `NAME.VERSION.NUMBER`. So a command that was
+//! interrupted is given again, and goes on from what there is.
+
+use std::path::Path;
+
+use proto_frames::payload::{InstanceView, PlacementState, QueryKind};
+use serde_json::{Value, json};
+
+use crate::ctl::args::{InstanceArgs, SetCommand, SetName, SubmitArgs, WaitFor};
+use crate::ctl::commands::start::{new_uuid, submit};
+use crate::ctl::commands::{CommandError, Context, instances};
+use crate::ctl::exit::Exit;
+use crate::ctl::start_file::StartFile;
+use crate::printable::Printable;
+
+/// How long another connection is tried for while instances are waited for.
+const RECONNECT: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// An instance of a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Member {
+    version: String,
+    number: u32,
+    view: InstanceView,
+}
+
+/// Does what is to be done with a set.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn set(context: &mut Context<'_>, command: &SetCommand) -> Result<Exit, CommandError> {
+    match command {
+        SetCommand::Create {
+            name,
+            file,
+            replicas,
+        } => create(context, name, file, *replicas).await,
+        SetCommand::Scale {
+            name,
+            replicas,
+            file,
+        } => scale(context, name, *replicas, file.as_deref()).await,
+        SetCommand::Update {
+            name,
+            file,
+            max_down,
+            replicas,
+        } => {
+            let file = StartFile::read(file)?;
+            match update(context, name, &file, *max_down).await? {
+                Exit::Done => fill(context, name, &file, *replicas).await,
+                other => Ok(other),
+            }
+        }
+        SetCommand::Delete { name } => {
+            let members = some(context, name).await?;
+            delete(context, &members).await
+        }
+        SetCommand::Status { name } => {
+            let members = some(context, name).await?;
+            status(context, &members)
+        }
+    }
+}
+
+async fn create(
+    context: &mut Context<'_>,
+    name: &SetName,
+    file: &Path,
+    replicas: u32,
+) -> Result<Exit, CommandError> {
+    let file = StartFile::read(file)?;
+    let count = members(context, name).await?.len();
+    if count > 0 {
+        return Err(CommandError::Usage(format!(
+            "set {name} has {count} instances already: scale or update it, or delete it first"
+        )));
+    }
+    start(context, name, &file, &[], replicas).await
+}
+
+async fn scale(
+    context: &mut Context<'_>,
+    name: &SetName,
+    replicas: u32,
+    file: Option<&Path>,
+) -> Result<Exit, CommandError> {
+    let file = file.map(StartFile::read).transpose()?;
+    let all = some(context, name).await?;
+    let wanted = replicas as usize;
+    if wanted <= all.len() {
+        return delete(context, &all[wanted..]).await;
+    }
+    let Some(file) = file else {
+        return Err(CommandError::Usage(format!(
+            "set {name} has {} instances: for more of them, name the file that it was started from",
+            all.len()
+        )));
+    };
+    let version = file.version();
+    if let Some(other) = all.iter().find(|it| it.version != version) {
+        return Err(CommandError::Usage(format!(
+            "instances of set {name} are of version {}, and the file is {version}: give `ciaoctl set update {name}` first",
+            other.version
+        )));
+    }
+    let missing = u32::try_from(wanted - all.len()).unwrap_or(u32::MAX);
+    start(context, name, &file, &all, missing).await
+}
+
+async fn update(
+    context: &mut Context<'_>,
+    name: &SetName,
+    file: &StartFile,
+    max_down: u32,
+) -> Result<Exit, CommandError> {
+    let version = file.version();
+    let mut exit = Exit::Done;
+    loop {
+        let all = some(context, name).await?;
+        let old: Vec<Member> = all.iter().filter(|it| it.version != version).cloned().collect();
+        if old.is_empty() {
+            context
+                .out
+                .remark(&Printable::new(format_args!("all of set {name} is of version {version}")))?;
+            return Ok(exit);
+        }
+        // Those that do not run anyway first, then as many as may be down.
+        let (idle, running): (Vec<_>, Vec<_>) = old.into_iter().partition(|it| !it.is_running());
+        let is_idle_new = |it: &&Member| it.version == version && !it.is_running();
+        let down = idle.len() + all.iter().filter(is_idle_new).count();
+        let room = (max_down as usize).saturating_sub(down);
+        let goes: Vec<Member> = idle.into_iter().chain(running.into_iter().take(room)).collect();
+        if goes.is_empty() {
+            return Err(CommandError::Usage(format!(
+                "{down} new instances of set {name} do not run, and no more than {max_down} may be down: see `ciaoctl set status {name}`"
+            )));
+        }
+        exit = exit.and(delete(context, &goes).await?);
+        let count = u32::try_from(goes.len()).unwrap_or(u32::MAX);
+        let rest: Vec<Member> = all.into_iter().filter(|it| !goes.contains(it)).collect();
+        let started = start(context, name, file, &rest, count).await?;
+        if started != Exit::Done {
+            // What does not run is not made more of.
+            return Ok(started);
+        }
+    }
+}
+
+/// Starts what is missing to so many, all of which are of this file.
+async fn fill(
+    context: &mut Context<'_>,
+    name: &SetName,
+    file: &StartFile,
+    replicas: Option<u32>,
+) -> Result<Exit, CommandError> {
+    let all = members(context, name).await?;
+    let missing = (replicas.unwrap_or(0) as usize).saturating_sub(all.len());
+    match u32::try_from(missing).unwrap_or(u32::MAX) {
+        0 => Ok(Exit::Done),
+        missing => start(context, name, file, &all, missing).await,
+    }
+}
+
+/// Starts so many further instances, and waits until they run.
+async fn start(
+    context: &mut Context<'_>,
+    name: &SetName,
+    file: &StartFile,
+    beside: &[Member],
+    count: u32,
+) -> Result<Exit, CommandError> {
+    let version = file.version();
+    let taken = |number: &u32| beside.iter().any(|it| it.number == *number);
+    let numbers = (0..).filter(|number| !taken(number)).take(count as usize);
+    let requests = numbers
+        .map(|number| file.member(new_uuid(), &format!("{name}.{version}.{number}")))
+        .collect::<Result<Vec<_>, _>>()?;
+    let args = SubmitArgs {
+        count: 1,
+        wait: Some(WaitFor::Running),
+        reconnect: RECONNECT,
+        quiet: false,
+        verbose: false,
+        dry_run: false,
+    };
+    submit(context, requests, &args).await
+}
+
+async fn delete(context: &mut Context<'_>, members: &[Member]) -> Result<Exit, CommandError> {
+    let named = members.iter().map(|it| it.view.instance_uuid.clone());
+    let args = InstanceArgs {
+        instances: named.collect(),
+        all: false,
+        selector: Vec::new(),
+        yes: true,
+        wait: true,
+        no_wait: false,
+    };
+    if args.instances.is_empty() {
+        return Ok(Exit::Done);
+    }
+    instances::delete(context, &args, instances::Ending::Delete).await
+}
+
+fn status(context: &mut Context<'_>, members: &[Member]) -> Result<Exit, CommandError> {
+    if context.json {
+        let rows: Vec<Value> = members.iter().map(Member::json).collect();
+        context.out.document(&json!({ "instances": rows }))?;
+        return Ok(Exit::Done);
+    }
+    for it in members {
+        let host = match &*it.view.hostname {
+            "" => "no node",
+            host => host,
+        };
+        context.out.line(&Printable::new(format_args!(
+            "{} {} {} on {host}",
+            it.view.name, it.view.instance_uuid, it.view.state
+        )))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The instances of a set, by number; there must be one.
+async fn some(context: &mut Context<'_>, name: &SetName) -> Result<Vec<Member>, CommandError> {
+    let members = members(context, name).await?;
+    if members.is_empty() {
+        return Err(CommandError::Usage(format!(
+            "there is no set {name}: no living instance is called {name}.VERSION.NUMBER"
+        )));
+    }
+    Ok(members)
+}
+
+async fn members(context: &mut Context<'_>, name: &SetName) -> Result<Vec<Member>, CommandError> {
+    let listing = context.client.list(QueryKind::Instances, None).await?;
+    let prefix = format!("{name}.");
+    let of = |view| member(&prefix, view);
+    let mut members: Vec<Member> = listing.instances.into_iter().filter_map(of).collect();
+    members.sort_by(|a, b| (a.number, &a.version).cmp(&(b.number, &b.version)));
+    Ok(members)
+}
+
+fn member(prefix: &str, view: InstanceView) -> Option<Member> {
+    let (version, number) = view.name.strip_prefix(prefix)?.split_once('.')?;
+    let is_version = version.len() == 8 && version.bytes().all(|it| it.is_ascii_hexdigit());
+    Some(Member {
+        version: Some(version).filter(|_| is_version)?.to_owned(),
+        number: number.parse().ok()?,
+        view,
+    })
+}
+
+impl Member {
+    fn is_running(&self) -> bool {
+        self.view.state == PlacementState::Running
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "name": self.view.name,
+            "version": self.version,
+            "instance_uuid": self.view.instance_uuid,
+            "state": self.view.state.to_string(),
+            "node_uuid": self.view.node_uuid,
+            "hostname": self.view.hostname,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_known_by_their_names() {
+        let of = |name: &str| {
+            let view = InstanceView {
+                name: name.to_owned(),
+                ..InstanceView::default()
+            };
+            member("web.", view).map(|it| (it.version, it.number))
+        };
+        assert_eq!(of("web.0123abcd.7"), Some(("0123abcd".to_owned(), 7)));
+        for other in ["web", "web.1", "web.0123abcg.1", "web.0123abcd.x", "web2.0123abcd.1"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_sets_name_leaves_room_for_what_is_behind_it() {
+        assert!("web-1".parse::<SetName>().is_ok());
+        for bad in ["", "a.b", "-a", "ä", &"x".repeat(41)] {
+            assert!(bad.parse::<SetName>().is_err(), "{bad}");
+        }
+    }
+}
