@@ -259,8 +259,8 @@ impl Desk {
                 }
                 for (instance, answer) in accepting {
                     let _ = answer.send(Ok(notice.clone()));
-                    self.tell(&instance);
                     self.submit(&instance);
+                    self.tell(&instance);
                 }
                 self.submit_unsent();
             }

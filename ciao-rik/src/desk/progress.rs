@@ -78,6 +78,7 @@ impl Desk {
             return;
         }
         if let Some(it) = self.instances.get_mut(&instance)
+            && it.is_living()
             && it.tracker().observe(event).is_some()
         {
             self.settle(&instance);

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tonic::Status;
 use uuid::Uuid;
 
@@ -69,7 +70,7 @@ impl Desk {
     fn change_set(&mut self, key: &str, workload: String, definition: Definition, caller: &Caller) {
         let before = self.sets.get(key);
         let generation = match before {
-            Some(before) if before.definition == definition.json => before.generation,
+            Some(before) if is_same(&before.definition, &definition.json) => before.generation,
             Some(before) => before.generation + 1,
             // What is left of one that was destroyed is of no generation of this.
             None => fastrand::u64(1 << 32..1 << 48),
@@ -185,6 +186,16 @@ impl Desk {
         found.sort_by(|a, b| a.record.id.cmp(&b.record.id));
         found.iter().map(|it| Arc::clone(&it.record.instance)).collect()
     }
+}
+
+/// Whether two definitions differ in nothing but how many instances they want.
+fn is_same(one: &str, other: &str) -> bool {
+    let read = |json: &str| {
+        let mut definition: Value = serde_json::from_str(json).unwrap_or_default();
+        definition.as_object_mut().map(|it| it.remove("replicas"));
+        definition
+    };
+    read(one) == read(other)
 }
 
 /// What a set is found by.

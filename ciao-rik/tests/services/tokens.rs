@@ -63,7 +63,7 @@ async fn tokens_are_issued_listed_and_banned() {
 #[tokio::test]
 async fn the_services_speak_tls_where_that_is_asked_for() {
     let mut world = World::bare(&[]);
-    let file = world.path("scheduler.pem").display().to_string();
+    let file = world.path("agent.pem").display().to_string();
     world.flags(&["-tls", &file]);
     world.start_scheduler().await;
     world.start_rik().await;
