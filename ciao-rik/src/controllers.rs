@@ -71,7 +71,10 @@ fn read(scheduling: WorkloadScheduling) -> Result<desk::Request, Status> {
         }
         Ok(WorkloadRequestKind::Destroy) => None,
         Err(_) => {
-            let text = format!("action: {} is neither CREATE nor DESTROY", scheduling.action);
+            let text = format!(
+                "action: {} is neither CREATE nor DESTROY",
+                scheduling.action
+            );
             return Err(Status::invalid_argument(text));
         }
     };

@@ -191,10 +191,13 @@ fn apart(id: &str) -> proto_frames::payload::scheduling::Group {
 }
 
 /// `spec.scheduling`, read and checked as that of a START is.
-fn scheduling(asked: Option<Asked>, value: Option<Value>) -> Result<Option<Scheduling>, PayloadError> {
-    let requirements = asked.map(|it| {
-        serde_json::json!({"mem_mb": it.mem_mb.unwrap_or(0), "vcpus": it.vcpus.unwrap_or(0)})
-    });
+fn scheduling(
+    asked: Option<Asked>,
+    value: Option<Value>,
+) -> Result<Option<Scheduling>, PayloadError> {
+    let requirements = asked.map(
+        |it| serde_json::json!({"mem_mb": it.mem_mb.unwrap_or(0), "vcpus": it.vcpus.unwrap_or(0)}),
+    );
     if requirements.is_none() && value.is_none() {
         return Ok(None);
     }
@@ -259,23 +262,40 @@ mod tests {
         assert_eq!((&*definition.name, definition.replicas), ("web", 3));
         let payload = definition.start(UUID, "my db/ä\n---\n", "", None, &defaults());
         let start = Start::decode(&payload).unwrap();
-        assert_eq!((&*start.instance_uuid, start.requirements.mem_mb), (UUID, 64));
+        assert_eq!(
+            (&*start.instance_uuid, start.requirements.mem_mb),
+            (UUID, 64)
+        );
         let carried = carried(&payload).unwrap();
         assert_eq!(carried.id, "my db/ä\n---\n");
-        assert_eq!(carried.json, POD.replace('\n', " "), "character for character");
+        assert_eq!(
+            carried.json,
+            POD.replace('\n', " "),
+            "character for character"
+        );
     }
 
     #[test]
     fn a_definition_may_say_what_it_asks_for() {
         let text = r#"{"spec": {"requirements": {"mem_mb": 512}, "scheduling": {"priority": 70, "queue": "0s"}}}"#;
-        let payload = Definition::read(text)
-            .unwrap()
-            .start(UUID, "a", "a", Some("set"), &defaults());
+        let payload =
+            Definition::read(text)
+                .unwrap()
+                .start(UUID, "a", "a", Some("set"), &defaults());
         let start = Start::decode(&payload).unwrap();
-        assert_eq!((start.requirements.mem_mb, start.requirements.vcpus), (512, 1));
+        assert_eq!(
+            (start.requirements.mem_mb, start.requirements.vcpus),
+            (512, 1)
+        );
         let scheduling = start.scheduling.unwrap();
-        assert_eq!((scheduling.priority, scheduling.queue), (Some(70), Some(Span::from_ms(0))));
-        assert_eq!((&*scheduling.name, &*scheduling.group.unwrap().id), ("a", "set"));
+        assert_eq!(
+            (scheduling.priority, scheduling.queue),
+            (Some(70), Some(Span::from_ms(0)))
+        );
+        assert_eq!(
+            (&*scheduling.name, &*scheduling.group.unwrap().id),
+            ("a", "set")
+        );
     }
 
     #[test]
@@ -295,7 +315,11 @@ mod tests {
 
     #[test]
     fn a_start_without_a_definition_says_so() {
-        assert!(carried(b"start:\n  instance_uuid: a\n").unwrap_err().contains("no second document"));
+        assert!(
+            carried(b"start:\n  instance_uuid: a\n")
+                .unwrap_err()
+                .contains("no second document")
+        );
         assert!(carried(b"start: {}\n---\nuser-data\n").is_err());
     }
 }

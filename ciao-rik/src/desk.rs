@@ -269,11 +269,13 @@ impl Desk {
                     event = "desk_not_written",
                     "cannot write down what has changed, and accept nothing until then: {error}"
                 );
-                let refusal = Status::unavailable(format!("what was asked for cannot be kept: {error}"));
+                let refusal =
+                    Status::unavailable(format!("what was asked for cannot be kept: {error}"));
                 for (instance, answer) in accepting {
                     self.remove(&instance);
-                    self.changes
-                        .retain(|it| !matches!(it, Change::Instance(record) if record.instance == instance));
+                    self.changes.retain(
+                        |it| !matches!(it, Change::Instance(record) if record.instance == instance),
+                    );
                     let _ = answer.send(Err(refusal.clone()));
                 }
                 for answer in answers {
@@ -304,7 +306,8 @@ impl Desk {
                 self.by_id.insert(key, Arc::clone(&instance));
             }
         }
-        self.instances.insert(instance, Instance::new(record, is_sent));
+        self.instances
+            .insert(instance, Instance::new(record, is_sent));
     }
 
     /// Forgets an instance.
@@ -392,6 +395,9 @@ impl Desk {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
         };
+        if it.record.fate != Fate::Run {
+            return;
+        }
         info!(event = "rik_instance_failed", id = it.record.id, instance = %instance, "instance failed: {why}");
         it.record.fate = Fate::Failed(why);
         self.touch_set(instance);
@@ -426,7 +432,6 @@ impl Desk {
             self.changes.push(Change::Forget(oldest));
         }
     }
-
 }
 
 /// What an instance is called in the scheduler's lists: its id, where that can be a name.

@@ -324,12 +324,9 @@ impl Node {
     }
 
     fn count_as_started(&mut self, now: Instant, which: Option<&str>) {
-        let concerned = self
-            .held
-            .iter_mut()
-            .filter(|(instance, held)| {
-                !held.is_started && which.is_none_or(|it| it == instance.as_str())
-            });
+        let concerned = self.held.iter_mut().filter(|(instance, held)| {
+            !held.is_started && which.is_none_or(|it| it == instance.as_str())
+        });
         let mut started = Vec::new();
         for (instance, held) in concerned {
             held.is_started = true;
@@ -373,7 +370,13 @@ impl Node {
             ResourceStatus::Failed => self.failed(now, &instance, metric.metrics),
             ResourceStatus::Terminated => {
                 let instance = instance.clone();
-                self.agent.handle(now, Input::Exited { instance, code: None });
+                self.agent.handle(
+                    now,
+                    Input::Exited {
+                        instance,
+                        code: None,
+                    },
+                );
             }
             _ => {}
         }
@@ -396,7 +399,10 @@ impl Node {
         let is_started = self.held.get(instance).is_none_or(|it| it.is_started);
         let instance = instance.to_owned();
         let input = match is_started {
-            true => Input::Exited { instance, code: None },
+            true => Input::Exited {
+                instance,
+                code: None,
+            },
             false => Input::StartFailed {
                 instance,
                 fault: LaunchFault::Launch,
@@ -441,7 +447,13 @@ impl Node {
                 self.job(&instance, WorkloadRequestKind::Destroy, "");
                 self.say(&instance, ResourceStatus::Terminated, String::new());
                 self.let_go(&instance);
-                self.agent.handle(now, Input::Exited { instance, code: None });
+                self.agent.handle(
+                    now,
+                    Input::Exited {
+                        instance,
+                        code: None,
+                    },
+                );
             }
             Order::Freeze(instance) => {
                 let result = cannot();
@@ -453,7 +465,8 @@ impl Node {
             }
             Order::SetLimits { instance, .. } => {
                 let result = cannot();
-                self.agent.handle(now, Input::LimitsSet { instance, result });
+                self.agent
+                    .handle(now, Input::LimitsSet { instance, result });
             }
             Order::Forget(instance) => self.let_go(&instance),
             Order::Sample => {
@@ -544,7 +557,13 @@ impl Node {
         let (moves, ended): (Vec<_>, Vec<_>) = held.into_iter().partition(|(_, it)| it.is_leased);
         for (instance, _) in &ended {
             let instance = instance.clone();
-            self.agent.handle(now, Input::Exited { instance, code: None });
+            self.agent.handle(
+                now,
+                Input::Exited {
+                    instance,
+                    code: None,
+                },
+            );
         }
         let names = |all: Vec<(String, Held)>| -> Vec<Arc<str>> {
             all.into_iter().map(|(it, _)| it.into()).collect()

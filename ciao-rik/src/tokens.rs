@@ -182,11 +182,12 @@ impl Tokens {
         state: &Path,
         mut banned: impl FnMut(Vec<String>) + Send + 'static,
     ) -> Result<Self, TokenError> {
+        // Before it is read: what changes from now on is seen.
+        let mut seen = stamp(state);
         let known = Arc::new(RwLock::new(list(state)?));
         let (bans, watched) = watch::channel(names_of_banned(&known.read()));
         let (state, shared) = (state.to_owned(), Arc::clone(&known));
         tokio::spawn(async move {
-            let mut seen = stamp(&state);
             loop {
                 tokio::time::sleep(LOOK_EVERY).await;
                 let now = stamp(&state);
@@ -205,7 +206,10 @@ impl Tokens {
                         }
                     }
                     Err(error) => {
-                        warn!(event = "tokens_unreadable", "the tokens stay as they were: {error}");
+                        warn!(
+                            event = "tokens_unreadable",
+                            "the tokens stay as they were: {error}"
+                        );
                     }
                 }
             }
@@ -221,7 +225,9 @@ impl Tokens {
         let Some(known) = &self.known else {
             return Ok("".into());
         };
-        let given = metadata.get("authorization").and_then(|it| it.to_str().ok());
+        let given = metadata
+            .get("authorization")
+            .and_then(|it| it.to_str().ok());
         let Some(given) = given.and_then(|it| it.strip_prefix("Bearer ")) else {
             let text = "a token is needed, as metadata 'authorization: Bearer TOKEN' (ciao-rik token issue)";
             return Err(Status::unauthenticated(text));
@@ -284,17 +290,31 @@ mod tests {
         let code = |tokens: &Tokens, metadata: &MetadataMap, role| {
             tokens.check(metadata, role).unwrap_err().code()
         };
-        assert_eq!(code(&tokens, &metadata, Role::Worker), tonic::Code::Unauthenticated);
+        assert_eq!(
+            code(&tokens, &metadata, Role::Worker),
+            tonic::Code::Unauthenticated
+        );
         let text = fs::read_to_string(file(state.path())).unwrap();
         assert!(!text.contains(&token), "the token itself is kept nowhere");
         metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
         assert_eq!(&*tokens.check(&metadata, Role::Worker).unwrap(), "w1");
-        assert_eq!(code(&tokens, &metadata, Role::Controller), tonic::Code::PermissionDenied);
+        assert_eq!(
+            code(&tokens, &metadata, Role::Controller),
+            tonic::Code::PermissionDenied
+        );
         let mut bans = tokens.bans();
         ban(state.path(), "w1").unwrap();
         let wait = bans.wait_for(|it| it.contains(&"w1".to_owned()));
-        drop(tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap());
-        assert_eq!(code(&tokens, &metadata, Role::Worker), tonic::Code::PermissionDenied);
+        drop(
+            tokio::time::timeout(Duration::from_secs(60), wait)
+                .await
+                .unwrap()
+                .unwrap(),
+        );
+        assert_eq!(
+            code(&tokens, &metadata, Role::Worker),
+            tonic::Code::PermissionDenied
+        );
         assert!(ban(state.path(), "w2").is_err());
     }
 }

@@ -95,7 +95,8 @@ impl JobSender {
         let cost = cost(&job);
         let queued = self.bytes.fetch_add(cost, Ordering::Relaxed);
         if queued.saturating_add(cost) > MAX_JOBS {
-            let text = format!("the worker has not read {queued} bytes of jobs; at most {MAX_JOBS} wait");
+            let text =
+                format!("the worker has not read {queued} bytes of jobs; at most {MAX_JOBS} wait");
             self.end(Status::resource_exhausted(text));
             return false;
         }
@@ -134,11 +135,7 @@ fn cost(job: &InstanceScheduling) -> usize {
 
 impl Workers {
     /// None yet.
-    pub(crate) fn new(
-        settings: node::Settings,
-        desk: mpsc::Sender<News>,
-        tokens: Tokens,
-    ) -> Self {
+    pub(crate) fn new(settings: node::Settings, desk: mpsc::Sender<News>, tokens: Tokens) -> Self {
         let shared = Arc::new(Shared {
             settings: Arc::new(settings),
             desk,
@@ -221,9 +218,14 @@ impl Workers {
         }
         // Ends with the task.
         let cleared = async { while handle.state.changed().await.is_ok() {} };
-        timeout(CLEARED_WITHIN, cleared).await.map_err(|_| exists())?;
+        timeout(CLEARED_WITHIN, cleared)
+            .await
+            .map_err(|_| exists())?;
         // The task takes its name from the list a moment later.
-        self.shared.all.lock().retain(|it, handle| it != name || !handle.reports.is_closed());
+        self.shared
+            .all
+            .lock()
+            .retain(|it, handle| it != name || !handle.reports.is_closed());
         Ok(())
     }
 
@@ -235,7 +237,10 @@ impl Workers {
             return Err(Status::failed_precondition(text));
         };
         if handle.owner != *owner {
-            let text = format!("worker {:?} has registered with another token", short(&status.identifier));
+            let text = format!(
+                "worker {:?} has registered with another token",
+                short(&status.identifier)
+            );
             return Err(Status::permission_denied(text));
         }
         let report = match status.status {
@@ -269,7 +274,9 @@ fn short(text: &str) -> String {
 /// Whether this can be a worker's name.
 fn check_name(name: &str) -> Result<(), Status> {
     match name {
-        "" => Err(Status::failed_precondition("the worker's hostname is empty")),
+        "" => Err(Status::failed_precondition(
+            "the worker's hostname is empty",
+        )),
         name if name.len() > MAX_NAME => {
             let text = format!("the worker's hostname is longer than {MAX_NAME} bytes");
             Err(Status::invalid_argument(text))
@@ -347,9 +354,15 @@ mod tests {
     #[test]
     fn names_of_workers_are_checked() {
         assert!(check_name("worker-1.example").is_ok());
-        assert_eq!(check_name("").unwrap_err().code(), tonic::Code::FailedPrecondition);
+        assert_eq!(
+            check_name("").unwrap_err().code(),
+            tonic::Code::FailedPrecondition
+        );
         for bad in ["a b", "a\nb", &"x".repeat(254)] {
-            assert_eq!(check_name(bad).unwrap_err().code(), tonic::Code::InvalidArgument);
+            assert_eq!(
+                check_name(bad).unwrap_err().code(),
+                tonic::Code::InvalidArgument
+            );
         }
     }
 }

@@ -141,7 +141,11 @@ impl StartFile {
     ///
     /// # Errors
     /// [`StartFileError::NoPlace`] where they cannot be put in.
-    pub fn member(&self, instance_uuid: String, name: &str) -> Result<StartRequest, StartFileError> {
+    pub fn member(
+        &self,
+        instance_uuid: String,
+        name: &str,
+    ) -> Result<StartRequest, StartFileError> {
         let mut wanted = Start {
             instance_uuid: instance_uuid.clone(),
             ..self.start.clone()

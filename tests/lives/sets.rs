@@ -33,7 +33,9 @@ async fn a_set_is_created_scaled_updated_in_order_and_deleted() {
     let none = cluster.ctl("set status web").await;
     assert_eq!(none.code, Some(2), "{none:?}");
     assert!(none.err.contains("there is no set web"), "{none:?}");
-    let ran = cluster.ctl(&format!("set create web {first} --replicas 3")).await;
+    let ran = cluster
+        .ctl(&format!("set create web {first} --replicas 3"))
+        .await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let created = members(&cluster, "web").await;
     assert_eq!(created.len(), 3);
@@ -41,10 +43,17 @@ async fn a_set_is_created_scaled_updated_in_order_and_deleted() {
     assert!(again.err.contains("has 3 instances already"), "{again:?}");
 
     let more = cluster.ctl("set scale web --replicas 4").await;
-    assert!(more.err.contains("name the file that it was started from"), "{more:?}");
-    let more = cluster.ctl(&format!("set scale web --replicas 4 {second}")).await;
+    assert!(
+        more.err.contains("name the file that it was started from"),
+        "{more:?}"
+    );
+    let more = cluster
+        .ctl(&format!("set scale web --replicas 4 {second}"))
+        .await;
     assert!(more.err.contains("ciaoctl set update web"), "{more:?}");
-    let more = cluster.ctl(&format!("set scale web --replicas 4 {first}")).await;
+    let more = cluster
+        .ctl(&format!("set scale web --replicas 4 {first}"))
+        .await;
     assert_eq!(more.code, Some(0), "{more:?}");
     let fewer = cluster.ctl("set scale web --replicas 2").await;
     assert_eq!(fewer.code, Some(0), "{fewer:?}");
@@ -56,7 +65,9 @@ async fn a_set_is_created_scaled_updated_in_order_and_deleted() {
     let failed = cluster.ctl(&format!("set update web {bad}")).await;
     assert_ne!(failed.code, Some(0), "{failed:?}");
     assert_eq!(members(&cluster, "web").await.len(), 1, "the other stays");
-    let updated = cluster.ctl(&format!("set update web {second} --replicas 2")).await;
+    let updated = cluster
+        .ctl(&format!("set update web {second} --replicas 2"))
+        .await;
     assert_eq!(updated.code, Some(0), "{updated:?}");
     let updated = members(&cluster, "web").await;
     assert_eq!(updated.len(), 2);

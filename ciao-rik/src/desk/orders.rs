@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use proto_frames::payload::{Delete, LifeState};
 use ciao_scheduler::ctl::track::Stage;
+use proto_frames::payload::{Delete, LifeState};
 use tonic::Status;
 use uuid::Uuid;
 
@@ -115,7 +115,8 @@ impl Desk {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
         };
-        let is_nowhere = !it.is_sent || matches!(it.stage(), Stage::Failed { .. } | Stage::Ended { .. });
+        let is_nowhere =
+            !it.is_sent || matches!(it.stage(), Stage::Failed { .. } | Stage::Ended { .. });
         match it.record.fate {
             Fate::Over => {}
             Fate::Run if !is_nowhere => {

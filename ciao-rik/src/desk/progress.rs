@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::track::{Absence, Stage};
-use proto_frames::payload::{
-    DeleteFailureReason, InstanceView, StartFailureReason,
-};
+use proto_frames::payload::{DeleteFailureReason, InstanceView, StartFailureReason};
 use tokio::time::Instant;
 use tracing::{info, warn};
 

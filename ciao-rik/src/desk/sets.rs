@@ -109,7 +109,12 @@ impl Desk {
 
     fn settle_set(&mut self, key: &str, set: &Set) {
         let wanted = set.replicas as usize;
-        let is_new = |it: &Instance| it.record.set.as_ref().is_some_and(|set_| set_.generation == set.generation);
+        let is_new = |it: &Instance| {
+            it.record
+                .set
+                .as_ref()
+                .is_some_and(|set_| set_.generation == set.generation)
+        };
         let is_wanted = |it: &Instance| it.record.fate == Fate::Run;
         // What has failed is replaced only with the definition: one that cannot run would be tried for ever.
         let has_failed = |it: &Instance| matches!(it.record.fate, Fate::Failed(_));
@@ -119,7 +124,12 @@ impl Desk {
         failed_before.iter().for_each(|it| self.destroy(it));
         // Too many: first those of before, then the latest.
         let surplus = (new.len() + old.len()).saturating_sub(wanted);
-        let goes: Vec<Arc<str>> = old.iter().chain(new.iter().rev()).take(surplus).cloned().collect();
+        let goes: Vec<Arc<str>> = old
+            .iter()
+            .chain(new.iter().rev())
+            .take(surplus)
+            .cloned()
+            .collect();
         goes.iter().for_each(|it| self.destroy(it));
         let old: Vec<_> = old.into_iter().filter(|it| !goes.contains(it)).collect();
         let new: Vec<_> = new.into_iter().filter(|it| !goes.contains(it)).collect();
@@ -134,7 +144,10 @@ impl Desk {
         let may_go = (self.settings.max_down as usize).saturating_sub(down);
         // Those that do not run anyway go first, whatever the bound.
         let (idle, running): (Vec<_>, Vec<_>) = old.iter().cloned().partition(|it| is_down(&it));
-        let goes: Vec<_> = idle.into_iter().chain(running.into_iter().take(may_go)).collect();
+        let goes: Vec<_> = idle
+            .into_iter()
+            .chain(running.into_iter().take(may_go))
+            .collect();
         let count = goes.len();
         goes.iter().for_each(|it| self.destroy(it));
         self.add(set, count);
@@ -184,7 +197,10 @@ impl Desk {
         };
         let mut found: Vec<&Instance> = self.instances.values().filter(is_member).collect();
         found.sort_by(|a, b| a.record.id.cmp(&b.record.id));
-        found.iter().map(|it| Arc::clone(&it.record.instance)).collect()
+        found
+            .iter()
+            .map(|it| Arc::clone(&it.record.instance))
+            .collect()
     }
 }
 

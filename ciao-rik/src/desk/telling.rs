@@ -21,7 +21,11 @@ impl Desk {
         }
         it.told = Some(status);
         let it = &self.instances[instance];
-        for subscriber in self.subscribers.iter().filter(|to| concerns(it, &to.caller)) {
+        for subscriber in self
+            .subscribers
+            .iter()
+            .filter(|to| concerns(it, &to.caller))
+        {
             push(subscriber, it, status, detail.clone());
         }
     }
@@ -91,12 +95,7 @@ fn push(subscriber: &Subscriber, it: &Instance, status: ResourceStatus, detail: 
     subscriber.push(about, message(&it.record.id, status, detail, worker), last);
 }
 
-fn message(
-    id: &str,
-    status: ResourceStatus,
-    detail: String,
-    worker: Option<&str>,
-) -> WorkerStatus {
+fn message(id: &str, status: ResourceStatus, detail: String, worker: Option<&str>) -> WorkerStatus {
     WorkerStatus {
         status: Some(Subject::Instance(InstanceMetric {
             status: status.into(),

@@ -54,7 +54,10 @@ pub(super) fn read(text: &str) -> Result<HostFigures, FiguresError> {
     let metrics: Metrics = serde_json::from_str(text)?;
     let cpus = whole("cpu.total", metrics.cpu.total)?;
     let idle = metrics.cpu.free.clamp(0.0, 100.0) / 100.0;
-    let disk = metrics.disks.iter().max_by(|a, b| a.free.total_cmp(&b.free));
+    let disk = metrics
+        .disks
+        .iter()
+        .max_by(|a, b| a.free.total_cmp(&b.free));
     let disk = disk.unwrap_or(&Amount {
         total: -DISK_UNIT,
         free: -DISK_UNIT,
@@ -92,16 +95,31 @@ mod tests {
                       {"disk_name": "b", "total": 50000000000, "free": 20000000000}], "more": 1}"#;
         let figures = read(text).unwrap();
         assert_eq!((figures.cpus_online, figures.load), (4, 1));
-        assert_eq!((figures.mem_total_mb, figures.mem_available_mb), (8192, 4096));
-        assert_eq!((figures.disk_total_mb, figures.disk_available_mb), (50_000, 20_000));
+        assert_eq!(
+            (figures.mem_total_mb, figures.mem_available_mb),
+            (8192, 4096)
+        );
+        assert_eq!(
+            (figures.disk_total_mb, figures.disk_available_mb),
+            (50_000, 20_000)
+        );
     }
 
     #[test]
     fn metrics_that_are_none_are_refused() {
-        for text in ["", "{}", r#"{"cpu": {"total": 1e99, "free": 1}, "memory": {"total": 1, "free": 1}}"#] {
+        for text in [
+            "",
+            "{}",
+            r#"{"cpu": {"total": 1e99, "free": 1}, "memory": {"total": 1, "free": 1}}"#,
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
         let text = r#"{"cpu": {"total": 2, "free": 100}, "memory": {"total": -7e9, "free": 1}}"#;
-        assert!(read(text).unwrap_err().to_string().starts_with("memory.total is "));
+        assert!(
+            read(text)
+                .unwrap_err()
+                .to_string()
+                .starts_with("memory.total is ")
+        );
     }
 }

@@ -52,7 +52,9 @@ async fn ten_thousand_streams_that_are_reset_cost_nothing_that_lasts() {
         let mut client = http2(world.controllers_at()).await;
         loop {
             // The server ends a connection that does nothing else.
-            let Ok(ready) = client.ready().await else { break };
+            let Ok(ready) = client.ready().await else {
+                break;
+            };
             client = ready;
             let path = "/controller.Controller/GetStatusUpdates";
             let Ok((_, mut stream)) = client.send_request(call(path), false) else {
@@ -71,7 +73,10 @@ async fn ten_thousand_streams_that_are_reset_cost_nothing_that_lasts() {
     controller.hears("a", Is::Running).await;
     assert_eq!(worker.created(), ["a"]);
     let after = world.rik_memory();
-    assert!(after < before + MORE, "{before} KiB before, {after} KiB after");
+    assert!(
+        after < before + MORE,
+        "{before} KiB before, {after} KiB after"
+    );
 }
 
 #[tokio::test]
@@ -101,7 +106,10 @@ async fn streams_that_are_never_read_cost_what_there_is_and_not_what_happens() {
     controller.hears("a", Is::Running).await;
     assert_eq!(worker.created(), ["a"]);
     let after = world.rik_memory();
-    assert!(after < before + MORE, "{before} KiB before, {after} KiB after");
+    assert!(
+        after < before + MORE,
+        "{before} KiB before, {after} KiB after"
+    );
     // One more than there may be.
     let mut more = Vec::new();
     let refused = loop {
@@ -167,7 +175,10 @@ async fn giant_lengths_wrong_texts_and_half_messages_are_refused() {
     controller.hears("a", Is::Running).await;
     assert_eq!(worker.created(), ["a"]);
     let after = world.rik_memory();
-    assert!(after < before + MORE, "{before} KiB before, {after} KiB after");
+    assert!(
+        after < before + MORE,
+        "{before} KiB before, {after} KiB after"
+    );
 }
 
 #[tokio::test]
@@ -179,7 +190,10 @@ async fn a_worker_that_never_reads_holds_nothing_else_up() {
     // More than its connection takes unread.
     let definition = format!(r#"{{"name": "{}"}}"#, "x".repeat(100 << 10));
     for at in 0..20 {
-        controller.creates_of(&format!("unread-{at}"), &definition).await.unwrap();
+        controller
+            .creates_of(&format!("unread-{at}"), &definition)
+            .await
+            .unwrap();
     }
     let worker = world.worker("reads", 4096).await;
     let own = r#"{"spec": {"scheduling": {"require": ["node.hostname = reads"]}}}"#;

@@ -18,8 +18,15 @@ async fn instances_run_on_two_workers_and_their_controller_hears_it() {
         controller.hears(id, Is::Running).await;
     }
     let (on_one, on_two) = (one.created(), two.created());
-    assert_eq!(on_one.len() + on_two.len(), 6, "replicas or not, each call is one instance");
-    assert!(!on_one.is_empty() && !on_two.is_empty(), "{on_one:?} {on_two:?}");
+    assert_eq!(
+        on_one.len() + on_two.len(),
+        6,
+        "replicas or not, each call is one instance"
+    );
+    assert!(
+        !on_one.is_empty() && !on_two.is_empty(),
+        "{on_one:?} {on_two:?}"
+    );
     let job = one.was_told(&on_one[0], Kind::Create).await;
     assert_eq!(job.definition, POD, "with all its keys");
 
@@ -28,10 +35,18 @@ async fn instances_run_on_two_workers_and_their_controller_hears_it() {
     controller.hears(&on_one[0], Is::Destroying).await;
     controller.hears(&on_one[0], Is::Terminated).await;
     let told_two = two.jobs.borrow().clone();
-    assert!(told_two.iter().all(|it| it.action() == Kind::Create), "to the holder alone");
-    world.until("five are left", async || world.instances().await.len() == 5).await;
+    assert!(
+        told_two.iter().all(|it| it.action() == Kind::Create),
+        "to the holder alone"
+    );
+    world
+        .until("five are left", async || world.instances().await.len() == 5)
+        .await;
     let listed = serde_json::to_string(&world.instances().await).unwrap();
-    assert!(listed.contains(&on_two[0]) && !listed.contains("geheim"), "{listed}");
+    assert!(
+        listed.contains(&on_two[0]) && !listed.contains("geheim"),
+        "{listed}"
+    );
     assert!(controller.end.borrow().is_none());
 }
 
@@ -50,8 +65,14 @@ async fn ids_are_any_text_and_a_repeated_create_makes_nothing() {
     }
     // What is over can be made anew.
     controller.creates("x").await.unwrap();
-    world.until("x runs again", async || worker.created().len() == 5).await;
-    world.until("it is heard", async || controller.latest()["x"] == Is::Running).await;
+    world
+        .until("x runs again", async || worker.created().len() == 5)
+        .await;
+    world
+        .until("it is heard", async || {
+            controller.latest()["x"] == Is::Running
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -89,7 +110,11 @@ async fn every_destroyed_instance_ends_terminated_wherever_it_was() {
     assert_eq!(why, "its worker one is gone");
     controller.destroys("lost").await.unwrap();
     controller.hears("lost", Is::Terminated).await;
-    world.until("nothing is left", async || world.instances().await.is_empty()).await;
+    world
+        .until("nothing is left", async || {
+            world.instances().await.is_empty()
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -129,7 +154,10 @@ async fn what_does_not_fit_waits_and_says_why() {
     controller.hears("c", Is::Running).await;
     let second = world.worker("other", 4096).await;
     controller.hears("b", Is::Running).await;
-    assert_eq!((first.created(), second.created()), (vec!["a".to_owned(), "c".to_owned()], vec!["b".to_owned()]));
+    assert_eq!(
+        (first.created(), second.created()),
+        (vec!["a".to_owned(), "c".to_owned()], vec!["b".to_owned()])
+    );
 }
 
 #[tokio::test]

@@ -45,8 +45,6 @@ pub(crate) struct Worker {
     channel: Channel,
     /// What it was told, in order.
     pub(crate) jobs: watch::Receiver<Vec<InstanceScheduling>>,
-    /// How its stream ended, once it has.
-    pub(crate) end: watch::Receiver<Option<Result<(), Status>>>,
     mood: Arc<Mutex<Mood>>,
     task: AbortHandle,
 }
@@ -65,7 +63,10 @@ pub(crate) async fn register(
         hostname: name.to_owned(),
     };
     let mut client = WorkerClient::new(channel.clone());
-    client.register(registration).await.map(Response::into_inner)
+    client
+        .register(registration)
+        .await
+        .map(Response::into_inner)
 }
 
 /// Tells one status in a stream of its own.
@@ -77,7 +78,10 @@ pub(crate) async fn tell(channel: &Channel, name: &str, subject: Subject) -> Res
     };
     let one = tonic::codegen::tokio_stream::once(status);
     let mut client = WorkerClient::new(channel.clone());
-    client.send_status_updates(one).await.map(Response::into_inner)
+    client
+        .send_status_updates(one)
+        .await
+        .map(Response::into_inner)
 }
 
 /// What a worker says of its machine: two processors.
@@ -104,7 +108,6 @@ impl Worker {
         let channel = channel(address).await;
         let mut jobs = register(&channel, name).await.unwrap();
         let (tell_jobs, told) = watch::channel(Vec::new());
-        let (tell_end, end) = watch::channel(None);
         let mood = Arc::new(Mutex::new(Mood::Works));
         let (behaves, name_, channel_) = (Arc::clone(&mood), name.to_owned(), channel.clone());
         let task = tokio::spawn(async move {
@@ -115,10 +118,7 @@ impl Worker {
                         let mood = *behaves.lock().unwrap();
                         obey(&channel_, &name_, &job, mood).await;
                     }
-                    ended => {
-                        let _ = tell_end.send(Some(ended.map(drop)));
-                        return;
-                    }
+                    Ok(None) | Err(_) => return,
                 }
             }
         });
@@ -127,7 +127,6 @@ impl Worker {
             name: name.to_owned(),
             channel,
             jobs: told,
-            end,
             mood,
             task: task.abort_handle(),
         }
@@ -151,7 +150,9 @@ impl Worker {
 
     /// Says how an instance is.
     pub(crate) async fn says(&self, id: &str, status: ResourceStatus) {
-        tell(&self.channel, &self.name, instance(id, status)).await.unwrap();
+        tell(&self.channel, &self.name, instance(id, status))
+            .await
+            .unwrap();
     }
 
     /// Waits until it was told this of this instance; the job.
@@ -166,7 +167,9 @@ impl Worker {
     /// Ids of the instances that it was told to create.
     pub(crate) fn created(&self) -> Vec<String> {
         let jobs = self.jobs.borrow();
-        let created = jobs.iter().filter(|it| it.action() == WorkloadRequestKind::Create);
+        let created = jobs
+            .iter()
+            .filter(|it| it.action() == WorkloadRequestKind::Create);
         created.map(|it| it.instance_id.clone()).collect()
     }
 
@@ -266,24 +269,35 @@ impl Controller {
 
     /// Has an instance made.
     pub(crate) async fn creates(&self, id: &str) -> Result<Response<()>, Status> {
-        self.schedule(WORKLOAD, id, POD, WorkloadRequestKind::Create).await
+        self.schedule(WORKLOAD, id, POD, WorkloadRequestKind::Create)
+            .await
     }
 
     /// Has an instance of this definition made.
-    pub(crate) async fn creates_of(&self, id: &str, definition: &str) -> Result<Response<()>, Status> {
-        self.schedule(WORKLOAD, id, definition, WorkloadRequestKind::Create).await
+    pub(crate) async fn creates_of(
+        &self,
+        id: &str,
+        definition: &str,
+    ) -> Result<Response<()>, Status> {
+        self.schedule(WORKLOAD, id, definition, WorkloadRequestKind::Create)
+            .await
     }
 
     /// Has an instance destroyed.
     pub(crate) async fn destroys(&self, id: &str) -> Result<Response<()>, Status> {
-        self.schedule(WORKLOAD, id, POD, WorkloadRequestKind::Destroy).await
+        self.schedule(WORKLOAD, id, POD, WorkloadRequestKind::Destroy)
+            .await
     }
 
     /// Waits until it has heard that an instance is so; what was said beside it.
     pub(crate) async fn hears(&self, id: &str, status: ResourceStatus) -> String {
         let is_it = |it: &&(String, ResourceStatus, String)| it.0 == id && it.1 == status;
         let mut heard = self.heard.clone();
-        let waited = timeout(DEADLINE, heard.wait_for(|all| all.iter().any(|it| is_it(&it)))).await;
+        let waited = timeout(
+            DEADLINE,
+            heard.wait_for(|all| all.iter().any(|it| is_it(&it))),
+        )
+        .await;
         match waited {
             Ok(Ok(all)) => all.iter().find(is_it).unwrap().2.clone(),
             _ => panic!("{id} is not {status:?}: {:#?}", self.heard.borrow()),
@@ -293,7 +307,10 @@ impl Controller {
     /// The latest it has heard of each instance.
     pub(crate) fn latest(&self) -> BTreeMap<String, ResourceStatus> {
         let heard = self.heard.borrow();
-        heard.iter().map(|(id, status, _)| (id.clone(), *status)).collect()
+        heard
+            .iter()
+            .map(|(id, status, _)| (id.clone(), *status))
+            .collect()
     }
 
     /// It is gone.

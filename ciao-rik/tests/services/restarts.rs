@@ -13,14 +13,30 @@ async fn the_stream_of_updates_outlives_a_restart_of_the_scheduler() {
     world.kill_scheduler().await;
     world.rik_wrote("scheduler_disconnected").await;
     let answer = controller.creates("meanwhile").await.unwrap();
-    let notice = answer.metadata().get("ciao-notice").unwrap().to_str().unwrap();
-    assert!(notice.starts_with("the scheduler is not reachable"), "{notice}");
+    let notice = answer
+        .metadata()
+        .get("ciao-notice")
+        .unwrap()
+        .to_str()
+        .unwrap();
+    assert!(
+        notice.starts_with("the scheduler is not reachable"),
+        "{notice}"
+    );
     let why = controller.hears("meanwhile", Is::Pending).await;
     assert!(why.starts_with("the scheduler is not reachable"), "{why}");
     world.start_scheduler().await;
     controller.hears("meanwhile", Is::Running).await;
-    assert_eq!(worker.created(), ["before", "meanwhile"], "what ran runs on");
-    world.until("both are listed", async || world.instances().await.len() == 2).await;
+    assert_eq!(
+        worker.created(),
+        ["before", "meanwhile"],
+        "what ran runs on"
+    );
+    world
+        .until("both are listed", async || {
+            world.instances().await.len() == 2
+        })
+        .await;
     assert!(controller.end.borrow().is_none());
     controller.destroys("before").await.unwrap();
     controller.hears("before", Is::Terminated).await;
@@ -66,26 +82,33 @@ async fn a_controller_that_comes_back_hears_everything_and_every_end_once() {
     controller.leave();
     // Its streams are noticed to be gone by the next look.
     worker.says("a", Is::Terminated).await;
-    world.until("a is over", async || world.instances().await.len() == 2).await;
+    world
+        .until("a is over", async || world.instances().await.len() == 2)
+        .await;
     let controller = world.controller().await;
     controller.hears("a", Is::Terminated).await;
     controller.hears("b", Is::Running).await;
     worker.says("b", Is::Terminated).await;
     controller.hears("b", Is::Terminated).await;
-    world.until("both are forgotten", async || {
-        let other = world.controller().await;
-        other.hears("c", Is::Running).await;
-        let latest = other.latest();
-        other.leave();
-        latest.len() == 1
-    })
-    .await;
+    world
+        .until("both are forgotten", async || {
+            let other = world.controller().await;
+            other.hears("c", Is::Running).await;
+            let latest = other.latest();
+            other.leave();
+            latest.len() == 1
+        })
+        .await;
     world.kill_rik().await;
     world.start_rik().await;
     let controller = world.controller().await;
     controller.creates("d").await.unwrap();
     controller.hears("d", Is::Pending).await;
-    assert!(!controller.latest().contains_key("a"), "{:?}", controller.latest());
+    assert!(
+        !controller.latest().contains_key("a"),
+        "{:?}",
+        controller.latest()
+    );
 }
 
 #[tokio::test]

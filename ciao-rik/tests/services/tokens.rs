@@ -35,7 +35,10 @@ async fn tokens_are_issued_listed_and_banned() {
     let of_worker = issue("w", "worker").await;
     let of_controller = issue("c", "controller").await;
     world.rik_wrote("2 tokens are known").await;
-    let refused = controllers.get_status_updates(with(&of_worker, ())).await.unwrap_err();
+    let refused = controllers
+        .get_status_updates(with(&of_worker, ()))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     let mut updates = controllers
         .get_status_updates(with(&of_controller, ()))
@@ -46,16 +49,29 @@ async fn tokens_are_issued_listed_and_banned() {
         hostname: "one".to_owned(),
     };
     let mut client = WorkerClient::new(workers);
-    let mut jobs = client.register(with(&of_worker, registration)).await.unwrap().into_inner();
+    let mut jobs = client
+        .register(with(&of_worker, registration))
+        .await
+        .unwrap()
+        .into_inner();
 
     for name in ["w", "c"] {
         assert!(world.token(&["ban", name]).await.status.success());
     }
     let list = String::from_utf8(world.token(&["list"]).await.stdout).unwrap();
     assert_eq!(list, "w  worker  banned\nc  controller  banned\n");
-    assert_eq!(jobs.message().await.unwrap_err().code(), Code::PermissionDenied);
-    assert_eq!(updates.message().await.unwrap_err().code(), Code::PermissionDenied);
-    let refused = controllers.get_status_updates(with(&of_controller, ())).await.unwrap_err();
+    assert_eq!(
+        jobs.message().await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
+    assert_eq!(
+        updates.message().await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
+    let refused = controllers
+        .get_status_updates(with(&of_controller, ()))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert!(!world.token(&["ban", "nobody"]).await.status.success());
 }
@@ -63,7 +79,7 @@ async fn tokens_are_issued_listed_and_banned() {
 #[tokio::test]
 async fn the_services_speak_tls_where_that_is_asked_for() {
     let mut world = World::bare(&[]);
-    let file = world.path("agent.pem").display().to_string();
+    let file = world.path("services.pem").display().to_string();
     world.flags(&["-tls", &file]);
     world.start_scheduler().await;
     world.start_rik().await;
@@ -72,8 +88,21 @@ async fn the_services_speak_tls_where_that_is_asked_for() {
         .ca_certificate(Certificate::from_pem(ca))
         .domain_name("localhost");
     let endpoint = Channel::from_shared(format!("https://{}", world.controllers_at())).unwrap();
-    let channel = endpoint.tls_config(config).unwrap().connect().await.unwrap();
-    ControllerClient::new(channel).get_status_updates(()).await.unwrap();
+    let channel = endpoint
+        .tls_config(config)
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
+    ControllerClient::new(channel)
+        .get_status_updates(())
+        .await
+        .unwrap();
     let plain = crate::peers::channel(world.controllers_at()).await;
-    assert!(ControllerClient::new(plain).get_status_updates(()).await.is_err());
+    assert!(
+        ControllerClient::new(plain)
+            .get_status_updates(())
+            .await
+            .is_err()
+    );
 }

@@ -19,10 +19,18 @@ async fn a_name_is_one_workers_at_a_time() {
     let refused = register(&other, "a b\n").await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     let refused = tell(&other, "two", metrics(1)).await.unwrap_err();
-    assert_eq!(refused.code(), Code::FailedPrecondition, "it has not registered");
+    assert_eq!(
+        refused.code(),
+        Code::FailedPrecondition,
+        "it has not registered"
+    );
     worker.leave();
     // The name is free again at once, and the node is the same.
-    world.until("it is gone", async || world.log().iter().any(|it| it.contains("worker_gone"))).await;
+    world
+        .until("it is gone", async || {
+            world.log().iter().any(|it| it.contains("worker_gone"))
+        })
+        .await;
     world.worker("one", 1024).await;
     let nodes = world.ciaoctl(&["nodes"]).await.to_string();
     assert_eq!(nodes.matches("\"one\"").count(), 1, "{nodes}");
@@ -36,7 +44,10 @@ async fn controllers_hear_of_workers_with_an_address_that_can_be_parsed() {
     let late = world.controller().await;
     for controller in [&early, &late] {
         let mut workers = controller.workers.clone();
-        let seen = workers.wait_for(|all| all.contains_key("one")).await.unwrap();
+        let seen = workers
+            .wait_for(|all| all.contains_key("one"))
+            .await
+            .unwrap();
         let (status, address) = &seen["one"];
         assert_eq!(*status, Is::Running);
         assert!(address.parse::<std::net::SocketAddr>().is_ok(), "{address}");
@@ -58,10 +69,21 @@ async fn what_a_lost_worker_ran_goes_on_elsewhere_where_that_is_asked_for() {
     controller.hears("a", Is::Running).await;
     let two = world.worker("two", 4096).await;
     one.leave();
-    world.until("it is on the other", async || two.created() == ["a"]).await;
-    world.until("and it is heard", async || controller.latest()["a"] == Is::Running).await;
+    world
+        .until("it is on the other", async || two.created() == ["a"])
+        .await;
+    world
+        .until("and it is heard", async || {
+            controller.latest()["a"] == Is::Running
+        })
+        .await;
     let heard = controller.heard.borrow().clone();
-    assert!(heard.iter().all(|it| it.1 != Is::Failed && it.1 != Is::Terminated), "{heard:?}");
+    assert!(
+        heard
+            .iter()
+            .all(|it| it.1 != Is::Failed && it.1 != Is::Terminated),
+        "{heard:?}"
+    );
 }
 
 #[tokio::test]
@@ -73,8 +95,20 @@ async fn a_worker_that_is_drained_is_emptied_onto_another() {
     controller.hears("a", Is::Running).await;
     let two = world.worker("two", 4096).await;
     world.ciaoctl(&["drain", "one"]).await;
-    world.until("it is on the other", async || two.created() == ["a"]).await;
-    world.until("and it is heard", async || controller.latest()["a"] == Is::Running).await;
-    assert!(controller.heard.borrow().iter().all(|it| it.1 != Is::Terminated));
+    world
+        .until("it is on the other", async || two.created() == ["a"])
+        .await;
+    world
+        .until("and it is heard", async || {
+            controller.latest()["a"] == Is::Running
+        })
+        .await;
+    assert!(
+        controller
+            .heard
+            .borrow()
+            .iter()
+            .all(|it| it.1 != Is::Terminated)
+    );
     drop(one);
 }

@@ -107,7 +107,11 @@ impl World {
     /// Nothing that runs.
     pub(crate) fn bare(flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let leaves = [("controller", Role::CONTROLLER), ("agent", Role::AGENT)];
+        let leaves = [
+            ("controller", Role::CONTROLLER),
+            ("agent", Role::AGENT),
+            ("services", Role::SERVER),
+        ];
         TestCa::new().write(dir.path(), &leaves);
         let anywhere = ([127, 0, 0, 1], 0).into();
         Self {
@@ -148,7 +152,14 @@ impl World {
         let mut command = self.command("ciao-scheduler", "scheduler.pem");
         command
             .args(["--listen", &self.scheduler_at.to_string(), "-logtostderr"])
-            .args(["--cpu-ratio", "1", "--in-doubt-time", "1s", "--settle-time", "5s"])
+            .args([
+                "--cpu-ratio",
+                "1",
+                "--in-doubt-time",
+                "1s",
+                "--settle-time",
+                "5s",
+            ])
             .arg("--state-dir")
             .arg(self.path("state"));
         let scheduler = Process::start(command);
@@ -169,7 +180,14 @@ impl World {
             .args(["-server", &self.scheduler_at.to_string(), "-logtostderr"])
             .args(["-worker-listen", &self.workers_at.to_string()])
             .args(["-controller-listen", &self.controllers_at.to_string()])
-            .args(["-return-time", "3s", "-lease", "2s", "-report-interval", "200ms"])
+            .args([
+                "-return-time",
+                "3s",
+                "-lease",
+                "2s",
+                "-report-interval",
+                "200ms",
+            ])
             .arg("-worker-cert")
             .arg(self.path("agent.pem"))
             .arg("-state-dir")
@@ -201,17 +219,15 @@ impl World {
         self.rik.as_ref().unwrap().lines.borrow().clone()
     }
 
-    /// Processor time that the scheduler and the adapter have taken together.
-    pub(crate) fn processor_time(&self) -> Duration {
+    /// The process ids of the scheduler and the adapter.
+    pub(crate) fn pids(&self) -> [u32; 2] {
         let all = [&self.scheduler, &self.rik];
-        let pids = all.map(|it| it.as_ref().unwrap().child.id().unwrap());
-        pids.into_iter().map(processor_time).sum()
+        all.map(|it| it.as_ref().unwrap().child.id().unwrap())
     }
 
     /// The adapter's memory, in KiB.
     pub(crate) fn rik_memory(&self) -> u64 {
-        let pid = self.rik.as_ref().unwrap().child.id().unwrap();
-        memory(pid)
+        memory(self.pids()[1])
     }
 
     /// What `ciao-rik token …` prints.
@@ -287,17 +303,6 @@ impl World {
             );
         }
     }
-}
-
-/// The processor time that a process has taken, in the kernel and outside.
-fn processor_time(pid: u32) -> Duration {
-    let mut nanoseconds = 0;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
-        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
-        let on_cpu: u64 = text.split(' ').next().unwrap().parse().unwrap();
-        nanoseconds += on_cpu;
-    }
-    Duration::from_nanos(nanoseconds)
 }
 
 /// The resident memory of a process, in KiB.

@@ -120,11 +120,15 @@ async fn update(
     let mut exit = Exit::Done;
     loop {
         let all = some(context, name).await?;
-        let old: Vec<Member> = all.iter().filter(|it| it.version != version).cloned().collect();
+        let old: Vec<Member> = all
+            .iter()
+            .filter(|it| it.version != version)
+            .cloned()
+            .collect();
         if old.is_empty() {
-            context
-                .out
-                .remark(&Printable::new(format_args!("all of set {name} is of version {version}")))?;
+            context.out.remark(&Printable::new(format_args!(
+                "all of set {name} is of version {version}"
+            )))?;
             return Ok(exit);
         }
         // Those that do not run anyway first, then as many as may be down.
@@ -132,7 +136,10 @@ async fn update(
         let is_idle_new = |it: &&Member| it.version == version && !it.is_running();
         let down = idle.len() + all.iter().filter(is_idle_new).count();
         let room = (max_down as usize).saturating_sub(down);
-        let goes: Vec<Member> = idle.into_iter().chain(running.into_iter().take(room)).collect();
+        let goes: Vec<Member> = idle
+            .into_iter()
+            .chain(running.into_iter().take(room))
+            .collect();
         if goes.is_empty() {
             return Err(CommandError::Usage(format!(
                 "{down} new instances of set {name} do not run, and no more than {max_down} may be down: see `ciaoctl set status {name}`"
@@ -285,7 +292,13 @@ mod tests {
             member("web.", view).map(|it| (it.version, it.number))
         };
         assert_eq!(of("web.0123abcd.7"), Some(("0123abcd".to_owned(), 7)));
-        for other in ["web", "web.1", "web.0123abcg.1", "web.0123abcd.x", "web2.0123abcd.1"] {
+        for other in [
+            "web",
+            "web.1",
+            "web.0123abcg.1",
+            "web.0123abcd.x",
+            "web2.0123abcd.1",
+        ] {
             assert_eq!(of(other), None, "{other}");
         }
     }

@@ -219,7 +219,9 @@ impl Agent {
             Runs::Processes => check_process(start)?,
             Runs::Named(name) if start.vm_type != name => {
                 let other = &start.vm_type;
-                return Err(format!("start.vm_type: this node runs '{name}', not '{other}'"));
+                return Err(format!(
+                    "start.vm_type: this node runs '{name}', not '{other}'"
+                ));
             }
             Runs::Named(_) | Runs::Anything => {}
         }
