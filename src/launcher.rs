@@ -6,6 +6,7 @@
 //! - [`detect`]: what a machine is and has, found on it.
 //! - `process`, `supervise`, `usage`, `host`, `state`: real workloads on this machine. Each has a supervisor process of
 //!   its own between itself and the launcher, so that a launcher can end, crash or be replaced without them.
+//! - `images`: programs that are shipped: the cache of those that are on the node, and how others are fetched.
 //! - `backlog`: what could not be written to the state directory yet.
 //! - `orphans`, `kept`, `trash`: what is left of an instance whose supervisor was killed; output of those that have ended;
 //!   files that are being deleted.
@@ -24,6 +25,7 @@ pub mod detect;
 mod dial;
 mod files;
 mod host;
+mod images;
 mod kept;
 mod lease;
 mod limits;
@@ -51,6 +53,7 @@ pub use config::{
     LauncherError, MachineConfig,
 };
 pub use host::{Share, ShareError};
+pub use images::{CacheConfig, DEFAULT_CACHE_QUOTA, PLACEHOLDER};
 pub use kept::{DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, KeepOutput, MAX_KEPT};
 pub use metrics::metrics_address;
 pub use run::run;

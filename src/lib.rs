@@ -10,6 +10,7 @@ pub mod ctl;
 pub mod dev;
 mod edit;
 pub mod flags;
+mod image_file;
 pub mod launcher;
 pub mod load;
 pub mod logging;

@@ -10,6 +10,7 @@ mod handshake;
 mod heartbeat;
 mod http;
 mod hub;
+mod images;
 mod limits;
 mod measured;
 mod node_file;
@@ -35,6 +36,7 @@ mod wire;
 mod words;
 
 pub use configuration::DEFAULT_URI;
+pub use images::{DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, ImagesConfig};
 pub use limits::{
     ACCEPT_BACKLOG, CONNECT_DEADLINE, CONTROLLER_BUDGET, DEFAULT_HTTP_PORT, DEFAULT_PORT,
     DRAIN_DEADLINE, HANDSHAKE_SHARE, HIGH_WATER, LAUNCHER_BUDGET, MAX_ACCEPT_PAUSE, MAX_HANDSHAKES,

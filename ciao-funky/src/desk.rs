@@ -20,7 +20,7 @@ use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
 use crate::nodes::Nodes;
 use crate::output::Output;
-use crate::session::{Ask, Heard};
+use crate::session::{Ask, Heard, Shipped, Submission};
 use crate::store::{Change, Kept, Store};
 use crate::task::{Binary, Record, Shape, Task};
 
@@ -305,8 +305,19 @@ impl Desk {
             .iter()
             .map(|it| self.binaries.path(it).display().to_string())
             .collect();
-        let payload = task.record.start(&self.settings.shape, vcpus, &paths);
-        if session.send(Ask::Start(payload)).is_ok() {
+        let shape = &self.settings.shape;
+        let shipped = task.record.shipped_start(shape, vcpus);
+        let shipped = shipped.zip(task.record.files.first());
+        let submission = Submission {
+            start: task.record.start(shape, vcpus, &paths),
+            shipped: shipped.map(|(start, file)| Shipped {
+                start,
+                path: self.binaries.path(file),
+                sha256: file.sha256.clone(),
+                tenant: shape.tenant.clone(),
+            }),
+        };
+        if session.send(Ask::Start(Box::new(submission))).is_ok() {
             task.is_sent = true;
             task.held_back.clear();
             self.unsent.remove(&id);

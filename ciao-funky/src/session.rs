@@ -1,14 +1,18 @@
 //! The connection with the scheduler: made again whenever it is lost, looked at from time to time for what events did not
 //! tell.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ciao_scheduler::ctl::client::{Client, ClientConfig, ClientError, LifecycleOrder};
+use ciao_scheduler::ctl::client::{
+    Client, ClientConfig, ClientError, ImageError, LifecycleOrder, PushFile,
+};
 use ciao_scheduler::ctl::event::Event;
-use proto_frames::payload::{InstanceView, Migrate, NodeView, QueryKind, Topic};
+use proto_frames::payload::{Digest, ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing::warn;
 
 /// First pause between two tries to connect; each is half as long again as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -23,11 +27,33 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// anything.
 const LOOK_LESS: Duration = Duration::from_millis(10);
 
+/// A START, and how its program gets to the nodes.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    /// The START for nodes that have its files at the paths they have here.
+    pub(crate) start: Bytes,
+    /// The same for any node, where the scheduler ships programs; `None` where it has several files.
+    pub(crate) shipped: Option<Shipped>,
+}
+
+/// A program that the scheduler is to ship.
+#[derive(Debug)]
+pub(crate) struct Shipped {
+    /// The START that names it by its digest.
+    pub(crate) start: Bytes,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// SHA-256 of its contents, in hex.
+    pub(crate) sha256: String,
+    /// The tenant it counts for.
+    pub(crate) tenant: String,
+}
+
 /// What is asked of the session.
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// Send a START.
-    Start(Bytes),
+    Start(Box<Submission>),
     /// Have an instance moved, and say whether that was taken in.
     Migrate {
         /// What is to be done.
@@ -104,6 +130,7 @@ pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
 async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>) -> String {
     let mut session = Session {
         client,
+        ships: true,
         settings,
         desk,
     };
@@ -113,8 +140,18 @@ async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>)
     }
 }
 
+/// Gives the scheduler a program, unless it has it.
+async fn push(client: &mut Client, shipped: &Shipped) -> Result<(), ImageError> {
+    let digest = Digest::from_hex(&shipped.sha256);
+    let file = PushFile::known(&shipped.path, digest)?;
+    client.push_image(&file, &shipped.tenant, |_| ()).await?;
+    Ok(())
+}
+
 struct Session<'a> {
     client: Client,
+    /// Whether the scheduler ships programs, as far as is known.
+    ships: bool,
     settings: &'a Settings,
     desk: &'a mpsc::Sender<Heard>,
 }
@@ -148,8 +185,9 @@ impl Session<'_> {
                 }
                 ask = asked.recv() => match ask {
                     None => return Ok(()),
-                    Some(Ask::Start(payload)) => {
-                        self.client.submitter().submit(payload).await?;
+                    Some(Ask::Start(submission)) => {
+                        let start = self.start_of(*submission).await?;
+                        self.client.submitter().submit(start).await?;
                         continue;
                     }
                     Some(Ask::Migrate { migrate, answer }) => {
@@ -160,6 +198,33 @@ impl Session<'_> {
             };
             if self.desk.send(heard).await.is_err() {
                 return Ok(());
+            }
+        }
+    }
+
+    /// The START to send: its program is pushed first, if the scheduler takes it.
+    async fn start_of(&mut self, submission: Submission) -> Result<Bytes, ClientError> {
+        let Some(shipped) = submission.shipped.filter(|_| self.ships) else {
+            return Ok(submission.start);
+        };
+        match push(&mut self.client, &shipped).await {
+            Ok(()) => Ok(shipped.start),
+            Err(ImageError::Client(error @ (ClientError::Closed(_) | ClientError::NoAnswer { .. }))) => {
+                Err(error)
+            }
+            Err(why) => {
+                let has_none = |failure: &ImageFailure| *failure == ImageFailure::NotOffered;
+                if matches!(&why, ImageError::Client(_))
+                    || matches!(&why, ImageError::Refused { failure, .. } if has_none(failure))
+                {
+                    self.ships = false;
+                }
+                warn!(
+                    event = "program_not_shipped",
+                    "the scheduler does not ship {}: nodes have to have it at that path: {why}",
+                    shipped.path.display()
+                );
+                Ok(submission.start)
             }
         }
     }

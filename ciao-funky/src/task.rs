@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use ciao_scheduler::ctl::start_file::StartRequest;
+use ciao_scheduler::launcher::PLACEHOLDER;
 use ciao_scheduler::ctl::track::{Stage, Tracked, Tracker, Until};
 use proto_frames::payload::{
     LifeState, OnNodeLoss, Payload as _, Requirements, Scheduling, Start, StartFailureReason,
@@ -87,6 +88,19 @@ pub(crate) struct Task {
 impl Record {
     /// The START, in which the files are found at these paths.
     pub(crate) fn start(&self, shape: &Shape, vcpus: i64, paths: &[String]) -> Bytes {
+        self.start_of(shape, vcpus, paths, String::new())
+    }
+
+    /// The START in which its one file is an image that the scheduler ships; `None` where it has several files.
+    pub(crate) fn shipped_start(&self, shape: &Shape, vcpus: i64) -> Option<Bytes> {
+        let [file] = &*self.files else {
+            return None;
+        };
+        let image = format!("sha256:{}", file.sha256);
+        Some(self.start_of(shape, vcpus, &[PLACEHOLDER.to_owned()], image))
+    }
+
+    fn start_of(&self, shape: &Shape, vcpus: i64, paths: &[String], image: String) -> Bytes {
         let program = paths.first().cloned().unwrap_or_default();
         let mut command: Vec<String> = match &*shape.monitor {
             [] => vec![program],
@@ -102,6 +116,7 @@ impl Record {
             instance_uuid: self.instance.clone(),
             tenant_uuid: shape.tenant.clone(),
             vm_type: "process".to_owned(),
+            image,
             command,
             env,
             requirements: Requirements {

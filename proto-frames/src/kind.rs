@@ -84,6 +84,15 @@ kinds! {
     /// Ask for what a workload wrote (added; from readers, and to launchers that announced `output`; answered by
     /// [`Kind::OUTPUT`]; [`crate::payload::ReadOutput`]).
     READ_OUTPUT = COMMAND, 0x45, "ReadOutput";
+    /// Ask for a chunk of an image (added; from launchers; answered by [`Kind::IMAGE`]; [`crate::payload::ReadImage`]).
+    READ_IMAGE = COMMAND, 0x46, "ReadImage";
+    /// A chunk of an image that is pushed, or the question how much of it is there (added; answered by [`Kind::IMAGE`];
+    /// [`crate::payload::ImageWrite`]).
+    WRITE_IMAGE = COMMAND, 0x47, "WriteImage";
+    /// Delete an image (added; answered by [`Kind::IMAGE`]; [`crate::payload::DeleteImage`]).
+    DELETE_IMAGE = COMMAND, 0x48, "DeleteImage";
+    /// Ask which images there are (added; answered by [`Kind::IMAGE_LIST`]; [`crate::payload::ListImages`]).
+    LIST_IMAGES = COMMAND, 0x49, "ListImages";
     /// Ask for nodes and instances as the scheduler sees them (added; answered by [`Kind::QUERY_RESULT`]).
     QUERY = COMMAND, 0x50, "QUERY";
     /// Say which events to be sent from now on (added; operators only).
@@ -177,6 +186,12 @@ kinds! {
     /// A chunk of what a workload wrote, or why there is none (added; answer to [`Kind::READ_OUTPUT`], to the asker alone;
     /// [`crate::payload::OutputChunk`]).
     OUTPUT = EVENT, 0x4a, "Output";
+    /// A chunk of an image, or what became of a command about one (added; to the asker alone;
+    /// [`crate::payload::ImageChunk`]).
+    IMAGE = EVENT, 0x4b, "Image";
+    /// Which images there are (added; answer to [`Kind::LIST_IMAGES`], to the asker alone;
+    /// [`crate::payload::ImageList`]).
+    IMAGE_LIST = EVENT, 0x4c, "ImageList";
     /// Answer to [`Kind::QUERY`], to the asker alone (added).
     QUERY_RESULT = EVENT, 0x50, "QueryResult";
 }

@@ -13,6 +13,7 @@ pub mod concentrator;
 pub mod configure;
 pub mod connection_aborted;
 pub mod guard;
+pub mod image_chunk;
 pub mod instance_end;
 pub mod kept_runs;
 pub mod node_capacity;
@@ -35,6 +36,7 @@ mod emit;
 mod locate;
 mod read;
 mod scalar;
+mod trailing;
 mod value;
 mod vocabulary;
 
@@ -47,6 +49,7 @@ pub use configure::{
 };
 pub use connection_aborted::ConnectionAborted;
 pub use document::Payload;
+pub use image_chunk::{ImageChunk, ImageWrite};
 pub use instance_end::{EndKind, InstanceEnd};
 pub use kept_runs::{KeptRun, KeptRuns};
 pub use node_capacity::{CountedAs, NodeCapacity};
@@ -65,7 +68,7 @@ pub use workloads::{Workload, Workloads};
 pub use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, AttachVolumeFailureReason, AttemptFailed, Batch,
     CertificateView, CommandFailure, CommandFailureReason, CommandRefused, ControllerStatus,
-    ControllerView, DecidedPlacement, Delete, DeleteFailure, DeleteFailureReason, DrainProgress,
+    ControllerView, DecidedPlacement, Delete, DeleteFailure, DeleteFailureReason, DeleteImage, Digest, DrainProgress, ImageFailure, ImageList, ImagePart, ImageRow, ListImages, ReadImage, WriteImage,
     DrainState, EndsRecorded, Evacuate, EvacuateMode, Expression, ExpressionError,
     ExpressionProblem, Fault, Group, GroupPolicy, HistoryRow, InstanceDeleted, InstancePlaced,
     InstanceQueued, InstanceStateEvent, InstanceStopped, InstanceView, LeaseRenewed, LifeCommand,
@@ -75,5 +78,5 @@ pub use sched_model::{
     QueryResult, ReadOutput, Reason, ReasonKind, RefusalReason, Restore, RestoreMode, Resume,
     Scheduling, Snapshot, Span, Standing, StartFailure, StartFailureReason, StatusView, StoreState,
     StoreView, Suspend, Test, Topic, UNKNOWN, UnassignPublicIpFailure, Update, Word, cut,
-    drain_progress, evacuate, expression, output, query, scheduling, span,
+    drain_progress, evacuate, expression, image, output, query, scheduling, span,
 };

@@ -10,7 +10,7 @@ use proto_frames::payload::{
     InstanceStateEvent, InstanceView, KeptRun, KeptRuns, LeaseRenewed, LifeCommand, LifeState,
     MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodePressure, NodeView, OutputFailure, OutputPart,
     Payload, PayloadError, PayloadErrorKind, PressureState, QueryKind, QueryResult, Ratio,
-    ReadOutput, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure, StartFailureReason,
+    DeleteImage, ImageFailure, ImageList, ImagePart, ImageRow, ListImages, ReadImage, WriteImage, ReadOutput, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure, StartFailureReason,
     Suspend, Update, Workload, Workloads,
 };
 
@@ -141,6 +141,48 @@ fn connections_that_end_and_output_are_written_as_documented() {
             ..OutputPart::default()
         },
         "output:\n  id: 3\n  read: 9\n  instance_uuid: a\n  failure: not_kept\n  detail: why\n"
+    );
+}
+
+#[test]
+fn what_is_said_of_images_is_written_as_documented() {
+    written!(
+        ReadImage ReadImage { id: 1, digest: text("sha256:0"), offset: 65_536 },
+        "read_image:\n  id: 1\n  digest: sha256:0\n  offset: 65536\n"
+    );
+    written!(
+        DeleteImage DeleteImage { id: 2, digest: text("sha256:0") },
+        "delete_image:\n  id: 2\n  digest: sha256:0\n"
+    );
+    written!(
+        ListImages ListImages { id: 3, after: text("sha256:0") },
+        "list_images:\n  id: 3\n  after: sha256:0\n"
+    );
+    written!(
+        WriteImage WriteImage { id: 4, digest: text("sha256:0"), total: 9, tenant: text("t"), ..WriteImage::default() },
+        "write_image:\n  id: 4\n  digest: sha256:0\n  total: 9\n  tenant: t\n"
+    );
+    written!(
+        ImagePart ImagePart::fail(5, "sha256:0", ImageFailure::NoImage, "why"),
+        "image:\n  id: 5\n  digest: sha256:0\n  failure: no_image\n  detail: why\n"
+    );
+    written!(
+        ImageList ImageList {
+            id: 6,
+            images: vec![ImageRow {
+                digest: text("sha256:0"),
+                bytes: 9,
+                tenant: text("t"),
+                pushed_by: text("me"),
+                pushed_at_ms: 1,
+                used_at_ms: 2,
+                in_use: true,
+            }],
+            quota: 10,
+            next: text("sha256:0"),
+            ..ImageList::default()
+        },
+        "image_list:\n  id: 6\n  images:\n  - digest: sha256:0\n    bytes: 9\n    tenant: t\n    pushed_by: me\n    pushed_at_ms: 1\n    used_at_ms: 2\n    in_use: true\n  quota: 10\n  next: sha256:0\n"
     );
 }
 

@@ -354,6 +354,7 @@ proptest! {
             instance_uuid: format!("x{}", texts[0]),
             tenant_uuid: texts[1].clone(),
             vm_type: texts[2].clone(),
+            image: if restart { format!("sha256:{:064x}", amounts[0]) } else { String::new() },
             working_dir: texts[3].clone(),
             requirements: Requirements {
                 mem_mb: amounts[0],

@@ -31,7 +31,7 @@ pub use api::action::{
     StatsWithout, TargetedCommand,
 };
 pub use api::cause::Cause;
-pub use api::command::{Command, Target};
+pub use api::command::{Command, ImageCommand, Target};
 pub use api::config::{
     About, Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
     MAX_SETTLING, MAX_SETTLING_BYTES, MEASURED_WINDOW, MISSED_STATS, SETTLE_TIME,

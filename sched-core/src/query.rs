@@ -10,7 +10,7 @@ mod queue_totals;
 pub(crate) mod snapshot;
 mod totals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::time::Instant;
 
@@ -53,6 +53,16 @@ impl Scheduler {
     pub(crate) fn query(&mut self, now: Instant, id: SessionId, query: &Query) {
         let result = self.look_up(now, query);
         self.send(id, Message::QueryResult(Box::new(result)));
+    }
+
+    /// The images that STARTs name which are kept: as labels of nodes name them.
+    #[must_use]
+    pub fn images_in_use(&self) -> BTreeSet<String> {
+        let kept = self.instances.iter();
+        let requests = kept.filter_map(|(_, instance)| instance.request());
+        requests
+            .filter_map(|request| request.image.as_deref().map(str::to_owned))
+            .collect()
     }
 
     /// The answer to a query at this moment: one page. What bounds the time it takes is in `page`.

@@ -25,6 +25,7 @@ pub mod ends_recorded;
 pub mod error;
 pub mod evacuate;
 pub mod expression;
+pub mod image;
 pub mod instance_event;
 pub mod lease_renewed;
 pub mod migrate;
@@ -57,6 +58,10 @@ pub use ends_recorded::EndsRecorded;
 pub use error::{Fault, PayloadError, PayloadErrorKind, Position};
 pub use evacuate::{Evacuate, EvacuateMode, Restore, RestoreMode};
 pub use expression::{Expression, ExpressionError, ExpressionProblem, Number, Test, Word};
+pub use image::{
+    DeleteImage, Digest, ImageFailure, ImageList, ImagePart, ImageRow, ListImages, ReadImage,
+    WriteImage,
+};
 pub use instance_event::{
     InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, LifeState,
 };

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use proto_frames::payload::Expression;
+use proto_frames::payload::{Digest, Expression};
 use proto_frames::payload::scheduling::{MAX_INSTANCE_NAME_LEN, is_instance_name};
 
 use crate::ctl::selection;
 use crate::flags::{at_least, duration, mebibytes};
 
+mod images;
 mod life;
 mod list;
 mod placement;
@@ -17,6 +18,7 @@ mod set;
 mod tools;
 mod web;
 
+pub use images::{ImagesArgs, ImagesCommand, PushArgs};
 pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
@@ -163,6 +165,10 @@ pub enum SessionCommand {
     Status,
     /// Print what an instance has written, read from its node through the scheduler
     Logs(LogsArgs),
+    /// Give the scheduler a program that it ships to the nodes that run it; prints its digest, for `image` in a START
+    Push(PushArgs),
+    /// List the programs that were pushed, or delete some
+    Images(ImagesArgs),
     /// List the controllers and operators
     Controllers(ListArgs),
     /// Show events as they come
@@ -280,8 +286,11 @@ pub struct StartArgs {
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The program and its arguments, after --
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, required_unless_present = "image", value_name = "PROGRAM")]
     pub program: Vec<String>,
+    /// Run this image, as `ciaoctl push` prints its digest; what follows -- are its arguments
+    #[arg(long, value_name = "DIGEST", help_heading = WORKLOAD)]
+    pub image: Option<Digest>,
     /// Memory, e.g. 512MiB or 2GiB; a number alone is MiB
     #[arg(long, value_name = "SIZE", help_heading = WORKLOAD, allow_negative_numbers = true, value_parser = mebibytes::<i64>(1))]
     pub mem: i64,

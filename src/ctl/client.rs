@@ -23,10 +23,12 @@ use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeou
 use crate::net::tls;
 
 mod error;
+mod images;
 mod life;
 mod output;
 
 pub use error::{ClientError, ConnectError, StartError};
+pub use images::{ImageError, PushDone, PushFile};
 pub use life::LifecycleOrder;
 
 /// Events kept while something else is waited for. The oldest go first; [`Client::missed`] counts them.
@@ -215,7 +217,8 @@ impl Client {
         }
         loop {
             match self.receive().await? {
-                Event::QueryResult(_) | Event::Output(_) => {} // of a query that was given up
+                Event::QueryResult(_) | Event::Output(_) | Event::Image(_) | Event::ImageList(_) => {
+                } // of a query that was given up
                 event => return Ok(event),
             }
         }
@@ -470,7 +473,10 @@ impl Client {
     }
 
     fn keep(&mut self, event: Event) {
-        if matches!(event, Event::QueryResult(_) | Event::Output(_)) {
+        if matches!(
+            event,
+            Event::QueryResult(_) | Event::Output(_) | Event::Image(_) | Event::ImageList(_)
+        ) {
             return; // of a query that was given up
         }
         if self.backlog.len() == MAX_BACKLOG {

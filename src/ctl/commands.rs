@@ -6,6 +6,7 @@ pub mod describe;
 pub mod drain;
 pub mod explain;
 pub mod history;
+pub mod images;
 pub mod instances;
 pub mod life;
 pub mod listing;
@@ -22,12 +23,12 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use proto_frames::payload::{OutputFailure, OutputPart};
+use proto_frames::payload::{ImageFailure, OutputFailure, OutputPart};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::ctl::aftermath::Aftermath;
 use crate::ctl::args::{GlobalArgs, InstanceCommand, NodeCommand, SessionCommand};
-use crate::ctl::client::{Client, ClientConfig, ClientError, ConnectError};
+use crate::ctl::client::{Client, ClientConfig, ClientError, ConnectError, ImageError};
 use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
 use crate::ctl::resolve::ResolveError;
@@ -89,6 +90,9 @@ pub enum CommandError {
     /// There is no output of an instance.
     #[error("no output of {}: {} ({})", .0.instance_uuid, .0.detail, .0.failure)]
     NoOutput(Box<OutputPart>),
+    /// An image cannot be read, or the store of images refuses something.
+    #[error("{0}")]
+    Image(Box<ImageError>),
     /// Ctrl-C: what goes on all the same.
     #[error("interrupted")]
     Interrupted(Lines),
@@ -113,6 +117,13 @@ impl CommandError {
             Self::NoOutput(part) => match part.failure {
                 OutputFailure::NoInstance => Exit::NotFound,
                 OutputFailure::Timeout => Exit::Timeout,
+                _ => Exit::Refused,
+            },
+            Self::Image(error) => match &**error {
+                ImageError::File { .. } => Exit::Usage,
+                ImageError::Refused { failure, .. } if *failure == ImageFailure::NoImage => {
+                    Exit::NotFound
+                }
                 _ => Exit::Refused,
             },
             Self::Interrupted(_) => Exit::Interrupted,
@@ -241,6 +252,8 @@ async fn carry_out(
         SessionCommand::Nodes(args) => listing::nodes(&mut context, &args).await,
         SessionCommand::Instances(args) => listing::instances(&mut context, &args).await,
         SessionCommand::Controllers(args) => listing::controllers(&mut context, &args).await,
+        SessionCommand::Push(args) => images::push(&mut context, &args).await,
+        SessionCommand::Images(args) => images::images(&mut context, &args).await,
         SessionCommand::Watch(args) => watch::watch(&mut context, &args).await,
     }
 }

@@ -3,7 +3,7 @@
 
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure,
-    DrainProgress, InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent,
+    DrainProgress, ImageChunk, ImageList, InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent,
     InstanceStopped, NodeConnected, NodeDisconnected, NodePressure, OutputChunk, Payload,
     PayloadError, PlacementDecision, QueryResult, StartFailure, Stats,
 };
@@ -54,6 +54,10 @@ pub enum Event {
     QueryResult(Box<QueryResult>),
     /// A chunk of what a workload wrote, which was asked for.
     Output(Box<OutputChunk>),
+    /// What became of something asked about an image.
+    Image(Box<ImageChunk>),
+    /// The images that there are, which were asked for.
+    ImageList(Box<ImageList>),
     /// A frame of a kind this program has no words for.
     Other {
         /// Its kind.
@@ -110,6 +114,8 @@ impl Event {
             }
             Kind::STATS => Stats::decode(payload).map(|stats| Self::Stats(Box::new(stats))),
             Kind::OUTPUT => OutputChunk::decode(payload).map(|it| Self::Output(Box::new(it))),
+            Kind::IMAGE => ImageChunk::decode(payload).map(|it| Self::Image(Box::new(it))),
+            Kind::IMAGE_LIST => ImageList::decode(payload).map(|it| Self::ImageList(Box::new(it))),
             Kind::COMMAND_REFUSED => CommandRefused::decode(payload).map(Self::Refused),
             Kind::PLACEMENT_DECISION => {
                 PlacementDecision::decode(payload).map(|decision| Self::Decided(Box::new(decision)))

@@ -25,7 +25,7 @@ use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
 use crate::net::tls;
 
-use crate::server::{
+use crate::server::{ImagesConfig, 
     self, DEFAULT_HTTP_PORT, DEFAULT_PORT, Server, ServerConfig, ServerLimits, StartError,
 };
 
@@ -141,6 +141,7 @@ impl Cluster {
             uuid: identity.peer().bound_uuid,
             share: share(self.nodes),
             cgroup: None,
+            images: None,
             supervisor: std::env::current_exe().context("cannot find this program's own file")?,
         };
         let tls = tls::client_config(&identity, &anchors)?;
@@ -340,6 +341,7 @@ fn bind(
         configuration_uri: None,
         node_file: None,
         state_dir: Some(directory.scheduler()),
+        images: Some(ImagesConfig::new(directory.images())),
         heartbeat: false,
         require_uuid_binding: false,
         limits: ServerLimits::default(),

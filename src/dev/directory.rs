@@ -50,6 +50,11 @@ impl Directory {
         self.path.join("scheduler")
     }
 
+    /// Where the scheduler keeps images.
+    pub(super) fn images(&self) -> PathBuf {
+        self.path.join("images")
+    }
+
     /// The state directory of a launcher.
     pub(super) fn node(&self, name: &str) -> PathBuf {
         self.path.join(name)

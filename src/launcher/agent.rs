@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proto_frames::Uuid;
-use proto_frames::payload::{KeptRun, NodeCapacity, TracedFrame};
+use proto_frames::payload::{Digest, KeptRun, NodeCapacity, TracedFrame};
 
 mod commands;
 mod ends;
@@ -206,6 +206,8 @@ pub enum Input {
     },
     /// The runs that are over and whose ends were told, with what is left of each; told when that has changed.
     KeptRuns(Vec<KeptRun>),
+    /// The images that are on the node, by the names that nodes say them by; told when that has changed.
+    Images(Vec<String>),
     /// A traced START has its instance run: to be reported.
     Traced(Box<TracedFrame>),
     /// The launcher is to end: OFFLINE is reported, nothing more is started.
@@ -237,6 +239,9 @@ pub enum Action {
 pub enum Order {
     /// Start a workload; answer with [`Input::Started`] or [`Input::StartFailed`], later with [`Input::Exited`].
     Spawn(Box<Workload>),
+    /// Do not start a workload that has not been started, if that can be helped: it may wait for its image. Answered as its
+    /// [`Order::Spawn`].
+    Abandon(String),
     /// Ask the workload's processes to end; frozen ones go on. Given only between its start and its end.
     Terminate(String),
     /// Kill the workload's processes, frozen or not.
@@ -277,7 +282,9 @@ pub struct Workload {
     pub instance: String,
     /// The tenant it belongs to, may be empty.
     pub tenant: String,
-    /// Program and arguments.
+    /// The image that is its program; `None` = `command` names it.
+    pub image: Option<Digest>,
+    /// Program and arguments; of an image, its arguments.
     pub command: Vec<String>,
     /// Added to the environment.
     pub env: BTreeMap<String, String>,
@@ -337,6 +344,8 @@ pub struct Agent {
     link: Link,
     /// Traced STARTs that are not reported yet.
     traces: Vec<TracedFrame>,
+    /// The images that are on the node.
+    images: Vec<String>,
     /// Why nothing can be kept across restarts, if so.
     storage_fault: Option<String>,
     /// In what the node is short of memory, if so.
@@ -391,6 +400,7 @@ impl Agent {
             lease: lease::Lease::default(),
             link: Link::Down,
             traces: Vec::new(),
+            images: Vec::new(),
             storage_fault: None,
             strain: None,
             sampling: false,
@@ -422,6 +432,7 @@ impl Agent {
             Input::LeaseNotExtended { until } => self.lease_not_extended(until),
             Input::Sampled { host, usage } => self.sampled(now, host, &usage),
             Input::KeptRuns(runs) => self.kept_runs(runs),
+            Input::Images(images) => self.images_changed(now, images),
             Input::Traced(traced) => {
                 if self.traces.len() < MAX_TRACES {
                     self.traces.push(*traced);

@@ -12,6 +12,7 @@ use rustls::ClientConfig;
 use super::agent::{Features, PressureLimits, Workloads};
 use super::cgroup::CgroupError;
 use super::host::Share;
+use super::images::CacheConfig;
 use super::kept::KeepOutput;
 use super::simulate::Simulation;
 use super::state::StateError;
@@ -105,6 +106,8 @@ pub enum MachineConfig {
         /// The cgroup (version 2) under which instances have theirs; `None` = the launcher's own, where it was given away
         /// to it, or none.
         cgroup: Option<PathBuf>,
+        /// Where images are kept; `None` = in the state directory.
+        images: Option<CacheConfig>,
     },
     /// Nothing does: so many simulated nodes, each with a connection of its own.
     Simulated {
@@ -127,6 +130,14 @@ pub enum LauncherError {
     /// The scheduler refuses this launcher for good; its words.
     #[error("the scheduler refuses this launcher: {0}")]
     Refused(Printable),
+    /// The directory of images cannot be used.
+    #[error("cannot use the directory of images (--blob-cache) {}: {source}", path.display())]
+    BlobCache {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// The cgroup asked for cannot be used.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),

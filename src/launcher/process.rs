@@ -5,6 +5,7 @@
 //! of a running one goes through [`super::control`].
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -17,15 +18,16 @@ use proto_frames::payload::KeptRun;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::{debug, error, warn};
 
 use super::agent::{Found, Input, LaunchFault, Order, Record, Recovered, Stage, Workload};
 use super::backlog::Backlog;
 use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
-use super::files::{Ended, InstanceDir, Launch, Obstacle, Supervision, create_json, read_json};
+use super::files::{Ended, InstanceDir, Supervision, create_json, read_json};
 use super::host::{self, Share};
+use super::images::Images;
 use super::kept::{Shelf, Surplus};
 use super::lease::Keeper;
 use super::limits::Limits;
@@ -35,8 +37,8 @@ use super::readers::Readers;
 use super::state::StateDir;
 use super::supervise::KILL_WORKLOAD;
 use super::usage::{DISK_UNIT, Disks, Meter};
-use starting::{NotStarted, Rest, start};
 
+mod spawning;
 mod starting;
 
 /// Supervisors being started at a time: enough to use the machine, few enough that a burst of STARTs does not choke it.
@@ -81,6 +83,9 @@ pub(crate) struct Processes {
     /// What was told last of the runs that left it.
     kept_runs: Option<Vec<KeptRun>>,
     starts: Arc<Semaphore>,
+    images: Images,
+    /// Those that may wait for their images; one that is dropped is not started any more.
+    waiting: BTreeMap<String, oneshot::Sender<Infallible>>,
     events: mpsc::Sender<Event>,
     happened: mpsc::Receiver<Event>,
 }
@@ -114,6 +119,7 @@ impl Processes {
         share: Share,
         tree: Option<Tree>,
         lease: Option<Duration>,
+        images: Images,
     ) -> Self {
         let (events, happened) = mpsc::channel(EVENT_QUEUE_LEN);
         let now = Instant::now();
@@ -141,6 +147,8 @@ impl Processes {
             kept_bytes: 0,
             kept_runs: None,
             starts: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
+            images,
+            waiting: BTreeMap::new(),
             events,
             happened,
         }
@@ -155,6 +163,12 @@ impl Processes {
             .map(|(record, _)| self.state().instance(&record.instance))
             .collect();
         let mut are_gone = orphans::without_any(&silent).into_iter();
+        for (record, found) in records.iter().zip(&found) {
+            let may_run = !record.has_ended() && *found != Some(Found::NeverRan);
+            if may_run && let Ok(image) = record.image.parse() {
+                self.images.hold(&record.instance, image);
+            }
+        }
         let mut known = |(record, found): (Record, Option<Found>)| {
             let found = found.unwrap_or_else(|| {
                 let is_gone = are_gone.next().unwrap_or(false);
@@ -198,6 +212,7 @@ impl Processes {
         let now = Instant::now();
         match order {
             Order::Spawn(workload) => self.spawn(*workload),
+            Order::Abandon(id) => drop(self.waiting.remove(&id)),
             Order::Terminate(id) => self.signal(&id, Signal::TERM),
             Order::Kill(id) => self.signal(&id, KILL_WORKLOAD),
             Order::Freeze(id) => self.ask(id, Request::Freeze, |instance, result| Input::Frozen {
@@ -267,6 +282,7 @@ impl Processes {
                         return input;
                     }
                 }
+                images = self.images.changed() => return Input::Images(images),
                 () = due(self.state.retry_at()) => self.state.retry(Instant::now()),
             }
         }
@@ -280,6 +296,7 @@ impl Processes {
                 supervisor,
                 child,
             } => {
+                self.waiting.remove(&instance);
                 self.watch(&instance, supervisor, Some(child));
                 Some(Input::Started { instance })
             }
@@ -293,6 +310,11 @@ impl Processes {
                 Some(Input::KeptRuns(surplus.runs))
             }
             Event::Other(input) => {
+                if let Input::StartFailed { instance, .. } | Input::Exited { instance, .. } = &input
+                {
+                    self.waiting.remove(instance);
+                    self.images.release(instance);
+                }
                 match &input {
                     Input::Exited { instance, .. } => drop(self.supervisors.remove(instance)),
                     Input::StartFailed {
@@ -304,76 +326,6 @@ impl Processes {
                 }
                 Some(input)
             }
-        }
-    }
-
-    fn spawn(&mut self, workload: Workload) {
-        let instance = workload.instance.clone();
-        let (events, starts) = (self.events.clone(), self.starts.clone());
-        if self.state.has(&instance) {
-            let failed = Input::StartFailed {
-                instance,
-                fault: LaunchFault::Storage,
-                detail: self.state.fault().unwrap_or_default(),
-            };
-            tokio::spawn(async move { events.send(Event::Other(failed)).await });
-            return;
-        }
-        let dir = self.state().instance(&instance);
-        let supervisor = self.supervisor.clone();
-        let launch = self.launch(workload, &dir);
-        tokio::spawn(async move {
-            let turn = starts.acquire().await;
-            let started = start(supervisor, dir.clone(), launch).await;
-            drop(turn);
-            let event = match started {
-                Ok((supervisor, child)) => Event::Started {
-                    instance,
-                    supervisor,
-                    child,
-                },
-                Err(NotStarted { obstacle, rest }) => {
-                    if rest == Rest::Unknown {
-                        orphans::end(dir).await;
-                    }
-                    let Obstacle {
-                        image,
-                        storage,
-                        detail,
-                    } = obstacle;
-                    let fault = if image {
-                        LaunchFault::Image
-                    } else if storage {
-                        LaunchFault::Storage
-                    } else {
-                        LaunchFault::Launch
-                    };
-                    Event::Other(Input::StartFailed {
-                        instance,
-                        fault,
-                        detail,
-                    })
-                }
-            };
-            // The receiver is gone only when the launcher has ended.
-            let _ = events.send(event).await;
-        });
-    }
-
-    /// What a supervisor is told to run.
-    fn launch(&self, workload: Workload, dir: &InstanceDir) -> Launch {
-        let node = self.state().uuid();
-        let instance = &workload.instance;
-        Launch {
-            group: self.tree.as_ref().map(|tree| tree.group(node, instance)),
-            lease: workload.leased.then(|| self.state().lease()),
-            limits: Limits {
-                mem_mb: workload.mem_mb,
-                vcpus: workload.vcpus,
-            },
-            env: environment(&workload, &node.to_string(), dir),
-            working_dir: workload.working_dir.map(PathBuf::from),
-            command: workload.command,
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::cut::cut;
-use proto_frames::payload::{ConnectionAborted, OutputChunk, Payload};
+use proto_frames::payload::{ConnectionAborted, OutputChunk, Payload, ReadImage};
 use proto_frames::{Encoding, Frame, Kind, Uuid};
 use rustix::process::{Resource, Rlimit};
 use tokio::net::TcpListener;
@@ -21,6 +22,7 @@ use super::cgroup;
 use super::config::{Config, LauncherError, MachineConfig};
 use super::dial::Dialler;
 use super::host;
+use super::images::{CacheConfig, DEFAULT_CACHE_QUOTA, ImageLink, Images};
 use super::metrics::{self, Metrics};
 use super::orphans;
 use super::process::Processes;
@@ -119,6 +121,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             share,
             supervisor,
             cgroup,
+            images,
         } => {
             orphans::adopt();
             let mut state = StateDir::open(state_dir, *uuid)?;
@@ -128,7 +131,9 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             check_shares(config, &[uuid])?;
             let tree = cgroup::find(cgroup.as_deref())?;
             let lease = lease(config);
-            let mut processes = Processes::new(state, supervisor.clone(), *share, tree, lease);
+            let (images, image_link) = open_images(state_dir, images.as_ref())?;
+            let supervisor = supervisor.clone();
+            let mut processes = Processes::new(state, supervisor, *share, tree, lease, images);
             processes.watch_pressure(config.pressure_file.clone());
             let lease_until = processes.lease_until();
             let recovered = processes.recover();
@@ -142,6 +147,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
                 numbering,
                 dials,
             );
+            node.images = Some(image_link);
             if let Some(until) = lease_until {
                 node.agent.recover_lease(until);
             }
@@ -175,6 +181,22 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             Ok(uuids.iter().enumerate().map(node).collect())
         }
     }
+}
+
+/// Opens the cache of images, in the state directory unless something else is said.
+fn open_images(
+    state_dir: &Path,
+    config: Option<&CacheConfig>,
+) -> Result<(Images, ImageLink), LauncherError> {
+    let usual = || CacheConfig {
+        directory: state_dir.join("images"),
+        quota: DEFAULT_CACHE_QUOTA,
+    };
+    let config = config.cloned().unwrap_or_else(usual);
+    Images::open(&config).map_err(|source| LauncherError::BlobCache {
+        path: config.directory,
+        source,
+    })
 }
 
 /// Whether none of these nodes is to share its own resources.
@@ -222,6 +244,8 @@ struct Node {
     connection: Connection,
     traces: Traces,
     readers: Readers,
+    /// What is fetched of images; `None` = it really runs nothing.
+    images: Option<ImageLink>,
     metrics: Arc<Metrics>,
     /// Frames that the connection has not taken yet. While there are any, no further command is taken in.
     outbox: VecDeque<Frame>,
@@ -246,6 +270,8 @@ enum Woken {
     Received(Frame),
     /// What somebody wants to read.
     Read(OutputChunk),
+    /// A chunk of an image is wanted.
+    Wanted(ReadImage),
     /// The first frame of the outbox was taken.
     Sent,
     /// So many frames have been written to the socket.
@@ -294,6 +320,7 @@ impl Node {
             agent,
             machine,
             readers,
+            images: None,
             metrics: Arc::default(),
             uuid,
             dialler,
@@ -378,6 +405,7 @@ impl Node {
             frames = writes => Ok(Woken::Written(frames)),
             woken = exchange(&mut self.connection, self.outbox.front()) => woken,
             chunk = self.readers.next() => Ok(Woken::Read(chunk)),
+            read = wanted(&mut self.images) => Ok(Woken::Wanted(read)),
             input = self.machine.event() => Ok(Woken::Happened(input)),
             () = timer => Ok(Woken::Happened(Input::Tick)),
             _ = ending => Ok(Woken::Ending),
@@ -419,6 +447,18 @@ impl Node {
                 self.agent.handle(now, Input::Written(frames));
             }
             Woken::Read(chunk) => self.send_output(&chunk),
+            Woken::Wanted(read) => {
+                // On another connection it is asked for anew.
+                if matches!(self.connection, Connection::Up { .. }) {
+                    let frame = Frame::new(Kind::READ_IMAGE, self.uuid, read.encode());
+                    self.outbox.push_back(frame);
+                }
+            }
+            Woken::Received(frame) if frame.kind == Kind::IMAGE => {
+                if let Some(images) = &self.images {
+                    images.take(&frame.payload);
+                }
+            }
             Woken::Received(frame) if frame.kind == Kind::READ_OUTPUT => {
                 if let Some(refusal) = self.readers.ask(&frame.payload) {
                     self.send_output(&refusal);
@@ -437,11 +477,16 @@ impl Node {
             },
             Woken::Connected(link) => {
                 info!(event = "scheduler_connected", node = %self.uuid, scheduler = %link.connected.source, "connected");
+                let records_ends = link.connected.records_ends()
+                    && self.config.encoding == Encoding::Native;
                 let connected = Input::Connected {
                     configuration: link.connected.payload.clone(),
-                    records_ends: link.connected.records_ends()
-                        && self.config.encoding == Encoding::Native,
+                    records_ends,
                 };
+                if let Some(images) = &self.images {
+                    // Others do not know of images, and count the frames that ends wait for.
+                    images.connection(records_ends);
+                }
                 self.connection = Connection::Up {
                     link,
                     since: now,
@@ -458,6 +503,9 @@ impl Node {
                 self.connection = Connection::Dialling(self.dialler.clone().dial());
                 self.outbox.clear();
                 self.readers.forget();
+                if let Some(images) = &self.images {
+                    images.connection(false);
+                }
                 self.metrics.connection(self.uuid, false);
                 self.agent.handle(now, Input::Disconnected);
             }
@@ -491,6 +539,14 @@ impl Node {
             link.sender.close();
             let _ = timeout(LINGER, link.sender.closed()).await;
         }
+    }
+}
+
+/// The next chunk of an image that is wanted.
+async fn wanted(images: &mut Option<ImageLink>) -> ReadImage {
+    match images {
+        Some(images) => images.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -118,6 +118,8 @@ impl Simulated {
     pub(crate) fn perform(&mut self, order: Order) {
         match order {
             Order::Spawn(workload) => self.start(*workload),
+            // What it starts, it has started.
+            Order::Abandon(_) => {}
             Order::Terminate(id) => self.end(id, TERMINATED),
             Order::Kill(id) => self.end(id, KILLED),
             Order::Freeze(instance) => self.freeze(instance),
@@ -259,6 +261,7 @@ mod tests {
         machine.perform(Order::Spawn(Box::new(Workload {
             instance: "a".to_owned(),
             tenant: String::new(),
+            image: None,
             command: Vec::new(),
             env: [].into(),
             working_dir: None,

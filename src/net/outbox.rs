@@ -1,5 +1,8 @@
 //! What is queued for one peer, in the order it was decided, until its writer takes it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -14,6 +17,9 @@ const KEEP_SLOTS: usize = 64;
 /// A queue of more bytes holds the senders that add to it and that wait for queues ([`super::budget::Pace::Queues`]): as
 /// much as a connection on loopback takes in 20 ms, so that its writer has something to write until they are read again.
 pub const LONG_QUEUE: usize = 4 * 1024 * 1024;
+
+/// Messages that may wait behind all others ([`Outbox::push_behind`]): those of a chunk of 64 KiB each are 1 MiB.
+pub const MAX_BEHIND: usize = 16;
 
 /// Uncharged bytes of a stalled queue from which on it holds senders as a long one does, at first…
 const STALLED_QUEUE: usize = 16 * 1024 * 1024;
@@ -35,6 +41,8 @@ pub struct Outbox<M> {
 #[derive(Debug)]
 struct State<M> {
     queue: VecDeque<Queued<M>>,
+    /// What leaves only while nothing else waits.
+    behind: VecDeque<Queued<M>>,
     bytes: usize,
     /// Bytes of queued messages that are charged to no sender.
     uncharged: usize,
@@ -115,6 +123,7 @@ impl<M> Outbox<M> {
         Self {
             state: Mutex::new(State {
                 queue: VecDeque::new(),
+                behind: VecDeque::new(),
                 bytes: 0,
                 uncharged: 0,
                 released: None,
@@ -153,6 +162,29 @@ impl<M> Outbox<M> {
             bytes: state.bytes,
             uncharged: state.uncharged,
             writer,
+        })
+    }
+
+    /// Queues a message that leaves only while nothing else waits, one at a time: it does not count as queued, and is
+    /// dropped with the connection. The writer, if it sleeps: to be woken once no lock is held.
+    ///
+    /// # Errors
+    /// The message, if [`MAX_BEHIND`] wait already or nothing more is taken in.
+    pub fn push_behind(&self, message: M, cost: usize) -> Result<Option<Waker>, M> {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Open || state.behind.len() >= MAX_BEHIND {
+            return Err(message);
+        }
+        state.behind.push_back(Queued {
+            message,
+            cost,
+            begin: 0,
+            charge: None,
+        });
+        Ok(if state.is_blocked {
+            None
+        } else {
+            state.writer.take()
         })
     }
 
@@ -273,6 +305,14 @@ impl<M> Outbox<M> {
         }
         state.bytes -= bytes;
         state.is_blocked = false;
+        if taken.is_empty()
+            && state.phase == Phase::Open
+            && let Some(queued) = state.behind.pop_front()
+        {
+            state.writer = None;
+            taken.push_back(queued);
+            return Poll::Ready(Turn::Taken);
+        }
         if bytes > 0 || !taken.is_empty() {
             // It runs: it looks here again before it sleeps.
             state.writer = None;
@@ -304,6 +344,7 @@ impl<M> Outbox<M> {
     pub(super) fn take_all(&self) -> Vec<M> {
         let mut state = self.state.lock();
         state.phase = Phase::Shut;
+        state.behind.clear();
         state.bytes = 0;
         state.uncharged = 0;
         let (queue, held) = (
@@ -408,178 +449,5 @@ impl<M> Queued<M> {
         self.charge
             .as_ref()
             .is_some_and(|charge| !charge.is_of(own))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-    use std::sync::Arc;
-    use std::task::{Context, Waker};
-
-    use super::{LONG_QUEUE, Others, Outbox, STALLED_QUEUE};
-    use crate::net::budget::{Budget, Pace, REPORT_BATCH};
-
-    fn budget() -> Arc<Budget> {
-        Budget::new(1000, Pace::Budget)
-    }
-
-    #[test]
-    fn charges_are_given_back_up_to_the_limit_and_those_of_the_receiver_itself_never() {
-        let (sender, own) = (budget(), budget());
-        let outbox = Outbox::new(Arc::clone(&own));
-        for _ in 0..10 {
-            outbox.push((), 10, Some(sender.charge(10))).unwrap();
-            outbox.push((), 10, Some(own.charge(10))).unwrap();
-        }
-        assert_eq!(outbox.release_charges(40, Others::Read), 40);
-        assert_eq!((sender.used(), own.used()), (60, 100));
-        // The limit counts over all releases, until something leaves.
-        outbox.keep_charges();
-        assert_eq!(outbox.release_charges(40, Others::Read), 40);
-        assert_eq!(sender.used(), 60);
-        let mut taken = VecDeque::new();
-        let cx = Context::from_waker(Waker::noop());
-        assert!(outbox.poll_take(&cx, 80, &mut taken).is_ready());
-        assert_eq!(outbox.release_charges(40, Others::Read), 40);
-        assert_eq!(sender.used(), 20);
-    }
-
-    #[test]
-    fn of_a_queue_that_is_shut_a_first_message_to_be_kept_is_still_written() {
-        let (sender, own) = (budget(), budget());
-        let outbox = Outbox::new(own);
-        outbox.push('a', 10, None).unwrap();
-        outbox.push('b', 20, Some(sender.charge(20))).unwrap();
-        assert_eq!(outbox.shut_behind(|&it| it == 'a'), ['b']);
-        assert_eq!((outbox.bytes(), sender.used()), (10, 0));
-        assert_eq!(outbox.push('c', 1, None).unwrap_err(), 'c');
-        assert!(!outbox.is_ended());
-        assert_eq!(outbox.drain(), ['a']);
-        assert_eq!(outbox.shut_behind(|&it| it == 'a'), [' '; 0]);
-        assert!(outbox.is_ended());
-    }
-
-    #[test]
-    fn what_is_queued_behind_a_release_is_not_charged_either() {
-        let (sender, own) = (budget(), budget());
-        let outbox = Outbox::new(Arc::clone(&own));
-        outbox.release_charges(20, Others::Read);
-        for uncharged in [10, 20, 20] {
-            let pushed = outbox.push((), 10, Some(sender.charge(10))).unwrap();
-            assert_eq!(pushed.uncharged, uncharged);
-        }
-        assert_eq!(sender.used(), 10);
-        outbox.keep_charges();
-        outbox.push((), 10, Some(sender.charge(10))).unwrap();
-        assert_eq!(sender.used(), 20);
-    }
-
-    #[test]
-    fn a_charge_is_given_back_with_a_message_that_is_not_taken_in() {
-        let outbox = Outbox::new(budget());
-        let sender = budget();
-        assert_eq!(outbox.shut(), Vec::<()>::new());
-        assert!(outbox.push((), 10, Some(sender.charge(10))).is_err());
-        assert_eq!(sender.used(), 0);
-    }
-
-    /// Whether a sender may be read from.
-    fn is_free(sender: &Arc<Budget>) -> bool {
-        let cx = Context::from_waker(Waker::noop());
-        sender.poll_ready(&cx).is_ready()
-    }
-
-    fn push(outbox: &Outbox<()>, sender: &Arc<Budget>, cost: usize) {
-        outbox.push((), cost, Some(sender.charge(cost))).unwrap();
-    }
-
-    fn take(outbox: &Outbox<()>, bytes: usize) {
-        let cx = Context::from_waker(Waker::noop());
-        assert!(
-            outbox
-                .poll_take(&cx, bytes, &mut VecDeque::new())
-                .is_ready()
-        );
-    }
-
-    #[test]
-    fn a_long_queue_holds_its_senders_and_lets_them_go_in_turn_as_it_gets_shorter() {
-        let outbox = Outbox::new(budget());
-        let senders: [_; 4] = std::array::from_fn(|_| Budget::new(usize::MAX, Pace::Queues));
-        for _ in 0..LONG_QUEUE / REPORT_BATCH {
-            outbox.push((), REPORT_BATCH, None).unwrap();
-        }
-        for sender in &senders {
-            assert!(is_free(sender));
-            push(&outbox, sender, REPORT_BATCH);
-            push(&outbox, sender, REPORT_BATCH);
-        }
-        let free = || senders.each_ref().map(is_free);
-        assert_eq!(free(), [false; 4]);
-        // The queue is still long after the first; then as many go on as the writer took batches.
-        for (taken, expected) in [
-            (7 * REPORT_BATCH, [false, false, false, false]),
-            (1, [true, false, false, false]),
-            (2 * REPORT_BATCH, [true, true, true, false]),
-        ] {
-            take(&outbox, taken);
-            assert_eq!(free(), expected);
-        }
-        push(&outbox, &senders[0], 1);
-        assert_eq!(free(), [false, true, true, false], "none is overtaken");
-        take(&outbox, usize::MAX);
-        assert_eq!(free(), [true; 4]);
-    }
-
-    #[test]
-    fn a_queue_that_stalled_or_ended_holds_nobody() {
-        let sender = Budget::new(usize::MAX, Pace::Queues);
-        let outbox = Outbox::new(budget());
-        push(&outbox, &sender, LONG_QUEUE + 1);
-        assert!(!is_free(&sender));
-        outbox.release_charges(usize::MAX, Others::Read);
-        push(&outbox, &sender, 1);
-        assert!(is_free(&sender));
-        outbox.keep_charges();
-        push(&outbox, &sender, 1);
-        assert!(!is_free(&sender));
-        outbox.shut();
-        assert!(is_free(&sender));
-    }
-
-    #[test]
-    fn a_burst_for_a_peer_that_stalled_is_spread_over_time() {
-        let outbox = Outbox::new(budget());
-        let senders: [_; 3] = std::array::from_fn(|_| Budget::new(usize::MAX, Pace::Queues));
-        outbox.release_charges(usize::MAX, Others::None);
-        push(&outbox, &senders[0], STALLED_QUEUE + 1);
-        let free = || senders.each_ref().map(is_free);
-        assert_eq!(free(), [true; 3]);
-        for sender in &senders {
-            push(&outbox, sender, REPORT_BATCH - 1);
-            push(&outbox, sender, 1);
-        }
-        assert_eq!(free(), [false; 3]);
-        // What is queued beyond what was allowed, and then a batch for each.
-        outbox.allow_more(4 * REPORT_BATCH + 1);
-        assert_eq!(free(), [true, false, false]);
-        outbox.allow_more(2 * REPORT_BATCH);
-        assert_eq!(free(), [true; 3]);
-        // No task waits for what is queued.
-        assert!(senders.iter().all(|sender| sender.used() == 0));
-    }
-
-    #[test]
-    fn a_peer_is_not_held_by_its_own_queue_nor_one_that_only_its_budget_slows() {
-        let (own, controller) = (
-            Budget::new(usize::MAX, Pace::Queues),
-            Budget::new(usize::MAX, Pace::Budget),
-        );
-        let outbox = Outbox::new(Arc::clone(&own));
-        for sender in [&own, &controller] {
-            push(&outbox, sender, LONG_QUEUE + 1);
-            assert!(is_free(sender));
-        }
     }
 }

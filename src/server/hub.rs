@@ -6,6 +6,7 @@
 mod connections;
 mod delivery;
 mod doors;
+mod images;
 mod keeping;
 mod leaving;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use self::connections::Handshakes;
 use self::delivery::Queue;
 pub(super) use self::doors::Door;
 pub(super) use self::leaving::STORE_DEADLINE;
+use super::images::Images;
 use super::limits::ServerLimits;
 use super::measured::{Holds, Measured};
 use super::notices::{Class, Notices, Weight, Who};
@@ -69,6 +71,8 @@ pub(super) struct Hub {
     twins: Mutex<Twins>,
     /// Where the core's records are kept; empty where there is nothing that survives the process.
     store: OnceLock<Store>,
+    /// Where programs are kept that are shipped; empty where there is no such place.
+    images: OnceLock<Images>,
     /// Why the daemon cannot go on, once that is so.
     failure: watch::Sender<Option<String>>,
 }
@@ -140,6 +144,7 @@ impl Hub {
             notices: Notices::default(),
             twins: Mutex::default(),
             store: OnceLock::new(),
+            images: OnceLock::new(),
             failure: watch::Sender::new(None),
         }
     }

@@ -20,6 +20,7 @@ use super::gate::Gate;
 use super::handshake::Acceptor;
 use super::http::{self, HttpDoor};
 use super::hub::{Hub, STORE_DEADLINE};
+use super::images::{self, ImagesConfig};
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
 use super::node_file::NodeFileError;
 use super::restore::{restore, unix_ms};
@@ -51,6 +52,8 @@ pub struct ServerConfig {
     pub node_file: Option<PathBuf>,
     /// Directory for what survives the process; `None` = nothing does.
     pub state_dir: Option<PathBuf>,
+    /// Where images are kept, and how many; `None` = none are.
+    pub images: Option<ImagesConfig>,
     /// Whether to print a line a second about the cluster.
     pub heartbeat: bool,
     /// Whether only certificates bound to a UUID are let in.
@@ -89,6 +92,14 @@ pub enum StartError {
     /// The state directory cannot be used.
     #[error("cannot use the state directory {}: {source}", path.display())]
     StateDir {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The directory of images cannot be used.
+    #[error("cannot use the directory of images (--blob-dir) {}: {source}", path.display())]
+    BlobDir {
         /// The directory.
         path: PathBuf,
         /// The system's reason.
@@ -179,6 +190,7 @@ impl Server {
             limits: Arc::new(limits.clone()),
             require_binding: config.require_uuid_binding,
         };
+        let images = config.images.as_ref().map(open_images).transpose()?;
         // Last of all, because it writes.
         let store = match &config.state_dir {
             Some(directory) => Some(restore(directory, &mut scheduler).map_err(in_state_dir)?),
@@ -194,6 +206,9 @@ impl Server {
         ));
         if let Some(store) = store {
             hub.keep_in(store).map_err(in_state_dir)?;
+        }
+        if let Some(images) = images {
+            hub.keep_images_in(images).map_err(in_state_dir)?;
         }
         let http = http.map(|(tls, certificates)| http::Acceptor {
             tls: TlsAcceptor::from(tls),
@@ -301,6 +316,13 @@ async fn serve(
     hub.leave().await;
     hub.notices().finish();
     Ok(())
+}
+
+fn open_images(config: &ImagesConfig) -> Result<images::Opened, StartError> {
+    images::Opened::open(config).map_err(|source| StartError::BlobDir {
+        path: config.directory.clone(),
+        source,
+    })
 }
 
 fn say_what_is_known(scheduler: &sched_core::Config, has_state_dir: bool) {

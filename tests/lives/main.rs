@@ -29,6 +29,7 @@ mod crashes;
 mod describe;
 mod ends;
 mod http_output;
+mod images;
 mod instances;
 mod launcher_metrics;
 mod leases;

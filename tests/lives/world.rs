@@ -49,8 +49,7 @@ pub(crate) enum Crash {
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
-    #[expect(dead_code, reason = "printed where a test fails")]
-    err: String,
+    pub(crate) err: String,
 }
 
 impl Drop for Cluster {
@@ -88,17 +87,18 @@ impl Cluster {
         cluster
     }
 
-    /// A scheduler with this configuration and these flags, and no nodes.
+    /// A scheduler with this configuration and these flags, in which `{site}` is the test's directory, and no nodes.
     pub(crate) async fn of_scheduler(configuration: &str, flags: &[&str], has_store: bool) -> Self {
         let site = Site::new();
         std::fs::write(site.path("configuration.yaml"), configuration).unwrap();
+        let place = site.path("").display().to_string();
         let mut cluster = Self {
             scheduler: None,
             address: ([127, 0, 0, 1], 0).into(),
             site,
             launchers: Vec::new(),
             has_store,
-            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+            flags: flags.iter().map(|&flag| flag.replace("{site}", &place)).collect(),
             eyes: Mutex::new(None),
         };
         cluster.start_scheduler().await;
@@ -173,6 +173,14 @@ impl Cluster {
     /// Starts a launcher; of a flag that is given, that counts.
     pub(crate) fn launch(&mut self, name: &str, flags: &[&str]) {
         let command = self.launcher(name, flags);
+        self.spawn(name, command);
+    }
+
+    /// Starts a launcher whose log is in a file beside its directory.
+    pub(crate) fn launch_logged(&mut self, name: &str) {
+        let mut command = self.launcher(name, &[]);
+        let log = std::fs::File::create(self.site.path(&format!("{name}.log"))).unwrap();
+        command.stderr(log);
         self.spawn(name, command);
     }
 

@@ -329,6 +329,8 @@ impl World {
                 self.write_soon();
             }
             Action::Notice(notice) => self.see_notice(&notice),
+            // No launcher here asks for one.
+            Action::Image { .. } => {}
         }
     }
 
@@ -354,7 +356,7 @@ impl World {
                 behaviour.remembers(at, &nodes.unwrap_or_default());
             }
             Action::Persist(change) => behaviour.persists(at, change),
-            Action::Refuse { .. } | Action::Notice(_) => {}
+            Action::Refuse { .. } | Action::Notice(_) | Action::Image { .. } => {}
         }
     }
 

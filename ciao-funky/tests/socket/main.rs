@@ -7,6 +7,7 @@ mod certs;
 mod defects;
 mod hostile;
 mod restarts;
+mod shipping;
 #[path = "../../../tests/common/supervisors.rs"]
 mod supervisors;
 mod uploads;

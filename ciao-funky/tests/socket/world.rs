@@ -172,11 +172,30 @@ impl World {
             .args(["--in-doubt-time", "1s", "--settle-time", "5s"])
             .arg("--state-dir")
             .arg(self.path("state"));
+        if self.images().exists() {
+            command.arg("--blob-dir").arg(self.images());
+        }
         let scheduler = Process::start(command, Reads::Err);
         let line = scheduler.wrote(" listens on ").await;
         let (_, address) = line.rsplit_once(' ').unwrap();
         self.address = address.parse().unwrap();
         self.scheduler = Some(scheduler);
+    }
+
+    /// Where the scheduler keeps images, if that is there.
+    pub(crate) fn images(&self) -> PathBuf {
+        self.path("blobs")
+    }
+
+    /// A scheduler that keeps images, and the adapter.
+    pub(crate) async fn shipping() -> Self {
+        let mut world = Self::bare(&[]).await;
+        world.kill_scheduler().await;
+        std::fs::create_dir(world.images()).unwrap();
+        world.start_scheduler().await;
+        world.start_funky().await;
+        world.connected().await;
+        world
     }
 
     /// Ends the scheduler as a crash would.

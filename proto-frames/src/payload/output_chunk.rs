@@ -9,18 +9,15 @@
 //! hello
 //! ```
 
-use bytes::{BufMut, Bytes, BytesMut};
-use memchr::memmem;
+use bytes::Bytes;
 use sched_model::output::{MAX_OUTPUT_CHUNK, OutputPart};
 
 use super::document::{Payload, payload};
-use super::error::{Fault, PayloadError};
+use super::error::PayloadError;
 use super::guard::SMALL;
+use super::trailing;
 
 payload!(OutputPart under "output", SMALL);
-
-/// The line that ends the document, with the end of the line before it.
-const END: &[u8] = b"\n...\n";
 
 /// A chunk of output.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,31 +40,15 @@ impl OutputChunk {
 
 impl Payload for OutputChunk {
     fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
-        let (document, data) = match memmem::find(payload, END) {
-            Some(at) => (&payload[..=at], &payload[at + END.len()..]),
-            None => (payload, &[][..]),
-        };
+        let (document, data) = trailing::split(payload);
         let part = OutputPart::decode(document)?;
-        if part.bytes != data.len() as u64 || data.len() > MAX_OUTPUT_CHUNK {
-            let found = format!("{} bytes behind the document", data.len());
-            let expected = "as many as follow the document, at most 65536";
-            return Err(PayloadError::new(
-                "output.bytes",
-                Fault::wrong_text(expected, &found),
-            ));
-        }
+        trailing::check("output.bytes", part.bytes, data, MAX_OUTPUT_CHUNK)?;
         let data = Bytes::copy_from_slice(data);
         Ok(Self { part, data })
     }
 
     fn encode(&self) -> Bytes {
-        let document = self.part.encode();
-        let mut payload = BytesMut::with_capacity(document.len() + END.len() + self.data.len());
-        payload.put_slice(&document);
-        // The document ends with its line's end.
-        payload.put_slice(&END[1..]);
-        payload.put_slice(&self.data);
-        payload.freeze()
+        trailing::join(&self.part.encode(), &self.data)
     }
 }
 

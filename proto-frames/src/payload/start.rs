@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use sched_model::record;
+use sched_model::{Digest, record};
 use sched_model::value::ValueWriter;
 
 use super::document::Payload;
@@ -43,6 +43,9 @@ record! {
         requirements: Requirements as "requirements",
         /// Whether an existing instance is to be started again.
         restart: bool as "restart",
+        /// The program, as `ciaoctl push` prints its digest: `command` is its arguments then (`vm_type: process`; added by
+        /// this project).
+        image: String as "image" unless empty,
         /// Program and arguments (`vm_type: process`; added by this project).
         command: Vec<String> as "command" unless empty,
         /// Environment of the program (added by this project).
@@ -197,11 +200,19 @@ impl Start {
         for (index, disk) in self.storage.iter().enumerate() {
             not_negative(&format!("start.storage[{index}].size"), disk.size)?;
         }
+        if !self.image.is_empty() && self.image.parse::<Digest>().is_err() {
+            return Err(PayloadError::new("start.image", not_a_digest(&self.image)));
+        }
         if self.disk_mib().is_none() {
             return Err(PayloadError::new("start.storage", Fault::TooLarge));
         }
         Ok(())
     }
+}
+
+/// What is wrong with the name of an image that is no digest.
+fn not_a_digest(text: &str) -> Fault {
+    Fault::wrong_text("sha256: and 64 digits, as `ciaoctl push` prints them", text)
 }
 
 fn missing_instance() -> PayloadError {

@@ -2,7 +2,7 @@
 
 use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
-    Delete, DeleteFailure, DrainProgress, EndsRecorded, Evacuate, InstanceDeleted, InstancePlaced,
+    Delete, DeleteFailure, DeleteImage, DrainProgress, EndsRecorded, Evacuate, ImageList, InstanceDeleted, InstancePlaced, ListImages, ReadImage,
     InstanceQueued, InstanceStateEvent, InstanceStopped, LeaseRenewed, Migrate, NodeConnected,
     NodeDisconnected, NodePressure, PlacementDecision, Query, QueryResult, ReadOutput, Restore,
     Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
@@ -40,5 +40,9 @@ payload!(ControllerStatus under "controller_status", SMALL);
 payload!(CommandRefused under "command_refused", SMALL);
 payload!(Query under "query", SMALL);
 payload!(ReadOutput under "read_output", SMALL);
+payload!(ReadImage under "read_image", SMALL);
+payload!(DeleteImage under "delete_image", SMALL);
+payload!(ListImages under "list_images", SMALL);
+payload!(ImageList under "image_list", LARGE);
 payload!(QueryResult under "query_result", LARGE);
 payload!(Snapshot under "snapshot", LARGE);

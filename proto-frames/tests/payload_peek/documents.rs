@@ -8,6 +8,7 @@ start:
   tenant_uuid: 2491851d-dce9-48d6-b83a-a717417072ce
   instance_uuid: 0c7a5f7e-55f1-4f0c-9a53-6f9b7d2f3a01
   docker_image: \"\"
+  image: sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
   fw_type: legacy
   persistence: host
   vm_type: qemu

@@ -62,6 +62,13 @@ pub enum Action {
     Persist(Change),
     /// Something people may want to know.
     Notice(Notice),
+    /// Have the store of images do what a peer, who may ask for it, sent; the answer is the store's to send.
+    Image {
+        /// Who asked.
+        session: SessionId,
+        /// What it sent.
+        parcel: Parcel,
+    },
 }
 
 /// A message to a peer. Turned into bytes by the peer's writer, in the peer's encoding.

@@ -66,6 +66,21 @@ pub enum Command {
     Watch(Vec<Topic>),
     /// ReadOutput.
     ReadOutput(Box<ReadOutput>),
+    /// Something for the store of images, which is not the core's: it says who may ask.
+    Image(ImageCommand),
+}
+
+/// What is asked of the store of images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageCommand {
+    /// ReadImage.
+    Read,
+    /// WriteImage.
+    Write,
+    /// DeleteImage.
+    Delete,
+    /// ListImages.
+    List,
 }
 
 impl Command {
@@ -89,6 +104,10 @@ impl Command {
             Self::Query(_) => CommandName::Query,
             Self::Watch(_) => CommandName::Watch,
             Self::ReadOutput(_) => CommandName::ReadOutput,
+            Self::Image(ImageCommand::Read) => CommandName::ReadImage,
+            Self::Image(ImageCommand::Write) => CommandName::WriteImage,
+            Self::Image(ImageCommand::Delete) => CommandName::DeleteImage,
+            Self::Image(ImageCommand::List) => CommandName::ListImages,
         }
     }
 

@@ -52,6 +52,14 @@ names! {
     Watch,
     /// ReadOutput.
     ReadOutput,
+    /// ReadImage.
+    ReadImage,
+    /// WriteImage.
+    WriteImage,
+    /// DeleteImage.
+    DeleteImage,
+    /// ListImages.
+    ListImages,
 }
 
 names! {

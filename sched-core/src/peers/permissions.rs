@@ -10,7 +10,10 @@ use crate::peers::session::{LAUNCHER, LISTENER};
 fn senders(sent: Sent) -> Role {
     match sent {
         Sent::Command(CommandName::Watch) => LISTENER,
-        Sent::Command(CommandName::Query | CommandName::ReadOutput) => Role::CONTROLLER | LISTENER,
+        Sent::Command(CommandName::Query | CommandName::ReadOutput | CommandName::ListImages) => {
+            Role::CONTROLLER | LISTENER
+        }
+        Sent::Command(CommandName::ReadImage) => LAUNCHER,
         Sent::Command(_) => Role::CONTROLLER | Role::OPERATOR,
         Sent::Report(name) => reporters(name),
         Sent::Unknown(_) => Role::default(),
@@ -81,6 +84,10 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
                 | CommandName::Query
                 | CommandName::Watch
                 | CommandName::ReadOutput
+                | CommandName::ReadImage
+                | CommandName::WriteImage
+                | CommandName::DeleteImage
+                | CommandName::ListImages
         ),
         Sent::Report(name) => {
             matches!(
@@ -102,6 +109,12 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
 pub fn needs_master(command: CommandName) -> bool {
     !matches!(
         command,
-        CommandName::Query | CommandName::Watch | CommandName::ReadOutput
+        CommandName::Query
+            | CommandName::Watch
+            | CommandName::ReadOutput
+            | CommandName::ReadImage
+            | CommandName::WriteImage
+            | CommandName::DeleteImage
+            | CommandName::ListImages
     )
 }

@@ -98,6 +98,10 @@ impl Scheduler {
             Command::Query(query) => self.query(now, id, &query),
             Command::Watch(topics) => self.peers.subscribe(id, &topics),
             Command::ReadOutput(read) => self.read_output(now, id, *read),
+            Command::Image(_) => self.act(Action::Image {
+                session: id,
+                parcel,
+            }),
         }
     }
 

@@ -8,7 +8,7 @@ use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, mebibytes, reported_disk};
 use ciao_scheduler::launcher::agent::{Features, PressureLimits, Workloads};
 use ciao_scheduler::launcher::simulate::Simulation;
 use ciao_scheduler::launcher::{
-    Config, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE,
+    CacheConfig, Config, DEFAULT_CACHE_QUOTA, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE,
     DEFAULT_PRESSURE_FILE, DEFAULT_PRESSURE_LIMIT, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
     DEFAULT_STOP_GRACE, DEFAULT_SWAP_LIMIT, KeepOutput, MachineConfig, Share, ShareError,
     metrics_address, node_uuid,
@@ -96,6 +96,14 @@ pub(crate) struct Cli {
     /// output before working directories
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_KEEP_OUTPUT_BYTES)]
     pub(crate) keep_output_bytes: u64,
+    /// Where programs are kept that STARTs name by their digest (`ciaoctl push`); `images` in the state directory unless
+    /// given; each launcher needs its own
+    #[arg(long, value_name = "DIR")]
+    pub(crate) blob_cache: Option<PathBuf>,
+    /// What they may take, e.g. 512MiB or 4GiB; a number alone is MiB. What no instance runs goes where there is no room,
+    /// least recently used first [default: 4GiB]
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes::<i64>(1))]
+    pub(crate) blob_cache_quota: Option<i64>,
     /// Stop the workloads when the launcher is told to end (TERM, INT); they run on unless given
     #[arg(long)]
     pub(crate) stop_on_exit: bool,
@@ -406,7 +414,23 @@ impl Cli {
                 share: self.share()?,
                 supervisor: std::env::current_exe().map_err(CliError::NoProgram)?,
                 cgroup: self.cgroup.clone(),
+                images: self.image_cache(),
             },
+        })
+    }
+}
+
+impl Cli {
+    /// Where images are kept, if that or how many was said.
+    fn image_cache(&self) -> Option<CacheConfig> {
+        if self.blob_cache.is_none() && self.blob_cache_quota.is_none() {
+            return None;
+        }
+        let usual = || self.state_dir.join("images");
+        let quota = self.blob_cache_quota.map(i64::unsigned_abs);
+        Some(CacheConfig {
+            directory: self.blob_cache.clone().unwrap_or_else(usual),
+            quota: quota.map_or(DEFAULT_CACHE_QUOTA, |mib| mib.saturating_mul(1 << 20)),
         })
     }
 }

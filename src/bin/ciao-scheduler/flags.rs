@@ -7,7 +7,7 @@ use std::time::Duration;
 use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes};
 use ciao_scheduler::logging::{Flag, LogFlags};
 use ciao_scheduler::net::tls::KeyFiles;
-use ciao_scheduler::server::{DEFAULT_PORT, ServerConfig, ServerLimits, parse_ratio};
+use ciao_scheduler::server::{DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, ServerConfig, ServerLimits, parse_ratio};
 use clap::{Args, Parser, Subcommand};
 use proto_frames::Uuid;
 use sched_core::{self, Accounting};
@@ -92,6 +92,9 @@ pub(crate) struct DaemonFlags {
     /// Refuse a certificate file whose private key others can read, rather than warn of it
     #[arg(long)]
     pub(crate) strict_files: bool,
+    /// Programs that are shipped
+    #[command(flatten)]
+    pub(crate) images: ImageFlags,
     /// How running instances count
     #[command(flatten)]
     pub(crate) accounting: AccountingFlags,
@@ -101,6 +104,39 @@ pub(crate) struct DaemonFlags {
     /// Where logs go
     #[command(flatten)]
     pub(crate) log: LogFlags,
+}
+
+/// Where programs are kept that launchers fetch.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Images")]
+pub(crate) struct ImageFlags {
+    /// Directory for programs that are shipped to nodes (`ciaoctl push`); none are unless given
+    #[arg(long, value_name = "DIR")]
+    pub(crate) blob_dir: Option<PathBuf>,
+    /// What all of them may take, e.g. 512MiB or 10GiB; a number alone is MiB. What no START names goes where there is no
+    /// room, least recently used first [default: 10GiB]
+    #[arg(long, value_name = "SIZE", requires = "blob_dir", value_parser = mebibytes::<i64>(1))]
+    pub(crate) blob_quota: Option<i64>,
+    /// What those of one tenant may take [default: half of --blob-quota]
+    #[arg(long, value_name = "SIZE", requires = "blob_dir", value_parser = mebibytes::<i64>(1))]
+    pub(crate) blob_tenant_quota: Option<i64>,
+    /// What all launchers together may fetch in a second [default: 64MiB]
+    #[arg(long, value_name = "SIZE", requires = "blob_dir", value_parser = mebibytes::<i64>(1))]
+    pub(crate) blob_rate: Option<i64>,
+}
+
+impl ImageFlags {
+    fn config(&self) -> Option<ImagesConfig> {
+        let bytes = |mib: i64| mib.unsigned_abs().saturating_mul(1 << 20);
+        let quota = self.blob_quota.map_or(DEFAULT_BLOB_QUOTA, bytes);
+        let directory = self.blob_dir.clone()?;
+        Some(ImagesConfig {
+            quota,
+            tenant_quota: self.blob_tenant_quota.map_or(quota / 2, bytes),
+            rate: self.blob_rate.map_or(DEFAULT_BLOB_RATE, bytes),
+            directory,
+        })
+    }
 }
 
 /// How running instances count against their nodes.
@@ -198,6 +234,7 @@ impl DaemonFlags {
             configuration_uri: self.configuration_uri.clone(),
             node_file: self.node_file.clone(),
             state_dir: self.state_dir.clone(),
+            images: self.images.config(),
             heartbeat: self.heartbeat.0,
             require_uuid_binding: self.require_uuid_binding,
             limits: self.limits.server(),

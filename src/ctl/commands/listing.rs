@@ -164,7 +164,7 @@ fn is_met(expression: &Expression, node: &NodeView) -> bool {
     values.any(|value| test.holds_for(value)) != test.is_negative()
 }
 
-fn print<R: Row>(
+pub(super) fn print<R: Row>(
     context: &mut Context<'_>,
     args: &ListArgs,
     rows: &[R],

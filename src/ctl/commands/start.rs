@@ -197,6 +197,7 @@ fn may_wait(request: &StartRequest) -> bool {
 /// The START of a program.
 fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
     let mut start = Start {
+        image: args.image.map(|it| it.to_string()).unwrap_or_default(),
         command: args.program.clone(),
         env: args.env.iter().cloned().collect(),
         working_dir: args.dir.clone().unwrap_or_default(),

@@ -88,6 +88,8 @@ impl Event {
             Self::Refused(e) => refusal(e),
             Self::QueryResult(e) => format!("answer to query {}", e.id),
             Self::Output(e) => format!("output of {}", e.part.instance_uuid),
+            Self::Image(e) => format!("image {}", e.part.digest),
+            Self::ImageList(e) => counted(e.images.len(), "image"),
             Self::Other { kind, payload } => format!("{kind} {}", elide(payload, MAX_SHOWN)),
             Self::Unreadable { kind, error } => format!("{kind} that cannot be read: {error}"),
         }
@@ -147,6 +149,8 @@ impl Event {
             }),
             Self::QueryResult(e) => json!({"event": "query_result", "id": e.id}),
             Self::Output(e) => json!({"event": "output", "instance_uuid": e.part.instance_uuid}),
+            Self::Image(e) => json!({"event": "image", "digest": e.part.digest}),
+            Self::ImageList(e) => json!({"event": "image_list", "images": e.images.len()}),
             Self::Other { kind, payload } => {
                 json!({"event": "other", "kind": kind.to_string(), "payload": payload})
             }

@@ -359,7 +359,7 @@ fn check_process(start: &Start) -> Result<(), String> {
             start.vm_type
         ));
     }
-    if start.command.first().is_none_or(String::is_empty) {
+    if start.image.is_empty() && start.command.first().is_none_or(String::is_empty) {
         return Err("start.command: must name a program".to_owned());
     }
     if start

@@ -21,7 +21,7 @@
 
 use std::time::Instant;
 
-use proto_frames::payload::{Start, StartFailure, StartFailureReason};
+use proto_frames::payload::{Digest, Start, StartFailure, StartFailureReason};
 
 use super::ends::How;
 use super::{About, Agent, Demand, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
@@ -46,6 +46,8 @@ pub(super) struct Instance {
     /// While it is ordered to be thawed because it could not be frozen in time: how often that is tried again if it fails.
     pub(super) thaws_left: Option<u8>,
     pub(super) state: State,
+    /// The image that it runs, if any.
+    pub(super) image: Option<Digest>,
     /// What it is called and runs.
     pub(super) about: About,
     /// Since when it is there.
@@ -184,6 +186,7 @@ impl Agent {
             thaws_left: None,
             state: State::Starting,
             ends,
+            image: start.image.parse().ok(),
             about: About::of(start),
             since: now,
             is_introduced: false,
@@ -193,6 +196,7 @@ impl Agent {
         self.order(Order::Spawn(Box::new(Workload {
             instance: id.clone(),
             tenant: start.tenant_uuid.clone(),
+            image: start.image.parse().ok(),
             command: start.command.clone(),
             env: start.env.clone(),
             working_dir: Some(start.working_dir.clone()).filter(|dir| !dir.is_empty()),
@@ -299,7 +303,11 @@ impl Agent {
                     kill_at: None,
                     running: false,
                 };
+                let waits = instance.image.is_some();
                 self.persist(id);
+                if waits {
+                    self.order(Order::Abandon(id.to_owned()));
+                }
                 self.report_soon(now);
             }
             State::Running | State::Suspending | State::Suspended | State::Resuming => {

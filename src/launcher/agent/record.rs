@@ -31,6 +31,9 @@ pub struct Record {
     /// launchers lack it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub thaw: bool,
+    /// The image that it runs. Records of launchers that knew none lack it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub image: String,
     /// What it is called and runs. Records of earlier launchers lack it.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
@@ -175,6 +178,7 @@ impl Agent {
             thaws_left: record.thaw.then_some(MAX_THAWS - 1),
             state,
             ends,
+            image: record.image.parse().ok(),
             about: record.about,
             since,
             is_introduced: false,
@@ -220,6 +224,7 @@ impl Agent {
             leased: instance.leased,
             update: instance.update.clone(),
             thaw: instance.thaws_left.is_some(),
+            image: instance.image.map(|it| it.to_string()).unwrap_or_default(),
             about: instance.about.clone(),
             stage,
             unheard: !instance.ends.is_empty(),

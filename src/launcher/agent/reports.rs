@@ -12,6 +12,9 @@ use super::instances::{Instance, State};
 use super::pressure::Pressure;
 use super::{Agent, Demand, Duty, Link, MIN_REPORT_GAP, Message, Runs};
 
+/// Labels that schedulers take of a node.
+const MAX_LABELS: usize = 64;
+
 /// Capability: SUSPEND and RESUME are done.
 const SUSPEND: &str = "suspend";
 
@@ -198,7 +201,7 @@ impl Agent {
             cpus_online: host.cpus_online,
             networks: host.networks.iter().map(network).collect(),
             hostname: self.settings.hostname.clone(),
-            labels: features.labels.clone(),
+            labels: self.labels(),
             resources: features.resources.clone(),
             shares: features.shares.map(|it| it.to_string()).unwrap_or_default(),
             shared_by: features.shared_by.iter().map(ToString::to_string).collect(),
@@ -209,6 +212,25 @@ impl Agent {
             pressure: self.storage_fault.is_none() && self.strain.is_some(),
             ..Ready::default()
         }
+    }
+
+    /// Other images are on the node than were.
+    pub(super) fn images_changed(&mut self, now: Instant, images: Vec<String>) {
+        if self.images != images {
+            self.images = images;
+            self.report_soon(now);
+        }
+    }
+
+    /// The node's labels, with one for each image that it has, as far as there is room for them.
+    fn labels(&self) -> BTreeMap<String, String> {
+        let mut labels = self.settings.features.labels.clone();
+        let room = MAX_LABELS.saturating_sub(labels.len());
+        for image in self.images.iter().take(room) {
+            let label = labels.entry(format!("image.{image}"));
+            label.or_insert_with(|| "cached".to_owned());
+        }
+        labels
     }
 
     /// What can be asked of this node beyond what the original's launchers do.

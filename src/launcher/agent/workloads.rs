@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use proto_frames::payload::cut::cut;
-use proto_frames::payload::{Start, Workload, Workloads};
+use proto_frames::payload::{Digest, Start, Workload, Workloads};
 use serde::{Deserialize, Serialize};
 
 use super::instances::Instance;
@@ -34,7 +34,8 @@ impl About {
     pub(super) fn of(start: &Start) -> Self {
         let name = start.scheduling.as_ref().map(|it| it.name.clone());
         let mut program = String::new();
-        for word in &start.command {
+        let image = start.image.parse::<Digest>().map(|it| it.short());
+        for word in image.iter().chain(&start.command) {
             if program.len() > MAX_PROGRAM_LEN {
                 break;
             }

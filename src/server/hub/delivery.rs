@@ -96,6 +96,7 @@ impl Hub {
                 Action::Send { to, message } => self.send(scheduler, turn, to, message),
                 Action::Notice(notice) => self.notices.log(&notice, turn.now),
                 Action::Persist(change) => self.persist(change),
+                Action::Image { session, parcel } => self.ask_images(turn, session, parcel),
                 Action::RememberNodes => self.nodes_changed.notify_one(),
                 Action::Refuse { session, why } => {
                     self.refuse(turn, session, why);

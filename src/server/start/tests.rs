@@ -43,6 +43,7 @@ impl Site {
 
     fn bind(&self, max_connections: usize) -> Server {
         Server::bind(ServerConfig {
+            images: None,
             http: Vec::new(),
             http_cert: None,
             cert: self.path().join("scheduler.pem"),

@@ -11,7 +11,7 @@ use super::names::{MAX_NAME_LEN, check_names};
 use super::{life, starts};
 use crate::server::strict::Mistake;
 use crate::server::{configuration, rules_file};
-use sched_core::{Command, CommandName, InstanceId, NewConfiguration, Target};
+use sched_core::{Command, CommandName, ImageCommand, InstanceId, NewConfiguration, Target};
 
 /// The reason given for a public address command whose concentrator's agent is not connected.
 const NO_CONCENTRATOR: &str = "no_instance";
@@ -45,6 +45,11 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
         CommandName::Query => query(payload),
         CommandName::Watch => Ok(Command::Watch(Watch::decode(payload)?.topics)),
         CommandName::ReadOutput => read_output(payload),
+        // What they say is read where the store is, which answers what it cannot read.
+        CommandName::ReadImage => Ok(Command::Image(ImageCommand::Read)),
+        CommandName::WriteImage => Ok(Command::Image(ImageCommand::Write)),
+        CommandName::DeleteImage => Ok(Command::Image(ImageCommand::Delete)),
+        CommandName::ListImages => Ok(Command::Image(ImageCommand::List)),
     }
 }
 

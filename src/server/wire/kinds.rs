@@ -22,6 +22,10 @@ pub(super) fn sent(kind: Kind) -> Sent {
         Kind::QUERY => CommandName::Query,
         Kind::WATCH => CommandName::Watch,
         Kind::READ_OUTPUT => CommandName::ReadOutput,
+        Kind::READ_IMAGE => CommandName::ReadImage,
+        Kind::WRITE_IMAGE => CommandName::WriteImage,
+        Kind::DELETE_IMAGE => CommandName::DeleteImage,
+        Kind::LIST_IMAGES => CommandName::ListImages,
         kind => return report(kind).map_or_else(|| Sent::Unknown(tag(kind)), Sent::Report),
     };
     Sent::Command(command)
@@ -76,6 +80,10 @@ pub(in crate::server) fn kind_of(sent: Sent) -> Kind {
             CommandName::Query => Kind::QUERY,
             CommandName::Watch => Kind::WATCH,
             CommandName::ReadOutput => Kind::READ_OUTPUT,
+            CommandName::ReadImage => Kind::READ_IMAGE,
+            CommandName::WriteImage => Kind::WRITE_IMAGE,
+            CommandName::DeleteImage => Kind::DELETE_IMAGE,
+            CommandName::ListImages => Kind::LIST_IMAGES,
         },
         Sent::Report(name) => kind_of_report(name),
         Sent::Unknown(tag) => kind_in(tag),

@@ -51,6 +51,10 @@ pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
         .as_ref()
         .and_then(|scheduling| text(&scheduling.image));
     let image = wanted_image.or_else(|| text(&start.docker_image));
+    let image = match &start.image {
+        Some(digest) => Some(digest.short().into()),
+        None => image.map(label_of_image),
+    };
     let asked = Resources {
         mem_mib: start.mem_mb,
         vcpus: start.vcpus,
@@ -64,7 +68,7 @@ pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
         hostname: start.hostname.map(Into::into),
         restart: start.restart,
         tenant: text(&start.tenant_uuid).map(TenantId::new),
-        image: image.map(label_of_image),
+        image,
         vm_type: Some(VmType::from_name(&start.vm_type)),
         scheduling: start.scheduling,
     }))

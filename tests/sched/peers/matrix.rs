@@ -13,7 +13,7 @@ use proto_frames::payload::{
 };
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
-    Command, CommandName, ConfigurationFlags, Dialect, KeptRuns, Message, NewConfiguration, Report,
+    Command, CommandName, ConfigurationFlags, Dialect, ImageCommand, KeptRuns, Message, NewConfiguration, Report,
     SessionId, StatsReport, Target, needs_master, permitted,
 };
 
@@ -132,7 +132,8 @@ fn reported(kind: Kind, place: Place) -> Treatment {
             | Kind::MAINTENANCE
             | Kind::KEPT_RUNS
             | Kind::WORKLOADS
-            | Kind::OUTPUT,
+            | Kind::OUTPUT
+            | Kind::READ_IMAGE,
             place,
         ) => match place {
             Place::Own => Treatment::Taken,
@@ -156,7 +157,16 @@ fn reported(kind: Kind, place: Place) -> Treatment {
 /// Controllers and operators have no node of their own.
 fn commanded(kind: Kind, place: Place) -> Treatment {
     match (kind, place) {
-        (Kind::CONFIGURE | Kind::QUERY | Kind::WATCH | Kind::READ_OUTPUT, _) => Treatment::Taken,
+        (
+            Kind::CONFIGURE
+            | Kind::QUERY
+            | Kind::WATCH
+            | Kind::READ_OUTPUT
+            | Kind::WRITE_IMAGE
+            | Kind::DELETE_IMAGE
+            | Kind::LIST_IMAGES,
+            _,
+        ) => Treatment::Taken,
         (_, Place::Own) => Treatment::Never,
         (Kind::SUSPEND | Kind::RESUME | Kind::MIGRATE | Kind::UPDATE, _) => Treatment::Taken,
         (Kind::START, _) | (_, Place::Others) => Treatment::Carried,
@@ -326,6 +336,10 @@ fn sending(kind: Kind, place: Place) -> Sending {
             instance_uuid: instance.to_owned(),
             ..ReadOutput::default()
         })),
+        Kind::READ_IMAGE => Command::Image(ImageCommand::Read),
+        Kind::WRITE_IMAGE => Command::Image(ImageCommand::Write),
+        Kind::DELETE_IMAGE => Command::Image(ImageCommand::Delete),
+        Kind::LIST_IMAGES => Command::Image(ImageCommand::List),
         kind => return report_of(kind, instance).into(),
     };
     command.into()

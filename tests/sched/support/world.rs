@@ -27,6 +27,8 @@ pub(crate) struct World {
     refused: Vec<(SessionId, RefusedConnect)>,
     /// Nodes that two launchers were said to report for.
     pub(crate) twins: Vec<Uuid>,
+    /// Who asked something of the store of images.
+    pub(crate) images_asked: Vec<SessionId>,
     peers: HashMap<SessionId, Uuid>,
     /// The most that each node ever said to have available: what it has in all.
     totals: HashMap<Uuid, Size>,
@@ -167,6 +169,7 @@ impl World {
             said: Vec::new(),
             refused: Vec::new(),
             twins: Vec::new(),
+            images_asked: Vec::new(),
             peers: HashMap::new(),
             totals: HashMap::new(),
             store: Store::default(),
@@ -234,6 +237,7 @@ impl World {
                 }
                 Action::Persist(change) => self.store.take(change),
                 Action::Notice(Notice::IllegalTransition(illegal)) => panic!("{illegal}"),
+                Action::Image { session, .. } => self.images_asked.push(session),
                 Action::RememberNodes | Action::Notice(_) => {}
             }
         }

@@ -10,6 +10,7 @@ use crate::payload::error::PayloadError;
 use crate::payload::guard::SMALL;
 use crate::payload::scheduling::Scheduling;
 use crate::payload::start::{Start, add_disk};
+use sched_model::Digest;
 use sched_model::value::{Field, Value};
 
 /// A START as far as placing it goes.
@@ -35,6 +36,8 @@ pub struct StartPeek<'a> {
     pub tenant_uuid: Cow<'a, str>,
     /// Image of a container; empty for none.
     pub docker_image: Cow<'a, str>,
+    /// The digest of its program; `None` for none.
+    pub image: Option<Digest>,
     /// What runs it; empty where it does not say.
     pub vm_type: Cow<'a, str>,
     /// How it is to be placed.
@@ -67,6 +70,7 @@ impl From<Start> for StartPeek<'_> {
             restart: start.restart,
             tenant_uuid: Cow::Owned(start.tenant_uuid),
             docker_image: Cow::Owned(start.docker_image),
+            image: start.image.parse().ok(),
             vm_type: Cow::Owned(start.vm_type),
             scheduling: start.scheduling.map(Box::new),
         }
@@ -133,6 +137,10 @@ impl<'a> StartSink<'a> {
             ("instance_uuid", Found::Text(text)) => self.peek.instance_uuid = borrowed(text)?,
             ("tenant_uuid", Found::Text(text)) => self.peek.tenant_uuid = borrowed(text)?,
             ("docker_image", Found::Text(text)) => self.peek.docker_image = borrowed(text)?,
+            ("image", Found::Text(b"")) => self.peek.image = None,
+            ("image", Found::Text(text)) => {
+                self.peek.image = Some(std::str::from_utf8(text).ok()?.parse().ok()?);
+            }
             ("vm_type", Found::Text(text)) => self.peek.vm_type = borrowed(text)?,
             ("restart", Found::Bool(restart)) => self.peek.restart = restart,
             _ => {}

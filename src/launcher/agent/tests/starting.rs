@@ -356,3 +356,38 @@ fn a_failure_that_may_be_lost_ends_in_that_the_instance_is_gone() {
     world.advance(INTERVAL);
     assert!(world.records.is_empty());
 }
+
+#[test]
+fn an_image_is_a_program_of_its_own_and_its_instance_can_be_given_up_while_it_is_fetched() {
+    let mut world = World::connected();
+    let digest = format!("sha256:{}", "ab".repeat(32));
+    let mut start = process("a", 1);
+    start.image.clone_from(&digest);
+    start.command.clear();
+    world.start(start);
+    let orders = world.orders();
+    let [Order::Spawn(workload)] = orders.as_slice() else {
+        panic!("{orders:?}")
+    };
+    assert_eq!(workload.image.map(|it| it.to_string()), Some(digest.clone()));
+    assert_eq!(world.records["a"].image, digest);
+    assert_eq!(world.records["a"].about.program, "sha256_abababababab");
+    world.delete("a", false);
+    assert_eq!(world.orders(), [Order::Abandon("a".to_owned())]);
+    let mut without = process("b", 1);
+    without.command.clear();
+    world.start(without);
+    assert_eq!(world.refusal(), StartFailureReason::InvalidData);
+}
+
+#[test]
+fn images_on_the_node_are_labels_of_it_as_far_as_there_is_room() {
+    let mut world = World::connected();
+    world.handle(Input::Images(vec!["sha256_a".to_owned()]));
+    assert_eq!(world.stats().labels["image.sha256_a"], "cached");
+    let many = (0..100).map(|number| format!("sha256_{number}")).collect();
+    world.handle(Input::Images(many));
+    assert_eq!(world.stats().labels.len(), 64);
+    world.handle(Input::Images(Vec::new()));
+    assert!(world.stats().labels.is_empty());
+}

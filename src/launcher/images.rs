@@ -1,0 +1,256 @@
+//! The images of a node: programs that STARTs name by their digest. What is not in the cache ([`cache`]) is fetched from
+//! the scheduler ([`fetch`]) over the connection that stands, a few chunks at a time; a fetch that is cut off goes on where
+//! it was once there is a connection again, also that of a later launcher.
+//!
+//! ```text
+//! START ── obtain ──▶ cache ── there, and what its digest says ──▶ path
+//!                       └── not there ──▶ fetch ──ReadImage──▶ run loop ──▶ scheduler
+//!                                          ▲ file ◀──Image─────────┘
+//! ```
+
+mod cache;
+mod fetch;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use proto_frames::payload::{Digest, ImageChunk, Payload as _, ReadImage};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::task::spawn_blocking;
+use tracing::debug;
+
+use self::cache::Cache;
+use self::fetch::WINDOW;
+
+pub use self::cache::DEFAULT_CACHE_QUOTA;
+
+/// Images that a node fetches at a time; others wait. With [`WINDOW`] this bounds what it has asked for.
+const FETCHES_AT_ONCE: usize = 2;
+
+/// Images that a node says it has, at most, the latest used ones: labels are few.
+const MAX_LABELS: usize = 16;
+
+/// What stands for the program's path in the arguments of an instance that names an image.
+pub const PLACEHOLDER: &str = "{image}";
+
+/// Where images are kept on a node, and how many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// The directory; one launcher each.
+    pub directory: PathBuf,
+    /// Bytes that they may have.
+    pub quota: u64,
+}
+
+/// What fetching came to: where the image is, or why it cannot be had.
+type Outcome = Result<PathBuf, String>;
+
+/// The images of one node.
+#[derive(Debug, Clone)]
+pub(crate) struct Images(Arc<Shared>);
+
+/// The run loop's end: what is asked of the scheduler, and its answers.
+#[derive(Debug)]
+pub(crate) struct ImageLink {
+    images: Images,
+    requests: mpsc::Receiver<ReadImage>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    cache: Mutex<Cache>,
+    fetches: Mutex<BTreeMap<Digest, Fetching>>,
+    permits: Semaphore,
+    requests: mpsc::Sender<ReadImage>,
+    link: watch::Sender<Link>,
+    /// Told when other images are there than were.
+    changed: Notify,
+}
+
+/// The connection to the scheduler.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Link {
+    /// Whether it can be asked over it.
+    is_up: bool,
+    /// The how-manieth it is.
+    number: u64,
+}
+
+/// An image that is being fetched.
+#[derive(Debug)]
+struct Fetching {
+    chunks: mpsc::Sender<ImageChunk>,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+impl Images {
+    /// Those in this cache, and the run loop's end.
+    pub(crate) fn open(config: &CacheConfig) -> io::Result<(Self, ImageLink)> {
+        let (requests, requested) = mpsc::channel(FETCHES_AT_ONCE * WINDOW);
+        let images = Self(Arc::new(Shared {
+            cache: Mutex::new(Cache::open(config)?),
+            fetches: Mutex::default(),
+            permits: Semaphore::new(FETCHES_AT_ONCE),
+            requests,
+            link: watch::Sender::default(),
+            changed: Notify::new(),
+        }));
+        // What is there already is said first of all.
+        images.0.changed.notify_one();
+        let link = ImageLink {
+            images: images.clone(),
+            requests: requested,
+        };
+        Ok((images, link))
+    }
+
+    /// An instance runs this image, or is about to: it stays until [`Self::release`].
+    pub(crate) fn hold(&self, instance: &str, digest: Digest) {
+        self.0.cache.lock().hold(instance, digest);
+    }
+
+    /// An instance has ended.
+    pub(crate) fn release(&self, instance: &str) {
+        self.0.cache.lock().release(instance);
+    }
+
+    /// The file of an image, which is what its digest says; fetched if it is not there.
+    ///
+    /// # Errors
+    /// Why it cannot be had, and what to do, for people.
+    pub(crate) async fn obtain(&self, digest: Digest) -> Outcome {
+        let shared = Arc::clone(&self.0);
+        let found = spawn_blocking(move || cache::find(&shared.cache, &digest)).await;
+        match found {
+            Ok(Ok(Some(path))) => {
+                self.0.changed.notify_one();
+                return Ok(path);
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => return Err(format!("the node cannot read its images: {error}")),
+            Err(error) => return Err(error.to_string()),
+        }
+        let mut outcome = self.fetch(digest);
+        match outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(String::new())),
+            Err(_) => Err("its fetch was given up; try again".to_owned()),
+        }
+    }
+
+    /// Fetches an image, unless that is done already; those who want it all hear of the one outcome.
+    fn fetch(&self, digest: Digest) -> watch::Receiver<Option<Outcome>> {
+        let mut fetches = self.0.fetches.lock();
+        if let Some(fetching) = fetches.get(&digest) {
+            return fetching.outcome.clone();
+        }
+        let (tell, outcome) = watch::channel(None);
+        let (chunks, received) = mpsc::channel(2 * WINDOW);
+        let fetching = Fetching {
+            chunks,
+            outcome: outcome.clone(),
+        };
+        fetches.insert(digest, fetching);
+        drop(fetches);
+        let images = self.clone();
+        tokio::spawn(async move {
+            let fetched = fetch::fetch(&images.0, digest, received).await;
+            images.0.fetches.lock().remove(&digest);
+            images.0.changed.notify_one();
+            tell.send_replace(Some(fetched));
+        });
+        outcome
+    }
+
+    /// Waits until other images are there than were; the names by which nodes say so.
+    pub(crate) async fn changed(&self) -> Vec<String> {
+        self.0.changed.notified().await;
+        self.0.cache.lock().latest(MAX_LABELS)
+    }
+}
+
+impl ImageLink {
+    /// A connection stands, or none over which can be asked.
+    pub(crate) fn connection(&self, is_up: bool) {
+        self.images.0.link.send_modify(|link| {
+            link.number += u64::from(is_up);
+            link.is_up = is_up;
+        });
+    }
+
+    /// The next thing to ask the scheduler; pending while there is none. Nothing is lost where the wait is given up.
+    pub(crate) async fn next(&mut self) -> ReadImage {
+        match self.requests.recv().await {
+            Some(request) => request,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The scheduler's answer.
+    pub(crate) fn take(&self, payload: &[u8]) {
+        let chunk = match ImageChunk::decode(payload) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                debug!(%error, "unreadable Image ignored");
+                return;
+            }
+        };
+        let Ok(digest) = chunk.part.digest.parse::<Digest>() else {
+            return;
+        };
+        let fetches = self.images.0.fetches.lock();
+        if let Some(fetching) = fetches.get(&digest)
+            && fetching.chunks.try_send(chunk).is_err()
+        {
+            debug!(%digest, "an answer that was not asked for is ignored");
+        }
+    }
+}
+
+/// The command of an instance that names an image: its path in place of each `{image}`; before the arguments if there is
+/// none.
+pub(crate) fn command(path: &Path, arguments: Vec<String>) -> Vec<String> {
+    let path = path.to_string_lossy();
+    if arguments.iter().any(|it| it.contains(PLACEHOLDER)) {
+        let replace = |it: String| it.replace(PLACEHOLDER, &path);
+        return arguments.into_iter().map(replace).collect();
+    }
+    let mut command = vec![path.into_owned()];
+    command.extend(arguments);
+    command
+}
+
+/// The same in the environment.
+pub(crate) fn environment(path: &Path, env: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let path = path.to_string_lossy();
+    let variables = env.into_iter();
+    variables
+        .map(|(name, value)| match value.contains(PLACEHOLDER) {
+            true => (name, value.replace(PLACEHOLDER, &path)),
+            false => (name, value),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::command;
+
+    #[test]
+    fn the_image_is_the_program_unless_the_arguments_say_where_it_stands() {
+        let made = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(|&it| it.to_owned()).collect();
+            command(Path::new("/i"), arguments).join(" ")
+        };
+        assert_eq!(made(&[]), "/i");
+        assert_eq!(made(&["-a", "b"]), "/i -a b");
+        assert_eq!(
+            made(&["sh", "-c", "{image} x; {image}"]),
+            "sh -c /i x; /i"
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! The cache: each image in a file that is called as its digest, which its owner may read and run. What no instance runs
+//! goes where there is no room, least recently used first.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use proto_frames::payload::Digest;
+use tracing::{info, warn};
+
+use super::CacheConfig;
+use crate::image_file::{Hash, Stamp, gone, own_directory};
+
+/// Bytes that the images of a node have at most, unless something else is said.
+pub const DEFAULT_CACHE_QUOTA: u64 = 4 << 30;
+
+/// What stands behind the digits of a file that is not complete.
+const PART: &str = ".part";
+
+/// The images that are there.
+#[derive(Debug)]
+pub(super) struct Cache {
+    directory: PathBuf,
+    quota: u64,
+    images: BTreeMap<Digest, Image>,
+    /// Which image each instance runs.
+    held: BTreeMap<String, Digest>,
+    /// Held as long as the cache is open.
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Image {
+    bytes: u64,
+    used: SystemTime,
+    /// Its file when it was found to be what its digest says.
+    verified: Option<Stamp>,
+}
+
+impl Cache {
+    pub(super) fn open(config: &CacheConfig) -> io::Result<Self> {
+        let lock = own_directory(&config.directory)?;
+        let mut images = BTreeMap::new();
+        for entry in fs::read_dir(&config.directory)? {
+            let entry = entry?;
+            if let Some(digest) = entry.file_name().to_str().and_then(Digest::from_hex) {
+                let file = entry.metadata()?;
+                let image = Image {
+                    bytes: file.len(),
+                    used: file.modified()?,
+                    verified: None,
+                };
+                images.insert(digest, image);
+            }
+        }
+        Ok(Self {
+            directory: config.directory.clone(),
+            quota: config.quota,
+            images,
+            held: BTreeMap::new(),
+            _lock: lock,
+        })
+    }
+
+    pub(super) fn hold(&mut self, instance: &str, digest: Digest) {
+        self.held.insert(instance.to_owned(), digest);
+    }
+
+    pub(super) fn release(&mut self, instance: &str) {
+        self.held.remove(instance);
+    }
+
+    /// The names of the images that were used last.
+    pub(super) fn latest(&self, most: usize) -> Vec<String> {
+        let mut images: Vec<_> = self.images.iter().collect();
+        images.sort_by_key(|(_, image)| std::cmp::Reverse(image.used));
+        let names = images.into_iter().take(most);
+        names.map(|(digest, _)| digest.short()).collect()
+    }
+
+    /// Where an image is, or is to be.
+    pub(super) fn path(&self, digest: &Digest) -> PathBuf {
+        self.directory.join(digest.hex())
+    }
+
+    /// Where the part of it is that has come.
+    pub(super) fn part(&self, digest: &Digest) -> PathBuf {
+        self.directory.join(digest.hex() + PART)
+    }
+
+    /// An image is there.
+    pub(super) fn add(&mut self, digest: Digest, bytes: u64, verified: Option<Stamp>) {
+        let image = Image {
+            bytes,
+            used: SystemTime::now(),
+            verified,
+        };
+        self.images.insert(digest, image);
+    }
+
+    /// Makes room for so many bytes; why there is none, for people.
+    pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), String> {
+        let stored: u64 = self.images.values().map(|image| image.bytes).sum();
+        let mut excess = (stored.saturating_add(bytes)).saturating_sub(self.quota);
+        let is_held = |digest: &Digest| self.held.values().any(|held| held == digest);
+        let mut free: Vec<_> = self.images.iter().filter(|it| !is_held(it.0)).collect();
+        free.sort_by_key(|(_, image)| image.used);
+        let mut chosen = Vec::new();
+        for (digest, image) in free {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(image.bytes);
+            chosen.push(*digest);
+        }
+        if excess > 0 {
+            return Err(format!(
+                "no room for {bytes} bytes: images of the node may have {} (--blob-cache-quota of its launcher), and \
+                 instances run what is there",
+                self.quota
+            ));
+        }
+        for digest in chosen {
+            info!(
+                event = "image_evicted",
+                "{digest} is evicted from the cache of images: no instance runs it, and room is needed"
+            );
+            self.remove(&digest);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, digest: &Digest) {
+        self.images.remove(digest);
+        if let Err(error) = gone(fs::remove_file(self.path(digest))) {
+            warn!(event = "image_not_deleted", "{digest}: {error}");
+        }
+    }
+}
+
+/// The file of an image that is there and is what its digest says; one that is not, is removed. Blocks, but holds the lock
+/// for moments only.
+pub(super) fn find(cache: &Mutex<Cache>, digest: &Digest) -> io::Result<Option<PathBuf>> {
+    let (path, verified) = {
+        let mut cache = cache.lock();
+        let path = cache.path(digest);
+        let Some(image) = cache.images.get_mut(digest) else {
+            return Ok(None);
+        };
+        image.used = SystemTime::now();
+        (path, image.verified)
+    };
+    let stamp = match stamp(&path, verified, digest) {
+        Ok(stamp) => stamp,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let mut cache = cache.lock();
+    if stamp.is_none() {
+        warn!(
+            event = "image_corrupt",
+            "the copy of {digest} in {} is not what it was: it is fetched again",
+            cache.directory.display()
+        );
+        cache.remove(digest);
+        return Ok(None);
+    }
+    if let Some(image) = cache.images.get_mut(digest) {
+        image.verified = stamp;
+    }
+    Ok(Some(path))
+}
+
+/// What the file is if it is what its digest says: looked at again only where it has changed.
+fn stamp(path: &Path, verified: Option<Stamp>, digest: &Digest) -> io::Result<Option<Stamp>> {
+    let file = File::open(path)?;
+    let found = Stamp::from(&file.metadata()?);
+    if verified != Some(found) && Hash::of(&file)?.digest() != Some(*digest) {
+        return Ok(None);
+    }
+    // For the order of use across restarts. It changes the file's inode: the stamp is taken after it.
+    let _ = file.set_modified(SystemTime::now());
+    Ok(Some(Stamp::from(&file.metadata()?)))
+}

@@ -1,0 +1,218 @@
+//! An image is fetched: asked for a few chunks ahead, written as they come, hashed as it is written.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Seek as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto_frames::payload::image::MAX_IMAGE_CHUNK;
+use proto_frames::payload::{Digest, ImageChunk, ImageFailure, ReadImage};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::info;
+
+use super::{Outcome, Shared};
+use crate::image_file::{Hash, Stamp, gone};
+
+/// Chunks that are asked for ahead: what a connection of a Gbit/s carries in 2 ms.
+pub(super) const WINDOW: usize = 4;
+
+/// How long a fetch goes on without a byte, with a connection or without, before its STARTs fail: well above the time in
+/// which a scheduler is restarted.
+const PROGRESS_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Pause after the scheduler has said that others ask for as much as may be asked for.
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
+
+/// Mode of an image: its owner may read and run it.
+const RUNNABLE: u32 = 0o500;
+
+/// What has come of an image.
+#[derive(Debug)]
+struct Part {
+    digest: Digest,
+    path: PathBuf,
+    file: File,
+    hash: Hash,
+}
+
+/// Fetches an image into the cache.
+pub(super) async fn fetch(
+    shared: &Shared,
+    digest: Digest,
+    mut chunks: mpsc::Receiver<ImageChunk>,
+) -> Outcome {
+    let Ok(_permit) = shared.permits.acquire().await else {
+        return Err("the launcher ends".to_owned());
+    };
+    let (path, target) = {
+        let cache = shared.cache.lock();
+        (cache.part(&digest), cache.path(&digest))
+    };
+    let unwritable = |error: io::Error| format!("the node cannot keep {digest}: {error}");
+    for _ in 0..2 {
+        let opened = Part::open(digest, path.clone());
+        let mut part = blocking(opened).await.map_err(unwritable)?;
+        let resumed = part.hash.len();
+        if resumed > 0 {
+            info!(
+                event = "image_fetch_resumed",
+                "{digest}: {resumed} bytes are there already"
+            );
+        }
+        part = receive(shared, part, &mut chunks).await?;
+        let bytes = part.hash.len();
+        let stamp = blocking(part.finish(target.clone())).await;
+        match stamp.map_err(unwritable)? {
+            Some(stamp) => {
+                info!(event = "image_fetched", "{digest}: {bytes} bytes");
+                shared.cache.lock().add(digest, bytes, Some(stamp));
+                return Ok(target);
+            }
+            None if resumed > 0 => {} // the part was of something else: once more, from the beginning
+            None => break,
+        }
+    }
+    Err(format!(
+        "what the scheduler sent is not {digest}: its copy is damaged; push it again: ciaoctl push FILE"
+    ))
+}
+
+/// Asks for what is missing until all of it is there.
+async fn receive(
+    shared: &Shared,
+    mut part: Part,
+    chunks: &mut mpsc::Receiver<ImageChunk>,
+) -> Result<Part, String> {
+    let digest = part.digest;
+    let mut link = shared.link.subscribe();
+    let mut deadline = Instant::now() + PROGRESS_DEADLINE;
+    let mut total = None;
+    loop {
+        let connection = async { link.wait_for(|it| it.is_up).await.map(|it| *it) };
+        let Ok(Ok(connection)) = timeout_at(deadline, connection).await else {
+            return Err(no_answer(&digest, "there is no connection to the scheduler"));
+        };
+        while chunks.try_recv().is_ok() {} // of an earlier connection
+        let mut asked = part.hash.len();
+        loop {
+            let have = part.hash.len();
+            while asked < total.unwrap_or(have + 1) && asked < have + window() {
+                let request = ReadImage {
+                    id: 0,
+                    digest: digest.to_string(),
+                    offset: asked,
+                };
+                let _ = shared.requests.send(request).await;
+                asked += MAX_IMAGE_CHUNK as u64;
+            }
+            let chunk = tokio::select! {
+                chunk = timeout_at(deadline, chunks.recv()) => chunk,
+                _ = link.wait_for(|now| *now != connection) => break,
+            };
+            let Ok(Some(chunk)) = chunk else {
+                return Err(no_answer(&digest, "the scheduler does not answer"));
+            };
+            if chunk.part.failure == ImageFailure::Busy {
+                sleep(BUSY_PAUSE).await;
+                break;
+            }
+            if chunk.part.is_failure() {
+                return Err(refused(&digest, &chunk));
+            }
+            if total.replace(chunk.part.total) != Some(chunk.part.total) {
+                shared.cache.lock().make_room(chunk.part.total)?;
+            }
+            if chunk.part.offset == part.hash.len() && !chunk.data.is_empty() {
+                part = blocking(part.write(chunk.data))
+                    .await
+                    .map_err(|error| format!("the node cannot keep {digest}: {error}"))?;
+                deadline = Instant::now() + PROGRESS_DEADLINE;
+            }
+            if part.hash.len() >= chunk.part.total {
+                return Ok(part);
+            }
+        }
+    }
+}
+
+/// Bytes that are asked for ahead.
+fn window() -> u64 {
+    (WINDOW * MAX_IMAGE_CHUNK) as u64
+}
+
+fn no_answer(digest: &Digest, why: &str) -> String {
+    format!("{digest} was not fetched: {why} for {PROGRESS_DEADLINE:?}")
+}
+
+fn refused(digest: &Digest, chunk: &ImageChunk) -> String {
+    let part = &chunk.part;
+    match part.detail.as_str() {
+        "" => format!(
+            "{digest} cannot be fetched: {}",
+            crate::printable::Printable::new(part.failure.as_str())
+        ),
+        detail => detail.to_owned(),
+    }
+}
+
+/// Has something done where it may take its time.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+impl Part {
+    /// What came of it before, or nothing.
+    fn open(digest: Digest, path: PathBuf) -> impl FnOnce() -> io::Result<Self> + Send {
+        move || {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)?;
+            let hash = Hash::of(&mut file)?;
+            Ok(Self {
+                digest,
+                path,
+                file,
+                hash,
+            })
+        }
+    }
+
+    fn write(mut self, data: Bytes) -> impl FnOnce() -> io::Result<Self> + Send {
+        move || {
+            let at = self.hash.len();
+            if let Err(error) = self.file.write_all(&data) {
+                // So that the next fetch goes on with whole chunks.
+                let _ = self.file.set_len(at).and_then(|()| self.file.rewind());
+                return Err(error);
+            }
+            self.hash.add(&data);
+            Ok(self)
+        }
+    }
+
+    /// Makes it an image of the cache if it is what its digest says; else removes it.
+    fn finish(self, target: PathBuf) -> impl FnOnce() -> io::Result<Option<Stamp>> + Send {
+        move || {
+            if self.hash.digest() != Some(self.digest) {
+                gone(fs::remove_file(&self.path))?;
+                return Ok(None);
+            }
+            self.file.sync_all()?;
+            fs::rename(&self.path, &target)?;
+            self.file.set_permissions(Permissions::from_mode(RUNNABLE))?;
+            // Nobody may have it open for writing when it is run.
+            drop(self.file);
+            Ok(Some(Stamp::from(&fs::metadata(&target)?)))
+        }
+    }
+}

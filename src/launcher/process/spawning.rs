@@ -1,0 +1,131 @@
+//! A workload on its way to its supervisor: its image is had, a place among those that are being started, and then it is
+//! said how that went.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+use proto_frames::payload::Digest;
+use tokio::sync::oneshot;
+
+use super::super::agent::{Input, LaunchFault, Workload};
+use super::super::files::{InstanceDir, Launch, Obstacle};
+use super::super::images::{self, Images};
+use super::super::limits::Limits;
+use super::super::orphans;
+use super::starting::{NotStarted, Rest, start};
+use super::{Event, Processes, environment};
+
+impl Processes {
+    pub(super) fn spawn(&mut self, workload: Workload) {
+        let instance = workload.instance.clone();
+        let (events, starts) = (self.events.clone(), self.starts.clone());
+        if self.state.has(&instance) {
+            let detail = self.state.fault().unwrap_or_default();
+            let failed = start_failed(instance, LaunchFault::Storage, detail);
+            tokio::spawn(async move { events.send(failed).await });
+            return;
+        }
+        let dir = self.state().instance(&instance);
+        let supervisor = self.supervisor.clone();
+        let (wait, abandoned) = oneshot::channel();
+        let image = workload.image;
+        if let Some(image) = image {
+            self.images.hold(&instance, image);
+            self.waiting.insert(instance.clone(), wait);
+        }
+        let images = self.images.clone();
+        let launch = self.launch(workload, &dir);
+        tokio::spawn(async move {
+            let launch = match image {
+                Some(image) => with_image(launch, &images, image, abandoned).await,
+                None => Ok(launch),
+            };
+            let event = match launch {
+                Ok(launch) => {
+                    let turn = starts.acquire().await;
+                    let started = begin(supervisor, dir, launch, instance).await;
+                    drop(turn);
+                    started
+                }
+                Err(detail) => start_failed(instance, LaunchFault::Image, detail),
+            };
+            // The receiver is gone only when the launcher has ended.
+            let _ = events.send(event).await;
+        });
+    }
+
+    /// What a supervisor is told to run.
+    fn launch(&self, workload: Workload, dir: &InstanceDir) -> Launch {
+        let node = self.state().uuid();
+        let instance = &workload.instance;
+        Launch {
+            group: self.tree.as_ref().map(|tree| tree.group(node, instance)),
+            lease: workload.leased.then(|| self.state().lease()),
+            limits: Limits {
+                mem_mb: workload.mem_mb,
+                vcpus: workload.vcpus,
+            },
+            env: environment(&workload, &node.to_string(), dir),
+            working_dir: workload.working_dir.map(PathBuf::from),
+            command: workload.command,
+        }
+    }
+}
+
+/// What is to be run once the image is there, unless it is not wanted any more.
+async fn with_image(
+    launch: Launch,
+    images: &Images,
+    image: Digest,
+    abandoned: oneshot::Receiver<Infallible>,
+) -> Result<Launch, String> {
+    let path = tokio::select! {
+        path = images.obtain(image) => path?,
+        _ = abandoned => return Err("it was to end before its image was there".to_owned()),
+    };
+    let command = images::command(&path, launch.command);
+    let env = images::environment(&path, launch.env);
+    Ok(Launch {
+        command,
+        env,
+        ..launch
+    })
+}
+
+/// Starts a supervisor; how that went.
+async fn begin(supervisor: PathBuf, dir: InstanceDir, launch: Launch, instance: String) -> Event {
+    let NotStarted { obstacle, rest } = match start(supervisor, dir.clone(), launch).await {
+        Ok((supervisor, child)) => {
+            return Event::Started {
+                instance,
+                supervisor,
+                child,
+            };
+        }
+        Err(not_started) => not_started,
+    };
+    if rest == Rest::Unknown {
+        orphans::end(dir).await;
+    }
+    let Obstacle {
+        image,
+        storage,
+        detail,
+    } = obstacle;
+    let fault = if image {
+        LaunchFault::Image
+    } else if storage {
+        LaunchFault::Storage
+    } else {
+        LaunchFault::Launch
+    };
+    start_failed(instance, fault, detail)
+}
+
+fn start_failed(instance: String, fault: LaunchFault, detail: String) -> Event {
+    Event::Other(Input::StartFailed {
+        instance,
+        fault,
+        detail,
+    })
+}

@@ -1,0 +1,66 @@
+//! What the store of images is asked, on its way there, and its answers on their way to peers.
+
+use std::io;
+use std::sync::Arc;
+
+use proto_frames::Frame;
+use tracing::error;
+
+use super::{Hub, Turn};
+use crate::server::images::{self, Opened};
+use crate::server::wire;
+use sched_core::{Message, Parcel, SessionId};
+
+impl Hub {
+    /// Keeps images in this store from now on.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub(in crate::server) fn keep_images_in(self: &Arc<Self>, opened: Opened) -> io::Result<()> {
+        let images = opened.start(Arc::downgrade(self))?;
+        if self.images.set(images).is_err() {
+            error!(event = "internal_error", "there is a store of images already");
+        }
+        Ok(())
+    }
+
+    /// Has the store of images do what a peer asks for. Under the scheduler's lock: nothing waits.
+    pub(super) fn ask_images(&self, turn: &mut Turn<'_>, session: SessionId, parcel: Parcel) {
+        let refused = match self.images.get() {
+            Some(images) => images.ask(session, parcel).err(),
+            None => Some(images::not_offered(&parcel)),
+        };
+        let Some(refused) = refused else {
+            return;
+        };
+        if let Some(peer) = self.peers.get(&session)
+            && let Some(writer) = push_behind(&peer, refused)
+        {
+            turn.wakers.push(writer);
+        }
+    }
+
+    /// Sends a frame that leaves behind all else that waits for the peer; dropped where as many wait as may, which is so
+    /// only for one that has asked for more than its kind does.
+    pub(in crate::server) fn send_behind(&self, session: SessionId, frame: Frame) {
+        let peer = self.peers.get(&session).map(|peer| Arc::clone(&peer));
+        if let Some(peer) = peer
+            && let Some(writer) = push_behind(&peer, frame)
+        {
+            writer.wake();
+        }
+    }
+
+    /// The subject of a peer's certificate, while it is connected.
+    pub(in crate::server) fn subject_of(&self, session: SessionId) -> Option<String> {
+        let peer = self.peers.get(&session)?;
+        Some(peer.subject.to_string())
+    }
+}
+
+/// Queues a frame; the writer that is to be woken.
+fn push_behind(peer: &super::PeerState, frame: Frame) -> Option<std::task::Waker> {
+    let message = Message::Forward(wire::parcel(frame));
+    let cost = wire::cost(&message);
+    peer.outbox.push_behind(message, cost).ok().flatten()
+}

@@ -1,0 +1,201 @@
+//! Programs that are shipped: the store of images, which controllers and operators push to and launchers fetch from.
+//!
+//! The core says who may ask ([`sched_core::Action::Image`]); what is asked is done by a thread of its own, so that neither
+//! the core's lock nor a task waits for the disk, and answered behind all else that waits for the peer
+//! ([`crate::net::outbox::Outbox::push_behind`]): whoever asks has a few chunks under way at most, so that a START is behind
+//! one of them and never behind an image. What all launchers fetch together is limited in bytes a second.
+
+mod store;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use proto_frames::payload::guard::first_document;
+use proto_frames::payload::image::MAX_IMAGE_CHUNK;
+use proto_frames::payload::{DeleteImage, ImageChunk, ImageFailure, ImageList, ImagePart, Payload};
+use proto_frames::payload::{ListImages, ReadImage, WriteImage, guard};
+use proto_frames::{Frame, Kind, Uuid};
+use sched_core::{Parcel, SessionId};
+
+use self::store::{Quota, Store};
+use self::worker::{Ask, Worker};
+use super::hub::Hub;
+
+/// Requests that all peers together may have waiting: as many chunks are 64 MiB.
+const MAX_ASKS: usize = 1024;
+
+/// Requests that one peer may have waiting; further ones are refused. Clients have fewer under way.
+const MAX_ASKS_BY_PEER: usize = 16;
+
+/// Longest payload of a request: a chunk and what is said of it.
+const MAX_ASK_LEN: usize = MAX_IMAGE_CHUNK + 4 * 1024;
+
+/// Bytes that the images of all tenants have at most, unless something else is said.
+pub const DEFAULT_BLOB_QUOTA: u64 = 10 << 30;
+
+/// Bytes that all launchers together fetch in a second, unless something else is said: half of what a Gbit/s carries.
+pub const DEFAULT_BLOB_RATE: u64 = 64 << 20;
+
+/// Where images are kept, and how many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImagesConfig {
+    /// The directory; one scheduler each.
+    pub directory: PathBuf,
+    /// Bytes that all images may have.
+    pub quota: u64,
+    /// Bytes that those of one tenant may have.
+    pub tenant_quota: u64,
+    /// Bytes that launchers together may fetch in a second.
+    pub rate: u64,
+}
+
+impl ImagesConfig {
+    /// The usual limits.
+    #[must_use]
+    pub fn new(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            quota: DEFAULT_BLOB_QUOTA,
+            tenant_quota: DEFAULT_BLOB_QUOTA / 2,
+            rate: DEFAULT_BLOB_RATE,
+        }
+    }
+}
+
+/// The way to the store of images.
+#[derive(Debug)]
+pub(super) struct Images {
+    asks: SyncSender<Ask>,
+    waiting: Arc<Waiting>,
+}
+
+/// How many requests of each peer wait.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<BTreeMap<SessionId, usize>>);
+
+impl Waiting {
+    /// Counts one more; whether it may wait.
+    fn begin(&self, session: SessionId) -> bool {
+        let mut waiting = self.0.lock();
+        let own = waiting.entry(session).or_default();
+        let may = *own < MAX_ASKS_BY_PEER;
+        *own += usize::from(may);
+        may
+    }
+
+    /// One has been answered.
+    fn end(&self, session: SessionId) {
+        let mut waiting = self.0.lock();
+        if let Some(own) = waiting.get_mut(&session) {
+            *own -= 1;
+            if *own == 0 {
+                waiting.remove(&session);
+            }
+        }
+    }
+}
+
+/// A store that is open and serves nobody yet.
+#[derive(Debug)]
+pub(super) struct Opened {
+    store: Store,
+    rate: u64,
+}
+
+impl Opened {
+    pub(super) fn open(config: &ImagesConfig) -> io::Result<Self> {
+        let quota = Quota {
+            all: config.quota,
+            tenant: config.tenant_quota,
+        };
+        Ok(Self {
+            store: Store::open(&config.directory, quota)?,
+            rate: config.rate,
+        })
+    }
+
+    /// Serves the hub's peers, as long as the hub is there.
+    pub(super) fn start(self, hub: Weak<Hub>) -> io::Result<Images> {
+        let (asks, asked) = sync_channel(MAX_ASKS);
+        let waiting = Arc::<Waiting>::default();
+        let worker = Worker::new(self.store, self.rate, hub, Arc::clone(&waiting));
+        std::thread::Builder::new()
+            .name("images".to_owned())
+            .spawn(move || worker.run(&asked))?;
+        Ok(Images { asks, waiting })
+    }
+}
+
+impl Images {
+    /// Has something done that a peer may ask for; why not, if there is no room for it. Never waits.
+    pub(super) fn ask(&self, session: SessionId, parcel: Parcel) -> Result<(), Frame> {
+        if parcel.payload.len() > MAX_ASK_LEN {
+            let detail = format!(
+                "{} bytes, at most {MAX_ASK_LEN} are taken",
+                parcel.payload.len()
+            );
+            return Err(refusal(&parcel, ImageFailure::InvalidData, &detail));
+        }
+        let busy = |parcel: &Parcel| {
+            let detail = "as much is asked of the store of images as may be at a time; try again";
+            refusal(parcel, ImageFailure::Busy, detail)
+        };
+        if !self.waiting.begin(session) {
+            return Err(busy(&parcel));
+        }
+        match self.asks.try_send(Ask { session, parcel }) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(ask) | TrySendError::Disconnected(ask)) => {
+                self.waiting.end(session);
+                Err(busy(&ask.parcel))
+            }
+        }
+    }
+}
+
+/// The answer to who asks a scheduler that has no store.
+pub(super) fn not_offered(parcel: &Parcel) -> Frame {
+    let detail = "this scheduler keeps no images: give it a directory for them (--blob-dir)";
+    refusal(parcel, ImageFailure::NotOffered, detail)
+}
+
+/// The answer that something is not done.
+fn refusal(parcel: &Parcel, failure: ImageFailure, detail: &str) -> Frame {
+    let kind = super::wire::frame_of(parcel).kind;
+    let (id, digest) = asked(kind, &parcel.payload);
+    if kind == Kind::LIST_IMAGES {
+        let detail = detail.to_owned();
+        let list = ImageList {
+            id,
+            failure,
+            detail,
+            ..ImageList::default()
+        };
+        return Frame::new(Kind::IMAGE_LIST, Uuid::nil(), list.encode());
+    }
+    answer(&ImageChunk::new(
+        ImagePart::fail(id, &digest, failure, detail),
+        bytes::Bytes::new(),
+    ))
+}
+
+/// The number and the image of a request, as far as they can be read.
+fn asked(kind: Kind, payload: &[u8]) -> (u64, String) {
+    let document = first_document(payload, guard::SMALL).unwrap_or_default();
+    match kind {
+        Kind::READ_IMAGE => ReadImage::decode(document).map(|it| (it.id, it.digest)),
+        Kind::WRITE_IMAGE => WriteImage::decode(document).map(|it| (it.id, it.digest)),
+        Kind::DELETE_IMAGE => DeleteImage::decode(document).map(|it| (it.id, it.digest)),
+        _ => ListImages::decode(document).map(|it| (it.id, String::new())),
+    }
+    .unwrap_or_default()
+}
+
+fn answer(chunk: &ImageChunk) -> Frame {
+    Frame::new(Kind::IMAGE, Uuid::nil(), chunk.encode())
+}

@@ -1,0 +1,273 @@
+//! The images on disk, each in a file that is called as its digest, with a file beside it that says whose it is. What is
+//! being pushed is in a file of its own until all of it is there and is what its digest says.
+//!
+//! ```text
+//! DIR/2c26….        an image       DIR/2c26….json   who pushed it, when, for which tenant
+//! DIR/fcde….part    a part of one  DIR/lock         held by the scheduler that has the directory
+//! ```
+//! All calls block. One thread makes them, so that the disk is asked for one thing at a time.
+
+mod pushing;
+mod room;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use proto_frames::payload::image::{MAX_IMAGE_CHUNK, MAX_IMAGE_ROWS};
+use proto_frames::payload::{Digest, ImageFailure, ImageList, ImageRow};
+use serde::{Deserialize, Serialize};
+
+pub(super) use self::pushing::Pushed;
+use self::pushing::Uploads;
+use crate::image_file::{Stamp, gone, own_directory, unix_ms};
+
+/// How old what an image's file says of its last use may be: it is written no more often than that.
+const NOTE_USE_EVERY: Duration = Duration::from_secs(60);
+
+/// What stands behind the digits of a file that is not complete.
+const PART: &str = ".part";
+
+/// What stands behind the digits of the file that says whose an image is.
+const OWNER: &str = ".json";
+
+/// How much may be stored, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Quota {
+    /// By all tenants.
+    pub(super) all: u64,
+    /// By each.
+    pub(super) tenant: u64,
+}
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) failure: ImageFailure,
+    /// For people.
+    pub(super) detail: String,
+}
+
+/// Whose an image is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Owner {
+    /// The tenant against whose quota it counts.
+    pub(super) tenant: String,
+    /// The subject of the certificate with which it was pushed.
+    pub(super) by: String,
+    /// When it was complete, milliseconds of Unix time.
+    pub(super) at_ms: i64,
+}
+
+/// The short names of images that STARTs name which the scheduler keeps.
+pub(super) type InUse = BTreeSet<String>;
+
+/// The store.
+#[derive(Debug)]
+pub(super) struct Store {
+    directory: PathBuf,
+    quota: Quota,
+    images: BTreeMap<Digest, Image>,
+    uploads: Uploads,
+    /// The file that was read last.
+    open: Option<(Digest, File)>,
+    /// Held as long as the store is open.
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Image {
+    bytes: u64,
+    owner: Owner,
+    used: SystemTime,
+    /// The time of its last use that its file says.
+    noted: SystemTime,
+    /// Its file when it was found to be what its digest says.
+    verified: Option<Stamp>,
+}
+
+impl Refused {
+    pub(super) fn new(failure: ImageFailure, detail: impl Into<String>) -> Self {
+        Self {
+            failure,
+            detail: detail.into(),
+        }
+    }
+
+    pub(super) fn no_image(digest: &Digest) -> Self {
+        Self::new(
+            ImageFailure::NoImage,
+            format!("the scheduler has no image {digest}; push it: ciaoctl push FILE"),
+        )
+    }
+}
+
+impl Store {
+    /// Opens the store in this directory, which is made if it is not there.
+    pub(super) fn open(directory: &Path, quota: Quota) -> io::Result<Self> {
+        let lock = own_directory(directory)?;
+        let mut store = Self {
+            directory: directory.to_owned(),
+            quota,
+            images: BTreeMap::new(),
+            uploads: Uploads::default(),
+            open: None,
+            _lock: lock,
+        };
+        for entry in fs::read_dir(directory)? {
+            store.find(&entry?)?;
+        }
+        Ok(store)
+    }
+
+    /// Takes up what is in the directory already.
+    fn find(&mut self, entry: &fs::DirEntry) -> io::Result<()> {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else {
+            return Ok(());
+        };
+        if let Some(digest) = Digest::from_hex(name) {
+            let file = entry.metadata()?;
+            let used = file.modified()?;
+            let owner = fs::read(self.path(&digest, OWNER)).unwrap_or_default();
+            let image = Image {
+                bytes: file.len(),
+                owner: serde_json::from_slice(&owner).unwrap_or_default(),
+                used,
+                noted: used,
+                verified: None,
+            };
+            self.images.insert(digest, image);
+        } else if let Some(digest) = name.strip_suffix(PART).and_then(Digest::from_hex) {
+            let file = entry.metadata()?;
+            self.uploads.found(digest, file.len());
+        } else if let Some(digest) = name.strip_suffix(OWNER).and_then(Digest::from_hex)
+            && !self.path(&digest, "").exists()
+        {
+            fs::remove_file(entry.path())?;
+        }
+        Ok(())
+    }
+
+    /// A chunk of an image, and how long all of it is.
+    pub(super) fn read(&mut self, digest: &Digest, offset: u64) -> Result<(Bytes, u64), Refused> {
+        let path = self.path(digest, "");
+        let Some(image) = self.images.get_mut(digest) else {
+            return Err(Refused::no_image(digest));
+        };
+        let total = image.bytes;
+        if offset >= total {
+            // It says so: who asks has more than there is, or all.
+            return Ok((Bytes::new(), total));
+        }
+        let file = match self.open.take().filter(|(open, _)| open == digest) {
+            Some((_, file)) => file,
+            None => File::open(&path).map_err(|error| unreadable(digest, &error))?,
+        };
+        let left = usize::try_from(total - offset).unwrap_or(usize::MAX);
+        let mut chunk = vec![0; left.min(MAX_IMAGE_CHUNK)];
+        file.read_exact_at(&mut chunk, offset)
+            .map_err(|error| unreadable(digest, &error))?;
+        image.used = SystemTime::now();
+        let age = image.used.duration_since(image.noted).unwrap_or_default();
+        if age >= NOTE_USE_EVERY && file.set_modified(image.used).is_ok() {
+            image.noted = image.used;
+        }
+        self.open = Some((*digest, file));
+        Ok((chunk.into(), total))
+    }
+
+    /// Deletes an image that no START names.
+    pub(super) fn delete(&mut self, digest: &Digest, in_use: &InUse) -> Result<Owner, Refused> {
+        let Some(image) = self.images.get(digest) else {
+            return match self.uploads.contains(digest) {
+                true => self.drop_upload(digest).map(|()| Owner::default()),
+                false => Err(Refused::no_image(digest)),
+            };
+        };
+        if in_use.contains(&digest.short()) {
+            let detail = format!(
+                "instances that the scheduler has run {digest}; delete them first (ciaoctl instances)"
+            );
+            return Err(Refused::new(ImageFailure::InUse, detail));
+        }
+        let owner = image.owner.clone();
+        self.remove(digest)
+            .map_err(|error| failed("cannot delete it", &error))?;
+        Ok(owner)
+    }
+
+    /// The images after a digest.
+    pub(super) fn list(&self, after: Option<Digest>, in_use: &InUse) -> ImageList {
+        let mut rest = self
+            .images
+            .iter()
+            .filter(|(digest, _)| after.is_none_or(|after| **digest > after));
+        let rows = rest.by_ref().take(MAX_IMAGE_ROWS);
+        let images: Vec<ImageRow> = rows
+            .map(|(digest, image)| ImageRow {
+                digest: digest.to_string(),
+                bytes: image.bytes,
+                tenant: image.owner.tenant.clone(),
+                pushed_by: image.owner.by.clone(),
+                pushed_at_ms: image.owner.at_ms,
+                used_at_ms: unix_ms(image.used),
+                in_use: in_use.contains(&digest.short()),
+            })
+            .collect();
+        let has_more = rest.next().is_some();
+        let last = images.last().filter(|_| has_more);
+        ImageList {
+            next: last.map(|row| row.digest.clone()).unwrap_or_default(),
+            quota: self.quota.all,
+            images,
+            ..ImageList::default()
+        }
+    }
+
+    /// Takes an image out, file and all.
+    fn remove(&mut self, digest: &Digest) -> io::Result<()> {
+        self.images.remove(digest);
+        if self.open.as_ref().is_some_and(|(open, _)| open == digest) {
+            self.open = None;
+        }
+        gone(fs::remove_file(self.path(digest, OWNER)))?;
+        gone(fs::remove_file(self.path(digest, "")))
+    }
+
+    fn path(&self, digest: &Digest, behind: &str) -> PathBuf {
+        self.directory.join(digest.hex() + behind)
+    }
+
+    /// Writes whose an image is, so that it is there whole or not at all.
+    fn write_owner(&self, digest: &Digest, owner: &Owner) -> io::Result<()> {
+        let path = self.path(digest, OWNER);
+        let new = path.with_extension("new");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)?;
+        file.write_all(&serde_json::to_vec(owner)?)?;
+        file.sync_all()?;
+        fs::rename(new, path)
+    }
+}
+
+fn unreadable(digest: &Digest, error: &io::Error) -> Refused {
+    let detail = format!(
+        "the scheduler cannot read its copy of {digest}: {error}; push it again: ciaoctl push FILE"
+    );
+    Refused::new(ImageFailure::Failed, detail)
+}
+
+fn failed(what: &str, error: &io::Error) -> Refused {
+    Refused::new(ImageFailure::Failed, format!("{what}: {error}"))
+}

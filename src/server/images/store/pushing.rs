@@ -1,0 +1,237 @@
+//! Images on their way into the store: what came is in a file, from which a push goes on that was cut off.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::time::{Duration, Instant, SystemTime};
+
+use proto_frames::payload::{Digest, ImageFailure, WriteImage};
+
+use super::{Image, InUse, Owner, PART, Refused, Store, failed};
+use crate::image_file::{Hash, Stamp, gone, unix_ms};
+
+/// Images that may be pushed at a time.
+const MAX_UPLOADS: usize = 64;
+
+/// How long after its last chunk a push gives way to others that need its place or its room.
+const ABANDONED: Duration = Duration::from_secs(600);
+
+/// Mode of an image in the store: nothing there is changed or run.
+const READABLE: u32 = 0o400;
+
+/// How far a push is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::server::images) enum Pushed {
+    /// So many bytes are there: the next one is wanted.
+    Part(u64),
+    /// All of it was there already.
+    There(u64),
+    /// All of it is there now.
+    Complete(u64),
+}
+
+/// What is being pushed.
+#[derive(Debug, Default)]
+pub(super) struct Uploads {
+    open: BTreeMap<Digest, Upload>,
+    /// Parts of which no more has come since the scheduler was started, with their lengths.
+    found: BTreeMap<Digest, u64>,
+}
+
+#[derive(Debug)]
+struct Upload {
+    file: File,
+    hash: Hash,
+    total: u64,
+    tenant: String,
+    touched: Instant,
+}
+
+impl Uploads {
+    pub(super) fn found(&mut self, digest: Digest, len: u64) {
+        self.found.insert(digest, len);
+    }
+
+    pub(super) fn contains(&self, digest: &Digest) -> bool {
+        self.open.contains_key(digest) || self.found.contains_key(digest)
+    }
+
+    /// Bytes that they will have, by tenant; those found have no tenant.
+    pub(super) fn bytes(&self) -> impl Iterator<Item = (&str, u64)> {
+        let open = self.open.values().map(|it| (it.tenant.as_str(), it.total));
+        open.chain(self.found.values().map(|len| ("", *len)))
+    }
+
+    /// One that may go: found, or abandoned.
+    pub(super) fn abandoned(&self) -> Option<Digest> {
+        let is_old = |upload: &Upload| upload.touched.elapsed() >= ABANDONED;
+        let old = self.open.iter().find(|(_, upload)| is_old(upload));
+        let found = self.found.keys().next();
+        found.or(old.map(|(digest, _)| digest)).copied()
+    }
+}
+
+impl Store {
+    /// Takes in a chunk, or says how much is there.
+    pub(in crate::server::images) fn write(
+        &mut self,
+        digest: &Digest,
+        (part, data): (&WriteImage, &[u8]),
+        by: &str,
+        in_use: impl FnOnce() -> InUse,
+    ) -> Result<Pushed, Refused> {
+        if let Some(len) = self.verified(digest) {
+            return Ok(Pushed::There(len));
+        }
+        if !self.uploads.open.contains_key(digest) {
+            self.begin(digest, part, in_use)?;
+        }
+        let Some(upload) = self.uploads.open.get_mut(digest) else {
+            return Err(Refused::no_image(digest));
+        };
+        if part.total != upload.total {
+            let detail = format!("{} bytes in all, and not {}", upload.total, part.total);
+            return Err(Refused::new(ImageFailure::InvalidData, detail));
+        }
+        let have = upload.hash.len();
+        // Of several that push the same, each goes on where the others are.
+        if part.offset == have && data.len() as u64 <= upload.total - have {
+            upload.touched = Instant::now();
+            let written = upload.file.write_all(data);
+            if let Err(error) = written {
+                // What of it is in the file is hashed again by who goes on.
+                self.uploads.open.remove(digest);
+                let len = fs::metadata(self.path(digest, PART)).map_or(0, |file| file.len());
+                self.uploads.found(*digest, len);
+                return Err(failed("the scheduler cannot write it", &error));
+            }
+            upload.hash.add(data);
+        }
+        match upload.hash.len() {
+            have if have == upload.total => self.complete(digest, by),
+            have => Ok(Pushed::Part(have)),
+        }
+    }
+
+    /// Gives up what there is of an image.
+    pub(super) fn drop_upload(&mut self, digest: &Digest) -> Result<(), Refused> {
+        self.uploads.open.remove(digest);
+        self.uploads.found.remove(digest);
+        gone(fs::remove_file(self.path(digest, PART)))
+            .map_err(|error| failed("cannot delete it", &error))
+    }
+
+    /// How long an image is that is there and is what its digest says; one that is not, goes.
+    fn verified(&mut self, digest: &Digest) -> Option<u64> {
+        let path = self.path(digest, "");
+        let image = self.images.get_mut(digest)?;
+        let found = File::open(path).and_then(|file| Ok((Stamp::from(&file.metadata()?), file)));
+        if let Ok((stamp, file)) = found {
+            let is_good = image.verified == Some(stamp)
+                || Hash::of(file).is_ok_and(|hash| hash.digest() == Some(*digest));
+            if is_good {
+                image.verified = Some(stamp);
+                image.used = SystemTime::now();
+                return Some(image.bytes);
+            }
+        }
+        tracing::warn!(
+            event = "image_corrupt",
+            "the copy of {digest} in {} is not what it was: it is deleted and taken in anew",
+            self.directory.display()
+        );
+        if let Err(error) = self.remove(digest) {
+            tracing::warn!(event = "image_not_deleted", "{digest}: {error}");
+        }
+        None
+    }
+
+    /// Begins to take an image in, or goes on where it was left.
+    fn begin(
+        &mut self,
+        digest: &Digest,
+        part: &WriteImage,
+        in_use: impl FnOnce() -> InUse,
+    ) -> Result<(), Refused> {
+        if part.total == 0 {
+            return Err(Refused::new(ImageFailure::InvalidData, "an empty file"));
+        }
+        if self.uploads.open.len() >= MAX_UPLOADS {
+            match self.uploads.abandoned() {
+                Some(abandoned) => self.drop_upload(&abandoned)?,
+                None => {
+                    let detail = format!("{MAX_UPLOADS} images are being pushed; try again");
+                    return Err(Refused::new(ImageFailure::Busy, detail));
+                }
+            }
+        }
+        self.uploads.found.remove(digest);
+        self.make_room(part.total, &part.tenant, in_use)?;
+        let upload = self.open_part(digest, part);
+        let upload = upload.map_err(|error| failed("the scheduler cannot write it", &error))?;
+        self.uploads.open.insert(*digest, upload);
+        Ok(())
+    }
+
+    fn open_part(&self, digest: &Digest, part: &WriteImage) -> std::io::Result<Upload> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.path(digest, PART))?;
+        let mut hash = Hash::of(&mut file)?;
+        if hash.len() > part.total {
+            file.set_len(0)?;
+            std::io::Seek::rewind(&mut file)?;
+            hash = Hash::new();
+        }
+        Ok(Upload {
+            file,
+            hash,
+            total: part.total,
+            tenant: part.tenant.clone(),
+            touched: Instant::now(),
+        })
+    }
+
+    /// All bytes are there: the image is one of the store's if they are what its digest says.
+    fn complete(&mut self, digest: &Digest, by: &str) -> Result<Pushed, Refused> {
+        let Some(upload) = self.uploads.open.remove(digest) else {
+            return Err(Refused::no_image(digest));
+        };
+        if upload.hash.digest() != Some(*digest) {
+            self.drop_upload(digest)?;
+            let detail = "what came is not what its digest says: it was changed while it was pushed, or on its way; push it \
+                          again";
+            return Err(Refused::new(ImageFailure::WrongDigest, detail));
+        }
+        let owner = Owner {
+            tenant: upload.tenant,
+            by: by.to_owned(),
+            at_ms: unix_ms(SystemTime::now()),
+        };
+        self.keep(digest, &upload.file, &owner)
+            .map_err(|error| failed("the scheduler cannot keep it", &error))?;
+        let now = SystemTime::now();
+        let image = Image {
+            bytes: upload.total,
+            owner,
+            used: now,
+            noted: now,
+            verified: upload.file.metadata().ok().as_ref().map(Stamp::from),
+        };
+        self.images.insert(*digest, image);
+        Ok(Pushed::Complete(upload.total))
+    }
+
+    fn keep(&self, digest: &Digest, file: &File, owner: &Owner) -> std::io::Result<()> {
+        file.sync_all()?;
+        self.write_owner(digest, owner)?;
+        fs::rename(self.path(digest, PART), self.path(digest, ""))?;
+        file.set_permissions(Permissions::from_mode(READABLE))?;
+        File::open(&self.directory)?.sync_all()
+    }
+}

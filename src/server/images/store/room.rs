@@ -1,0 +1,106 @@
+//! Room for an image: what no START names goes, least recently used first.
+
+use proto_frames::payload::{Digest, ImageFailure};
+use tracing::{info, warn};
+
+use super::{InUse, Refused, Store};
+
+impl Store {
+    /// Makes room for so many bytes of a tenant, or says why there is none; nothing goes in vain.
+    pub(super) fn make_room(
+        &mut self,
+        bytes: u64,
+        tenant: &str,
+        in_use: impl FnOnce() -> InUse,
+    ) -> Result<(), Refused> {
+        while self.excess(bytes, None) > 0
+            && let Some(abandoned) = self.uploads.abandoned()
+        {
+            self.drop_upload(&abandoned)?;
+        }
+        if self.excess(bytes, None) == 0 && self.excess(bytes, Some(tenant)) == 0 {
+            return Ok(());
+        }
+        let in_use = in_use();
+        let mut chosen = Vec::new();
+        for whose in [Some(tenant), None] {
+            self.choose(self.excess(bytes, whose), whose, &in_use, &mut chosen)
+                .map_err(|()| self.no_room(bytes, whose))?;
+        }
+        for digest in chosen {
+            info!(
+                event = "image_evicted",
+                "{digest} is evicted from the store of images: no START names it, and room is needed"
+            );
+            if let Err(error) = self.remove(&digest) {
+                warn!(event = "image_not_deleted", "{digest}: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes are too many if so many come to those of a tenant, or of all.
+    fn excess(&self, bytes: u64, tenant: Option<&str>) -> u64 {
+        let is_its = |whose: &str| tenant.is_none_or(|tenant| tenant == whose);
+        let images = self.images.values();
+        let images = images.map(|it| (it.owner.tenant.as_str(), it.bytes));
+        let all = images.chain(self.uploads.bytes());
+        let stored: u64 = all.filter(|(it, _)| is_its(it)).map(|(_, len)| len).sum();
+        let quota = match tenant {
+            Some(_) => self.quota.tenant,
+            None => self.quota.all,
+        };
+        stored.saturating_add(bytes).saturating_sub(quota)
+    }
+
+    /// Chooses images of a tenant, or of all, that have so many bytes together with those that are chosen already.
+    fn choose(
+        &self,
+        mut excess: u64,
+        tenant: Option<&str>,
+        in_use: &InUse,
+        chosen: &mut Vec<Digest>,
+    ) -> Result<(), ()> {
+        let bytes_of = |digest: &Digest| self.images.get(digest).map_or(0, |image| image.bytes);
+        excess = excess.saturating_sub(chosen.iter().map(bytes_of).sum());
+        let is_free = |digest: &Digest, owner: &str| {
+            tenant.is_none_or(|tenant| tenant == owner) && !in_use.contains(&digest.short())
+        };
+        let mut free: Vec<_> = self
+            .images
+            .iter()
+            .filter(|(digest, image)| {
+                is_free(digest, &image.owner.tenant) && !chosen.contains(digest)
+            })
+            .collect();
+        free.sort_by_key(|(_, image)| image.used);
+        for (digest, image) in free {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(image.bytes);
+            chosen.push(*digest);
+        }
+        if excess == 0 { Ok(()) } else { Err(()) }
+    }
+
+    fn no_room(&self, bytes: u64, tenant: Option<&str>) -> Refused {
+        let (whose, quota, flag) = match tenant {
+            Some(tenant) => (
+                format!("tenant '{tenant}' may have"),
+                self.quota.tenant,
+                "--blob-tenant-quota",
+            ),
+            None => (
+                "the store of images may have".to_owned(),
+                self.quota.all,
+                "--blob-quota",
+            ),
+        };
+        let detail = format!(
+            "no room for {bytes} bytes: {whose} {quota} ({flag} of the scheduler), and what is there is named by STARTs or \
+             being pushed; delete what is not needed any more (ciaoctl images)"
+        );
+        Refused::new(ImageFailure::Quota, detail)
+    }
+}

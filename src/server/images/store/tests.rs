@@ -1,0 +1,161 @@
+//! The store alone: what is pushed is there whole or not at all, over restarts too, and within its quota.
+
+use std::fs;
+
+use proto_frames::payload::{Digest, ImageFailure, WriteImage};
+
+use super::{InUse, Pushed, Quota, Refused, Store};
+use crate::image_file::Hash;
+
+const QUOTA: Quota = Quota {
+    all: 100,
+    tenant: 60,
+};
+
+struct World {
+    directory: tempfile::TempDir,
+    store: Option<Store>,
+    in_use: InUse,
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), QUOTA).unwrap();
+        Self {
+            directory,
+            store: Some(store),
+            in_use: InUse::new(),
+        }
+    }
+
+    fn restart(&mut self) {
+        self.store = None;
+        self.store = Some(Store::open(self.directory.path(), QUOTA).unwrap());
+    }
+
+    fn store(&mut self) -> &mut Store {
+        self.store.as_mut().unwrap()
+    }
+
+    /// Hands in a part of a file; the file's digest is that of `whole`.
+    fn write(&mut self, whole: &[u8], tenant: &str, part: &[u8], offset: u64) -> Result<Pushed, Refused> {
+        let write = WriteImage {
+            offset,
+            total: whole.len() as u64,
+            tenant: tenant.to_owned(),
+            ..WriteImage::default()
+        };
+        let in_use = self.in_use.clone();
+        let digest = digest(whole);
+        self.store().write(&digest, (&write, part), "me", || in_use)
+    }
+
+    fn push(&mut self, whole: &[u8], tenant: &str) -> Result<Pushed, Refused> {
+        self.write(whole, tenant, whole, 0)
+    }
+
+    fn listed(&mut self) -> Vec<Digest> {
+        let list = self.store().list(None, &InUse::new());
+        list.images.iter().map(|row| row.digest.parse().unwrap()).collect()
+    }
+}
+
+fn digest(bytes: &[u8]) -> Digest {
+    Hash::of(bytes).unwrap().digest().unwrap()
+}
+
+fn failure(result: Result<Pushed, Refused>) -> ImageFailure {
+    result.unwrap_err().failure
+}
+
+#[test]
+fn what_is_pushed_in_parts_over_a_restart_is_there_and_says_whose_it_is() {
+    let mut world = World::new();
+    let whole = b"one two three";
+    assert_eq!(world.write(whole, "t", b"", 0).unwrap(), Pushed::Part(0));
+    assert_eq!(world.write(whole, "t", b"one ", 0).unwrap(), Pushed::Part(4));
+    world.restart();
+    assert_eq!(world.write(whole, "t", b"", 0).unwrap(), Pushed::Part(4));
+    // A part that does not follow is not taken: its sender is told where to go on.
+    assert_eq!(world.write(whole, "t", b"three", 8).unwrap(), Pushed::Part(4));
+    let complete = world.write(whole, "t", b"two three", 4).unwrap();
+    assert_eq!(complete, Pushed::Complete(13));
+    assert_eq!(world.push(whole, "u").unwrap(), Pushed::There(13));
+    world.restart();
+    let list = world.store().list(None, &InUse::new());
+    let [row] = &list.images[..] else {
+        panic!("{list:?}")
+    };
+    assert_eq!((&*row.tenant, &*row.pushed_by, row.bytes), ("t", "me", 13));
+    let (chunk, total) = world.store().read(&digest(whole), 4).unwrap();
+    assert_eq!((&chunk[..], total), (&b"two three"[..], 13));
+    let (chunk, total) = world.store().read(&digest(whole), 13).unwrap();
+    assert_eq!((chunk.len(), total), (0, 13));
+}
+
+#[test]
+fn what_is_not_what_its_digest_says_is_not_kept() {
+    let mut world = World::new();
+    let refused = world.write(b"abc", "t", b"abd", 0);
+    assert_eq!(failure(refused), ImageFailure::WrongDigest);
+    assert_eq!(world.listed(), []);
+    assert_eq!(world.push(b"abc", "t").unwrap(), Pushed::Complete(3));
+    assert_eq!(failure(world.push(b"", "t")), ImageFailure::InvalidData);
+    let unknown = world.store().read(&digest(b"x"), 0).unwrap_err();
+    assert_eq!(unknown.failure, ImageFailure::NoImage);
+}
+
+#[test]
+fn a_copy_that_was_damaged_is_taken_in_anew() {
+    let mut world = World::new();
+    world.push(b"abc", "t").unwrap();
+    let path = world.directory.path().join(digest(b"abc").hex());
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, b"abd").unwrap();
+    assert_eq!(world.push(b"abc", "t").unwrap(), Pushed::Complete(3));
+    assert_eq!(fs::read(&path).unwrap(), b"abc");
+}
+
+#[test]
+fn a_tenant_has_its_quota_and_all_have_theirs() {
+    let mut world = World::new();
+    let file = |byte: u8, len: usize| vec![byte; len];
+    assert_eq!(failure(world.push(&file(1, 61), "a")), ImageFailure::Quota);
+    world.push(&file(1, 40), "a").unwrap();
+    world.push(&file(2, 40), "b").unwrap();
+    // The tenant's own go, not those of others.
+    world.push(&file(3, 60), "a").unwrap();
+    let mut expected = [digest(&file(2, 40)), digest(&file(3, 60))];
+    expected.sort();
+    assert_eq!(world.listed(), expected);
+    // What is named by a START stays, and is a reason for there being no room.
+    world.in_use = expected.iter().map(Digest::short).collect();
+    assert_eq!(failure(world.push(&file(4, 1), "c")), ImageFailure::Quota);
+    assert_eq!(world.listed(), expected);
+    world.in_use.clear();
+    world.push(&file(4, 1), "c").unwrap();
+    assert_eq!(world.listed().len(), 2, "the one used least recently went");
+}
+
+#[test]
+fn what_is_in_use_is_not_deleted() {
+    let mut world = World::new();
+    world.push(b"abc", "t").unwrap();
+    let digest = digest(b"abc");
+    let in_use = InUse::from([digest.short()]);
+    let refused = world.store().delete(&digest, &in_use).unwrap_err();
+    assert_eq!(refused.failure, ImageFailure::InUse);
+    world.store().delete(&digest, &InUse::new()).unwrap();
+    let gone = world.store().delete(&digest, &InUse::new()).unwrap_err();
+    assert_eq!(gone.failure, ImageFailure::NoImage);
+    let left: Vec<_> = fs::read_dir(world.directory.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "the lock: {left:?}");
+}
+
+#[test]
+fn a_directory_has_one_store() {
+    let world = World::new();
+    let error = Store::open(world.directory.path(), QUOTA).unwrap_err();
+    assert!(error.to_string().contains("another process"), "{error}");
+}

@@ -1,0 +1,233 @@
+//! The thread that does what is asked of the store, one thing after the other. What launchers fetch waits for its turn:
+//! it is limited in bytes a second, and what is pushed, listed and deleted goes before it.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use proto_frames::payload::{
+    DeleteImage, Digest, ImageChunk, ImageFailure, ImagePart, ImageWrite, ListImages, Payload,
+    PayloadError, ReadImage,
+};
+use proto_frames::{Frame, Kind, Uuid};
+use sched_core::{Parcel, SessionId};
+use tracing::info;
+
+use super::store::{InUse, Pushed, Refused, Store};
+use super::{Waiting, answer};
+use crate::server::hub::Hub;
+use crate::server::wire;
+
+/// How much of the time in which nothing was fetched is made up for.
+const MOST_SAVED_UP: Duration = Duration::from_millis(20);
+
+/// Something that is asked of the store.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) session: SessionId,
+    pub(super) parcel: Parcel,
+}
+
+/// The thread's own.
+#[derive(Debug)]
+pub(super) struct Worker {
+    store: Store,
+    rate: u64,
+    hub: Weak<Hub>,
+    waiting: Arc<Waiting>,
+    /// Chunks that launchers wait for; bounded as all requests are.
+    reads: VecDeque<(SessionId, ReadImage)>,
+    /// When the next of them may be read.
+    next_read: Instant,
+}
+
+impl Worker {
+    pub(super) fn new(store: Store, rate: u64, hub: Weak<Hub>, waiting: Arc<Waiting>) -> Self {
+        Self {
+            store,
+            rate,
+            hub,
+            waiting,
+            reads: VecDeque::new(),
+            next_read: Instant::now(),
+        }
+    }
+
+    /// Works until nobody can ask any more.
+    pub(super) fn run(mut self, asked: &Receiver<Ask>) {
+        loop {
+            let ask = match self.reads.is_empty() {
+                true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => {
+                    let wait = self.next_read.saturating_duration_since(Instant::now());
+                    asked.recv_timeout(wait)
+                }
+            };
+            match ask {
+                Ok(ask) => self.take(ask),
+                Err(RecvTimeoutError::Timeout) => self.read_next(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn take(&mut self, Ask { session, parcel }: Ask) {
+        let frame = wire::frame_of(&parcel);
+        let answer = match frame.kind {
+            Kind::READ_IMAGE => match ReadImage::decode(&frame.payload) {
+                Ok(read) => {
+                    self.reads.push_back((session, read));
+                    // Others do not keep it waiting for ever.
+                    if self.next_read <= Instant::now() {
+                        self.read_next();
+                    }
+                    return;
+                }
+                Err(error) => unreadable(&error),
+            },
+            Kind::WRITE_IMAGE => match ImageWrite::decode(&frame.payload) {
+                Ok(write) => self.write(session, &write),
+                Err(error) => unreadable(&error),
+            },
+            Kind::DELETE_IMAGE => match DeleteImage::decode(&frame.payload) {
+                Ok(delete) => self.delete(session, &delete),
+                Err(error) => unreadable(&error),
+            },
+            _ => self.list(&frame.payload),
+        };
+        self.send(session, answer);
+    }
+
+    /// Reads the chunk that a launcher has waited for longest.
+    fn read_next(&mut self) {
+        let Some((session, read)) = self.reads.pop_front() else {
+            return;
+        };
+        let digest = digest(&read.digest);
+        let found = digest.and_then(|digest| self.store.read(&digest, read.offset));
+        let chunk = match found {
+            Ok((data, total)) => {
+                let part = ImagePart {
+                    id: read.id,
+                    digest: read.digest,
+                    offset: read.offset,
+                    total,
+                    ..ImagePart::default()
+                };
+                ImageChunk::new(part, data)
+            }
+            Err(refused) => failure(read.id, &read.digest, refused),
+        };
+        let now = Instant::now();
+        let from = now.checked_sub(MOST_SAVED_UP).unwrap_or(now);
+        let takes = chunk.data.len() as f64 / self.rate.max(1) as f64;
+        self.next_read = self.next_read.max(from) + Duration::from_secs_f64(takes);
+        self.send(session, answer(&chunk));
+    }
+
+    fn write(&mut self, session: SessionId, write: &ImageWrite) -> Frame {
+        let hub = self.hub.clone();
+        let by = hub.upgrade().and_then(|hub| hub.subject_of(session));
+        let by = by.unwrap_or_default();
+        let ImageWrite { part, data } = write;
+        let pushed = digest(&part.digest).and_then(|digest| {
+            let pushed = self
+                .store
+                .write(&digest, (part, data), &by, || in_use(&hub))?;
+            if let Pushed::Complete(bytes) = pushed {
+                let tenant = &part.tenant;
+                info!(
+                    event = "image_pushed",
+                    "{digest}, {bytes} bytes, pushed by {by} for tenant '{tenant}'"
+                );
+            }
+            Ok(pushed)
+        });
+        let chunk = match pushed {
+            Ok(pushed) => {
+                let (offset, complete) = match pushed {
+                    Pushed::Part(have) => (have, false),
+                    Pushed::There(len) | Pushed::Complete(len) => (len, true),
+                };
+                let part = ImagePart {
+                    id: part.id,
+                    digest: part.digest.clone(),
+                    offset,
+                    total: part.total,
+                    complete,
+                    ..ImagePart::default()
+                };
+                ImageChunk::new(part, Bytes::new())
+            }
+            Err(refused) => failure(part.id, &part.digest, refused),
+        };
+        answer(&chunk)
+    }
+
+    fn delete(&mut self, session: SessionId, delete: &DeleteImage) -> Frame {
+        let hub = self.hub.upgrade();
+        let by = hub.and_then(|hub| hub.subject_of(session));
+        let deleted = digest(&delete.digest).and_then(|digest| {
+            let owner = self.store.delete(&digest, &in_use(&self.hub))?;
+            info!(
+                event = "image_deleted",
+                "{digest} of tenant '{}' deleted by {}",
+                owner.tenant,
+                by.unwrap_or_default()
+            );
+            Ok(())
+        });
+        let chunk = match deleted {
+            Ok(()) => {
+                let part = ImagePart {
+                    id: delete.id,
+                    digest: delete.digest.clone(),
+                    ..ImagePart::default()
+                };
+                ImageChunk::new(part, Bytes::new())
+            }
+            Err(refused) => failure(delete.id, &delete.digest, refused),
+        };
+        answer(&chunk)
+    }
+
+    fn list(&self, payload: &[u8]) -> Frame {
+        let list = ListImages::decode(payload).unwrap_or_default();
+        let mut rows = self.store.list(list.after.parse().ok(), &in_use(&self.hub));
+        rows.id = list.id;
+        Frame::new(Kind::IMAGE_LIST, Uuid::nil(), rows.encode())
+    }
+
+    fn send(&self, session: SessionId, frame: Frame) {
+        self.waiting.end(session);
+        if let Some(hub) = self.hub.upgrade() {
+            hub.send_behind(session, frame);
+        }
+    }
+}
+
+/// Which images STARTs name that the scheduler keeps.
+fn in_use(hub: &Weak<Hub>) -> InUse {
+    let hub = hub.upgrade();
+    hub.map(|hub| hub.read(sched_core::Scheduler::images_in_use))
+        .unwrap_or_default()
+}
+
+fn digest(text: &str) -> Result<Digest, Refused> {
+    text.parse().map_err(|error| {
+        let detail = format!("'{}': {error}", crate::printable::Printable::new(text));
+        Refused::new(ImageFailure::InvalidData, detail)
+    })
+}
+
+fn failure(id: u64, digest: &str, refused: Refused) -> ImageChunk {
+    let Refused { failure, detail } = refused;
+    ImageChunk::new(ImagePart::fail(id, digest, failure, detail), Bytes::new())
+}
+
+fn unreadable(error: &PayloadError) -> Frame {
+    let part = ImagePart::fail(0, "", ImageFailure::InvalidData, error.to_string());
+    answer(&ImageChunk::new(part, Bytes::new()))
+}
