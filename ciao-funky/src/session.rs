@@ -9,7 +9,9 @@ use ciao_scheduler::ctl::client::{
     Client, ClientConfig, ClientError, ImageError, LifecycleOrder, PushFile,
 };
 use ciao_scheduler::ctl::event::Event;
-use proto_frames::payload::{Digest, ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic};
+use proto_frames::payload::{
+    Digest, ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
@@ -209,9 +211,9 @@ impl Session<'_> {
         };
         match push(&mut self.client, &shipped).await {
             Ok(()) => Ok(shipped.start),
-            Err(ImageError::Client(error @ (ClientError::Closed(_) | ClientError::NoAnswer { .. }))) => {
-                Err(error)
-            }
+            Err(ImageError::Client(
+                error @ (ClientError::Closed(_) | ClientError::NoAnswer { .. }),
+            )) => Err(error),
             Err(why) => {
                 let has_none = |failure: &ImageFailure| *failure == ImageFailure::NotOffered;
                 if matches!(&why, ImageError::Client(_))

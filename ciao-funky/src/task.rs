@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use ciao_scheduler::ctl::start_file::StartRequest;
-use ciao_scheduler::launcher::PLACEHOLDER;
 use ciao_scheduler::ctl::track::{Stage, Tracked, Tracker, Until};
+use ciao_scheduler::launcher::PLACEHOLDER;
 use proto_frames::payload::{
     LifeState, OnNodeLoss, Payload as _, Requirements, Scheduling, Start, StartFailureReason,
 };

@@ -5,13 +5,14 @@ use proto_frames::payload::evacuate::{DEFAULT_PARALLEL, MAX_PARALLEL};
 use proto_frames::payload::query::MAX_LIMIT;
 use proto_frames::payload::scheduling::MAX_RESOURCES;
 use proto_frames::payload::{
-    AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs,
-    DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, InstanceQueued,
-    InstanceStateEvent, InstanceView, KeptRun, KeptRuns, LeaseRenewed, LifeCommand, LifeState,
-    MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodePressure, NodeView, OutputFailure, OutputPart,
-    Payload, PayloadError, PayloadErrorKind, PressureState, QueryKind, QueryResult, Ratio,
-    DeleteImage, ImageFailure, ImageList, ImagePart, ImageRow, ListImages, ReadImage, WriteImage, ReadOutput, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure, StartFailureReason,
-    Suspend, Update, Workload, Workloads,
+    AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs, DeleteImage,
+    DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, ImageFailure, ImageList,
+    ImagePart, ImageRow, InstanceQueued, InstanceStateEvent, InstanceView, KeptRun, KeptRuns,
+    LeaseRenewed, LifeCommand, LifeState, ListImages, MAX_DEADLINE, Migrate, Misfit, NodeCapacity,
+    NodePressure, NodeView, OutputFailure, OutputPart, Payload, PayloadError, PayloadErrorKind,
+    PressureState, QueryKind, QueryResult, Ratio, ReadImage, ReadOutput, Restore, RestoreMode,
+    Resume, Snapshot, Span, StartFailure, StartFailureReason, Suspend, Update, Workload, Workloads,
+    WriteImage,
 };
 
 fn text(text: &str) -> String {

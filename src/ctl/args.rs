@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use proto_frames::payload::{Digest, Expression};
 use proto_frames::payload::scheduling::{MAX_INSTANCE_NAME_LEN, is_instance_name};
+use proto_frames::payload::{Digest, Expression};
 
 use crate::ctl::selection;
 use crate::flags::{at_least, duration, mebibytes};

@@ -217,8 +217,10 @@ impl Client {
         }
         loop {
             match self.receive().await? {
-                Event::QueryResult(_) | Event::Output(_) | Event::Image(_) | Event::ImageList(_) => {
-                } // of a query that was given up
+                Event::QueryResult(_)
+                | Event::Output(_)
+                | Event::Image(_)
+                | Event::ImageList(_) => {} // of a query that was given up
                 event => return Ok(event),
             }
         }

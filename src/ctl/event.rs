@@ -3,9 +3,9 @@
 
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure,
-    DrainProgress, ImageChunk, ImageList, InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent,
-    InstanceStopped, NodeConnected, NodeDisconnected, NodePressure, OutputChunk, Payload,
-    PayloadError, PlacementDecision, QueryResult, StartFailure, Stats,
+    DrainProgress, ImageChunk, ImageList, InstanceDeleted, InstancePlaced, InstanceQueued,
+    InstanceStateEvent, InstanceStopped, NodeConnected, NodeDisconnected, NodePressure,
+    OutputChunk, Payload, PayloadError, PlacementDecision, QueryResult, StartFailure, Stats,
 };
 use proto_frames::{Frame, Kind};
 

@@ -25,8 +25,9 @@ use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
 use crate::net::tls;
 
-use crate::server::{ImagesConfig, 
-    self, DEFAULT_HTTP_PORT, DEFAULT_PORT, Server, ServerConfig, ServerLimits, StartError,
+use crate::server::{
+    self, DEFAULT_HTTP_PORT, DEFAULT_PORT, ImagesConfig, Server, ServerConfig, ServerLimits,
+    StartError,
 };
 
 /// How long the launchers may take to report for the first time.

@@ -70,11 +70,22 @@ struct Shared {
     changed: Notify,
 }
 
+/// Whether the scheduler can be asked for images.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Not at present: there is no connection.
+    #[default]
+    None,
+    /// There is a connection, and no way to ask over it.
+    Mute,
+    /// It can.
+    Asks,
+}
+
 /// The connection to the scheduler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Link {
-    /// Whether it can be asked over it.
-    is_up: bool,
+    reach: Reach,
     /// The how-manieth it is.
     number: u64,
 }
@@ -172,11 +183,11 @@ impl Images {
 }
 
 impl ImageLink {
-    /// A connection stands, or none over which can be asked.
-    pub(crate) fn connection(&self, is_up: bool) {
+    /// A connection stands, or none.
+    pub(crate) fn connection(&self, reach: Reach) {
         self.images.0.link.send_modify(|link| {
-            link.number += u64::from(is_up);
-            link.is_up = is_up;
+            link.number += u64::from(reach == Reach::Asks);
+            link.reach = reach;
         });
     }
 
@@ -248,9 +259,6 @@ mod tests {
         };
         assert_eq!(made(&[]), "/i");
         assert_eq!(made(&["-a", "b"]), "/i -a b");
-        assert_eq!(
-            made(&["sh", "-c", "{image} x; {image}"]),
-            "sh -c /i x; /i"
-        );
+        assert_eq!(made(&["sh", "-c", "{image} x; {image}"]), "sh -c /i x; /i");
     }
 }

@@ -22,7 +22,7 @@ use super::cgroup;
 use super::config::{Config, LauncherError, MachineConfig};
 use super::dial::Dialler;
 use super::host;
-use super::images::{CacheConfig, DEFAULT_CACHE_QUOTA, ImageLink, Images};
+use super::images::{CacheConfig, DEFAULT_CACHE_QUOTA, ImageLink, Images, Reach};
 use super::metrics::{self, Metrics};
 use super::orphans;
 use super::process::Processes;
@@ -477,15 +477,19 @@ impl Node {
             },
             Woken::Connected(link) => {
                 info!(event = "scheduler_connected", node = %self.uuid, scheduler = %link.connected.source, "connected");
-                let records_ends = link.connected.records_ends()
-                    && self.config.encoding == Encoding::Native;
+                let records_ends =
+                    link.connected.records_ends() && self.config.encoding == Encoding::Native;
                 let connected = Input::Connected {
                     configuration: link.connected.payload.clone(),
                     records_ends,
                 };
                 if let Some(images) = &self.images {
                     // Others do not know of images, and count the frames that ends wait for.
-                    images.connection(records_ends);
+                    images.connection(if records_ends {
+                        Reach::Asks
+                    } else {
+                        Reach::Mute
+                    });
                 }
                 self.connection = Connection::Up {
                     link,
@@ -504,7 +508,7 @@ impl Node {
                 self.outbox.clear();
                 self.readers.forget();
                 if let Some(images) = &self.images {
-                    images.connection(false);
+                    images.connection(Reach::None);
                 }
                 self.metrics.connection(self.uuid, false);
                 self.agent.handle(now, Input::Disconnected);

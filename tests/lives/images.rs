@@ -81,7 +81,10 @@ async fn a_program_that_was_pushed_runs_on_a_node_that_lacks_it_and_is_fetched_o
     let digest = cluster.push("echo.sh", ECHO).await;
     let again = cluster.push("echo.sh", ECHO).await;
     assert_eq!(digest, again);
-    assert_eq!(cluster.run_image(&digest, &["a", "b c"]).await, "hello a b c\n");
+    assert_eq!(
+        cluster.run_image(&digest, &["a", "b c"]).await,
+        "hello a b c\n"
+    );
     let cached = cluster.cached("node-a", &digest);
     let mode = std::fs::metadata(&cached).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o500);
@@ -89,12 +92,17 @@ async fn a_program_that_was_pushed_runs_on_a_node_that_lacks_it_and_is_fetched_o
     let stored = cluster.stored(&digest).await;
     std::fs::remove_file(&stored).unwrap();
     let script = ["/bin/sh", "-c", "{image} twice; {image} over"];
-    assert_eq!(cluster.run_image(&digest, &script).await, "hello twice\nhello over\n");
+    assert_eq!(
+        cluster.run_image(&digest, &script).await,
+        "hello twice\nhello over\n"
+    );
     let label = format!("image.sha256_{}", &digest[7..19]);
     cluster
         .until_node("node-a", |node| node.labels.contains_key(&label))
         .await;
-    let listed = cluster.ctl(&format!("images -o json {}", &digest[..15])).await;
+    let listed = cluster
+        .ctl(&format!("images -o json {}", &digest[..15]))
+        .await;
     let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
     assert_eq!(listed["images"][0]["digest"], digest);
     assert_eq!(listed["images"][0]["bytes"], ECHO.len());
@@ -179,7 +187,9 @@ async fn images_are_deleted_by_a_beginning_of_their_digest_unless_a_start_names_
     let delete = format!("images delete {}", &digest[7..17]);
     let refused = cluster.ctl(&delete).await;
     assert!(refused.err.contains("in_use"), "{refused:?}");
-    let ended = cluster.ctl(&format!("delete {} --wait", ran.out.trim())).await;
+    let ended = cluster
+        .ctl(&format!("delete {} --wait", ran.out.trim()))
+        .await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let done = cluster.ctl(&delete).await;
     assert_eq!(done.code, Some(0), "{done:?}");

@@ -98,7 +98,10 @@ impl Cluster {
             site,
             launchers: Vec::new(),
             has_store,
-            flags: flags.iter().map(|&flag| flag.replace("{site}", &place)).collect(),
+            flags: flags
+                .iter()
+                .map(|&flag| flag.replace("{site}", &place))
+                .collect(),
             eyes: Mutex::new(None),
         };
         cluster.start_scheduler().await;

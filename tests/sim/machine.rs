@@ -258,6 +258,8 @@ impl World {
                 machine.follow(&record);
                 machine.records.insert(record.instance.clone(), *record);
             }
+            // No START here names an image.
+            Order::Abandon(_) => {}
             Order::Forget(id) => {
                 let instance = named(&id);
                 machine.records.remove(&id);

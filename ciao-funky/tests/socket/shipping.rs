@@ -8,9 +8,11 @@ async fn a_task_runs_on_a_node_that_does_not_have_its_file() {
     let log = world.path("log").display().to_string();
     let script = world.script("task", &format!("echo \"$0\" \"$@\" >>{log}"));
     let task = world.new_task(&script, 0, "one two").await;
-    let pushed = || std::fs::read_dir(world.images()).unwrap().any(|it| {
-        it.unwrap().file_name().to_string_lossy().ends_with(".json")
-    });
+    let pushed = || {
+        std::fs::read_dir(world.images())
+            .unwrap()
+            .any(|it| it.unwrap().file_name().to_string_lossy().ends_with(".json"))
+    };
     world.until("the file is pushed", pushed).await;
     // What no node sees is as good as what is not there.
     let copies = world.path("funky").join("binaries");

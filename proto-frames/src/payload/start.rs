@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use sched_model::{Digest, record};
 use sched_model::value::ValueWriter;
+use sched_model::{Digest, record};
 
 use super::document::Payload;
 use super::emit::Emitter;

@@ -2,10 +2,11 @@
 
 use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
-    Delete, DeleteFailure, DeleteImage, DrainProgress, EndsRecorded, Evacuate, ImageList, InstanceDeleted, InstancePlaced, ListImages, ReadImage,
-    InstanceQueued, InstanceStateEvent, InstanceStopped, LeaseRenewed, Migrate, NodeConnected,
-    NodeDisconnected, NodePressure, PlacementDecision, Query, QueryResult, ReadOutput, Restore,
-    Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    Delete, DeleteFailure, DeleteImage, DrainProgress, EndsRecorded, Evacuate, ImageList,
+    InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped,
+    LeaseRenewed, ListImages, Migrate, NodeConnected, NodeDisconnected, NodePressure,
+    PlacementDecision, Query, QueryResult, ReadImage, ReadOutput, Restore, Resume, Snapshot,
+    StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 
 use super::document::payload;

@@ -8,10 +8,10 @@ use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, mebibytes, reported_disk};
 use ciao_scheduler::launcher::agent::{Features, PressureLimits, Workloads};
 use ciao_scheduler::launcher::simulate::Simulation;
 use ciao_scheduler::launcher::{
-    CacheConfig, Config, DEFAULT_CACHE_QUOTA, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE,
-    DEFAULT_PRESSURE_FILE, DEFAULT_PRESSURE_LIMIT, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
-    DEFAULT_STOP_GRACE, DEFAULT_SWAP_LIMIT, KeepOutput, MachineConfig, Share, ShareError,
-    metrics_address, node_uuid,
+    CacheConfig, Config, DEFAULT_CACHE_QUOTA, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES,
+    DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE, DEFAULT_PRESSURE_FILE, DEFAULT_PRESSURE_LIMIT,
+    DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL, DEFAULT_STOP_GRACE, DEFAULT_SWAP_LIMIT,
+    KeepOutput, MachineConfig, Share, ShareError, metrics_address, node_uuid,
 };
 use ciao_scheduler::logging::LogFlags;
 use ciao_scheduler::net::address::{Endpoint, candidates};

@@ -7,7 +7,10 @@ use std::time::Duration;
 use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes};
 use ciao_scheduler::logging::{Flag, LogFlags};
 use ciao_scheduler::net::tls::KeyFiles;
-use ciao_scheduler::server::{DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, ServerConfig, ServerLimits, parse_ratio};
+use ciao_scheduler::server::{
+    DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, ServerConfig, ServerLimits,
+    parse_ratio,
+};
 use clap::{Args, Parser, Subcommand};
 use proto_frames::Uuid;
 use sched_core::{self, Accounting};

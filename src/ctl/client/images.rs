@@ -290,13 +290,15 @@ impl Client {
     }
 
     async fn image_answer(&mut self, id: u64, asked: Kind) -> Result<ImagePart, ClientError> {
-        let answer = self.wait_for("answer about an image", self.answer_timeout, |event| {
-            match event {
+        let answer = self.wait_for(
+            "answer about an image",
+            self.answer_timeout,
+            |event| match event {
                 Event::Image(chunk) if chunk.part.id == id => Ok(Ok(*chunk)),
                 Event::Refused(refusal) if refused_kind(&refusal) == asked => Ok(Err(refusal)),
                 other => Err(other),
-            }
-        });
+            },
+        );
         let refused = |refusal| ClientError::Refused(Box::new(refusal));
         let chunk: ImageChunk = answer.await?.map_err(refused)?;
         Ok(chunk.part)

@@ -40,7 +40,9 @@ pub fn make(args: &RunArgs, node_id: &str) -> Result<Vec<StartRequest>, CommandE
     }
     let mut start = start_of(args)?;
     start.requirements.node_id = node_id.to_owned();
-    let name = &args.program[0];
+    let image = args.image.map(|image| image.short());
+    let name = image.or_else(|| args.program.first().cloned());
+    let name = name.unwrap_or_default();
     (0..each(&args.submit))
         .map(|_| request(name.clone(), start.clone()))
         .collect()

@@ -78,7 +78,10 @@ impl Cache {
         let mut images: Vec<_> = self.images.iter().collect();
         images.sort_by_key(|(_, image)| std::cmp::Reverse(image.used));
         let names = images.into_iter().take(most);
-        names.map(|(digest, _)| digest.short()).collect()
+        let mut names: Vec<String> = names.map(|(digest, _)| digest.short()).collect();
+        // The same images are the same news.
+        names.sort();
+        names
     }
 
     /// Where an image is, or is to be.
@@ -184,4 +187,53 @@ fn stamp(path: &Path, verified: Option<Stamp>, digest: &Digest) -> io::Result<Op
     // For the order of use across restarts. It changes the file's inode: the stamp is taken after it.
     let _ = file.set_modified(SystemTime::now());
     Ok(Some(Stamp::from(&file.metadata()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn put(cache: &mut Cache, contents: &[u8]) -> Digest {
+        let digest = Hash::of(contents).unwrap().digest().unwrap();
+        fs::write(cache.path(&digest), contents).unwrap();
+        cache.add(digest, contents.len() as u64, None);
+        digest
+    }
+
+    fn open(directory: &Path, quota: u64) -> Cache {
+        let directory = directory.to_owned();
+        Cache::open(&CacheConfig { directory, quota }).unwrap()
+    }
+
+    #[test]
+    fn what_no_instance_runs_goes_least_recently_used_first_and_in_vain_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cache = open(directory.path(), 10);
+        let (one, two) = (put(&mut cache, b"1111"), put(&mut cache, b"2222"));
+        cache.hold("a", one);
+        let refused = cache.make_room(7).unwrap_err();
+        assert!(refused.contains("--blob-cache-quota"), "{refused}");
+        assert_eq!(cache.latest(9).len(), 2);
+        cache.make_room(6).unwrap();
+        assert_eq!(cache.latest(9), [one.short()]);
+        assert!(!cache.path(&two).exists() && cache.path(&one).exists());
+        cache.release("a");
+        cache.make_room(10).unwrap();
+        assert_eq!(cache.latest(9), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_there_is_found_again_and_run_only_if_it_is_what_its_digest_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let digest = put(&mut open(directory.path(), 10), b"1111");
+        let cache = Mutex::new(open(directory.path(), 10));
+        let path = find(&cache, &digest).unwrap().unwrap();
+        assert_eq!(find(&cache, &digest).unwrap(), Some(path.clone()));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(&path, b"1112").unwrap();
+        assert_eq!(find(&cache, &digest).unwrap(), None);
+        assert!(!path.exists());
+    }
 }

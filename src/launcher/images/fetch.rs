@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::info;
 
-use super::{Outcome, Shared};
+use super::{Outcome, Reach, Shared};
 use crate::image_file::{Hash, Stamp, gone};
 
 /// Chunks that are asked for ahead: what a connection of a Gbit/s carries in 2 ms.
@@ -92,10 +92,20 @@ async fn receive(
     let mut deadline = Instant::now() + PROGRESS_DEADLINE;
     let mut total = None;
     loop {
-        let connection = async { link.wait_for(|it| it.is_up).await.map(|it| *it) };
-        let Ok(Ok(connection)) = timeout_at(deadline, connection).await else {
-            return Err(no_answer(&digest, "there is no connection to the scheduler"));
+        let connection = async {
+            let link = link.wait_for(|it| it.reach != Reach::None).await;
+            link.map(|it| *it)
         };
+        let Ok(Ok(connection)) = timeout_at(deadline, connection).await else {
+            let why = "there is no connection to the scheduler";
+            return Err(no_answer(&digest, why));
+        };
+        if connection.reach == Reach::Mute {
+            return Err(format!(
+                "{digest} cannot be fetched: the scheduler of this launcher ships no programs, or the launcher speaks \
+                 another encoding than native (--encoding)"
+            ));
+        }
         while chunks.try_recv().is_ok() {} // of an earlier connection
         let mut asked = part.hash.len();
         loop {
@@ -209,7 +219,8 @@ impl Part {
             }
             self.file.sync_all()?;
             fs::rename(&self.path, &target)?;
-            self.file.set_permissions(Permissions::from_mode(RUNNABLE))?;
+            self.file
+                .set_permissions(Permissions::from_mode(RUNNABLE))?;
             // Nobody may have it open for writing when it is run.
             drop(self.file);
             Ok(Some(Stamp::from(&fs::metadata(&target)?)))

@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal};
 
@@ -31,10 +32,24 @@ pub(super) fn run(dir: &InstanceDir) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// How often a program is tried again that somebody has open for writing: a process that was just forked may, until it has
+/// become another one.
+const BUSY_TRIES: u32 = 50;
+
+/// Pause between two of these.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
 fn become_workload(dir: &InstanceDir) -> Obstacle {
     match prepare(dir) {
         Ok(mut command) => {
-            let error = command.exec();
+            let mut error = command.exec();
+            for _ in 0..BUSY_TRIES {
+                if error.kind() != io::ErrorKind::ExecutableFileBusy {
+                    break;
+                }
+                std::thread::sleep(BUSY_PAUSE);
+                error = command.exec();
+            }
             let program = command.get_program().display();
             Obstacle {
                 image: is_image(&error),

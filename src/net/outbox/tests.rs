@@ -176,7 +176,11 @@ fn what_can_wait_leaves_behind_all_else_one_at_a_time_and_is_bounded() {
     for number in 0..MAX_BEHIND {
         assert!(outbox.push_behind(number + 10, 100).is_ok());
     }
-    assert_eq!(outbox.push_behind(99, 1).unwrap_err(), 99, "there are enough");
+    assert_eq!(
+        outbox.push_behind(99, 1).unwrap_err(),
+        99,
+        "there are enough"
+    );
     assert_eq!(outbox.bytes(), 0, "it is no backlog");
     outbox.push(0, 1, None).unwrap();
     outbox.push(1, 1, None).unwrap();

@@ -19,7 +19,10 @@ impl Hub {
     pub(in crate::server) fn keep_images_in(self: &Arc<Self>, opened: Opened) -> io::Result<()> {
         let images = opened.start(Arc::downgrade(self))?;
         if self.images.set(images).is_err() {
-            error!(event = "internal_error", "there is a store of images already");
+            error!(
+                event = "internal_error",
+                "there is a store of images already"
+            );
         }
         Ok(())
     }

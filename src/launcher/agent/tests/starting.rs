@@ -369,7 +369,10 @@ fn an_image_is_a_program_of_its_own_and_its_instance_can_be_given_up_while_it_is
     let [Order::Spawn(workload)] = orders.as_slice() else {
         panic!("{orders:?}")
     };
-    assert_eq!(workload.image.map(|it| it.to_string()), Some(digest.clone()));
+    assert_eq!(
+        workload.image.map(|it| it.to_string()),
+        Some(digest.clone())
+    );
     assert_eq!(world.records["a"].image, digest);
     assert_eq!(world.records["a"].about.program, "sha256_abababababab");
     world.delete("a", false);

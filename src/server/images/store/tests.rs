@@ -39,7 +39,13 @@ impl World {
     }
 
     /// Hands in a part of a file; the file's digest is that of `whole`.
-    fn write(&mut self, whole: &[u8], tenant: &str, part: &[u8], offset: u64) -> Result<Pushed, Refused> {
+    fn write(
+        &mut self,
+        whole: &[u8],
+        tenant: &str,
+        part: &[u8],
+        offset: u64,
+    ) -> Result<Pushed, Refused> {
         let write = WriteImage {
             offset,
             total: whole.len() as u64,
@@ -57,7 +63,10 @@ impl World {
 
     fn listed(&mut self) -> Vec<Digest> {
         let list = self.store().list(None, &InUse::new());
-        list.images.iter().map(|row| row.digest.parse().unwrap()).collect()
+        list.images
+            .iter()
+            .map(|row| row.digest.parse().unwrap())
+            .collect()
     }
 }
 
@@ -74,11 +83,17 @@ fn what_is_pushed_in_parts_over_a_restart_is_there_and_says_whose_it_is() {
     let mut world = World::new();
     let whole = b"one two three";
     assert_eq!(world.write(whole, "t", b"", 0).unwrap(), Pushed::Part(0));
-    assert_eq!(world.write(whole, "t", b"one ", 0).unwrap(), Pushed::Part(4));
+    assert_eq!(
+        world.write(whole, "t", b"one ", 0).unwrap(),
+        Pushed::Part(4)
+    );
     world.restart();
     assert_eq!(world.write(whole, "t", b"", 0).unwrap(), Pushed::Part(4));
     // A part that does not follow is not taken: its sender is told where to go on.
-    assert_eq!(world.write(whole, "t", b"three", 8).unwrap(), Pushed::Part(4));
+    assert_eq!(
+        world.write(whole, "t", b"three", 8).unwrap(),
+        Pushed::Part(4)
+    );
     let complete = world.write(whole, "t", b"two three", 4).unwrap();
     assert_eq!(complete, Pushed::Complete(13));
     assert_eq!(world.push(whole, "u").unwrap(), Pushed::There(13));
