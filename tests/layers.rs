@@ -191,7 +191,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cert", &["net"]),
     (
         "ctl",
-        &["edit", "flags", "net", "printable", "private", "shutdown"],
+        &[
+            "edit",
+            "flags",
+            "image_file",
+            "net",
+            "printable",
+            "private",
+            "shutdown",
+        ],
     ),
     (
         "dev",
@@ -208,13 +216,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("edit", &[]),
     ("flags", &[]),
-    ("launcher", &["net", "printable", "private"]),
+    ("image_file", &[]),
+    ("launcher", &["image_file", "net", "printable", "private"]),
     ("load", &["flags", "net", "printable"]),
     ("logging", &["printable"]),
     ("net", &["private"]),
     ("printable", &[]),
     ("private", &[]),
-    ("server", &["edit", "net", "printable", "private"]),
+    (
+        "server",
+        &["edit", "image_file", "net", "printable", "private"],
+    ),
     ("shutdown", &[]),
 ];
 

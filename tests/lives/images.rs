@@ -180,8 +180,9 @@ async fn more_than_the_quota_is_refused_with_words_and_what_no_start_names_goes(
 async fn images_are_deleted_by_a_beginning_of_their_digest_unless_a_start_names_them() {
     let cluster = Cluster::shipping(&["node-a"], &[]).await;
     let digest = cluster.push("echo.sh", ECHO).await;
-    let waiting = format!("{RUN} --image {digest} --queue 1h --mem 100000");
-    let waiting = waiting.replacen("--mem 16 ", "", 1);
+    let taken = "--mem 900 --cpus 1 --wait=running";
+    cluster.run(taken, "exec sleep 1000").await;
+    let waiting = format!("run --quiet --mem 500 --cpus 1 --image {digest} --queue 1h");
     let ran = cluster.ctl(&waiting).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let delete = format!("images delete {}", &digest[7..17]);

@@ -4,6 +4,7 @@ mod backups;
 mod bounds;
 mod connections;
 mod floods;
+mod images;
 mod matrix;
 mod random_hostile;
 mod standing;
