@@ -79,6 +79,7 @@ impl Record {
             leased: false,
             update: None,
             thaw: false,
+            image: String::new(),
             about: About::default(),
             stage,
             unheard: false,
