@@ -63,6 +63,9 @@ pub(crate) enum DefinitionError {
     /// It is not the JSON that it should be.
     #[error("the definition is not the JSON of a workload: {0}")]
     Json(#[from] serde_json::Error),
+    /// It is JSON of another kind, or nothing.
+    #[error("the definition is not the JSON of a workload: it is no object")]
+    NoObject,
     /// A set of too many.
     #[error("the definition's replicas: {0} is more than the {MAX_REPLICAS} that a set may have")]
     Replicas(u32),
@@ -124,6 +127,9 @@ impl Definition {
         }
         // Within texts JSON has no line ends: these stand between values.
         let json = text.trim().replace(['\n', '\r'], " ");
+        if !json.starts_with('{') {
+            return Err(DefinitionError::NoObject);
+        }
         let read: Read = serde_json::from_str(&json)?;
         let spec = read.spec.unwrap_or(Spec {
             requirements: None,
