@@ -2,6 +2,7 @@
 //! in place of a machine. It is there as long as the worker's stream is.
 
 mod figures;
+mod orders;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::{
-    Action, Agent, Command, Features, HostFigures, Input, LaunchFault, Numbering, Order,
-    PressureLimits, Runs, Settings as AgentSettings, Workloads,
+    Action, Agent, Command, Features, HostFigures, Input, LaunchFault, Numbering, PressureLimits,
+    Runs, Settings as AgentSettings, Workloads,
 };
 use ciao_scheduler::net::address::{Backoff, Endpoint};
 use ciao_scheduler::net::link::{self, Hello, Link, LinkClosed, Timeouts};
@@ -24,16 +25,11 @@ use tracing::{debug, info, warn};
 use crate::definition::{Carried, VM_TYPE, carried};
 use crate::desk::News;
 use crate::instance::Said;
-use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric, WorkloadRequestKind};
-use crate::rpc::worker::InstanceScheduling;
+use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric};
 use crate::workers::{JobSender, State};
 
 /// What the UUIDs of workers are derived with, from their names.
 const WORKERS: Uuid = Uuid::from_u128(0x2d0c_7f3e_54a1_4b0e_9c57_1f3a_8e6b_d004);
-
-/// Added to the time between two reports for each instance: a report lists all of them, and a burst of statuses is to cost
-/// a report now and then.
-const REPORT_LESS: Duration = Duration::from_micros(500);
 
 /// Longest pause between two tries to connect.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
@@ -381,7 +377,7 @@ impl Node {
             _ => {}
         }
         if matches!(status, ResourceStatus::Failed | ResourceStatus::Terminated) {
-            self.untrack(&instance);
+            self.let_go(&instance);
         }
     }
 
@@ -434,102 +430,6 @@ impl Node {
                 }
                 Action::Machine(order) => self.perform(Instant::now(), order),
             }
-        }
-    }
-
-    fn perform(&mut self, now: Instant, order: Order) {
-        let cannot = || Err("workers of RIK cannot do that".to_owned());
-        match order {
-            Order::Spawn(workload) => self.spawn(now, workload.instance, workload.leased),
-            Order::Terminate(instance) => self.job(&instance, WorkloadRequestKind::Destroy, ""),
-            Order::Kill(instance) => {
-                warn!(event = "worker_silent", worker = %self.name, %instance, "the worker has not said that it destroyed the instance; it counts as gone");
-                self.job(&instance, WorkloadRequestKind::Destroy, "");
-                self.say(&instance, ResourceStatus::Terminated, String::new());
-                self.untrack(&instance);
-                self.agent.handle(
-                    now,
-                    Input::Exited {
-                        instance,
-                        code: None,
-                    },
-                );
-            }
-            Order::Freeze(instance) => {
-                let result = cannot();
-                self.agent.handle(now, Input::Frozen { instance, result });
-            }
-            Order::Thaw(instance) => {
-                let result = cannot();
-                self.agent.handle(now, Input::Thawed { instance, result });
-            }
-            Order::SetLimits { instance, .. } => {
-                let result = cannot();
-                self.agent
-                    .handle(now, Input::LimitsSet { instance, result });
-            }
-            Order::Forget(instance) => self.untrack(&instance),
-            Order::Sample => {
-                let count = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
-                let pace = REPORT_LESS.saturating_mul(count);
-                let earliest = self.last_sample.map_or(now, |last| last + pace);
-                self.sample_at = Some(earliest.max(now));
-            }
-            // What a worker runs ends with its stream, and nothing of it outlives this task.
-            Order::Persist(_) | Order::PersistMaintenance(_) | Order::ExtendLease(_) => {}
-            // What was spawned is the worker's at once: nothing of it waits here.
-            Order::Abandon(_) => {}
-        }
-    }
-
-    fn spawn(&mut self, now: Instant, instance: String, is_leased: bool) {
-        let carried = self.carried.remove(&instance);
-        let detail = match carried {
-            Some(Ok(carried)) if !self.by_id.contains_key(&carried.id) => {
-                let held = Held {
-                    id: carried.id.clone(),
-                    is_started: false,
-                    is_leased,
-                };
-                self.held.insert(instance.clone(), held);
-                self.by_id.insert(carried.id, instance.clone());
-                self.job(&instance, WorkloadRequestKind::Create, &carried.json);
-                return;
-            }
-            Some(Ok(carried)) => format!("the worker has another instance {:?}", carried.id),
-            Some(Err(error)) => format!("the START is none for RIK: {error}"),
-            None => "the START is none for RIK".to_owned(),
-        };
-        let fault = LaunchFault::Launch;
-        self.agent.handle(
-            now,
-            Input::StartFailed {
-                instance,
-                fault,
-                detail,
-            },
-        );
-    }
-
-    fn job(&mut self, instance: &str, action: WorkloadRequestKind, definition: &str) {
-        let Some(held) = self.held.get(instance) else {
-            return;
-        };
-        let job = InstanceScheduling {
-            instance_id: held.id.clone(),
-            definition: definition.to_owned(),
-            action: action.into(),
-        };
-        if !self.jobs.send(job) {
-            warn!(event = "worker_behind", worker = %self.name, "the worker does not read what it is to do, and is given up");
-            self.is_given_up = true;
-        }
-    }
-
-    /// The worker has an instance no more.
-    fn untrack(&mut self, instance: &str) {
-        if let Some(held) = self.held.remove(instance) {
-            self.by_id.remove(&held.id);
         }
     }
 

@@ -1,0 +1,110 @@
+//! What the state machine wants of a worker, done: jobs in its stream, figures when they are due.
+
+use std::time::{Duration, Instant};
+
+use ciao_scheduler::launcher::agent::{Input, LaunchFault, Order};
+use tracing::warn;
+
+use crate::node::{Held, Node};
+use crate::rpc::common::{ResourceStatus, WorkloadRequestKind};
+use crate::rpc::worker::InstanceScheduling;
+
+/// Added to the time between two reports for each instance: a report lists all of them, and a burst of statuses is to cost
+/// a report now and then.
+const REPORT_LESS: Duration = Duration::from_micros(500);
+
+impl Node {
+    pub(super) fn perform(&mut self, now: Instant, order: Order) {
+        let cannot = || Err("workers of RIK cannot do that".to_owned());
+        match order {
+            Order::Spawn(workload) => self.spawn(now, workload.instance, workload.leased),
+            Order::Terminate(instance) => self.job(&instance, WorkloadRequestKind::Destroy, ""),
+            Order::Kill(instance) => {
+                warn!(event = "worker_silent", worker = %self.name, %instance, "the worker has not said that it destroyed the instance; it counts as gone");
+                self.job(&instance, WorkloadRequestKind::Destroy, "");
+                self.say(&instance, ResourceStatus::Terminated, String::new());
+                self.let_go(&instance);
+                self.agent.handle(
+                    now,
+                    Input::Exited {
+                        instance,
+                        code: None,
+                    },
+                );
+            }
+            Order::Freeze(instance) => {
+                let result = cannot();
+                self.agent.handle(now, Input::Frozen { instance, result });
+            }
+            Order::Thaw(instance) => {
+                let result = cannot();
+                self.agent.handle(now, Input::Thawed { instance, result });
+            }
+            Order::SetLimits { instance, .. } => {
+                let result = cannot();
+                self.agent
+                    .handle(now, Input::LimitsSet { instance, result });
+            }
+            Order::Forget(instance) => self.let_go(&instance),
+            Order::Sample => {
+                let count = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
+                let pace = REPORT_LESS.saturating_mul(count);
+                let earliest = self.last_sample.map_or(now, |last| last + pace);
+                self.sample_at = Some(earliest.max(now));
+            }
+            // What a worker runs ends with its stream, and nothing of it outlives this task.
+            Order::Persist(_) | Order::PersistMaintenance(_) | Order::ExtendLease(_) => {}
+        }
+    }
+
+    fn spawn(&mut self, now: Instant, instance: String, is_leased: bool) {
+        let carried = self.carried.remove(&instance);
+        let detail = match carried {
+            Some(Ok(carried)) if !self.by_id.contains_key(&carried.id) => {
+                let held = Held {
+                    id: carried.id.clone(),
+                    is_started: false,
+                    is_leased,
+                };
+                self.held.insert(instance.clone(), held);
+                self.by_id.insert(carried.id, instance.clone());
+                self.job(&instance, WorkloadRequestKind::Create, &carried.json);
+                return;
+            }
+            Some(Ok(carried)) => format!("the worker has another instance {:?}", carried.id),
+            Some(Err(error)) => format!("the START is none for RIK: {error}"),
+            None => "the START is none for RIK".to_owned(),
+        };
+        let fault = LaunchFault::Launch;
+        self.agent.handle(
+            now,
+            Input::StartFailed {
+                instance,
+                fault,
+                detail,
+            },
+        );
+    }
+
+    fn job(&mut self, instance: &str, action: WorkloadRequestKind, definition: &str) {
+        let Some(held) = self.held.get(instance) else {
+            return;
+        };
+        let job = InstanceScheduling {
+            instance_id: held.id.clone(),
+            definition: definition.to_owned(),
+            action: action.into(),
+        };
+        if !self.jobs.send(job) {
+            warn!(event = "worker_behind", worker = %self.name, "the worker does not read what it is to do, and is given up");
+            self.is_given_up = true;
+        }
+    }
+
+    /// The worker has an instance no more.
+    pub(super) fn let_go(&mut self, instance: &str) {
+        if let Some(held) = self.held.remove(instance) {
+            self.by_id.remove(&held.id);
+        }
+    }
+}
