@@ -28,9 +28,12 @@ fn flags(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_flag_is_in_the_manual() {
-    let program = Command::new(env!("CARGO_BIN_EXE_ciao-rik"));
-    let help = { program }.arg("--help").output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
+    let help = |args: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_ciao-rik"));
+        let output = program.args(args).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let help = help(&["--help"]) + &help(&["token", "issue", "--help"]);
     // The lines that begin with a flag, and no flag that a text names.
     let lines = help
         .lines()
