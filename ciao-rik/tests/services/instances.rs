@@ -44,7 +44,7 @@ async fn instances_run_on_two_workers_and_their_controller_hears_it() {
         .await;
     let listed = serde_json::to_string(&world.instances().await).unwrap();
     assert!(
-        listed.contains(&on_two[0]) && !listed.contains("geheim"),
+        listed.contains(&on_two[0]) && !listed.contains("hidden-value"),
         "{listed}"
     );
     assert!(controller.end.borrow().is_none());

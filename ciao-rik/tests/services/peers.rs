@@ -24,7 +24,7 @@ use crate::rpc::worker::worker_client::WorkerClient;
 use crate::world::DEADLINE;
 
 /// A definition of no particular needs.
-pub(crate) const POD: &str = r#"{"apiVersion":"v0","kind":"Pod","name":"web","replicas":3,"spec":{"containers":[{"name":"c","image":"i:1","env":[{"name":"SECRET","value":"geheim"}]}]},"unknown":{"key":[1.50]}}"#;
+pub(crate) const POD: &str = r#"{"apiVersion":"v0","kind":"Pod","name":"web","replicas":3,"spec":{"containers":[{"name":"c","image":"i:1","env":[{"name":"SECRET","value":"hidden-value"}]}]},"unknown":{"key":[1.50]}}"#;
 
 /// How a worker answers what it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

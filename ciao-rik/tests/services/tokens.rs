@@ -73,7 +73,7 @@ async fn tokens_are_issued_listed_and_banned() {
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
-    assert!(!world.token(&["ban", "nobody"]).await.status.success());
+    assert!(!world.token(&["ban", "unknown"]).await.status.success());
 }
 
 #[tokio::test]
