@@ -377,7 +377,7 @@ impl Node {
             _ => {}
         }
         if matches!(status, ResourceStatus::Failed | ResourceStatus::Terminated) {
-            self.let_go(&instance);
+            self.untrack(&instance);
         }
     }
 

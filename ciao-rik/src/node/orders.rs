@@ -23,7 +23,7 @@ impl Node {
                 warn!(event = "worker_silent", worker = %self.name, %instance, "the worker has not said that it destroyed the instance; it counts as gone");
                 self.job(&instance, WorkloadRequestKind::Destroy, "");
                 self.say(&instance, ResourceStatus::Terminated, String::new());
-                self.let_go(&instance);
+                self.untrack(&instance);
                 self.agent.handle(
                     now,
                     Input::Exited {
@@ -45,7 +45,7 @@ impl Node {
                 self.agent
                     .handle(now, Input::LimitsSet { instance, result });
             }
-            Order::Forget(instance) => self.let_go(&instance),
+            Order::Forget(instance) => self.untrack(&instance),
             Order::Sample => {
                 let count = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
                 let pace = REPORT_LESS.saturating_mul(count);
@@ -54,6 +54,8 @@ impl Node {
             }
             // What a worker runs ends with its stream, and nothing of it outlives this task.
             Order::Persist(_) | Order::PersistMaintenance(_) | Order::ExtendLease(_) => {}
+            // What was spawned is the worker's at once: nothing of it waits here.
+            Order::Abandon(_) => {}
         }
     }
 
@@ -102,7 +104,7 @@ impl Node {
     }
 
     /// The worker has an instance no more.
-    pub(super) fn let_go(&mut self, instance: &str) {
+    pub(super) fn untrack(&mut self, instance: &str) {
         if let Some(held) = self.held.remove(instance) {
             self.by_id.remove(&held.id);
         }
