@@ -118,10 +118,7 @@ impl Scheduler {
     /// A report from a launcher or agent, or from a peer that may not send one.
     pub(crate) fn report(&mut self, now: Instant, id: SessionId, report: Report, parcel: Parcel) {
         let name = report.name();
-        if name == ReportName::Stats {
-            // Until it has turned out to be one that can be used.
-            self.peers.set_numbers_ends(id, false);
-        }
+        self.doubt_ends_until_read(id, name.into());
         // `None` where a newer connection speaks for its node.
         let node = self.peers.node_of(id);
         let is_refused = self.refuse_if_not_permitted(id, name.into(), None)
@@ -192,6 +189,13 @@ impl Scheduler {
         }
     }
 
+    /// Whether all ends are told by a STATS is not known before it has turned out to be one that can be used.
+    fn doubt_ends_until_read(&mut self, id: SessionId, sent: Sent) {
+        if sent == Sent::Report(ReportName::Stats) {
+            self.peers.set_numbers_ends(id, false);
+        }
+    }
+
     /// A command or report that could not be read.
     pub(crate) fn unreadable(
         &mut self,
@@ -200,9 +204,7 @@ impl Scheduler {
         malformed: Malformed,
         parcel: Parcel,
     ) {
-        if sent == Sent::Report(ReportName::Stats) {
-            self.peers.set_numbers_ends(id, false);
-        }
+        self.doubt_ends_until_read(id, sent);
         if self.refuse_if_not_permitted(id, sent, malformed.instance.as_ref()) {
             return;
         }
