@@ -116,7 +116,15 @@ pub(crate) struct Released {
     /// How sure it was that its instance is on the node.
     phase: Phase,
     /// Whether that node was the one that had the instance.
-    pub(crate) was_placed: bool,
+    was_placed: bool,
+}
+
+impl Released {
+    /// Whether the node of the claim was the one that had the instance.
+    #[inline]
+    pub(crate) fn was_placed(self) -> bool {
+        self.was_placed
+    }
 }
 
 impl Cluster {

@@ -301,7 +301,7 @@ impl Scheduler {
     }
 
     fn claim_released(&mut self, key: NodeKey, instance: &InstanceId, released: Released) {
-        if released.was_placed {
+        if released.was_placed() {
             self.placement.forget_try(instance);
         }
         self.stir_drain_of(key);
