@@ -212,7 +212,8 @@ impl Journal {
     /// When there is something to do because time has passed.
     pub(crate) fn due(&self) -> Option<Instant> {
         if !self.is_on {
-            return None;
+            // No disk keeps anything waiting; claims of lost nodes are forgotten in time all the same.
+            return self.claims.due();
         }
         earlier(self.disk.due(), self.claims.due())
     }
