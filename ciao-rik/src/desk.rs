@@ -229,7 +229,7 @@ impl Desk {
                 _ = looks.tick() => {
                     looked += 1;
                     self.tidy();
-                    if looked % RETRY_LOOKS == 0 {
+                    if looked.is_multiple_of(RETRY_LOOKS) {
                         self.try_again();
                     }
                 }

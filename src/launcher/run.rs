@@ -448,57 +448,14 @@ impl Node {
             }
             Woken::Read(chunk) => self.send_output(&chunk),
             Woken::Wanted(read) => {
-                // On another connection it is asked for anew.
+                // On another connection it is asked for once more.
                 if matches!(self.connection, Connection::Up { .. }) {
                     let frame = Frame::new(Kind::READ_IMAGE, self.uuid, read.encode());
                     self.outbox.push_back(frame);
                 }
             }
-            Woken::Received(frame) if frame.kind == Kind::IMAGE => {
-                if let Some(images) = &self.images {
-                    images.take(&frame.payload);
-                }
-            }
-            Woken::Received(frame) if frame.kind == Kind::READ_OUTPUT => {
-                if let Some(refusal) = self.readers.ask(&frame.payload) {
-                    self.send_output(&refusal);
-                }
-            }
-            Woken::Received(frame) => match Command::decode(&frame) {
-                Some(command) => {
-                    if let Command::Start(Ok(start)) = &command {
-                        let (uuid, role) = (self.uuid, self.config.role);
-                        self.traces
-                            .received(&frame, &start.instance_uuid, uuid, role);
-                    }
-                    self.agent.handle(now, Input::Command(command));
-                }
-                None => debug!(node = %self.uuid, kind = %frame.kind, "frame ignored"),
-            },
-            Woken::Connected(link) => {
-                info!(event = "scheduler_connected", node = %self.uuid, scheduler = %link.connected.source, "connected");
-                let records_ends =
-                    link.connected.records_ends() && self.config.encoding == Encoding::Native;
-                let connected = Input::Connected {
-                    configuration: link.connected.payload.clone(),
-                    records_ends,
-                };
-                if let Some(images) = &self.images {
-                    // Others do not know of images, and count the frames that ends wait for.
-                    images.connection(if records_ends {
-                        Reach::Asks
-                    } else {
-                        Reach::Mute
-                    });
-                }
-                self.connection = Connection::Up {
-                    link,
-                    since: now,
-                    written: 0,
-                };
-                self.metrics.connection(self.uuid, true);
-                self.agent.handle(now, connected);
-            }
+            Woken::Received(frame) => self.received(now, &frame),
+            Woken::Connected(link) => self.connected(now, link),
             Woken::Lost(reason) => {
                 warn!(event = "scheduler_disconnected", node = %self.uuid, %reason, "disconnected");
                 if let Connection::Up { since, .. } = &self.connection {
@@ -514,6 +471,57 @@ impl Node {
                 self.agent.handle(now, Input::Disconnected);
             }
         }
+    }
+
+    fn received(&mut self, now: Instant, frame: &Frame) {
+        match frame.kind {
+            Kind::IMAGE => {
+                if let Some(images) = &self.images {
+                    images.take(&frame.payload);
+                }
+            }
+            Kind::READ_OUTPUT => {
+                if let Some(refusal) = self.readers.ask(&frame.payload) {
+                    self.send_output(&refusal);
+                }
+            }
+            kind => match Command::decode(frame) {
+                Some(command) => {
+                    if let Command::Start(Ok(start)) = &command {
+                        let (uuid, role) = (self.uuid, self.config.role);
+                        self.traces
+                            .received(frame, &start.instance_uuid, uuid, role);
+                    }
+                    self.agent.handle(now, Input::Command(command));
+                }
+                None => debug!(node = %self.uuid, %kind, "frame ignored"),
+            },
+        }
+    }
+
+    fn connected(&mut self, now: Instant, link: Link) {
+        info!(event = "scheduler_connected", node = %self.uuid, scheduler = %link.connected.source, "connected");
+        let records_ends =
+            link.connected.records_ends() && self.config.encoding == Encoding::Native;
+        let connected = Input::Connected {
+            configuration: link.connected.payload.clone(),
+            records_ends,
+        };
+        if let Some(images) = &self.images {
+            // Others do not know of images, and count the frames that ends wait for.
+            images.connection(if records_ends {
+                Reach::Asks
+            } else {
+                Reach::Mute
+            });
+        }
+        self.connection = Connection::Up {
+            link,
+            since: now,
+            written: 0,
+        };
+        self.metrics.connection(self.uuid, true);
+        self.agent.handle(now, connected);
     }
 
     fn send_output(&mut self, chunk: &OutputChunk) {
