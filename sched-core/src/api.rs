@@ -14,6 +14,7 @@ pub(crate) mod no_fit;
 pub(crate) mod parcel;
 pub(crate) mod phase;
 pub(crate) mod pressure;
+pub(crate) mod provider;
 pub(crate) mod record;
 pub(crate) mod refused;
 pub(crate) mod report;

@@ -86,6 +86,8 @@ pub(crate) struct Cluster {
     placements: Map<InstanceId, NodeKey>,
     /// Nodes that were connected and are not.
     absent: AbsentNodes,
+    /// How often any node became another one.
+    alterations: u64,
     /// What happened and was not taken by [`Cluster::take_change`] yet, in order.
     changes: VecDeque<Change>,
 }
@@ -146,6 +148,7 @@ impl Cluster {
             cordons: Cordons::default(),
             placements: Map::default(),
             absent: AbsentNodes::default(),
+            alterations: 0,
             changes: VecDeque::new(),
         };
         cluster.fix_columns();
@@ -185,6 +188,11 @@ impl Cluster {
     /// Custom resources by name.
     pub(crate) fn columns(&self) -> &Columns {
         &self.columns
+    }
+
+    /// The names of the configured aggregates.
+    pub(crate) fn aggregate_names(&self) -> impl Iterator<Item = &str> {
+        self.rules.aggregates.iter().map(|it| &*it.name)
     }
 
     /// Nodes that were connected and are not.

@@ -3,6 +3,7 @@
 pub(crate) mod choose;
 pub(crate) mod explain;
 pub(crate) mod filters;
+pub(crate) mod list;
 pub(crate) mod policy;
 pub(crate) mod requests;
 pub(crate) mod tries;

@@ -6,6 +6,7 @@ mod history;
 mod instances;
 mod nodes;
 pub(crate) mod page;
+mod providers;
 mod queue_totals;
 pub(crate) mod snapshot;
 mod totals;
@@ -31,6 +32,7 @@ use crate::cluster::index::ColumnId;
 use self::page::Allowance;
 
 pub use self::heartbeat::{Heartbeat, HeartbeatNode};
+pub use self::providers::{Provider, ProvidersCursor};
 pub use self::queue_totals::{QueueTotals, QueueTotalsCursor};
 pub use self::totals::{Glance, NodeCount, ResourceTotal, Totals, TotalsCursor};
 

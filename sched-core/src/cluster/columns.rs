@@ -71,6 +71,11 @@ impl Columns {
         name.and_then(Option::as_deref).unwrap_or_default()
     }
 
+    /// The names that have a number, in order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(|name| &**name)
+    }
+
     /// Whether a name keeps its number whatever nodes have: one of the node file.
     pub(crate) fn is_fixed(&self, column: ColumnId) -> bool {
         self.fixed.contains(&column)

@@ -246,7 +246,11 @@ impl Cluster {
     }
 
     fn note_altered(&mut self, key: NodeKey) {
-        let tables = self.nodes.node(key).slots.map(|slot| slot.is_some());
+        self.alterations += 1;
+        let generation = self.alterations;
+        let node = self.nodes.node_mut(key);
+        node.generation = generation;
+        let tables = node.slots.map(|slot| slot.is_some());
         self.changes.push_back(Change::Altered(key, tables));
     }
 

@@ -184,6 +184,27 @@ impl LabelIndex {
         set
     }
 
+    /// The slots that have any of these labels.
+    pub(crate) fn with_any<'a>(
+        &self,
+        labels: impl Iterator<Item = (Box<str>, &'a str)>,
+    ) -> SlotSet {
+        let mut set = SlotSet::default();
+        for (key, value) in labels {
+            let of_key = self.keys.get(&key);
+            if let Some(posting) = of_key.and_then(|of_key| of_key.values.get(value)) {
+                posting.add_to(&mut set);
+            }
+        }
+        set
+    }
+
+    /// All labels with one of these keys.
+    pub(crate) fn pairs(&self, wanted: &dyn Fn(&str) -> bool) -> impl Iterator<Item = (&str, &str)> {
+        let keys = self.keys.iter().filter(move |(key, _)| wanted(key));
+        keys.flat_map(|(key, of_key)| of_key.values.keys().map(move |value| (&**key, &**value)))
+    }
+
     /// Whether any slot has a label that the cluster itself makes, as of tenants that a node is reserved for.
     #[inline]
     pub(crate) fn has_made(&self) -> bool {

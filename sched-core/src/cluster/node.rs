@@ -161,6 +161,8 @@ pub(crate) struct Node {
     pub(super) starts_sent: u64,
     /// What it offered outside the tables when it was looked at last ([`NodeStore::last_resort`]).
     pub(super) last_resort: Resources,
+    /// A number that was larger than all before when it last became another node.
+    pub(super) generation: u64,
     /// Its slots in the compute and the network table.
     pub(super) slots: [Option<Slot>; 2],
 }
@@ -205,6 +207,7 @@ impl Node {
             questions: Questions::default(),
             starts_sent: 0,
             last_resort: Resources::NEVER,
+            generation: 0,
             slots: [None; 2],
         }
     }
@@ -330,6 +333,11 @@ impl Node {
     #[inline]
     pub(crate) fn slots(&self) -> [Option<Slot>; 2] {
         self.slots
+    }
+
+    /// A number that was larger than all before when it last became another node.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// When an instance was last moved away for want of memory, or none could be.

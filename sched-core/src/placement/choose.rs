@@ -249,7 +249,7 @@ impl<'a> Search<'a> {
         slots
     }
 
-    fn collect(&self, limit: usize, also: &[Mask], into: &mut Vec<Slot>) {
+    pub(super) fn collect(&self, limit: usize, also: &[Mask], into: &mut Vec<Slot>) {
         let mut left = limit;
         self.visit(also, |slot| {
             into.push(slot);

@@ -1,0 +1,50 @@
+//! Which nodes fit, listed and not chosen: nothing is claimed, and the next choice begins where it would have.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::api::ids::NodeKey;
+use crate::api::provider::{Constraint, Having};
+use crate::cluster::Cluster;
+use crate::cluster::facts::AGGREGATE;
+use crate::cluster::labels::{LabelIndex, Mask};
+use crate::cluster::query::Query;
+use crate::placement::Placement;
+use crate::placement::choose::{Search, count_group};
+
+impl Placement {
+    /// The first nodes for a query that meet these constraints, at most so many, in the order of the search.
+    pub(crate) fn list(
+        &self,
+        cluster: &mut Cluster,
+        (query, constraints): (&Query, &[Constraint]),
+        limit: usize,
+        now: Instant,
+    ) -> Vec<NodeKey> {
+        count_group(cluster, query);
+        let (view, labels) = cluster.view_and_labels(query.pool(), now);
+        let asked = view.asked(query, labels);
+        if limit == 0 || !asked.unheard_of().is_empty() {
+            return Vec::new();
+        }
+        let filters = self.policy().concerned(&asked).collect();
+        let search = Search::new(view, &asked, filters, labels);
+        let masks: Vec<Mask> = constraints.iter().map(|it| mask(it, labels)).collect();
+        let mut slots = Vec::new();
+        search.collect(limit, &masks, &mut slots);
+        let nodes = slots.into_iter().filter_map(|slot| view.table().node(slot));
+        nodes.collect()
+    }
+}
+
+fn mask(constraint: &Constraint, labels: &LabelIndex) -> Mask {
+    let pairs = constraint.any_of.iter().map(|having| match having {
+        Having::Label(key, value) => (key.clone(), &**value),
+        Having::Aggregate(name) => (format!("{AGGREGATE}{name}").into(), "true"),
+    });
+    let set = Arc::new(labels.with_any(pairs));
+    match constraint.is_forbidden {
+        true => Mask::outside(set),
+        false => Mask::inside(set),
+    }
+}

@@ -1,0 +1,260 @@
+//! Nodes as others see them that choose one themselves: what each has and what is claimed of it, and which fit. What they
+//! are called elsewhere is known at the edge.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use sched_model::Uuid;
+
+use crate::Scheduler;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::StartRequest;
+use crate::api::no_fit::{Amount, Countable};
+use crate::api::provider::{Claimed, Constraint, Stock};
+use crate::api::resources::{MAX_REPORTED, Resources};
+use crate::cluster::Cluster;
+use crate::cluster::columns::Columns;
+use crate::cluster::facts::{AGGREGATE, is_reserved};
+use crate::cluster::index::ColumnId;
+use crate::cluster::ledger::Entry;
+use crate::cluster::node::{Node, Pool};
+use crate::cluster::query::Query;
+
+/// Nodes that one step shows.
+const NODES_PER_STEP: usize = 200;
+
+/// Claims of one node that one step shows.
+const CLAIMS_PER_STEP: usize = 1_000;
+
+/// Where the next step goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProvidersCursor(usize);
+
+/// A node that has reported what it has.
+#[derive(Debug, Clone, Copy)]
+pub struct Provider<'a> {
+    cluster: &'a Cluster,
+    node: &'a Node,
+}
+
+impl<'a> Provider<'a> {
+    fn new(cluster: &'a Cluster, key: NodeKey) -> Option<Self> {
+        let node = cluster.nodes().node(key);
+        node.report().map(|_| Self { cluster, node })
+    }
+
+    /// Its UUID.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        self.node.uuid()
+    }
+
+    /// The host name it reported.
+    #[must_use]
+    pub fn hostname(&self) -> &'a str {
+        self.node.hostname()
+    }
+
+    /// A number that is larger whenever its labels, its size or what is configured about it has changed; only as long as
+    /// the process lives.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.node.generation()
+    }
+
+    /// Its labels, in order, without those that the scheduler itself makes.
+    pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let labels = self.node.traits().labels.iter();
+        let own = labels.filter(|(key, _)| !is_reserved(key));
+        own.map(|(key, value)| (&**key, &**value))
+    }
+
+    /// The names of the aggregates it is in, in order.
+    pub fn aggregates(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let labels = self.node.traits().labels.iter();
+        labels.filter_map(|(key, _)| key.strip_prefix(AGGREGATE))
+    }
+
+    /// What it has of each resource; those that it does not report are left out.
+    #[must_use]
+    pub fn stocks(&self) -> Vec<Stock> {
+        let mut stocks = self.every();
+        let columns = self.cluster.columns();
+        let held = self.node.ledger().held_custom();
+        stocks.extend(self.node.traits().resources.iter().map(|&(column, total)| {
+            let held = held.iter().find(|(other, _)| *other == column);
+            Stock {
+                of: Countable::Custom(columns.name(column).into()),
+                total,
+                reserved: 0,
+                ratio: 1.0,
+                capacity: total,
+                claimed: held.map_or(0, |(_, amount)| *amount),
+            }
+        }));
+        stocks
+    }
+
+    /// Virtual CPUs, memory and disk.
+    fn every(&self) -> Vec<Stock> {
+        let Some(report) = self.node.report() else {
+            return Vec::new();
+        };
+        let (limits, capacity) = (self.node.traits().limits, self.node.capacity());
+        let claimed = self.node.ledger().claims().asked;
+        let stock = |of, total: i64, (reserved, ratio), capacity: i64, claimed: i64| {
+            let is_known = total >= 0 && capacity >= 0;
+            is_known.then(|| Stock {
+                of: Countable::Every(of),
+                total: total.min(MAX_REPORTED),
+                reserved,
+                ratio,
+                capacity,
+                claimed: claimed.max(0),
+            })
+        };
+        let vcpus = stock(
+            Amount::Vcpus,
+            report.cpus_online,
+            (limits.reserved_cpus, limits.cpu_ratio),
+            capacity.vcpus,
+            claimed.vcpus,
+        );
+        let mem = stock(
+            Amount::Memory,
+            report.mem_total_mib,
+            (limits.reserved_mem_mib, limits.mem_ratio),
+            capacity.mem_mib,
+            claimed.mem_mib,
+        );
+        let disk = stock(
+            Amount::Disk,
+            report.disk_total_mb,
+            (limits.reserved_disk_mib, limits.disk_ratio),
+            capacity.disk_mib,
+            claimed.disk_mib,
+        );
+        [vcpus, mem, disk].into_iter().flatten().collect()
+    }
+
+    /// What some of its instances asked for, from a position on; where the next step goes on. Positions shift when
+    /// instances leave: one that stays may be shown twice or be passed over then.
+    #[must_use]
+    pub fn claims(&self, from: usize) -> (Vec<Claimed>, Option<usize>) {
+        let ledger = self.node.ledger();
+        let entries = ledger.entries_from(from).take(CLAIMS_PER_STEP);
+        let claims = entries.map(|(instance, entry)| self.claimed(instance, entry));
+        let next = from.saturating_add(CLAIMS_PER_STEP);
+        (claims.collect(), (next < ledger.len()).then_some(next))
+    }
+
+    fn claimed(&self, instance: &InstanceId, entry: &Entry) -> Claimed {
+        Claimed {
+            instance: instance.clone(),
+            amounts: amounts(entry.asked(), entry.custom(), self.cluster.columns()),
+        }
+    }
+
+    /// What an instance asked for here, if it is here.
+    #[must_use]
+    pub fn claim(&self, instance: &InstanceId) -> Option<Claimed> {
+        let entry = self.node.ledger().get(instance)?;
+        Some(self.claimed(instance, entry))
+    }
+}
+
+fn amounts(
+    asked: Resources,
+    custom: &[(ColumnId, i64)],
+    columns: &Columns,
+) -> Vec<(Countable, i64)> {
+    let every = [
+        (Amount::Vcpus, asked.vcpus),
+        (Amount::Memory, asked.mem_mib),
+        (Amount::Disk, asked.disk_mib),
+    ];
+    let every = every.map(|(of, amount)| (Countable::Every(of), amount));
+    let custom = custom.iter().map(|&(column, amount)| {
+        let name = columns.name(column).into();
+        (Countable::Custom(name), amount)
+    });
+    let all = every.into_iter().chain(custom);
+    all.filter(|(_, amount)| *amount > 0).collect()
+}
+
+impl Scheduler {
+    /// Shows some nodes; where to go on, `None` once all were shown. Nodes that come or go between two steps may be shown
+    /// or not.
+    pub fn visit_providers(
+        &self,
+        from: ProvidersCursor,
+        visit: &mut dyn FnMut(Provider<'_>),
+    ) -> Option<ProvidersCursor> {
+        let mut nodes = self.cluster.nodes().iter_from(from.0);
+        for (key, _) in nodes.by_ref().take(NODES_PER_STEP) {
+            if let Some(provider) = Provider::new(&self.cluster, key) {
+                visit(provider);
+            }
+        }
+        let (next, _) = nodes.next()?;
+        Some(ProvidersCursor(next.0 as usize))
+    }
+
+    /// A node by its UUID, once it has reported.
+    #[must_use]
+    pub fn provider(&self, uuid: Uuid) -> Option<Provider<'_>> {
+        let key = self.cluster.nodes().by_uuid(uuid)?;
+        Provider::new(&self.cluster, key)
+    }
+
+    /// The node that has an instance, or was given it.
+    #[must_use]
+    pub fn provider_of(&self, instance: &InstanceId) -> Option<Provider<'_>> {
+        let key = self.cluster.placement(instance)?;
+        Provider::new(&self.cluster, key)
+    }
+
+    /// The first nodes that a START fits on and that meet these constraints, at most so many, in the order in which they
+    /// would be tried. Nothing is claimed, and no later choice is another one for it; only sets are kept that searches
+    /// use. As a choice it looks at every node at worst.
+    pub fn candidates(
+        &mut self,
+        now: Instant,
+        (start, constraints): (&Arc<StartRequest>, &[Constraint]),
+        limit: usize,
+    ) -> Vec<Uuid> {
+        let query = Query::of(start);
+        let asked = (&query, constraints);
+        let found = self.placement.list(&mut self.cluster, asked, limit, now);
+        let nodes = self.cluster.nodes();
+        let uuids = found.into_iter().map(|key| nodes.node(key).uuid());
+        uuids.collect()
+    }
+
+    /// The labels of compute nodes whose key, and then the whole, is one of these; at most so many. Those that the
+    /// scheduler itself makes are none of them.
+    #[must_use]
+    pub fn labels_where(
+        &self,
+        key: &dyn Fn(&str) -> bool,
+        label: &dyn Fn(&str, &str) -> bool,
+        limit: usize,
+    ) -> Vec<(Box<str>, Box<str>)> {
+        let labels = self.cluster.labels(Pool::Compute).pairs(key);
+        let found = labels.filter(|(key, value)| !is_reserved(key) && label(key, value));
+        found
+            .take(limit)
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect()
+    }
+
+    /// The names of the custom resources that nodes have, in order.
+    pub fn resource_names(&self) -> impl Iterator<Item = &str> {
+        self.cluster.columns().names()
+    }
+
+    /// The names of the configured aggregates, in order.
+    pub fn aggregate_names(&self) -> impl Iterator<Item = &str> {
+        self.cluster.aggregate_names()
+    }
+}
