@@ -15,6 +15,7 @@ mod limits;
 mod measured;
 mod node_file;
 mod notices;
+mod placement;
 mod profile;
 mod restore;
 mod rules_file;
@@ -45,6 +46,7 @@ pub use limits::{
     ServerLimits, TLS_DEADLINE, WAITING_PER_PLACE, parse_ratio,
 };
 pub use node_file::NodeFileError;
+pub use placement::{PlacementConfig, PlacementError, TokensError};
 pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};
 #[cfg(feature = "test-support")]

@@ -338,6 +338,7 @@ fn bind(
         listen: vec![(Ipv4Addr::LOCALHOST, port).into()],
         http: vec![(Ipv4Addr::LOCALHOST, http).into()],
         http_cert: None,
+        placement: None,
         key_files: tls::KeyFiles::Strict,
         configuration_uri: None,
         node_file: None,

@@ -21,6 +21,7 @@ use super::http;
 use super::hub::{Came, Hub, LISTENER, PeerState};
 use super::limits::{ACCEPT_BACKLOG, MAX_ACCEPT_PAUSE, MIN_ACCEPT_PAUSE};
 use super::notices::{Class, Weight, Who};
+use super::placement;
 use super::session::Session;
 use super::tasks::caught;
 use crate::net::closing::CLOSE_QUIET;
@@ -68,6 +69,8 @@ pub(super) enum Speaks {
     Ssntp,
     /// HTTP.
     Http,
+    /// The Placement API, over HTTP without TLS.
+    Placement,
 }
 
 /// What connections of either kind are served with.
@@ -76,6 +79,8 @@ pub(super) struct Ways {
     pub(super) frames: Acceptor,
     /// `None` where nothing listens for it.
     pub(super) http: Option<http::Acceptor>,
+    /// The same.
+    pub(super) placement: Option<placement::Door>,
 }
 
 /// How many peers may be in which stage.
@@ -119,10 +124,15 @@ pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, 
         }
         let Some(connection) = connection else { return };
         let seat = gate.enter(from.ip().into(), looked_at(&tcp));
-        match (speaks, &ways.http) {
-            (Speaks::Http, Some(http)) => {
+        match (speaks, &ways.http, &ways.placement) {
+            (Speaks::Http, Some(http), _) => {
                 let (hub, http) = (Arc::clone(&hub), http.clone());
                 tokio::spawn(welcome_http((tcp, from), hub, http, seat, connection));
+            }
+            (Speaks::Placement, _, Some(door)) => {
+                // There is no handshake to wait for.
+                drop(seat);
+                tokio::spawn(door.clone().serve(tcp, from, connection));
             }
             _ => {
                 let (hub, acceptor) = (Arc::clone(&hub), ways.frames.clone());

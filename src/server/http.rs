@@ -38,4 +38,5 @@ mod shares;
 mod starts;
 mod status;
 
-pub(super) use self::serve::{Acceptor, HttpDoor};
+pub(super) use self::progress::Progress;
+pub(super) use self::serve::{Acceptor, HttpDoor, http_1, until_leaving};

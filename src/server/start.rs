@@ -23,6 +23,7 @@ use super::hub::{Hub, STORE_DEADLINE};
 use super::images::{self, ImagesConfig};
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
 use super::node_file::NodeFileError;
+use super::placement::{self, PlacementConfig, PlacementError};
 use super::restore::{restore, unix_ms};
 use super::state::{StateDir, keep_nodes};
 use super::strict::Mistake;
@@ -44,6 +45,8 @@ pub struct ServerConfig {
     pub http: Vec<SocketAddr>,
     /// PEM file with the certificate and key that the HTTP door presents; `None` = those of `cert`.
     pub http_cert: Option<PathBuf>,
+    /// How the Placement API is offered; `None` = not at all.
+    pub placement: Option<PlacementConfig>,
     /// What is done about a private key that others can read.
     pub key_files: tls::KeyFiles,
     /// Where the cluster configuration is, which must exist; `None` = at [`super::DEFAULT_URI`], if there is one.
@@ -89,6 +92,9 @@ pub enum StartError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The Placement API cannot be offered.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
     /// The state directory cannot be used.
     #[error("cannot use the state directory {}: {source}", path.display())]
     StateDir {
@@ -140,6 +146,7 @@ pub struct Server {
     listeners: Vec<Listener>,
     acceptor: Acceptor,
     http: Option<http::Acceptor>,
+    placement: Option<placement::Door>,
     state_dir: Option<StateDir>,
     heartbeat: bool,
 }
@@ -182,6 +189,10 @@ impl Server {
         for &address in &config.http {
             listeners.push(open_one(address, Speaks::Http)?);
         }
+        let tokens = load_tokens(&config)?;
+        for &address in config.placement.iter().flat_map(|it| &it.listen) {
+            listeners.push(open_one(address, Speaks::Placement)?);
+        }
         scheduler.about = about(http.as_ref(), &identity, &anchors);
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         let cluster = configuration::load(config.configuration_uri.as_deref())?;
@@ -214,11 +225,13 @@ impl Server {
             tls: TlsAcceptor::from(tls),
             door: HttpDoor::open(&hub, certificates),
         });
+        let placement = tokens.map(|tokens| placement::Door::new(&hub, tokens));
         Ok(Self {
             hub,
             listeners,
             acceptor,
             http,
+            placement,
             state_dir,
             heartbeat: config.heartbeat,
         })
@@ -238,6 +251,14 @@ impl Server {
     /// The system's.
     pub fn http_addrs(&self) -> io::Result<Vec<SocketAddr>> {
         self.addresses(Speaks::Http)
+    }
+
+    /// The addresses at which it offers the Placement API, with real ports.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn placement_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.addresses(Speaks::Placement)
     }
 
     fn addresses(&self, speaks: Speaks) -> io::Result<Vec<SocketAddr>> {
@@ -279,6 +300,7 @@ impl Server {
         let ways = Ways {
             frames: self.acceptor,
             http: self.http,
+            placement: self.placement,
         };
         let accept = accept(self.listeners, hub(), ways, places);
         tasks.spawn("accept connections", accept);
@@ -354,6 +376,14 @@ fn load_own(config: &ServerConfig) -> Result<Identity, StartError> {
         return Err(StartError::NotAScheduler { path, granted });
     }
     Ok(identity)
+}
+
+/// Loads who may use the Placement API, if it is offered.
+fn load_tokens(config: &ServerConfig) -> Result<Option<placement::Tokens>, PlacementError> {
+    let is_strict = config.key_files == tls::KeyFiles::Strict;
+    let warn = |said| warn!(event = "token_file_open_to_others", "{said}");
+    let load = |offered| placement::load(offered, is_strict, warn);
+    config.placement.as_ref().map(load).transpose()
 }
 
 /// The HTTP door's TLS configuration; the files of the certificates in use, and when each ends, seconds of Unix time.

@@ -200,7 +200,10 @@ impl LabelIndex {
     }
 
     /// All labels with one of these keys.
-    pub(crate) fn pairs(&self, wanted: &dyn Fn(&str) -> bool) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn pairs(
+        &self,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> impl Iterator<Item = (&str, &str)> {
         let keys = self.keys.iter().filter(move |(key, _)| wanted(key));
         keys.flat_map(|(key, of_key)| of_key.values.keys().map(move |value| (&**key, &**value)))
     }

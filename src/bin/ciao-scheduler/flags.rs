@@ -8,8 +8,8 @@ use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes};
 use ciao_scheduler::logging::{Flag, LogFlags};
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{
-    DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, ServerConfig, ServerLimits,
-    parse_ratio,
+    DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, PlacementConfig, ServerConfig,
+    ServerLimits, parse_ratio,
 };
 use clap::{Args, Parser, Subcommand};
 use proto_frames::Uuid;
@@ -86,6 +86,13 @@ pub(crate) struct DaemonFlags {
     /// Certificate with its private key that is presented over HTTP [default: that of --cert]
     #[arg(long, value_name = "FILE", requires = "http")]
     pub(crate) http_cert: Option<PathBuf>,
+    /// Address at which OpenStack's clients may ask as at the Placement API, e.g. 127.0.0.1:8778; plain HTTP, so loopback
+    /// alone; may be repeated [default: none]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "placement_tokens")]
+    pub(crate) placement: Vec<SocketAddr>,
+    /// File with the tokens that may ask there, one a line
+    #[arg(long, value_name = "FILE", requires = "placement")]
+    pub(crate) placement_tokens: Option<PathBuf>,
     /// Directory for what survives a restart: the scheduler's UUID, and which nodes to wait for
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
@@ -234,6 +241,7 @@ impl DaemonFlags {
             listen: self.listen.clone(),
             http: self.http.clone(),
             http_cert: self.http_cert.clone(),
+            placement: self.placement(),
             configuration_uri: self.configuration_uri.clone(),
             node_file: self.node_file.clone(),
             state_dir: self.state_dir.clone(),
@@ -243,6 +251,12 @@ impl DaemonFlags {
             limits: self.limits.server(),
             scheduler: self.scheduler(),
         }
+    }
+
+    fn placement(&self) -> Option<PlacementConfig> {
+        let tokens = self.placement_tokens.clone()?;
+        let listen = self.placement.clone();
+        Some(PlacementConfig { listen, tokens })
     }
 
     fn certificate(&self) -> PathBuf {

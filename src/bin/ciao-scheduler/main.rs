@@ -75,6 +75,13 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
                 server.uuid()
             );
         }
+        for address in server.placement_addrs()? {
+            info!(
+                event = "listening_placement",
+                "scheduler {} answers as the Placement API on {address}",
+                server.uuid()
+            );
+        }
         if let Some(profile) = &mut profile {
             profile.begin().context("cannot start the profiler")?;
         }

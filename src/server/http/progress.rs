@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A stream whose writes make progress, or fail.
 #[derive(Debug)]
-pub(super) struct Progress<S> {
+pub(in crate::server) struct Progress<S> {
     stream: S,
     deadline: Duration,
     /// Runs while a write waits.
@@ -19,7 +19,7 @@ pub(super) struct Progress<S> {
 }
 
 impl<S> Progress<S> {
-    pub(super) fn new(stream: S, deadline: Duration) -> Self {
+    pub(in crate::server) fn new(stream: S, deadline: Duration) -> Self {
         Self {
             stream,
             deadline,

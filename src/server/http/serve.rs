@@ -373,7 +373,7 @@ impl Acceptor {
 }
 
 /// Serves a connection to its end, which is asked for once the daemon leaves.
-async fn until_leaving<C: Future>(
+pub(in crate::server) async fn until_leaving<C: Future>(
     hub: &Hub,
     serving: C,
     shut_down: impl FnOnce(Pin<&mut C>),
@@ -386,7 +386,8 @@ async fn until_leaving<C: Future>(
     serving.await
 }
 
-fn http_1() -> http1::Builder {
+/// How connections of HTTP/1.1 are served.
+pub(in crate::server) fn http_1() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())

@@ -64,6 +64,20 @@ impl Hub {
         found
     }
 
+    /// As [`Hub::read_now`], for questions whose answers are found by sets that the core keeps for the next one. Nothing is
+    /// decided by them, so that there is nothing to do about it.
+    pub(in crate::server) fn ask_now<T>(
+        &self,
+        ask: impl FnOnce(&mut Scheduler, Instant) -> T,
+    ) -> T {
+        let mut scheduler = self.scheduler.lock();
+        let begun = Instant::now();
+        let found = ask(&mut scheduler, begun);
+        drop(scheduler);
+        self.holds.note(begun.elapsed());
+        found
+    }
+
     /// As [`Hub::read_now`], unless the lock is not free within this time. Blocks the thread meanwhile.
     pub(in crate::server) fn read_within<T>(
         &self,

@@ -46,6 +46,7 @@ impl Site {
             images: None,
             http: Vec::new(),
             http_cert: None,
+            placement: None,
             cert: self.path().join("scheduler.pem"),
             ca_cert: self.path().join("ca.pem"),
             key_files: KeyFiles::Lenient,

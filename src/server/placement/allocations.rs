@@ -1,0 +1,76 @@
+//! Allocations: what instances asked for where they are. An instance is a consumer, by the identifier of its START.
+
+use serde_json::{Map, Value, json};
+
+use super::door::{Call, Reply};
+use super::fault::Fault;
+use super::names::{class, units_up};
+use super::providers::of;
+use super::version::Version;
+use sched_core::{Claimed, InstanceId};
+
+/// The generation of every consumer: nothing can be written by it.
+const CONSUMER_GENERATION: u64 = 1;
+
+/// Whose an instance is, where it is nobody's that could be told.
+const UNKNOWN: &str = "00000000-0000-0000-0000-000000000000";
+
+/// The type of a consumer.
+const INSTANCE: &str = "INSTANCE";
+
+fn resources(claimed: &Claimed) -> Map<String, Value> {
+    let amounts = claimed.amounts.iter();
+    amounts
+        .map(|(of, amount)| (class(of).into_owned(), units_up(of, *amount).into()))
+        .collect()
+}
+
+/// GET /resource_providers/{uuid}/allocations.
+pub(super) async fn of_provider(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
+    let mut allocations = Map::new();
+    let (mut from, mut generation) = (Some(0), 0);
+    while let Some(at) = from {
+        let (claims, next);
+        (generation, (claims, next)) = of(call, uuid, |it| (it.generation(), it.claims(at)))?;
+        for claimed in &claims {
+            let mut allocation = json!({ "resources": resources(claimed) });
+            if call.version >= Version(28) {
+                allocation["consumer_generation"] = CONSUMER_GENERATION.into();
+            }
+            allocations.insert(claimed.instance.to_string(), allocation);
+        }
+        from = next;
+        tokio::task::yield_now().await;
+    }
+    Ok(Reply::ok(json!({
+        "resource_provider_generation": generation,
+        "allocations": allocations,
+    })))
+}
+
+/// GET /allocations/{consumer}. One that is not known has none, which is no fault.
+pub(super) fn of_consumer(call: &Call<'_>, consumer: &str) -> Result<Reply, Fault> {
+    call.params(&[])?;
+    let instance = InstanceId::new(consumer);
+    let found = call.hub.read_now(|scheduler, _| {
+        let provider = scheduler.provider_of(&instance)?;
+        let claimed = provider.claim(&instance)?;
+        Some((provider.uuid(), provider.generation(), claimed))
+    });
+    let Some((uuid, generation, claimed)) = found else {
+        return Ok(Reply::ok(json!({ "allocations": {} })));
+    };
+    let allocation = json!({"generation": generation, "resources": resources(&claimed)});
+    let mut body = json!({ "allocations": { uuid.to_string(): allocation } });
+    if call.version >= Version(12) {
+        body["project_id"] = UNKNOWN.into();
+        body["user_id"] = UNKNOWN.into();
+    }
+    if call.version >= Version(28) {
+        body["consumer_generation"] = CONSUMER_GENERATION.into();
+    }
+    if call.version >= Version(38) {
+        body["consumer_type"] = INSTANCE.into();
+    }
+    Ok(Reply::ok(body))
+}

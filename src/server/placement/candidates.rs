@@ -1,0 +1,127 @@
+//! Allocation candidates: the nodes that something fits on, as the search of a choice finds them. Nothing is claimed.
+
+use proto_frames::Uuid;
+use serde_json::{Map, Value, json};
+
+use super::door::{Call, Reply};
+use super::fault::Fault;
+use super::limits::{MAX_CANDIDATES, ROWS_PER_STEP};
+use super::names::{class, units_down, units_up};
+use super::params::{Known, Wanted};
+use super::providers::traits_of;
+use super::version::Version;
+use crate::server::hub::Hub;
+use sched_core::{Provider, Scheduler, Stock};
+
+const PARAMS: [Known; 5] = [
+    ("resources", 10),
+    ("limit", 16),
+    ("required", 17),
+    ("member_of", 21),
+    ("in_tree", 31),
+];
+
+/// A node that fits, with what is shown of it.
+#[derive(Debug)]
+struct Candidate {
+    uuid: Uuid,
+    stocks: Vec<Stock>,
+    traits: Vec<String>,
+}
+
+impl Candidate {
+    fn of(provider: &Provider<'_>, version: Version) -> Self {
+        Self {
+            uuid: provider.uuid(),
+            stocks: provider.stocks(),
+            traits: match version >= Version(17) {
+                true => traits_of(provider),
+                false => Vec::new(),
+            },
+        }
+    }
+}
+
+/// GET /allocation_candidates.
+pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
+    let params = call.params(&PARAMS)?;
+    let wanted = params.wanted(call.version)?;
+    if wanted.resources.is_empty() {
+        return Err(Fault::bad(
+            "Invalid query string parameters: 'resources' is a required property, e.g. resources=VCPU:1,MEMORY_MB:512",
+        ));
+    }
+    let limit = params
+        .limit()?
+        .map_or(MAX_CANDIDATES, |it| it.min(MAX_CANDIDATES));
+    let meant = call.hub.read_now(|scheduler, _| wanted.meant(scheduler))?;
+    let found = meant.start().map_or_else(Vec::new, |start| {
+        call.hub.ask_now(|scheduler: &mut Scheduler, now| {
+            scheduler.candidates(now, (&start, &meant.constraints), limit)
+        })
+    });
+    let candidates = read(call.hub, &found, call.version).await;
+    Ok(Reply::ok(document(&candidates, &wanted, call.version)))
+}
+
+/// Reads what is shown of these nodes, some under each turn of the lock. One that has left meanwhile is none any more.
+async fn read(hub: &Hub, found: &[Uuid], version: Version) -> Vec<Candidate> {
+    let mut candidates = Vec::with_capacity(found.len());
+    for some in found.chunks(ROWS_PER_STEP) {
+        hub.read_now(|scheduler, _| {
+            let providers = some.iter().filter_map(|&uuid| scheduler.provider(uuid));
+            candidates.extend(providers.map(|it| Candidate::of(&it, version)));
+        });
+        tokio::task::yield_now().await;
+    }
+    candidates
+}
+
+fn document(candidates: &[Candidate], wanted: &Wanted, version: Version) -> Value {
+    let requests = candidates
+        .iter()
+        .map(|it| request(it.uuid, wanted, version));
+    let summaries = candidates.iter().map(|it| {
+        let summary = summary(it, wanted, version);
+        (it.uuid.to_string(), summary)
+    });
+    json!({
+        "allocation_requests": requests.collect::<Vec<_>>(),
+        "provider_summaries": summaries.collect::<Map<_, _>>(),
+    })
+}
+
+fn request(uuid: Uuid, wanted: &Wanted, version: Version) -> Value {
+    let (uuid, resources) = (uuid.to_string(), &wanted.resources);
+    if version < Version(12) {
+        let allocation = json!({"resource_provider": {"uuid": uuid}, "resources": resources});
+        return json!({ "allocations": [allocation] });
+    }
+    let mut request = json!({ "allocations": { &uuid: {"resources": resources} } });
+    if version >= Version(34) {
+        request["mappings"] = json!({ "": [uuid] });
+    }
+    request
+}
+
+fn summary(candidate: &Candidate, wanted: &Wanted, version: Version) -> Value {
+    let resources = candidate.stocks.iter().filter_map(|stock| {
+        let class = class(&stock.of);
+        let is_shown = units_down(&stock.of, stock.total) > 0
+            && (version >= Version(27) || wanted.resources.contains_key(&*class));
+        let figures = json!({
+            "capacity": units_down(&stock.of, stock.capacity),
+            "used": units_up(&stock.of, stock.claimed),
+        });
+        is_shown.then(|| (class.into_owned(), figures))
+    });
+    let mut summary = json!({ "resources": resources.collect::<Map<_, _>>() });
+    if version >= Version(17) {
+        summary["traits"] = candidate.traits.as_slice().into();
+    }
+    if version >= Version(29) {
+        summary["parent_provider_uuid"] = Value::Null;
+        summary["root_provider_uuid"] = candidate.uuid.to_string().into();
+    }
+    summary
+}

@@ -1,0 +1,80 @@
+//! The names that there are: resource classes and traits.
+
+use std::collections::BTreeSet;
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::door::{Call, Reply};
+use super::fault::Fault;
+use super::names::{STANDARD_CLASSES, custom_class};
+use super::params::{Known, labels_of};
+use super::providers::{each, traits_of};
+
+/// GET /resource_classes.
+pub(super) fn list(call: &Call<'_>) -> Result<Reply, Fault> {
+    call.params(&[])?;
+    let classes: Vec<Value> = names(call).iter().map(|name| document(name)).collect();
+    Ok(Reply::ok(json!({ "resource_classes": classes })))
+}
+
+/// GET /resource_classes/{name}.
+pub(super) fn one(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
+    match names(call).iter().any(|other| other == name) {
+        true => Ok(Reply::ok(document(name))),
+        false => Err(Fault::not_found(format!("No such resource class {name}."))),
+    }
+}
+
+/// All classes: the standard's, and those of custom resources.
+fn names(call: &Call<'_>) -> Vec<String> {
+    let custom: BTreeSet<String> = call
+        .hub
+        .read_now(|scheduler, _| scheduler.resource_names().map(custom_class).collect());
+    let standard = STANDARD_CLASSES.iter().map(|name| (*name).to_owned());
+    standard.chain(custom).collect()
+}
+
+fn document(name: &str) -> Value {
+    let link = json!({"rel": "self", "href": format!("/resource_classes/{name}")});
+    json!({"name": name, "links": [link]})
+}
+
+const PARAMS: [Known; 2] = [("name", 6), ("associated", 6)];
+
+/// GET /traits. All that are listed are had by some node.
+pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
+    let params = call.params(&PARAMS)?;
+    let mut traits = BTreeSet::new();
+    match params.text("associated") {
+        None | Some("true" | "True") => {
+            each(call.hub, |provider| traits.extend(traits_of(provider))).await;
+        }
+        Some("false" | "False") => {}
+        Some(other) => {
+            let detail = format!("associated: '{other}' is neither true nor false");
+            return Err(Fault::bad(detail));
+        }
+    }
+    match params.text("name") {
+        None => {}
+        Some(name) => match (name.strip_prefix("in:"), name.strip_prefix("startswith:")) {
+            (Some(list), _) => traits.retain(|it| list.split(',').any(|other| other == it)),
+            (_, Some(prefix)) => traits.retain(|it| it.starts_with(prefix)),
+            _ => {
+                let detail = format!("name: expected in:A,B or startswith:PREFIX. Got: {name}");
+                return Err(Fault::bad(detail));
+            }
+        },
+    }
+    Ok(Reply::ok(json!({ "traits": traits })))
+}
+
+/// GET /traits/{name}: whether there is one.
+pub(super) fn has_trait(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
+    let labels = call.hub.read_now(|scheduler, _| labels_of(scheduler, name));
+    match labels.is_empty() {
+        false => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        true => Err(Fault::not_found(format!("No such trait(s): {name}."))),
+    }
+}

@@ -1,0 +1,260 @@
+//! Connections of the Placement API, and the way from a request to its answer.
+
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use proto_frames::Uuid;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::debug;
+
+use super::fault::Fault;
+use super::limits::{MAX_CONNECTIONS, MAX_REQUESTS};
+use super::params::{Known, Params};
+use super::tokens::{Tokens, TokensError};
+use super::version::{HEADER, SERVICE, Version};
+use super::{PlacementConfig, PlacementError};
+use super::{allocations, candidates, classes, providers};
+use crate::server::http::{Progress, http_1, until_leaving};
+use crate::server::hub::Hub;
+use crate::server::tasks::caught;
+
+/// The header with a token.
+const TOKEN: &str = "x-auth-token";
+
+/// The version from which on answers say how old they are.
+const CACHING: Version = Version(15);
+
+/// What all connections share.
+#[derive(Debug, Clone)]
+pub(in crate::server) struct Door {
+    hub: Arc<Hub>,
+    tokens: Arc<Tokens>,
+    connections: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) hub: &'a Hub,
+    pub(super) version: Version,
+    query: &'a str,
+}
+
+impl Call<'_> {
+    /// Its parameters, of these.
+    pub(super) fn params(&self, known: &[Known]) -> Result<Params, Fault> {
+        Params::read(self.query, known, self.version)
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    status: StatusCode,
+    body: Option<Value>,
+}
+
+impl Reply {
+    pub(super) fn ok(body: Value) -> Self {
+        Self {
+            status: StatusCode::OK,
+            body: Some(body),
+        }
+    }
+
+    pub(super) fn empty(status: StatusCode) -> Self {
+        Self { status, body: None }
+    }
+}
+
+/// Reads what the Placement API is offered with: the tokens.
+///
+/// # Errors
+/// [`PlacementError`].
+pub(in crate::server) fn load(
+    config: &PlacementConfig,
+    is_strict: bool,
+    say: impl FnOnce(String),
+) -> Result<Tokens, PlacementError> {
+    let mut listen = config.listen.iter();
+    if let Some(open) = listen.find(|address| !address.ip().to_canonical().is_loopback()) {
+        return Err(PlacementError::NotLoopback(*open));
+    }
+    let in_file = |source: TokensError| PlacementError::Tokens {
+        path: config.tokens.clone(),
+        source,
+    };
+    Tokens::load(&config.tokens, is_strict, say).map_err(in_file)
+}
+
+impl Door {
+    pub(in crate::server) fn new(hub: &Arc<Hub>, tokens: Tokens) -> Self {
+        Self {
+            hub: Arc::clone(hub),
+            tokens: Arc::new(tokens),
+            connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        }
+    }
+
+    /// Serves a connection to its end; one too many ends at once.
+    pub(in crate::server) async fn serve(
+        self,
+        tcp: TcpStream,
+        from: SocketAddr,
+        place: OwnedSemaphorePermit,
+    ) {
+        let Ok(own) = Arc::clone(&self.connections).try_acquire_owned() else {
+            debug!("{from}: Placement: {MAX_CONNECTIONS} connections are open already");
+            return;
+        };
+        let io = TokioIo::new(Progress::new(tcp, self.hub.limits.progress_deadline));
+        let service = service_fn(|request| {
+            let door = self.clone();
+            async move { Ok::<_, Infallible>(door.respond(&request).await) }
+        });
+        let serving = http_1().serve_connection(io, service);
+        let ended = until_leaving(&self.hub, serving, |it| it.graceful_shutdown()).await;
+        if let Err(error) = ended {
+            debug!("{from}: Placement: {error}");
+        }
+        drop((own, place));
+    }
+
+    /// Answers a request. Its body is not read: nothing here takes one.
+    async fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let version = Version::of(request.headers());
+        let used = *version.as_ref().unwrap_or(&Version::MIN);
+        let request_id = format!("req-{}", Uuid::new_v4());
+        let answered = match caught(self.answer(request, version)).await {
+            Ok(answered) => answered,
+            Err(why) => {
+                let path = request.uri().path();
+                tracing::error!(event = "internal_error", "internal error: {path}: {why}");
+                let detail = "the request has ended; the log says more";
+                Err(Fault::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
+            }
+        };
+        let reply = answered.unwrap_or_else(|fault| Reply {
+            status: fault.status(),
+            body: Some(fault.document(used, &request_id)),
+        });
+        response(&reply, used, &request_id)
+    }
+
+    async fn answer<B>(
+        &self,
+        request: &Request<B>,
+        version: Result<Version, Fault>,
+    ) -> Result<Reply, Fault> {
+        let path = request.uri().path();
+        let segments: Vec<&str> = path.split('/').filter(|it| !it.is_empty()).collect();
+        if segments.is_empty() && request.method() == Method::GET {
+            return Ok(Reply::ok(versions()));
+        }
+        let version = version?;
+        let token = request.headers().get(TOKEN);
+        if !token.is_some_and(|token| self.tokens.admit(token.as_bytes())) {
+            let detail = "Authentication required: X-Auth-Token is none of the scheduler's tokens";
+            return Err(Fault::new(StatusCode::UNAUTHORIZED, detail));
+        }
+        if request.method() != Method::GET {
+            return Err(Fault::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                format!(
+                    "The method {} is not allowed for this resource: this is the scheduler's own picture, which can only be \
+                     read; instances are started and stopped by ciaoctl or the HTTP API",
+                    request.method()
+                ),
+            ));
+        }
+        let _turn = self.requests.acquire().await;
+        let call = Call {
+            hub: &self.hub,
+            version,
+            query: request.uri().query().unwrap_or_default(),
+        };
+        route(&call, &segments).await
+    }
+}
+
+async fn route(call: &Call<'_>, segments: &[&str]) -> Result<Reply, Fault> {
+    let since = |minor: u16| call.version >= Version(minor);
+    match *segments {
+        ["resource_providers"] => providers::list(call).await,
+        ["resource_providers", uuid] => providers::one(call, uuid),
+        ["resource_providers", uuid, "inventories"] => providers::inventories(call, uuid),
+        ["resource_providers", uuid, "inventories", class] => {
+            providers::inventory_of(call, uuid, class)
+        }
+        ["resource_providers", uuid, "usages"] => providers::usages(call, uuid),
+        ["resource_providers", uuid, "aggregates"] if since(1) => providers::aggregates(call, uuid),
+        ["resource_providers", uuid, "traits"] if since(6) => providers::traits(call, uuid),
+        ["resource_providers", uuid, "allocations"] => allocations::of_provider(call, uuid).await,
+        ["allocations", consumer] => allocations::of_consumer(call, consumer),
+        ["resource_classes"] if since(2) => classes::list(call),
+        ["resource_classes", name] if since(2) => classes::one(call, name),
+        ["traits"] if since(6) => classes::traits(call).await,
+        ["traits", name] if since(6) => classes::has_trait(call, name),
+        ["allocation_candidates"] if since(10) => candidates::list(call).await,
+        _ => Err(Fault::no_path()),
+    }
+}
+
+/// GET /: the versions that are offered.
+fn versions() -> Value {
+    json!({
+        "versions": [{
+            "id": "v1.0",
+            "status": "CURRENT",
+            "min_version": Version::MIN.to_string(),
+            "max_version": Version::MAX.to_string(),
+            "links": [{"rel": "self", "href": ""}],
+        }],
+    })
+}
+
+fn response(reply: &Reply, version: Version, request_id: &str) -> Response<Full<Bytes>> {
+    let body = reply.body.as_ref().map(Value::to_string);
+    let mut response = Response::new(Full::new(Bytes::from(body.unwrap_or_default())));
+    *response.status_mut() = reply.status;
+    let headers = response.headers_mut();
+    let text = |text: String| HeaderValue::from_str(&text);
+    if reply.body.is_some() {
+        let json = HeaderValue::from_static("application/json");
+        headers.insert(header::CONTENT_TYPE, json);
+    }
+    headers.insert(header::VARY, HeaderValue::from_static(HEADER));
+    if let (Ok(version), Ok(id)) = (
+        text(format!("{SERVICE} {version}")),
+        text(request_id.into()),
+    ) {
+        headers.insert(HEADER, version);
+        headers.insert("x-openstack-request-id", id);
+    }
+    if reply.status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(header::ALLOW, HeaderValue::from_static("GET"));
+    }
+    if version >= CACHING && reply.status.is_success() {
+        let now = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT");
+        if let Ok(now) = text(now.to_string()) {
+            headers.insert(header::LAST_MODIFIED, now);
+        }
+        let no_cache = HeaderValue::from_static("no-cache");
+        headers.insert(header::CACHE_CONTROL, no_cache);
+    }
+    response
+}

@@ -1,0 +1,112 @@
+//! Requests without connections, to a cluster larger than there are descriptors for.
+
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt as _;
+use proto_frames::Role;
+
+use super::*;
+use crate::server::hub::tests::{Joined, hub};
+
+/// How many nodes the large cluster has, unless the variable `CIAO_NODES` says otherwise.
+const NODES: usize = 3_000;
+
+const SECRET: &str = "a-token-of-a-test";
+
+/// A door without a listener.
+struct World {
+    hub: Arc<Hub>,
+    door: Door,
+    directory: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let hub = Arc::new(hub());
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = directory.path().join("tokens");
+        std::fs::write(&tokens, SECRET).unwrap();
+        let config = PlacementConfig {
+            listen: Vec::new(),
+            tokens,
+        };
+        let door = Door::new(&hub, load(&config, false, drop).unwrap());
+        Self {
+            hub,
+            door,
+            directory,
+        }
+    }
+
+    async fn get(&self, path: &str, version: &str) -> (StatusCode, Value) {
+        let request = Request::builder()
+            .uri(path)
+            .header(TOKEN, SECRET)
+            .header(HEADER, format!("placement {version}"))
+            .body(());
+        let response = self.door.respond(&request.unwrap()).await;
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn candidates_among_many_nodes_are_found_without_choosing_one() {
+    let world = World::new();
+    let said = std::env::var("CIAO_NODES").ok();
+    let count = said.map_or(NODES, |text| text.parse().expect("CIAO_NODES is a number"));
+    let master = Joined::new(&world.hub, Role::CONTROLLER);
+    let _peers: Vec<Joined> = (0..count).map(|_| Joined::node(&world.hub)).collect();
+    master.take();
+    let asked = "resources=VCPU:1,MEMORY_MB:512,DISK_GB:10";
+    let mut firsts = Vec::new();
+    for limit in [1, 1000, 1, 1000] {
+        let path = format!("/allocation_candidates?{asked}&limit={limit}");
+        let (mut best, mut body) = (Duration::MAX, Value::Null);
+        for _ in 0..20 {
+            let begun = Instant::now();
+            let (status, answer) = world.get(&path, "1.39").await;
+            best = best.min(begun.elapsed());
+            assert_eq!(status, StatusCode::OK, "{answer}");
+            body = answer;
+        }
+        let requests = body["allocation_requests"].as_array().unwrap();
+        let summaries = body["provider_summaries"].as_object().unwrap();
+        assert_eq!(requests.len(), limit.min(count));
+        assert_eq!(summaries.len(), limit.min(count));
+        firsts.push(requests[0].clone());
+        println!("{count} nodes, limit={limit}: {best:?} at best, parsed again by the test");
+    }
+    firsts.dedup();
+    assert_eq!(firsts.len(), 1, "asking moves no cursor");
+    let (_, list) = world.get("/resource_providers", "1.0").await;
+    assert_eq!(list["resource_providers"].as_array().unwrap().len(), count);
+    let read = world.hub.holds.read();
+    println!(
+        "turns of the lock by length: {:?} {:?}",
+        read.bounds_s, read.counts
+    );
+}
+
+#[tokio::test]
+async fn addresses_that_other_machines_reach_are_refused() {
+    let world = World::new();
+    let config = |address: &str| PlacementConfig {
+        listen: vec![address.parse().unwrap()],
+        tokens: world.directory.path().join("tokens"),
+    };
+    for open in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1", "[2001:db8::1]:1"] {
+        let error = load(&config(open), false, drop).unwrap_err().to_string();
+        assert!(error.contains("loopback addresses alone"), "{error}");
+        assert!(error.contains(open), "{error}");
+    }
+    for local in [
+        "127.0.0.1:1",
+        "[::1]:1",
+        "127.8.8.8:1",
+        "[::ffff:127.0.0.1]:1",
+    ] {
+        load(&config(local), false, drop).unwrap();
+    }
+}

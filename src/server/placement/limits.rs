@@ -1,0 +1,28 @@
+//! Every limit of the Placement API, with the reason for it.
+
+/// Connections at once; further ones are closed at once. Nova's schedulers keep one for each of their workers.
+pub(super) const MAX_CONNECTIONS: usize = 64;
+
+/// Requests that are worked on at once; further ones wait. An answer has a few hundred bytes for each node.
+pub(super) const MAX_REQUESTS: usize = 8;
+
+/// Candidates of one answer, whatever is asked for: ten times what Nova asks for.
+pub(super) const MAX_CANDIDATES: usize = 10_000;
+
+/// Rows of nodes that are read under one turn of the core's lock.
+pub(super) const ROWS_PER_STEP: usize = 200;
+
+/// Bytes of the file of tokens.
+pub(super) const MAX_TOKENS_LEN: u64 = 64 * 1024;
+
+/// Tokens in it: each is compared with what a request presents.
+pub(super) const MAX_TOKENS: usize = 256;
+
+/// Resources, traits and aggregates that one request names.
+pub(super) const MAX_NAMED: usize = 64;
+
+/// Labels that may stand behind one trait: as names of traits know no case and few signs, several can be called the same.
+pub(super) const MAX_LABELS_PER_TRAIT: usize = 64;
+
+/// Bytes of a trait's or a resource class's name, as in Placement; labels that would have longer ones are no traits.
+pub(super) const MAX_NAME_LEN: usize = 255;

@@ -1,0 +1,166 @@
+//! What Placement calls the things of this scheduler: resource classes, traits, aggregates; and the units it counts in.
+
+use std::borrow::Cow;
+use std::iter::once;
+
+use proto_frames::Uuid;
+
+use super::limits::MAX_NAME_LEN;
+use sched_core::{Amount, Countable};
+
+pub(super) const VCPU: &str = "VCPU";
+pub(super) const MEMORY_MB: &str = "MEMORY_MB";
+pub(super) const DISK_GB: &str = "DISK_GB";
+
+/// What classes and traits begin with that are not the standard's.
+pub(super) const CUSTOM: &str = "CUSTOM_";
+
+/// The classes that every Placement has. Nodes here have the first three of them; what asks for another one fits nowhere.
+pub(super) const STANDARD_CLASSES: [&str; 21] = [
+    VCPU,
+    MEMORY_MB,
+    DISK_GB,
+    "PCI_DEVICE",
+    "SRIOV_NET_VF",
+    "NUMA_SOCKET",
+    "NUMA_CORE",
+    "NUMA_THREAD",
+    "NUMA_MEMORY_MB",
+    "IPV4_ADDRESS",
+    "VGPU",
+    "VGPU_DISPLAY_HEAD",
+    "NET_BW_EGR_KILOBIT_PER_SEC",
+    "NET_BW_IGR_KILOBIT_PER_SEC",
+    "PCPU",
+    "MEM_ENCRYPTION_CONTEXT",
+    "FPGA",
+    "PGPU",
+    "NET_PACKET_RATE_KILOPACKET_PER_SEC",
+    "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
+    "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
+];
+
+/// MiB of a GiB.
+pub(super) const MIB_PER_GB: i64 = 1024;
+
+/// The namespace of aggregates' UUIDs.
+const AGGREGATES: &str = "ciao-scheduler aggregate ";
+
+/// The class of a resource.
+pub(super) fn class(of: &Countable) -> Cow<'static, str> {
+    match of {
+        Countable::Every(Amount::Vcpus) => VCPU.into(),
+        Countable::Every(Amount::Memory) => MEMORY_MB.into(),
+        Countable::Every(Amount::Disk) => DISK_GB.into(),
+        Countable::Custom(name) => custom_class(name).into(),
+    }
+}
+
+/// The class of a custom resource.
+pub(super) fn custom_class(name: &str) -> String {
+    CUSTOM.chars().chain(normal(name)).collect()
+}
+
+/// Whether a custom resource has this class.
+pub(super) fn is_class(name: &str, class: &str) -> bool {
+    CUSTOM.chars().chain(normal(name)).eq(class.chars())
+}
+
+/// An amount in the unit of its class; what is part of a unit is left out.
+pub(super) fn units_down(of: &Countable, amount: i64) -> i64 {
+    match of {
+        Countable::Every(Amount::Disk) => amount / MIB_PER_GB,
+        _ => amount,
+    }
+}
+
+/// The same; what is part of a unit is a whole one.
+pub(super) fn units_up(of: &Countable, amount: i64) -> i64 {
+    match of {
+        Countable::Every(Amount::Disk) => amount / MIB_PER_GB + i64::from(amount % MIB_PER_GB > 0),
+        _ => amount,
+    }
+}
+
+/// The trait that a label is; `None` for one whose name would be too long.
+pub(super) fn trait_of(key: &str, value: &str) -> Option<String> {
+    let name: String = signs(key, value).collect();
+    (name.len() <= MAX_NAME_LEN).then_some(name)
+}
+
+/// Whether a label is this trait.
+pub(super) fn is_trait(key: &str, value: &str, name: &str) -> bool {
+    name.len() <= MAX_NAME_LEN && signs(key, value).eq(name.chars())
+}
+
+/// Whether labels with this key may be this trait.
+pub(super) fn may_be_trait(key: &str, name: &str) -> bool {
+    let begins = CUSTOM.chars().chain(normal(key));
+    begins.zip(name.chars()).all(|(one, other)| one == other)
+}
+
+/// A name in the alphabet of Placement: capital letters and digits, all else as underscores.
+fn normal(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().map(|sign| match sign.is_ascii_alphanumeric() {
+        true => sign.to_ascii_uppercase(),
+        false => '_',
+    })
+}
+
+fn signs<'a>(key: &'a str, value: &'a str) -> impl Iterator<Item = char> + 'a {
+    let separator = once('_').filter(move |_| !value.is_empty());
+    let key = CUSTOM.chars().chain(normal(key));
+    key.chain(separator).chain(normal(value))
+}
+
+/// Whether something could be a class or a trait.
+pub(super) fn is_name(text: &str) -> bool {
+    let is_sign = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    (1..=MAX_NAME_LEN).contains(&text.len()) && text.bytes().all(is_sign)
+}
+
+/// The UUID of an aggregate: always the same for its name.
+pub(super) fn aggregate_uuid(name: &str) -> Uuid {
+    Uuid::new_v5(
+        &Uuid::NAMESPACE_OID,
+        format!("{AGGREGATES}{name}").as_bytes(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Amount, Countable, is_class, is_name, is_trait, may_be_trait, trait_of};
+    use super::{custom_class, units_down, units_up};
+
+    #[test]
+    fn names_are_brought_into_the_alphabet_of_placement() {
+        assert_eq!(custom_class("gpu.a100"), "CUSTOM_GPU_A100");
+        assert_eq!(trait_of("zone", "eu-1").unwrap(), "CUSTOM_ZONE_EU_1");
+        assert_eq!(trait_of("ssd", "").unwrap(), "CUSTOM_SSD");
+        assert_eq!(trait_of("ort", "Köln").unwrap(), "CUSTOM_ORT_K_LN");
+        assert_eq!(trait_of("long", &"x".repeat(250)), None);
+    }
+
+    #[test]
+    fn parts_of_a_gigabyte_are_not_offered_and_are_used() {
+        let disk = Countable::Every(Amount::Disk);
+        assert_eq!((units_down(&disk, 2047), units_up(&disk, 2047)), (1, 2));
+        assert_eq!((units_down(&disk, 2048), units_up(&disk, 2048)), (2, 2));
+        let mem = Countable::Every(Amount::Memory);
+        assert_eq!((units_down(&mem, 2047), units_up(&mem, 2047)), (2047, 2047));
+    }
+
+    proptest! {
+        #[test]
+        fn a_label_is_found_by_the_trait_that_it_is(key in "\\PC{1,20}", value in "\\PC{0,20}", other in "\\PC{1,20}") {
+            let name = trait_of(&key, &value).unwrap();
+            prop_assert!(is_name(&name), "{name}");
+            prop_assert!(is_trait(&key, &value, &name) && may_be_trait(&key, &name));
+            let of_other = trait_of(&other, &value).unwrap();
+            prop_assert_eq!(is_trait(&key, &value, &of_other), name == of_other);
+            prop_assert!(is_class(&key, &custom_class(&key)));
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! What stands behind the `?` of a request, and what of it nodes must have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proto_frames::Uuid;
+use proto_frames::payload::Scheduling;
+
+use super::fault::Fault;
+use super::limits::{MAX_LABELS_PER_TRAIT, MAX_NAMED};
+use super::names::{
+    CUSTOM, DISK_GB, MEMORY_MB, MIB_PER_GB, STANDARD_CLASSES, VCPU, aggregate_uuid, is_class,
+    is_name, is_trait, may_be_trait,
+};
+use super::version::Version;
+use sched_core::{
+    Amount, Constraint, Countable, Having, InstanceId, Provider, Resources, Scheduler, StartRequest,
+};
+
+/// Largest amount of a resource, as in Placement.
+const MAX_AMOUNT: i64 = i32::MAX as i64;
+
+/// The parameters of a request, in order.
+#[derive(Debug)]
+pub(super) struct Params(Vec<(String, String)>);
+
+/// A parameter, and the version from which on there is one.
+pub(super) type Known = (&'static str, u16);
+
+/// Parameters that may be given more than once, from this version on.
+const REPEATED: [Known; 2] = [("member_of", 24), ("required", 39)];
+
+/// What nodes are asked to have, in the words of Placement.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    /// Amounts by class.
+    pub(super) resources: BTreeMap<String, i64>,
+    traits: Vec<AnyOf<String>>,
+    aggregates: Vec<AnyOf<Uuid>>,
+    /// The one node that may have them.
+    pub(super) node: Option<Uuid>,
+}
+
+/// One of these is enough, or none of them may be there.
+#[derive(Debug)]
+struct AnyOf<T> {
+    names: Vec<T>,
+    is_forbidden: bool,
+}
+
+/// The same as this scheduler knows it.
+#[derive(Debug)]
+pub(super) struct Meant {
+    /// What is asked for; `None` where no node has a resource that is asked for.
+    pub(super) amounts: Option<Vec<(Countable, i64)>>,
+    pub(super) constraints: Vec<Constraint>,
+    pub(super) node: Option<Uuid>,
+}
+
+impl Params {
+    /// Reads what stands behind the `?`.
+    ///
+    /// # Errors
+    /// A parameter that is not known in this version, or given twice.
+    pub(super) fn read(query: &str, known: &[Known], version: Version) -> Result<Self, Fault> {
+        let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
+        let mut read: Vec<(String, String)> = Vec::new();
+        for (name, value) in pairs {
+            let is_in = |list: &[Known]| {
+                let mut list = list.iter();
+                list.any(|(other, since)| *other == name && Version(*since) <= version)
+            };
+            if !is_in(known) {
+                let names = known.iter().filter(|(_, since)| Version(*since) <= version);
+                let names: Vec<&str> = names.map(|(name, _)| *name).collect();
+                let detail = format!(
+                    "Invalid query string parameters: '{name}' is not known here in version {version}; expected: {}",
+                    names.join(", ")
+                );
+                return Err(Fault::bad(detail));
+            }
+            if !is_in(&REPEATED) && read.iter().any(|(other, _)| *other == name) {
+                let detail = format!("Invalid query string parameters: '{name}' is given twice");
+                return Err(Fault::bad(detail));
+            }
+            read.push((name, value));
+        }
+        Ok(Self(read))
+    }
+
+    /// The value of a parameter.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        let mut named = self.0.iter().filter(|(other, _)| other == name);
+        named.next().map(|(_, value)| &**value)
+    }
+
+    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let named = self.0.iter().filter(move |(other, _)| other == name);
+        named.map(|(_, value)| &**value)
+    }
+
+    /// The value of a parameter that is a UUID.
+    pub(super) fn uuid(&self, name: &str) -> Result<Option<Uuid>, Fault> {
+        let uuid = |text: &str| {
+            let detail = format!("Invalid query string parameters: {name}: '{text}' is not a UUID");
+            read_uuid(text).ok_or_else(|| Fault::bad(detail))
+        };
+        self.text(name).map(uuid).transpose()
+    }
+
+    /// How many of something are wanted; `None` where it does not say.
+    pub(super) fn limit(&self) -> Result<Option<usize>, Fault> {
+        let limit = |text: &str| match text.parse() {
+            Ok(limit @ 1..) => Ok(limit),
+            _ => Err(Fault::bad(format!(
+                "Invalid query string parameters: limit: '{text}' is not a whole number above 0"
+            ))),
+        };
+        self.text("limit").map(limit).transpose()
+    }
+
+    /// What nodes are asked to have.
+    pub(super) fn wanted(&self, version: Version) -> Result<Wanted, Fault> {
+        let traits = self.all("required").map(|text| required(text, version));
+        let traits: Result<Vec<Vec<AnyOf<String>>>, Fault> = traits.collect();
+        let aggregates = self.all("member_of").map(|text| member_of(text, version));
+        let wanted = Wanted {
+            resources: self
+                .text("resources")
+                .map_or(Ok(BTreeMap::new()), resources)?,
+            traits: traits?.into_iter().flatten().collect(),
+            aggregates: aggregates.collect::<Result<_, _>>()?,
+            node: self.uuid("in_tree")?,
+        };
+        let named = wanted.traits.iter().map(|any| any.names.len());
+        let named = named.chain(wanted.aggregates.iter().map(|any| any.names.len()));
+        if named.sum::<usize>() + wanted.resources.len() > MAX_NAMED {
+            let detail = format!(
+                "at most {MAX_NAMED} resources, traits and aggregates can be named in one request"
+            );
+            return Err(Fault::bad(detail));
+        }
+        Ok(wanted)
+    }
+}
+
+/// A UUID, with hyphens or without.
+pub(super) fn read_uuid(text: &str) -> Option<Uuid> {
+    Uuid::try_parse(text).ok()
+}
+
+/// `VCPU:1,MEMORY_MB:512`.
+fn resources(text: &str) -> Result<BTreeMap<String, i64>, Fault> {
+    let mut resources = BTreeMap::new();
+    for part in text.split(',') {
+        let (class, amount) = part.split_once(':').unwrap_or((part, ""));
+        let amount = amount
+            .parse()
+            .ok()
+            .filter(|it| (1..=MAX_AMOUNT).contains(it));
+        let is_new = || !resources.contains_key(class);
+        match amount {
+            Some(amount) if is_name(class) && is_new() => {
+                resources.insert(class.to_owned(), amount);
+            }
+            _ => {
+                return Err(Fault::bad(format!(
+                    "Badly formed resources parameter. Expected resources query string parameter in form: \
+                     ?resources=VCPU:2,MEMORY_MB:1024, each class once and each amount from 1 to {MAX_AMOUNT}. Got: \
+                     {text}."
+                )));
+            }
+        }
+    }
+    Ok(resources)
+}
+
+/// `HW_CPU_X86_VMX,!CUSTOM_SLOW`, or from 1.39 on `in:CUSTOM_A,CUSTOM_B`.
+fn required(text: &str, version: Version) -> Result<Vec<AnyOf<String>>, Fault> {
+    let wrong = || {
+        Fault::bad(format!(
+            "Invalid query string parameters: Expected 'required' parameter value of the form: \
+             HW_CPU_X86_VMX,CUSTOM_MAGIC; with ! before a trait that is forbidden from 1.22 on, or in:CUSTOM_A,CUSTOM_B \
+             from 1.39 on. Got: {text}"
+        ))
+    };
+    let name = |name: &str| match is_name(name) {
+        true => Ok(name.to_owned()),
+        false => Err(wrong()),
+    };
+    if let Some(any) = text.strip_prefix("in:").filter(|_| version >= Version(39)) {
+        return Ok(vec![AnyOf {
+            names: any.split(',').map(name).collect::<Result<_, _>>()?,
+            is_forbidden: false,
+        }]);
+    }
+    let one = |part: &str| {
+        let forbidden = part.strip_prefix('!').filter(|_| version >= Version(22));
+        Ok(AnyOf {
+            names: vec![name(forbidden.unwrap_or(part))?],
+            is_forbidden: forbidden.is_some(),
+        })
+    };
+    text.split(',').map(one).collect()
+}
+
+/// `in:UUID,UUID` or one UUID; from 1.32 on with `!` before it for those that are forbidden.
+fn member_of(text: &str, version: Version) -> Result<AnyOf<Uuid>, Fault> {
+    let forbidden = text.strip_prefix('!').filter(|_| version >= Version(32));
+    let list = forbidden.unwrap_or(text);
+    let uuids: Option<Vec<Uuid>> = match list.strip_prefix("in:") {
+        Some(list) => list.split(',').map(read_uuid).collect(),
+        None => read_uuid(list).map(|uuid| vec![uuid]),
+    };
+    let names = uuids.ok_or_else(|| {
+        Fault::bad(format!(
+            "Invalid query string parameters: Expected 'member_of' parameter to contain valid UUID(s), as UUID or \
+             in:UUID,UUID. Got: {text}"
+        ))
+    })?;
+    Ok(AnyOf {
+        names,
+        is_forbidden: forbidden.is_some(),
+    })
+}
+
+impl Wanted {
+    /// What that is here, now.
+    ///
+    /// # Errors
+    /// A class or trait that there is not.
+    pub(super) fn meant(&self, scheduler: &Scheduler) -> Result<Meant, Fault> {
+        let mut amounts = Some(Vec::new());
+        for (class, &amount) in &self.resources {
+            match countable(scheduler, class)? {
+                Some(of) => {
+                    let of_one = match of {
+                        Countable::Every(Amount::Disk) => MIB_PER_GB,
+                        _ => 1,
+                    };
+                    amounts
+                        .iter_mut()
+                        .for_each(|it| it.push((of.clone(), amount * of_one)));
+                }
+                None => amounts = None,
+            }
+        }
+        let mut constraints = Vec::new();
+        for any in &self.traits {
+            constraints.push(with_traits(scheduler, any)?);
+        }
+        for any in &self.aggregates {
+            let is_named = |name: &&str| any.names.contains(&aggregate_uuid(name));
+            let names = scheduler.aggregate_names().filter(is_named);
+            constraints.push(Constraint {
+                any_of: names.map(|name| Having::Aggregate(name.into())).collect(),
+                is_forbidden: any.is_forbidden,
+            });
+        }
+        Ok(Meant {
+            amounts,
+            constraints,
+            node: self.node,
+        })
+    }
+}
+
+/// What a class counts; `None` for one that no node has.
+fn countable(scheduler: &Scheduler, class: &str) -> Result<Option<Countable>, Fault> {
+    let every = match class {
+        VCPU => Some(Amount::Vcpus),
+        MEMORY_MB => Some(Amount::Memory),
+        DISK_GB => Some(Amount::Disk),
+        _ => None,
+    };
+    let custom = || {
+        let mut names = scheduler.resource_names();
+        let name = names.find(|name| is_class(name, class))?;
+        Some(Countable::Custom(name.into()))
+    };
+    let of = every.map(Countable::Every).or_else(custom);
+    if of.is_none() && !STANDARD_CLASSES.contains(&class) {
+        let detail = format!(
+            "Invalid resource class in resources parameter: No such resource class {class}."
+        );
+        return Err(Fault::bad(detail));
+    }
+    Ok(of)
+}
+
+/// Traits as labels. One of the standard's is known, and no node has it; one that is called custom must be had by a node.
+fn with_traits(scheduler: &Scheduler, any: &AnyOf<String>) -> Result<Constraint, Fault> {
+    let mut any_of = Vec::new();
+    for name in any.names.iter().filter(|name| name.starts_with(CUSTOM)) {
+        let labels = labels_of(scheduler, name);
+        if labels.is_empty() {
+            return Err(Fault::bad(format!("No such trait(s): {name}.")));
+        }
+        any_of.extend(
+            labels
+                .into_iter()
+                .map(|(key, value)| Having::Label(key, value)),
+        );
+    }
+    Ok(Constraint {
+        any_of,
+        is_forbidden: any.is_forbidden,
+    })
+}
+
+/// The labels that are a trait.
+pub(super) fn labels_of(scheduler: &Scheduler, name: &str) -> Vec<(Box<str>, Box<str>)> {
+    scheduler.labels_where(
+        &|key| may_be_trait(key, name),
+        &|key, value| is_trait(key, value, name),
+        MAX_LABELS_PER_TRAIT,
+    )
+}
+
+impl Meant {
+    /// A START that asks for this; `None` where nothing could have it.
+    pub(super) fn start(&self) -> Option<Arc<StartRequest>> {
+        let mut asked = Resources::ZERO;
+        let mut scheduling = Scheduling::default();
+        for (of, amount) in self.amounts.as_ref()? {
+            match of {
+                Countable::Every(Amount::Vcpus) => asked.vcpus = *amount,
+                Countable::Every(Amount::Memory) => asked.mem_mib = *amount,
+                Countable::Every(Amount::Disk) => asked.disk_mib = *amount,
+                Countable::Custom(name) => {
+                    scheduling.resources.insert(name.to_string(), *amount);
+                }
+            }
+        }
+        let has_custom = !scheduling.resources.is_empty();
+        Some(Arc::new(StartRequest {
+            asked,
+            node_id: self.node.map(|uuid| uuid.to_string().into()),
+            scheduling: has_custom.then(|| Box::new(scheduling)),
+            ..StartRequest::plain(InstanceId::new(""))
+        }))
+    }
+
+    /// Whether a node has all of this, as its figures are.
+    pub(super) fn is_met_by(&self, provider: &Provider<'_>) -> bool {
+        let Some(amounts) = &self.amounts else {
+            return false;
+        };
+        let is_it = self.node.is_none_or(|node| node == provider.uuid());
+        is_it && self.constraints.iter().all(|it| meets(provider, it)) && has(provider, amounts)
+    }
+}
+
+fn meets(provider: &Provider<'_>, constraint: &Constraint) -> bool {
+    let mut any_of = constraint.any_of.iter();
+    let has = any_of.any(|having| match having {
+        Having::Label(key, value) => provider.labels().any(|label| label == (&**key, &**value)),
+        Having::Aggregate(name) => provider.aggregates().any(|other| other == &**name),
+    });
+    has != constraint.is_forbidden
+}
+
+fn has(provider: &Provider<'_>, amounts: &[(Countable, i64)]) -> bool {
+    if amounts.is_empty() {
+        return true;
+    }
+    let stocks = provider.stocks();
+    amounts.iter().all(|(of, amount)| {
+        let mut stocks = stocks.iter();
+        let stock = stocks.find(|stock| stock.of == *of);
+        stock.is_some_and(|stock| stock.capacity - stock.claimed >= *amount)
+    })
+}

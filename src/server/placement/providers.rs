@@ -1,0 +1,217 @@
+//! Resource providers: the list, and what is below one of them.
+
+use proto_frames::Uuid;
+use serde_json::{Map, Value, json};
+
+use super::door::{Call, Reply};
+use super::fault::Fault;
+use super::names::{aggregate_uuid, class, trait_of, units_down, units_up};
+use super::params::{Known, read_uuid};
+use super::version::Version;
+use crate::server::hub::Hub;
+use sched_core::{Provider, ProvidersCursor, Stock};
+
+const PARAMS: [Known; 6] = [
+    ("name", 0),
+    ("uuid", 0),
+    ("member_of", 3),
+    ("resources", 4),
+    ("in_tree", 14),
+    ("required", 18),
+];
+
+/// What every row has.
+#[derive(Debug)]
+pub(super) struct Row {
+    uuid: Uuid,
+    name: String,
+    generation: u64,
+}
+
+impl Row {
+    pub(super) fn of(provider: &Provider<'_>) -> Self {
+        let uuid = provider.uuid();
+        let name = match provider.hostname() {
+            "" => uuid.to_string(),
+            name => name.to_owned(),
+        };
+        Self {
+            uuid,
+            name,
+            generation: provider.generation(),
+        }
+    }
+
+    fn json(&self, version: Version) -> Value {
+        let uuid = self.uuid.to_string();
+        let path = format!("/resource_providers/{uuid}");
+        let below = [
+            ("inventories", 0),
+            ("usages", 0),
+            ("aggregates", 1),
+            ("traits", 6),
+            ("allocations", 11),
+        ];
+        let below = below.iter().filter(|(_, since)| Version(*since) <= version);
+        let links = below.map(|(rel, _)| json!({"rel": rel, "href": format!("{path}/{rel}")}));
+        let own = json!({"rel": "self", "href": path});
+        let links: Vec<Value> = std::iter::once(own).chain(links).collect();
+        let mut row = json!({
+            "uuid": uuid,
+            "name": self.name,
+            "generation": self.generation,
+            "links": links,
+        });
+        if version >= Version(14) {
+            row["parent_provider_uuid"] = Value::Null;
+            row["root_provider_uuid"] = uuid.into();
+        }
+        row
+    }
+}
+
+/// GET /resource_providers.
+pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
+    let params = call.params(&PARAMS)?;
+    let (name, uuid) = (params.text("name"), params.uuid("uuid")?);
+    let wanted = params.wanted(call.version)?;
+    let meant = call.hub.read_now(|scheduler, _| wanted.meant(scheduler))?;
+    let is_wanted = |provider: &Provider<'_>| {
+        uuid.is_none_or(|uuid| uuid == provider.uuid())
+            && name.is_none_or(|name| name == provider.hostname())
+            && meant.is_met_by(provider)
+    };
+    let mut rows = Vec::new();
+    each(call.hub, |provider| {
+        if is_wanted(provider) {
+            rows.push(Row::of(provider));
+        }
+    })
+    .await;
+    let rows: Vec<Value> = rows.iter().map(|row| row.json(call.version)).collect();
+    Ok(Reply::ok(json!({ "resource_providers": rows })))
+}
+
+/// Shows all nodes, some under each turn of the lock.
+pub(super) async fn each(hub: &Hub, mut visit: impl FnMut(&Provider<'_>)) {
+    let mut cursor = Some(ProvidersCursor::default());
+    while let Some(from) = cursor {
+        cursor = hub.read_now(|scheduler, _| {
+            scheduler.visit_providers(from, &mut |provider| visit(&provider))
+        });
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Reads something of one node.
+pub(super) fn of<T>(
+    call: &Call<'_>,
+    uuid: &str,
+    read: impl FnOnce(&Provider<'_>) -> T,
+) -> Result<T, Fault> {
+    let found = read_uuid(uuid).and_then(|uuid| {
+        call.hub
+            .read_now(|scheduler, _| scheduler.provider(uuid).map(|it| read(&it)))
+    });
+    found.ok_or_else(|| {
+        Fault::not_found(format!(
+            "No resource provider with uuid {uuid} found : No resource provider with uuid {uuid} found"
+        ))
+    })
+}
+
+/// GET /resource_providers/{uuid}.
+pub(super) fn one(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
+    call.params(&[])?;
+    let row = of(call, uuid, Row::of)?;
+    Ok(Reply::ok(row.json(call.version)))
+}
+
+/// What a class has, in its unit; `None` where that is nothing.
+fn inventory(stock: &Stock) -> Option<(String, Value)> {
+    let total = units_down(&stock.of, stock.total);
+    let inventory = json!({
+        "total": total,
+        "reserved": units_up(&stock.of, stock.reserved),
+        "min_unit": 1,
+        "max_unit": units_down(&stock.of, stock.capacity).max(1),
+        "step_size": 1,
+        "allocation_ratio": stock.ratio,
+    });
+    (total > 0).then(|| (class(&stock.of).into_owned(), inventory))
+}
+
+/// GET /resource_providers/{uuid}/inventories.
+pub(super) fn inventories(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
+    let (generation, stocks) = of(call, uuid, |it| (it.generation(), it.stocks()))?;
+    let inventories: Map<String, Value> = stocks.iter().filter_map(inventory).collect();
+    Ok(Reply::ok(json!({
+        "resource_provider_generation": generation,
+        "inventories": inventories,
+    })))
+}
+
+/// GET /resource_providers/{uuid}/inventories/{class}.
+pub(super) fn inventory_of(call: &Call<'_>, uuid: &str, name: &str) -> Result<Reply, Fault> {
+    let (generation, stocks) = of(call, uuid, |it| (it.generation(), it.stocks()))?;
+    let mut found = stocks.iter().filter_map(inventory);
+    match found.find(|(class, _)| class == name) {
+        Some((_, mut inventory)) => {
+            inventory["resource_provider_generation"] = generation.into();
+            Ok(Reply::ok(inventory))
+        }
+        None => Err(Fault::not_found(format!(
+            "No inventory of class {name} found for resource provider {uuid}"
+        ))),
+    }
+}
+
+/// GET /resource_providers/{uuid}/usages.
+pub(super) fn usages(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
+    let (generation, stocks) = of(call, uuid, |it| (it.generation(), it.stocks()))?;
+    let stocks = stocks.iter().filter(|it| units_down(&it.of, it.total) > 0);
+    let usages: Map<String, Value> = stocks.map(usage).collect();
+    Ok(Reply::ok(json!({
+        "resource_provider_generation": generation,
+        "usages": usages,
+    })))
+}
+
+fn usage(stock: &Stock) -> (String, Value) {
+    let used = units_up(&stock.of, stock.claimed);
+    (class(&stock.of).into_owned(), used.into())
+}
+
+/// GET /resource_providers/{uuid}/aggregates.
+pub(super) fn aggregates(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
+    let (generation, names) = of(call, uuid, |it| {
+        let names: Vec<String> = it.aggregates().map(str::to_owned).collect();
+        (it.generation(), names)
+    })?;
+    let uuids = names.iter().map(|name| aggregate_uuid(name).to_string());
+    let mut body = json!({ "aggregates": uuids.collect::<Vec<_>>() });
+    if call.version >= Version(19) {
+        body["resource_provider_generation"] = generation.into();
+    }
+    Ok(Reply::ok(body))
+}
+
+/// The traits of a node, in order.
+pub(super) fn traits_of(provider: &Provider<'_>) -> Vec<String> {
+    let traits = provider
+        .labels()
+        .filter_map(|(key, value)| trait_of(key, value));
+    let mut traits: Vec<String> = traits.collect();
+    traits.sort_unstable();
+    traits.dedup();
+    traits
+}
+
+/// GET /resource_providers/{uuid}/traits.
+pub(super) fn traits(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
+    let (generation, traits) = of(call, uuid, |it| (it.generation(), traits_of(it)))?;
+    Ok(Reply::ok(json!({
+        "traits": traits,
+        "resource_provider_generation": generation,
+    })))
+}

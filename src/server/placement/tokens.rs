@@ -1,0 +1,133 @@
+//! The tokens that are let in: a file with one a line, of which only digests are kept.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+
+use super::limits::{MAX_TOKENS, MAX_TOKENS_LEN};
+use crate::private;
+
+/// Why a file of tokens cannot be used. None of what is in it is shown.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// Others could read it, and files are strict.
+    #[error("others can read it (mode {0:04o}); close it to them with chmod 600")]
+    Exposed(u32),
+    /// It is not a list of tokens.
+    #[error("it has more than {MAX_TOKENS_LEN} bytes; expected one token a line")]
+    TooLong,
+    /// No token in it.
+    #[error("there is no token in it; write one a line, e.g. by openssl rand -hex 32")]
+    Empty,
+    /// Too many tokens.
+    #[error("there are more than {MAX_TOKENS} tokens in it")]
+    TooMany,
+    /// A token that no header can carry.
+    #[error("line {0}: a token has visible ASCII signs alone, without spaces")]
+    Sign(usize),
+}
+
+/// The tokens, as digests.
+#[derive(Clone)]
+pub(in crate::server) struct Tokens(Vec<[u8; SHA256_OUTPUT_LEN]>);
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Tokens").field(&self.0.len()).finish()
+    }
+}
+
+impl Tokens {
+    /// Reads a file of tokens. Empty lines and such that begin with `#` are passed over.
+    ///
+    /// # Errors
+    /// [`TokensError`]; that others can read it is one where files are strict, and else told to `say`.
+    pub(in crate::server) fn load(
+        path: &Path,
+        is_strict: bool,
+        say: impl FnOnce(String),
+    ) -> Result<Self, TokensError> {
+        let mut text = String::new();
+        let file = File::open(path)?;
+        file.take(MAX_TOKENS_LEN + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > MAX_TOKENS_LEN {
+            return Err(TokensError::TooLong);
+        }
+        match private::open_to_others(path) {
+            Some(mode) if is_strict => return Err(TokensError::Exposed(mode)),
+            Some(mode) => {
+                let path = path.display();
+                say(format!(
+                    "{path}: the tokens in it can be read by others (mode {mode:04o}); chmod 600 {path}"
+                ));
+            }
+            None => {}
+        }
+        Self::read(&text)
+    }
+
+    fn read(text: &str) -> Result<Self, TokensError> {
+        let mut digests = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if !line.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(TokensError::Sign(number));
+            }
+            digests.push(hash(line.as_bytes()));
+        }
+        match digests.len() {
+            0 => Err(TokensError::Empty),
+            count if count > MAX_TOKENS => Err(TokensError::TooMany),
+            _ => Ok(Self(digests)),
+        }
+    }
+
+    /// Whether a token is among them; how long that takes says nothing about how much of it is right.
+    pub(super) fn admit(&self, token: &[u8]) -> bool {
+        let presented = hash(token);
+        let matching = self.0.iter().filter(|it| {
+            let compared = verify_slices_are_equal(&presented[..], &it[..]);
+            compared.is_ok()
+        });
+        matching.count() > 0
+    }
+}
+
+fn hash(token: &[u8]) -> [u8; SHA256_OUTPUT_LEN] {
+    let mut hash = [0; SHA256_OUTPUT_LEN];
+    hash.copy_from_slice(digest(&SHA256, token).as_ref());
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_TOKENS, Tokens, TokensError};
+
+    #[test]
+    fn tokens_are_read_a_line_each() {
+        let tokens = Tokens::read("# for nova\n\n  first \nsecond\r\n").unwrap();
+        assert!(tokens.admit(b"first") && tokens.admit(b"second"));
+        for wrong in ["", "firs", "first ", "First", "# for nova", "firstsecond"] {
+            assert!(!tokens.admit(wrong.as_bytes()), "{wrong}");
+        }
+        assert_eq!(format!("{tokens:?}"), "Tokens(2)");
+    }
+
+    #[test]
+    fn a_file_that_lets_in_nobody_or_cannot_be_sent_is_refused() {
+        let read = |text: &str| Tokens::read(text).unwrap_err();
+        assert!(matches!(read("# none\n"), TokensError::Empty));
+        assert!(matches!(read("good\nnot good\n"), TokensError::Sign(2)));
+        let many = "token\n".repeat(MAX_TOKENS + 1);
+        assert!(matches!(read(&many), TokensError::TooMany));
+    }
+}
