@@ -8,8 +8,8 @@ use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes};
 use ciao_scheduler::logging::{Flag, LogFlags};
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{
-    DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, PlacementConfig, ServerConfig,
-    ServerLimits, parse_ratio,
+    DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, PlacementConfig,
+    ServerConfig, ServerLimits, parse_ratio,
 };
 use clap::{Args, Parser, Subcommand};
 use proto_frames::Uuid;

@@ -1,0 +1,218 @@
+//! Every route, in the forms of the versions.
+
+use proto_frames::Kind;
+use proto_frames::payload::Payload;
+use serde_json::{Value, json};
+
+use crate::client::{NODE, World};
+use crate::words::{instance, start_of};
+
+/// The rows of a list of providers, by name.
+async fn names(world: &World, path: &str) -> Vec<String> {
+    let list = world.get(path, "1.39").await;
+    let rows = list["resource_providers"].as_array().unwrap().iter();
+    rows.map(|row| row["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_node_is_a_resource_provider() {
+    let world = World::new().await;
+    let _node = world.node().await;
+    let list = world.get("/resource_providers", "").await;
+    let row = &list["resource_providers"][0];
+    assert_eq!(row["uuid"], NODE.to_string());
+    assert_eq!(row["name"], "first");
+    assert!(row["generation"].as_u64().unwrap() > 0);
+    assert_eq!(row["links"].as_array().unwrap().len(), 3);
+    assert_eq!(row.get("root_provider_uuid"), None);
+    let row = world.below("", "1.39").await;
+    assert_eq!(row["root_provider_uuid"], NODE.to_string());
+    assert_eq!(row["parent_provider_uuid"], Value::Null);
+    assert_eq!(row["links"].as_array().unwrap().len(), 6);
+    let aggregate = world.below("/aggregates", "1.1").await["aggregates"][0].clone();
+    let member_of = format!(
+        "/resource_providers?member_of=in:{}",
+        aggregate.as_str().unwrap()
+    );
+    for (path, expected) in [
+        ("/resource_providers?name=first", true),
+        ("/resource_providers?name=second", false),
+        ("/resource_providers?resources=VCPU:16,CUSTOM_GPU:4", true),
+        ("/resource_providers?resources=VCPU:17", false),
+        ("/resource_providers?resources=VGPU:1", false),
+        ("/resource_providers?required=CUSTOM_ZONE_EU_1", true),
+        ("/resource_providers?required=!CUSTOM_ZONE_EU_1", false),
+        ("/resource_providers?required=HW_CPU_X86_VMX", false),
+        (
+            "/resource_providers?required=in:HW_CPU_X86_VMX,CUSTOM_ZONE_EU_1",
+            true,
+        ),
+        (&member_of, true),
+        (&member_of.replace("in:", "!in:"), false),
+        (
+            "/resource_providers?member_of=00000000-0000-0000-0000-000000000001",
+            false,
+        ),
+        (
+            &format!("/resource_providers?uuid={NODE}&in_tree={NODE}"),
+            true,
+        ),
+    ] {
+        let found = names(&world, path).await;
+        assert_eq!(found.len(), usize::from(expected), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_node_has_is_its_inventory_and_what_is_claimed_its_usage() {
+    let world = World::new().await;
+    let mut node = world.node().await;
+    let body = world.below("/inventories", "1.0").await;
+    let inventories = &body["inventories"];
+    assert_eq!(inventories.as_object().unwrap().len(), 4, "{inventories}");
+    let vcpu = json!({"total": 8, "reserved": 0, "min_unit": 1, "max_unit": 16, "step_size": 1, "allocation_ratio": 2.0});
+    assert_eq!(inventories["VCPU"], vcpu);
+    assert_eq!(inventories["MEMORY_MB"]["total"], 4096);
+    assert_eq!(inventories["MEMORY_MB"]["reserved"], 512);
+    assert_eq!(inventories["DISK_GB"]["total"], 100);
+    assert_eq!(inventories["CUSTOM_GPU"]["total"], 4);
+    let one = world.below("/inventories/MEMORY_MB", "1.39").await;
+    assert_eq!(one["max_unit"], 3584);
+    assert_eq!(
+        one["resource_provider_generation"],
+        body["resource_provider_generation"]
+    );
+
+    let mut master = world.site.master(&world.daemon).await;
+    master.expect_node().await;
+    let mut start = start_of(instance(1), 1024);
+    start.requirements.vcpus = 3;
+    master.send(Kind::START, start.encode()).await;
+    let started = node.expect_start().await;
+    let usages = world.below("/usages", "1.0").await["usages"].clone();
+    assert_eq!(
+        usages,
+        json!({"VCPU": 3, "MEMORY_MB": 1024, "DISK_GB": 0, "CUSTOM_GPU": 0})
+    );
+
+    let claimed = json!({"VCPU": 3, "MEMORY_MB": 1024});
+    let body = world.below("/allocations", "1.28").await;
+    let allocation = &body["allocations"][started.to_string()];
+    assert_eq!(allocation["resources"], claimed, "{body}");
+    assert_eq!(allocation["consumer_generation"], 1);
+    let path = format!("/allocations/{started}");
+    let old = world.get(&path, "1.0").await;
+    let of_node = &old["allocations"][NODE.to_string()];
+    assert_eq!(of_node["resources"], claimed, "{old}");
+    assert_eq!(old.get("project_id"), None);
+    let new = world.get(&path, "1.39").await;
+    assert_eq!(new["consumer_type"], "INSTANCE", "{new}");
+    let none = world.get("/allocations/none", "1.39").await;
+    assert_eq!(none, json!({"allocations": {}}));
+}
+
+#[tokio::test]
+async fn labels_are_traits_and_configured_aggregates_are_aggregates() {
+    let world = World::new().await;
+    let _node = world.node().await;
+    let traits = world.below("/traits", "1.6").await;
+    assert_eq!(traits["traits"], json!(["CUSTOM_ZONE_EU_1"]));
+    let old = world.below("/aggregates", "1.1").await;
+    assert_eq!(old["aggregates"].as_array().unwrap().len(), 1);
+    assert_eq!(old.get("resource_provider_generation"), None);
+    let new = world.below("/aggregates", "1.19").await;
+    assert_eq!(new["aggregates"], old["aggregates"]);
+    assert!(new["resource_provider_generation"].is_u64());
+    let all = world.get("/traits", "1.6").await;
+    assert_eq!(all, json!({"traits": ["CUSTOM_ZONE_EU_1"]}));
+    for (query, count) in [
+        ("name=startswith:CUSTOM_", 1),
+        ("name=startswith:HW_", 0),
+        ("name=in:CUSTOM_ZONE_EU_1,HW_X", 1),
+        ("associated=false", 0),
+    ] {
+        let some = world.get(&format!("/traits?{query}"), "1.39").await;
+        assert_eq!(some["traits"].as_array().unwrap().len(), count, "{query}");
+    }
+    let answer = world.send("GET", "/traits/CUSTOM_ZONE_EU_1", "1.39").await;
+    assert_eq!((answer.status, &*answer.body), (204, ""));
+    let classes = world.get("/resource_classes", "1.2").await;
+    let classes = classes["resource_classes"].as_array().unwrap();
+    let has = |name: &str| classes.iter().any(|class| class["name"] == name);
+    assert!(has("VCPU") && has("DISK_GB") && has("CUSTOM_GPU"));
+    let one = world.get("/resource_classes/CUSTOM_GPU", "1.39").await;
+    assert_eq!(one["links"][0]["href"], "/resource_classes/CUSTOM_GPU");
+}
+
+#[tokio::test]
+async fn candidates_have_the_form_of_the_version_and_come_from_the_live_table() {
+    let world = World::new().await;
+    let mut node = world.node().await;
+    let uuid = NODE.to_string();
+    let asked = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,CUSTOM_GPU:1";
+    let resources = json!({"VCPU": 1, "MEMORY_MB": 512, "CUSTOM_GPU": 1});
+    let old = world.get(asked, "1.10").await;
+    let listed =
+        json!([{"allocations": [{"resource_provider": {"uuid": uuid}, "resources": resources}]}]);
+    assert_eq!(old["allocation_requests"], listed);
+    let summary = &old["provider_summaries"][&uuid];
+    assert_eq!(
+        summary["resources"]["VCPU"],
+        json!({"capacity": 16, "used": 0})
+    );
+    assert_eq!(summary["resources"].as_object().unwrap().len(), 3);
+    assert_eq!(summary.get("traits"), None);
+    let middle = world.get(asked, "1.12").await;
+    let mapped = json!([{"allocations": {&uuid: {"resources": resources}}}]);
+    assert_eq!(middle["allocation_requests"], mapped);
+    let new = world.get(asked, "1.39").await;
+    assert_eq!(
+        new["allocation_requests"][0]["mappings"],
+        json!({"": [uuid]})
+    );
+    let summary = &new["provider_summaries"][&uuid];
+    assert_eq!(summary["resources"].as_object().unwrap().len(), 4);
+    assert_eq!(summary["traits"], json!(["CUSTOM_ZONE_EU_1"]));
+    assert_eq!(summary["root_provider_uuid"], uuid);
+    assert_eq!(summary["parent_provider_uuid"], Value::Null);
+
+    let aggregate = world.below("/aggregates", "1.1").await["aggregates"][0].clone();
+    let aggregate = aggregate.as_str().unwrap();
+    for (query, expected) in [
+        ("resources=VCPU:16&limit=1", 1),
+        ("resources=VCPU:17", 0),
+        ("resources=MEMORY_MB:3584", 1),
+        ("resources=MEMORY_MB:3585", 0),
+        ("resources=DISK_GB:100", 1),
+        ("resources=DISK_GB:101", 0),
+        ("resources=CUSTOM_GPU:5", 0),
+        ("resources=VGPU:1", 0),
+        ("resources=VCPU:1&required=CUSTOM_ZONE_EU_1", 1),
+        ("resources=VCPU:1&required=!CUSTOM_ZONE_EU_1", 0),
+        ("resources=VCPU:1&required=!COMPUTE_STATUS_DISABLED", 1),
+        ("resources=VCPU:1&required=COMPUTE_NODE", 0),
+        (&format!("resources=VCPU:1&member_of=in:{aggregate}"), 1),
+        (&format!("resources=VCPU:1&member_of=!{aggregate}"), 0),
+        (&format!("resources=VCPU:1&in_tree={NODE}"), 1),
+        (&format!("resources=VCPU:1&in_tree={aggregate}"), 0),
+    ] {
+        let found = world
+            .get(&format!("/allocation_candidates?{query}"), "1.39")
+            .await;
+        let found = found["allocation_requests"].as_array().unwrap().len();
+        assert_eq!(found, expected, "{query}");
+    }
+    // A START takes what candidates were told of: the next answer knows.
+    let mut master = world.site.master(&world.daemon).await;
+    master.expect_node().await;
+    master
+        .send(Kind::START, start_of(instance(1), 3584).encode())
+        .await;
+    node.expect_start().await;
+    let none = world.get(asked, "1.39").await;
+    assert_eq!(
+        none,
+        json!({"allocation_requests": [], "provider_summaries": {}})
+    );
+}

@@ -1,0 +1,214 @@
+//! What is not answered as asked: without a token, in no version, at no path, or to write.
+
+use std::fs::Permissions;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::client::{NODE, TOKEN, World};
+use crate::site::{Site, output};
+
+/// A request of these header lines.
+fn request(path: &str, headers: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n")
+}
+
+#[tokio::test]
+async fn only_the_versions_are_told_without_a_token() {
+    let world = World::new().await;
+    let versions = world.raw(&request("/", "")).await.ok();
+    let version = &versions["versions"][0];
+    assert_eq!(version["id"], "v1.0");
+    assert_eq!(version["min_version"], "1.0");
+    assert_eq!(version["max_version"], "1.39");
+    assert_eq!(version["status"], "CURRENT");
+    for headers in ["", "x-auth-token: \r\n", "x-auth-token: a-token\r\n"] {
+        let answer = world.raw(&request("/resource_providers", headers)).await;
+        assert_eq!(answer.fault().0, 401, "{headers}");
+    }
+    let token = format!("x-auth-token: {TOKEN}\r\n");
+    let answer = world.raw(&request("/resource_providers", &token)).await;
+    answer.ok();
+    assert!(answer.head.contains("openstack-api-version: placement 1.0"));
+    assert!(answer.head.contains("vary: openstack-api-version"));
+    let log = world.daemon.log().join("\n");
+    assert!(!log.contains(TOKEN), "{log}");
+}
+
+#[tokio::test]
+async fn versions_that_are_not_offered_are_refused_with_those_that_are() {
+    let world = World::new().await;
+    let answer = world.send("GET", "/resource_providers", "1.40").await;
+    assert_eq!(answer.fault().0, 406);
+    assert!(
+        answer.body.contains(r#""max_version":"1.39""#),
+        "{answer:?}"
+    );
+    assert!(answer.body.contains(r#""min_version":"1.0""#), "{answer:?}");
+    let answer = world.send("GET", "/resource_providers", "new").await;
+    assert_eq!(answer.fault().0, 400);
+    let answer = world.send("GET", "/resource_providers", "latest").await;
+    answer.ok();
+    assert!(
+        answer
+            .head
+            .contains("openstack-api-version: placement 1.39")
+    );
+}
+
+#[tokio::test]
+async fn nothing_can_be_written() {
+    let world = World::new().await;
+    let _node = world.node().await;
+    for method in ["PUT", "POST", "DELETE", "PATCH"] {
+        let path = format!("/resource_providers/{NODE}/inventories");
+        let answer = world.send(method, &path, "1.29").await;
+        let (status, detail) = answer.fault();
+        assert_eq!(status, 405);
+        assert!(detail.contains("can only be read"), "{detail}");
+        assert!(answer.head.contains("allow: get"), "{answer:?}");
+    }
+    world.below("", "1.29").await;
+}
+
+#[tokio::test]
+async fn what_there_is_not_is_named() {
+    let world = World::new().await;
+    let _node = world.node().await;
+    let nobody = "00000000-0000-0000-0000-000000000001";
+    for (path, version, status, part) in [
+        ("/nothing", "1.39", 404, "could not be found"),
+        (
+            "/allocation_candidates?resources=VCPU:1",
+            "1.9",
+            404,
+            "could not be found",
+        ),
+        ("/traits", "1.5", 404, "could not be found"),
+        (&format!("/resource_providers/{nobody}"), "1.0", 404, nobody),
+        (
+            &format!("/resource_providers/{NODE}/aggregates"),
+            "1.0",
+            404,
+            "could not be found",
+        ),
+        (
+            &format!("/resource_providers/{NODE}/inventories/VGPU"),
+            "1.0",
+            404,
+            "VGPU",
+        ),
+        ("/resource_classes/CUSTOM_NONE", "1.39", 404, "CUSTOM_NONE"),
+        ("/traits/CUSTOM_NONE", "1.39", 404, "CUSTOM_NONE"),
+        ("/resource_providers?colour=red", "1.39", 400, "colour"),
+        (
+            "/resource_providers?required=CUSTOM_ZONE_EU_1",
+            "1.17",
+            400,
+            "required",
+        ),
+        ("/resource_providers?uuid=first", "1.39", 400, "first"),
+        (
+            "/allocation_candidates",
+            "1.39",
+            400,
+            "'resources' is a required",
+        ),
+        (
+            "/allocation_candidates?resources=VCPU",
+            "1.39",
+            400,
+            "Got: VCPU",
+        ),
+        (
+            "/allocation_candidates?resources=VCPU:0",
+            "1.39",
+            400,
+            "Got: VCPU:0",
+        ),
+        (
+            "/allocation_candidates?resources=CUSTOM_NONE:1",
+            "1.39",
+            400,
+            "No such resource class CUSTOM_NONE",
+        ),
+        (
+            "/allocation_candidates?resources=VCPU:1&required=CUSTOM_NONE",
+            "1.39",
+            400,
+            "No such trait(s): CUSTOM_NONE",
+        ),
+        (
+            "/allocation_candidates?resources=VCPU:1&limit=0",
+            "1.39",
+            400,
+            "limit",
+        ),
+        (
+            "/allocation_candidates?resources=VCPU:1&limit=1",
+            "1.15",
+            400,
+            "limit",
+        ),
+        (
+            "/allocation_candidates?resources=VCPU:1&member_of=in:ssd",
+            "1.39",
+            400,
+            "ssd",
+        ),
+        (
+            "/allocation_candidates?resources1=VCPU:1",
+            "1.39",
+            400,
+            "resources1",
+        ),
+    ] {
+        let (found, detail) = world.send("GET", path, version).await.fault();
+        assert_eq!(found, status, "{path}: {detail}");
+        assert!(detail.contains(part), "{path}: {detail}");
+    }
+}
+
+/// Runs a daemon that cannot start; what it says.
+async fn refused(site: &Site, flags: &[&str]) -> String {
+    let output = output({
+        let mut command = site.command(flags);
+        command.stderr(std::process::Stdio::piped());
+        command
+    })
+    .await;
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn it_does_not_start_where_it_would_be_open_to_others() {
+    let site = Site::new();
+    let tokens = site.path("tokens").display().to_string();
+    let said = refused(&site, &["-placement", "127.0.0.1:0"]).await;
+    assert!(said.contains("--placement-tokens"), "{said}");
+    let flags = ["-placement", "127.0.0.1:0", "-placement-tokens", &tokens];
+    let said = refused(&site, &flags).await;
+    assert!(said.contains("cannot use the tokens in"), "{said}");
+    std::fs::write(&tokens, "# nobody\n").unwrap();
+    let said = refused(&site, &flags).await;
+    assert!(said.contains("there is no token in it"), "{said}");
+    std::fs::write(&tokens, TOKEN).unwrap();
+    let open = ["-placement", "0.0.0.0:0", "-placement-tokens", &tokens];
+    let said = refused(&site, &open).await;
+    assert!(said.contains("loopback addresses alone"), "{said}");
+    std::fs::set_permissions(&tokens, Permissions::from_mode(0o644)).unwrap();
+    let strict = [&flags[..], &["-strict-files"]].concat();
+    let said = refused(&site, &strict).await;
+    assert!(said.contains("others can read it (mode 0644)"), "{said}");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = refused(
+        &site,
+        &["-placement", &address, "-placement-tokens", &tokens],
+    )
+    .await;
+    assert!(
+        said.contains(&format!("cannot listen on {address}")),
+        "{said}"
+    );
+}
