@@ -1,6 +1,7 @@
 //! The choice of a node: conditions, weighers, policies and groups, why there was none, and random histories against
 //! naive evaluations.
 
+mod candidates;
 mod choice;
 mod constraints;
 mod every_filter;
