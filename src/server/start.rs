@@ -181,18 +181,12 @@ impl Server {
             scheduler.nodes =
                 node_file::load(&path).map_err(|source| StartError::NodeFile { path, source })?;
         }
-        let mut listeners = open(&config.listen)?;
         let http = match config.http.is_empty() {
             true => None,
             false => Some(load_http(&config, &identity, &anchors)?),
         };
-        for &address in &config.http {
-            listeners.push(open_one(address, Speaks::Http)?);
-        }
         let tokens = load_tokens(&config)?;
-        for &address in config.placement.iter().flat_map(|it| &it.listen) {
-            listeners.push(open_one(address, Speaks::Placement)?);
-        }
+        let listeners = open_all(&config)?;
         scheduler.about = about(http.as_ref(), &identity, &anchors);
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         let cluster = configuration::load(config.configuration_uri.as_deref())?;
@@ -429,6 +423,18 @@ fn open_one(address: SocketAddr, speaks: Speaks) -> Result<Listener, StartError>
         Ok(socket) => Ok(Listener { socket, speaks }),
         Err(source) => Err(StartError::Listen { address, source }),
     }
+}
+
+/// Every socket that the configuration asks for.
+fn open_all(config: &ServerConfig) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = open(&config.listen)?;
+    for &address in &config.http {
+        listeners.push(open_one(address, Speaks::Http)?);
+    }
+    for &address in config.placement.iter().flat_map(|it| &it.listen) {
+        listeners.push(open_one(address, Speaks::Placement)?);
+    }
+    Ok(listeners)
 }
 
 fn open(addresses: &[SocketAddr]) -> Result<Vec<Listener>, StartError> {
