@@ -70,98 +70,105 @@ async fn nothing_can_be_written() {
     world.below("", "1.29").await;
 }
 
+/// A path, a version, and what of it is refused: the status, and a part of the detail.
+type Refused<'a> = (&'a str, &'a str, u16, &'a str);
+
+/// What the live table has no part in.
+const REFUSED: &[Refused<'_>] = &[
+    ("/nothing", "1.39", 404, "could not be found"),
+    (
+        "/allocation_candidates?resources=VCPU:1",
+        "1.9",
+        404,
+        "could not be found",
+    ),
+    ("/traits", "1.5", 404, "could not be found"),
+    ("/resource_classes/CUSTOM_NONE", "1.39", 404, "CUSTOM_NONE"),
+    ("/traits/CUSTOM_NONE", "1.39", 404, "CUSTOM_NONE"),
+    ("/resource_providers?colour=red", "1.39", 400, "colour"),
+    (
+        "/resource_providers?required=CUSTOM_ZONE_EU_1",
+        "1.17",
+        400,
+        "required",
+    ),
+    ("/resource_providers?uuid=first", "1.39", 400, "first"),
+    (
+        "/allocation_candidates",
+        "1.39",
+        400,
+        "'resources' is a required",
+    ),
+    (
+        "/allocation_candidates?resources=VCPU",
+        "1.39",
+        400,
+        "Got: VCPU",
+    ),
+    (
+        "/allocation_candidates?resources=VCPU:0",
+        "1.39",
+        400,
+        "Got: VCPU:0",
+    ),
+    (
+        "/allocation_candidates?resources=CUSTOM_NONE:1",
+        "1.39",
+        400,
+        "No such resource class CUSTOM_NONE",
+    ),
+    (
+        "/allocation_candidates?resources=VCPU:1&required=CUSTOM_NONE",
+        "1.39",
+        400,
+        "No such trait(s): CUSTOM_NONE",
+    ),
+    (
+        "/allocation_candidates?resources=VCPU:1&limit=0",
+        "1.39",
+        400,
+        "limit",
+    ),
+    (
+        "/allocation_candidates?resources=VCPU:1&limit=1",
+        "1.15",
+        400,
+        "limit",
+    ),
+    (
+        "/allocation_candidates?resources=VCPU:1&member_of=in:ssd",
+        "1.39",
+        400,
+        "ssd",
+    ),
+    (
+        "/allocation_candidates?resources1=VCPU:1",
+        "1.39",
+        400,
+        "resources1",
+    ),
+];
+
 #[tokio::test]
 async fn what_there_is_not_is_named() {
     let world = World::new().await;
     let _node = world.node().await;
-    let nobody = "00000000-0000-0000-0000-000000000001";
-    for (path, version, status, part) in [
-        ("/nothing", "1.39", 404, "could not be found"),
+    let unknown = "00000000-0000-0000-0000-000000000001";
+    let of_nodes = [
+        (format!("/resource_providers/{unknown}"), unknown),
         (
-            "/allocation_candidates?resources=VCPU:1",
-            "1.9",
-            404,
-            "could not be found",
-        ),
-        ("/traits", "1.5", 404, "could not be found"),
-        (&format!("/resource_providers/{nobody}"), "1.0", 404, nobody),
-        (
-            &format!("/resource_providers/{NODE}/aggregates"),
-            "1.0",
-            404,
+            format!("/resource_providers/{NODE}/aggregates"),
             "could not be found",
         ),
         (
-            &format!("/resource_providers/{NODE}/inventories/VGPU"),
-            "1.0",
-            404,
+            format!("/resource_providers/{NODE}/inventories/VGPU"),
             "VGPU",
         ),
-        ("/resource_classes/CUSTOM_NONE", "1.39", 404, "CUSTOM_NONE"),
-        ("/traits/CUSTOM_NONE", "1.39", 404, "CUSTOM_NONE"),
-        ("/resource_providers?colour=red", "1.39", 400, "colour"),
-        (
-            "/resource_providers?required=CUSTOM_ZONE_EU_1",
-            "1.17",
-            400,
-            "required",
-        ),
-        ("/resource_providers?uuid=first", "1.39", 400, "first"),
-        (
-            "/allocation_candidates",
-            "1.39",
-            400,
-            "'resources' is a required",
-        ),
-        (
-            "/allocation_candidates?resources=VCPU",
-            "1.39",
-            400,
-            "Got: VCPU",
-        ),
-        (
-            "/allocation_candidates?resources=VCPU:0",
-            "1.39",
-            400,
-            "Got: VCPU:0",
-        ),
-        (
-            "/allocation_candidates?resources=CUSTOM_NONE:1",
-            "1.39",
-            400,
-            "No such resource class CUSTOM_NONE",
-        ),
-        (
-            "/allocation_candidates?resources=VCPU:1&required=CUSTOM_NONE",
-            "1.39",
-            400,
-            "No such trait(s): CUSTOM_NONE",
-        ),
-        (
-            "/allocation_candidates?resources=VCPU:1&limit=0",
-            "1.39",
-            400,
-            "limit",
-        ),
-        (
-            "/allocation_candidates?resources=VCPU:1&limit=1",
-            "1.15",
-            400,
-            "limit",
-        ),
-        (
-            "/allocation_candidates?resources=VCPU:1&member_of=in:ssd",
-            "1.39",
-            400,
-            "ssd",
-        ),
-        (
-            "/allocation_candidates?resources1=VCPU:1",
-            "1.39",
-            400,
-            "resources1",
-        ),
-    ] {
+    ];
+    let of_nodes = of_nodes
+        .iter()
+        .map(|(path, part)| (&**path, "1.0", 404, *part));
+    for (path, version, status, part) in of_nodes.chain(REFUSED.iter().copied()) {
         let (found, detail) = world.send("GET", path, version).await.fault();
         assert_eq!(found, status, "{path}: {detail}");
         assert!(detail.contains(part), "{path}: {detail}");
