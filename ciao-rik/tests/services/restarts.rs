@@ -59,6 +59,13 @@ async fn what_was_accepted_survives_a_crash_of_the_adapter() {
     let worker = world.worker("one", 4096).await;
     controller.hears("waits", Is::Running).await;
     assert_eq!(worker.created(), ["waits"]);
+    // What no report of its node has listed yet would be taken for never begun, and start again.
+    world
+        .until("its node reports it", async || {
+            let all = world.instances().await;
+            all.iter().any(|it| it["reported"].is_string())
+        })
+        .await;
     // A worker ends with its stream, and so what it ran is over.
     world.kill_rik().await;
     worker.leave();
