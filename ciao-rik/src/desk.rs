@@ -234,6 +234,10 @@ impl Desk {
                     }
                 }
             }
+            // A worker's word is here before the scheduler's event that follows from it: it is to be taken first.
+            while let Ok(it) = workers.try_recv() {
+                news.push(it);
+            }
             news.drain(..).for_each(|it| self.news(it));
             events.drain(..).for_each(|it| self.hear(it));
             some_orders.drain(..).for_each(|it| self.order(it));
