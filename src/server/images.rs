@@ -2,7 +2,7 @@
 //!
 //! The core says who may ask ([`sched_core::Action::Image`]); what is asked is done by a thread of its own, so that neither
 //! the core's lock nor a task waits for the disk, and answered behind all else that waits for the peer
-//! ([`crate::net::outbox::Outbox::push_behind`]): whoever asks has a few chunks under way at most, so that a START is behind
+//! ([`crate::net::outbox::Outbox::push_behind`]): a peer that asks has a few chunks under way at most, so that a START is behind
 //! one of them and never behind an image. What all launchers fetch together is limited in bytes a second.
 
 mod store;

@@ -63,7 +63,7 @@ async fn ids_are_any_text_and_a_repeated_create_makes_nothing() {
         controller.destroys(id).await.unwrap();
         controller.hears(id, Is::Terminated).await;
     }
-    // What is over can be made anew.
+    // What is over can be made again.
     controller.creates("x").await.unwrap();
     world
         .until("x runs again", async || worker.created().len() == 5)

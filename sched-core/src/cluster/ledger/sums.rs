@@ -1,4 +1,4 @@
-//! Sums over a ledger's entries, kept up to date with every change, so that none is made anew where it is asked for.
+//! Sums over a ledger's entries, kept up to date with every change, so that none is worked out again where it is asked for.
 
 use std::sync::Arc;
 

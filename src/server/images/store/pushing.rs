@@ -138,7 +138,7 @@ impl Store {
         }
         tracing::warn!(
             event = "image_corrupt",
-            "the copy of {digest} in {} is not what it was: it is deleted and taken in anew",
+            "the copy of {digest} in {} is not what it was: it is deleted, and stored again",
             self.directory.display()
         );
         if let Err(error) = self.remove(digest) {

@@ -6,7 +6,7 @@ use tracing::{info, warn};
 use super::{InUse, Refused, Store};
 
 impl Store {
-    /// Makes room for so many bytes of a tenant, or says why there is none; nothing goes in vain.
+    /// Makes room for so many bytes of a tenant, or says why there is none; none is removed unless that is enough.
     pub(super) fn make_room(
         &mut self,
         bytes: u64,
