@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::CacheConfig;
 use crate::image_file::{Hash, Stamp, gone, own_directory};
+use crate::launcher::files::is_storage_fault;
 
 /// Bytes that the images of a node have at most, unless something else is said.
 pub const DEFAULT_CACHE_QUOTA: u64 = 4 << 30;
@@ -28,8 +29,8 @@ pub(super) struct Cache {
     images: BTreeMap<Digest, Image>,
     /// Which image each instance runs.
     held: BTreeMap<String, Digest>,
-    /// Held as long as the cache is open.
-    _lock: File,
+    /// Held as long as the cache is open; `None` while the disk takes no writes.
+    lock: Option<File>,
 }
 
 #[derive(Debug)]
@@ -41,10 +42,23 @@ struct Image {
 }
 
 impl Cache {
+    /// Opens it. Where the disk takes no writes, what is there can be run, and the directory is made with the next fetch.
+    ///
+    /// # Errors
+    /// The directory cannot be used for another reason.
     pub(super) fn open(config: &CacheConfig) -> io::Result<Self> {
-        let lock = own_directory(&config.directory)?;
+        let lock = match own_directory(&config.directory) {
+            Ok(lock) => Some(lock),
+            Err(error) if is_storage_fault(&error) => None,
+            Err(error) => return Err(error),
+        };
         let mut images = BTreeMap::new();
-        for entry in fs::read_dir(&config.directory)? {
+        let entries = match fs::read_dir(&config.directory) {
+            Ok(entries) => Some(entries),
+            Err(error) if lock.is_none() && error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        for entry in entries.into_iter().flatten() {
             let entry = entry?;
             if let Some(digest) = entry.file_name().to_str().and_then(Digest::from_hex) {
                 let file = entry.metadata()?;
@@ -61,7 +75,7 @@ impl Cache {
             quota: config.quota,
             images,
             held: BTreeMap::new(),
-            _lock: lock,
+            lock,
         })
     }
 
@@ -106,6 +120,15 @@ impl Cache {
 
     /// Makes room for so many bytes; why there is none, for people.
     pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), String> {
+        if self.lock.is_none() {
+            let lock = own_directory(&self.directory).map_err(|error| {
+                format!(
+                    "the directory of images {} cannot be used: {error}",
+                    self.directory.display()
+                )
+            })?;
+            self.lock = Some(lock);
+        }
         let stored: u64 = self.images.values().map(|image| image.bytes).sum();
         let mut excess = (stored.saturating_add(bytes)).saturating_sub(self.quota);
         let is_held = |digest: &Digest| self.held.values().any(|held| held == digest);
