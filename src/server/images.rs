@@ -10,6 +10,7 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
@@ -25,6 +26,7 @@ use sched_core::{Parcel, SessionId};
 use self::store::{Quota, Store};
 use self::worker::{Ask, Worker};
 use super::hub::Hub;
+use super::tasks::said;
 
 /// Requests that all peers together may have waiting: as many chunks are 64 MiB.
 const MAX_ASKS: usize = 1024;
@@ -123,11 +125,27 @@ impl Opened {
     pub(super) fn start(self, hub: Weak<Hub>) -> io::Result<Images> {
         let (asks, asked) = sync_channel(MAX_ASKS);
         let waiting = Arc::<Waiting>::default();
-        let worker = Worker::new(self.store, self.rate, hub, Arc::clone(&waiting));
+        let worker = Worker::new(
+            self.store,
+            self.rate,
+            Weak::clone(&hub),
+            Arc::clone(&waiting),
+        );
         std::thread::Builder::new()
             .name("images".to_owned())
-            .spawn(move || worker.run(&asked))?;
+            .spawn(move || watched(&hub, || worker.run(&asked)))?;
         Ok(Images { asks, waiting })
+    }
+}
+
+/// Does the work of the thread. A panic takes the daemon down: otherwise every later request would be answered as if there
+/// were too many.
+fn watched(hub: &Weak<Hub>, work: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(work))
+        && let Some(hub) = hub.upgrade()
+    {
+        let why = said(&*panic);
+        hub.fail(format!("the store of images has panicked: {why}"));
     }
 }
 
@@ -198,4 +216,23 @@ fn asked(kind: Kind, payload: &[u8]) -> (u64, String) {
 
 fn answer(chunk: &ImageChunk) -> Frame {
     Frame::new(Kind::IMAGE, Uuid::nil(), chunk.encode())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::hub::tests::hub;
+
+    #[tokio::test]
+    async fn a_panic_of_the_store_of_images_takes_the_daemon_down() {
+        let hub = Arc::new(hub());
+        let weak = Arc::downgrade(&hub);
+        let thread = std::thread::spawn(move || watched(&weak, || panic!("injected")));
+        thread.join().unwrap();
+        let why = hub.failure().await;
+        assert!(
+            why.contains("the store of images has panicked: injected"),
+            "{why}"
+        );
+    }
 }
