@@ -20,6 +20,9 @@ use crate::peers::{Controller, Worker};
 /// Long enough for anything on a busy machine; only a hang reaches it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
+/// How often the adapter's nodes report: soon, unless a test's flags say otherwise.
+const REPORT_INTERVAL: &str = "-report-interval";
+
 /// Pause between two looks at a condition.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(25);
 
@@ -180,19 +183,15 @@ impl World {
             .args(["-server", &self.scheduler_at.to_string(), "-logtostderr"])
             .args(["-worker-listen", &self.workers_at.to_string()])
             .args(["-controller-listen", &self.controllers_at.to_string()])
-            .args([
-                "-return-time",
-                "3s",
-                "-lease",
-                "2s",
-                "-report-interval",
-                "200ms",
-            ])
+            .args(["-return-time", "3s", "-lease", "2s"])
             .arg("-worker-cert")
             .arg(self.path("agent.pem"))
             .arg("-state-dir")
             .arg(self.path("rik"))
             .args(&self.flags);
+        if !self.flags.iter().any(|it| it == REPORT_INTERVAL) {
+            command.args([REPORT_INTERVAL, "200ms"]);
+        }
         command
     }
 
