@@ -38,5 +38,6 @@ mod shares;
 mod starts;
 mod status;
 
+pub(super) use self::limits::SEND_BUFFER;
 pub(super) use self::progress::Progress;
 pub(super) use self::serve::{Acceptor, HttpDoor, http_1, until_leaving};

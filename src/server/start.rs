@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use proto_frames::{Role, Uuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::SockRef;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
@@ -419,10 +420,15 @@ fn about(http: Option<&HttpTls>, identity: &Identity, anchors: &TrustAnchors) ->
 }
 
 fn open_one(address: SocketAddr, speaks: Speaks) -> Result<Listener, StartError> {
-    match listen(address) {
-        Ok(socket) => Ok(Listener { socket, speaks }),
-        Err(source) => Err(StartError::Listen { address, source }),
-    }
+    let open = || {
+        let socket = listen(address)?;
+        if speaks != Speaks::Ssntp {
+            // Connections have what their listener had.
+            SockRef::from(&socket).set_send_buffer_size(http::SEND_BUFFER)?;
+        }
+        Ok(Listener { socket, speaks })
+    };
+    open().map_err(|source| StartError::Listen { address, source })
 }
 
 /// Every socket that the configuration asks for.
