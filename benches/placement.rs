@@ -447,6 +447,7 @@ impl Cluster {
 
 fn report(node: usize, offer: Resources) -> NodeReport {
     NodeReport {
+        addresses: Box::default(),
         mem_total_mib: PLENTY,
         mem_available_mib: offer.mem_mib,
         disk_total_mb: PLENTY,
@@ -481,6 +482,7 @@ fn ready_input(session: SessionId, payload: Bytes) -> Input {
     let known = |figure: Option<i64>| figure.unwrap_or(-1);
     let figures = ready.figures;
     let report = NodeReport {
+        addresses: Box::default(),
         mem_total_mib: known(figures.mem_total_mb),
         mem_available_mib: known(figures.mem_available_mb),
         disk_total_mb: known(figures.disk_total_mb),

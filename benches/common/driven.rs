@@ -76,6 +76,7 @@ pub(crate) fn start(
 ) -> Input {
     // Whole, and not over one that asks for nothing: what is made only to be dropped would be counted with the core.
     let request = StartRequest {
+        volumes: Box::default(),
         instance: InstanceId::Uuid(Uuid::from_u128(u128::from(number))),
         asked,
         network_node: false,

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use proto_frames::payload::scheduling::{
-    MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS, MAX_IMAGE_CHARS, MAX_MUST_UNDERSTAND,
-    MAX_NEAR, MAX_RESOURCES,
+    MAX_ALTERNATES, MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS, MAX_IMAGE_CHARS,
+    MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_RESOURCES,
 };
 use proto_frames::payload::{
     AttemptFailed, Batch, DecidedPlacement, Expression, Group, GroupPolicy, Near, OnNodeLoss,
@@ -156,6 +156,10 @@ fn numbers_outside_their_range_are_refused() {
             "count, line 5 column 12: 10001 is outside 1 to 10000",
         ),
         (
+            "dry_run: true\nalternates: 101\n",
+            "alternates, line 5 column 17: 101 is outside 0 to 100",
+        ),
+        (
             "dry_run: true\ncount: 0\n",
             "count, line 5 column 12: 0 is outside 1 to 10000",
         ),
@@ -225,6 +229,14 @@ fn names_and_words_that_no_one_can_mean_are_refused() {
         (
             "near:\n- label: a\n  scope: é\n",
             "near[0].scope, line 6 column 14: `é` is no name: names are 1 to 128 letters, digits and . _ / -",
+        ),
+        (
+            "same_node: [a, \"\"]",
+            "same_node[1], line 4 column 20: missing or empty",
+        ),
+        (
+            "different_node: [a b]",
+            "different_node[0], line 4 column 22: `a b` is no name: names are 1 to 128 letters, digits and . _ / -",
         ),
         (
             "batch: {count: 2}",
@@ -400,6 +412,11 @@ fn a_decision_is_written_as_documented() {
             hostname: "host1".to_owned(),
             count: 2,
         }],
+        alternates: vec![DecidedPlacement {
+            node_uuid: "m".to_owned(),
+            hostname: "host3".to_owned(),
+            count: 1,
+        }],
         reason: StartFailureReason::FullCloud,
         reasons: vec![
             Reason {
@@ -432,6 +449,10 @@ fn a_decision_is_written_as_documented() {
   - node_uuid: \"n\"
     hostname: host1
     count: 2
+  alternates:
+  - node_uuid: m
+    hostname: host3
+    count: 1
   reason: full_cloud
   reasons:
   - reason: memory
@@ -477,11 +498,13 @@ prop_compose! {
         resources in btree_map(name(), 0..i64::MAX, 0..4),
         group in option::of((name(), select(GroupPolicy::KNOWN), name(), option::of(1..u32::MAX))),
         near in vec((name(), name(), any::<bool>()), 0..3),
+        (same_node, different_node) in (vec(name(), 0..3), vec(name(), 0..3)),
         batch in option::of((name(), 1..=MAX_BATCH)),
         (attempts, relocate) in (option::of(1..=MAX_ATTEMPTS), any::<bool>()),
         on_node_loss in select(&["", "report", "restart"][..]),
         image in "[!-~]{0,12}",
         count in option::of(1..=MAX_COUNT),
+        alternates in option::of(0..=MAX_ALTERNATES),
         called in "([a-z0-9][A-Za-z0-9._-]{0,20})?",
         dry_run in any::<bool>(),
     ) -> Scheduling {
@@ -493,11 +516,13 @@ prop_compose! {
         Scheduling {
             version, must_understand, priority, queue, require, prefer, resources, group,
             near: near.collect(),
+            same_node, different_node,
             batch: batch.map(|(id, count)| Batch { id, count }),
             attempts, relocate, image, dry_run,
             name: called,
             on_node_loss: on_node_loss.into(),
             count: count.filter(|_| dry_run),
+            alternates: alternates.filter(|_| dry_run),
         }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod full;
 pub(crate) mod groups;
 pub(crate) mod index;
 pub(crate) mod inventory;
+pub(crate) mod isolation;
 pub(crate) mod labels;
 pub(crate) mod ledger;
 pub(crate) mod node;
@@ -50,6 +51,7 @@ use crate::cluster::advice::Advice;
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::cordons::Cordons;
 use crate::cluster::groups::Groups;
+use crate::cluster::isolation::Isolation;
 use crate::cluster::labels::LabelIndex;
 use crate::cluster::ledger::{Ended, Entry, EntryEnd, Ledger, Measured, Phase, Unconfirmed};
 use crate::cluster::node::Pool;
@@ -72,6 +74,8 @@ pub(crate) struct Cluster {
     groups: Groups,
     /// What the configuration says of nodes by name.
     named: Named,
+    /// What it says of images and limits.
+    isolation: Isolation,
     config: Arc<Config>,
     flags: ConfigurationFlags,
     rules: Rules,
@@ -139,6 +143,7 @@ impl Cluster {
             columns: Columns::default(),
             groups: Groups::default(),
             named: Named::new(&config.nodes, &rules.aggregates),
+            isolation: Isolation::new(&rules.aggregates),
             config,
             flags,
             rules,
@@ -245,6 +250,8 @@ impl Cluster {
             columns: &self.columns,
             filling: &self.filling,
             table: &self.tables[pool as usize],
+            placements: &self.placements,
+            isolation: &self.isolation,
             pool,
         }
     }
@@ -262,6 +269,8 @@ impl Cluster {
             columns: &self.columns,
             filling: &self.filling,
             table: &self.tables[pool as usize],
+            placements: &self.placements,
+            isolation: &self.isolation,
             pool,
         };
         (view, &mut self.labels[pool as usize])

@@ -10,6 +10,10 @@
 //!   - node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
 //!     hostname: host1
 //!     count: 2
+//!   alternates:
+//!   - node_uuid: 6be56328-92e2-4ecd-b426-8fe529c04e0c
+//!     hostname: host2
+//!     count: 1
 //!   reason: full_cloud
 //!   detail: 2 of 3 fit; …
 //!   reasons:
@@ -33,6 +37,8 @@ record! {
         fits: u32 as "fits",
         /// Where: one entry for each node, in the order in which they would first be chosen.
         placements: Vec<DecidedPlacement> as "placements",
+        /// Further nodes that one of them could go to instead, best first: as many as were asked for, or all there are.
+        alternates: Vec<DecidedPlacement> as "alternates" unless empty,
         /// The reason that a StartFailure would give for the first that does not fit; empty where all do.
         reason: StartFailureReason as "reason" unless empty,
         /// More about it, for people.

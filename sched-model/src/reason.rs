@@ -61,8 +61,16 @@ words! {
         Near = "near",
         /// The rule of the START's group forbids it.
         Group = "group",
+        /// It has none of the instances that the START must be with.
+        SameNode = "same_node",
+        /// It has an instance that the START must not be with.
+        DifferentNode = "different_node",
         /// It is reserved for other tenants.
         Tenants = "tenants",
+        /// It is reserved for other images, or the START's image runs elsewhere alone.
+        Images = "images",
+        /// It does not have a volume or port of the START that another node has.
+        Volumes = "volumes",
         /// Its launcher does not run what the START is.
         VmType = "vm_type",
         /// It has too little memory.

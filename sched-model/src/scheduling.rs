@@ -11,6 +11,8 @@
 //!   resources: {gpu: 1}
 //!   group: {id: web, policy: anti-affinity, scope: node, max: 1}
 //!   near: [{label: volume-7, scope: rack, hard: false}]
+//!   same_node: [0c7a5f7e-55f1-4f0c-9a53-6f9b7d2f3a01]
+//!   different_node: [4cb19522-1e18-439a-883a-f9b2a3a95f5e]
 //!   batch: {id: b1, count: 8}
 //!   attempts: 3
 //!   relocate: true
@@ -19,6 +21,7 @@
 //!   name: web-1
 //!   dry_run: true
 //!   count: 100
+//!   alternates: 2
 //! ```
 //!
 //! All keys are optional. A value that makes no sense refuses the START, and so does a key that is not known here: a
@@ -51,6 +54,12 @@ pub const MAX_RESOURCES: usize = 16;
 
 /// Most entries of `near`.
 pub const MAX_NEAR: usize = 8;
+
+/// Most entries of `same_node`, and of `different_node`: each is looked up for every choice.
+pub const MAX_INSTANCES_NAMED: usize = 32;
+
+/// Most further nodes that a dry run is told: each is chosen like the first.
+pub const MAX_ALTERNATES: u32 = 100;
 
 /// Most entries of `must_understand`: more than there are keys.
 pub const MAX_MUST_UNDERSTAND: usize = 32;
@@ -97,6 +106,10 @@ record! {
         group: Option<Group> as "group" unless empty,
         /// What it is to be near to, at most [`MAX_NEAR`].
         near: Vec<Near> as "near" unless empty,
+        /// Instances by UUID, at most [`MAX_INSTANCES_NAMED`]: it must be on a node that has one of these.
+        same_node: Vec<String> as "same_node" unless empty,
+        /// Instances by UUID, at most [`MAX_INSTANCES_NAMED`]: it must not be on a node that has one of these.
+        different_node: Vec<String> as "different_node" unless empty,
         /// The batch it belongs to.
         batch: Option<Batch> as "batch" unless empty,
         /// On how many nodes it may be tried, 1 to [`MAX_ATTEMPTS`], where the first ones could not start it; with none
@@ -115,6 +128,9 @@ record! {
         dry_run: bool as "dry_run" unless empty,
         /// Of a dry run, how many instances of this shape it asks about: 1 to [`MAX_COUNT`].
         count: Option<u32> as "count" unless empty,
+        /// Of a dry run, how many further nodes are to be named that it could go to instead, best first: at most
+        /// [`MAX_ALTERNATES`].
+        alternates: Option<u32> as "alternates" unless empty,
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use proto_frames::payload::scheduling::{MAX_INSTANCE_NAME_LEN, is_instance_name};
+use proto_frames::payload::scheduling::{MAX_ALTERNATES, MAX_INSTANCE_NAME_LEN, is_instance_name};
 use proto_frames::payload::{Digest, Expression};
 
 use crate::ctl::selection;
@@ -283,7 +283,7 @@ pub struct StartArgs {
 }
 
 /// `ciaoctl run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// The program and its arguments, after --
     #[arg(last = true, required_unless_present = "image", value_name = "PROGRAM")]
@@ -337,6 +337,9 @@ pub struct ExplainArgs {
     /// Ask how many of so many would fit, and where
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
     pub count: Option<u32>,
+    /// Name so many further nodes that it could go to instead, best first
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_ALTERNATES)))]
+    pub alternates: Option<u32>,
     /// Instead of a file: memory, e.g. 512MiB or 2GiB; a number alone is MiB
     #[arg(long, value_name = "SIZE", help_heading = WORKLOAD, allow_negative_numbers = true, value_parser = mebibytes::<i64>(0))]
     pub mem: Option<i64>,

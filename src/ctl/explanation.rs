@@ -75,7 +75,11 @@ impl Explanation {
         let mut text = Lines::default();
         text.push(self.headline());
         if decision.count > 1 && !decision.placements.is_empty() {
-            text.append(self.placements(width));
+            text.append(placements(&decision.placements, width));
+        }
+        if !decision.alternates.is_empty() {
+            text.push("Or to, best first:");
+            text.append(placements(&decision.alternates, width));
         }
         if self.fits() {
             return text;
@@ -103,6 +107,7 @@ impl Explanation {
             "count": decision.count,
             "fits": decision.fits,
             "placements": decision.placements.iter().map(placement).collect::<Vec<_>>(),
+            "alternates": decision.alternates.iter().map(placement).collect::<Vec<_>>(),
             "reason": (!self.fits()).then(|| decision.reason.as_str()),
             "detail": (!self.fits()).then_some(&decision.detail),
             "reasons": reasons_json(&decision.reasons),
@@ -155,15 +160,6 @@ impl Explanation {
         }
     }
 
-    fn placements(&self, width: Option<usize>) -> Lines {
-        let row = |it: &DecidedPlacement| {
-            let node = short(&it.node_uuid).to_owned();
-            vec![it.hostname.clone(), node, it.count.to_string()]
-        };
-        let rows: Vec<Vec<String>> = self.decision.placements.iter().map(row).collect();
-        grid(PLACEMENTS, &rows, Style::with_headers(width))
-    }
-
     /// The reasons that matter: where one node was asked about, that the others are not that one goes without saying.
     fn reasons(&self) -> Vec<Reason> {
         let all = &self.decision.reasons;
@@ -198,6 +194,15 @@ impl Explanation {
         }
         text
     }
+}
+
+fn placements(placements: &[DecidedPlacement], width: Option<usize>) -> Lines {
+    let row = |it: &DecidedPlacement| {
+        let node = short(&it.node_uuid).to_owned();
+        vec![it.hostname.clone(), node, it.count.to_string()]
+    };
+    let rows: Vec<Vec<String>> = placements.iter().map(row).collect();
+    grid(PLACEMENTS, &rows, Style::with_headers(width))
 }
 
 /// Reasons as a table, as wide as this at most.
@@ -256,6 +261,11 @@ fn words(reason: &Reason) -> String {
         ReasonKind::Labels => format!("without '{what}'"),
         ReasonKind::Near => format!("not near '{what}'"),
         ReasonKind::Group => format!("kept out by group '{what}'"),
+        ReasonKind::SameNode => "without an instance of same_node".to_owned(),
+        ReasonKind::DifferentNode => "with an instance of different_node".to_owned(),
+        ReasonKind::Images if what.is_empty() => "reserved for other images".to_owned(),
+        ReasonKind::Images => format!("not for image '{what}', which has nodes of its own"),
+        ReasonKind::Volumes => format!("without volume or port '{what}'"),
         ReasonKind::Tenants => "reserved for other tenants".to_owned(),
         ReasonKind::VmType => format!("do not run vm_type {}", reason.what),
         ReasonKind::Memory | ReasonKind::Vcpus | ReasonKind::Disk => {

@@ -220,6 +220,8 @@ fn named_anew(payload: &Bytes, instance_uuid: &str) -> Option<Bytes> {
 pub struct DryRun {
     /// How many of it are asked about; `None` leaves what the START says, or one.
     pub count: Option<u32>,
+    /// How many further nodes are to be named; `None` leaves what the START says, or none.
+    pub alternates: Option<u32>,
     /// The one node asked about, by UUID; `None` leaves what the START says.
     pub node_id: Option<String>,
 }
@@ -237,6 +239,7 @@ impl DryRun {
         let scheduling = wanted.scheduling.get_or_insert_default();
         scheduling.dry_run = true;
         scheduling.count = self.count.or(scheduling.count);
+        scheduling.alternates = self.alternates.or(scheduling.alternates);
         if let Some(node_id) = &self.node_id {
             wanted.requirements.node_id.clone_from(node_id);
         }
@@ -254,9 +257,10 @@ impl DryRun {
 
     fn edit(&self, start: &Bytes) -> Option<Bytes> {
         let mut text = edit::set(start, &["start", "scheduling", "dry_run"], "true")?;
-        if let Some(count) = self.count {
-            let count = count.to_string();
-            text = edit::set(&text, &["start", "scheduling", "count"], &count)?;
+        for (key, number) in [("count", self.count), ("alternates", self.alternates)] {
+            if let Some(number) = number {
+                text = edit::set(&text, &["start", "scheduling", key], &number.to_string())?;
+            }
         }
         if let Some(node_id) = &self.node_id {
             text = edit::set(&text, &["start", "requirements", "node_id"], node_id)?;
@@ -411,6 +415,7 @@ mod tests {
     fn asked(text: &str, count: Option<u32>, node_id: Option<&str>) -> String {
         let dry_run = DryRun {
             count,
+            alternates: None,
             node_id: node_id.map(Into::into),
         };
         let payload = dry_run.ask(&Bytes::copy_from_slice(text.as_bytes()));

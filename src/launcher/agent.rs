@@ -102,6 +102,8 @@ pub struct Features {
     pub shares: Option<Uuid>,
     /// The nodes that share its resources.
     pub shared_by: Vec<Uuid>,
+    /// Volumes and ports that can be reached from it, by id.
+    pub volumes: Vec<String>,
 }
 
 /// Which workloads a node can run.

@@ -28,4 +28,4 @@ pub(super) use self::parcels::{frame_of, parcel};
 pub(super) use self::refusals::refused;
 pub(super) use self::refusals::{Place, twin};
 pub(super) use self::render::{cost, encode};
-pub(super) use self::starts::kept;
+pub(super) use self::starts::{kept, label_of_image};

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use proto_frames::Kind;
-use proto_frames::payload::{Payload, QueryKind, Ready, Start, Stats};
+use proto_frames::payload::{Network, Payload, QueryKind, Ready, Start, Stats};
 use tokio::process::Command;
 
 use crate::peer::Peer;
@@ -25,6 +25,7 @@ struct Has {
     mem_mb: i64,
     zone: &'static str,
     gpus: i64,
+    ip: &'static str,
 }
 
 /// Three nodes: two in zone a, one of them with accelerators, and a larger one in zone b.
@@ -34,18 +35,21 @@ const THREE: [Has; 3] = [
         mem_mb: 1000,
         zone: "a",
         gpus: 0,
+        ip: "10.1.0.1",
     },
     Has {
         name: "node-2",
         mem_mb: 2000,
         zone: "a",
         gpus: 2,
+        ip: "10.1.7.2",
     },
     Has {
         name: "node-3",
         mem_mb: 4000,
         zone: "b",
         gpus: 0,
+        ip: "fd00:2::3",
     },
 ];
 
@@ -79,6 +83,11 @@ impl Cluster {
             hostname: has.name.to_owned(),
             labels: [("zone".to_owned(), has.zone.to_owned())].into(),
             resources: gpus.into_iter().collect(),
+            networks: vec![Network {
+                ip: has.ip.to_owned(),
+                ..Network::default()
+            }],
+            volumes: vec![format!("volume-of-{}", has.name)],
             ..Ready::default()
         };
         node.send(Kind::READY, ready.encode()).await;
@@ -458,4 +467,59 @@ async fn nodes_show_their_labels_and_can_be_selected_by_them() {
     assert_eq!(node["resources_total"]["gpu"], 2);
     assert_eq!(node["resources_free"]["gpu"], 2);
     assert_eq!(node["failures"], 0.0);
+}
+
+#[tokio::test]
+async fn alternates_are_named_and_networks_volumes_and_hints_decide() {
+    let mut cluster = Cluster::of(&THREE).await;
+    let uuids: Vec<String> = cluster.nodes.iter().map(|it| it.uuid.to_string()).collect();
+    let ran = cluster
+        .ctl(&[
+            "explain",
+            "--mem=100",
+            "--require=zone = a",
+            "--alternates=5",
+        ])
+        .await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let (first, second) = (&uuids[0][..8], &uuids[1][..8]);
+    assert_eq!(
+        ran.out,
+        format!(
+            "request: would go to node-1 ({first})\nOr to, best first:\nHOST    NODE      COUNT\nnode-2  {second}      1\n"
+        )
+    );
+    for (network, at) in [("10.1.7.0/24", 1), ("10.1.0.1", 0), ("'fd00:2::/32'", 2)] {
+        let require = format!("--require=node.address in ({network})");
+        let args = ["explain", "--json", "--mem=1", &require, "--alternates=5"];
+        let json = cluster.ctl(&args).await.json();
+        let explanation = &json["explanations"][0];
+        assert_eq!(
+            explanation["placements"][0]["node_uuid"], uuids[at],
+            "{network}"
+        );
+        assert_eq!(explanation["alternates"].as_array().unwrap().len(), 0);
+    }
+    for (at, name) in ["node-1", "node-2", "node-3"].into_iter().enumerate() {
+        let file = cluster.file(
+            "volume.yaml",
+            &format!("  storage:\n  - {{id: volume-of-{name}, local: false}}\n"),
+        );
+        let json = cluster.ctl(&["explain", "--json", &file]).await.json();
+        let explanation = &json["explanations"][0];
+        assert_eq!(explanation["placements"][0]["node_uuid"], uuids[at]);
+    }
+    let ran = cluster
+        .ctl(&[
+            "explain",
+            "--mem=1",
+            "--same-node=0c7a5f7e-55f1-4f0c-9a53-6f9b7d2f3a01",
+        ])
+        .await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(
+        ran.out.contains("without an instance of same_node"),
+        "{ran:?}"
+    );
+    cluster.nothing_was_started().await;
 }

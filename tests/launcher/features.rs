@@ -51,6 +51,8 @@ async fn a_connected_node_says_at_once_what_it_is_and_whose_resources_it_has() {
         "-resource=gpu=2",
         &format!("-shares={whole}"),
         &format!("-shared-by={part}"),
+        "-volume=v-1",
+        "-volume=v-2",
     ]);
     let mut peer = world.admit().await;
     let (ready, stats) = report(&mut peer).await;
@@ -59,6 +61,8 @@ async fn a_connected_node_says_at_once_what_it_is_and_whose_resources_it_has() {
     assert_eq!(ready.labels["os"], "linux");
     assert_eq!(ready.resources, [("gpu".to_owned(), 2)].into());
     assert_eq!(ready.shares, whole);
+    assert_eq!(ready.volumes, ["v-1", "v-2"]);
+    assert_eq!(stats.volumes, ready.volumes);
     assert_eq!(
         (&ready.shared_by, &stats.shared_by),
         (&vec![part.clone()], &vec![part])

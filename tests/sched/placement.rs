@@ -7,6 +7,7 @@ mod constraints;
 mod every_filter;
 mod explanations;
 mod groups;
+mod hints;
 mod labels;
 mod oracle;
 mod policies;

@@ -51,6 +51,8 @@ record! {
         shared_by: Vec<String> as "shared_by" unless empty,
         /// Which `vm_type` of STARTs the launcher runs; empty where it does not say (added by this project).
         vm_types: Vec<String> as "vm_types" unless empty,
+        /// Volumes and ports that can be reached from the node, by id (added by this project).
+        volumes: Vec<String> as "volumes" unless empty,
         /// Why the node takes no work although it may have room, for people; empty where it does (added by this project).
         fault: String as "fault" unless empty,
         /// Whether that is because it is short of memory, so that moving instances away helps (added by this project).
@@ -93,6 +95,7 @@ impl From<Ready> for Stats {
             shares: ready.shares,
             shared_by: ready.shared_by,
             vm_types: ready.vm_types,
+            volumes: ready.volumes,
             fault: ready.fault,
             pressure: ready.pressure,
             incarnation: ready.incarnation,

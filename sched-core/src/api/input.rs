@@ -1,6 +1,6 @@
 //! What the core is told: a peer came or went, a command or a report came, a queue filled or drained, time passed.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -193,6 +193,8 @@ pub struct StartRequest {
     pub image: Option<Box<str>>,
     /// What runs it; `None` where that is not known, as of an instance whose START is not.
     pub vm_type: Option<VmType>,
+    /// The volumes and ports that it uses, by id.
+    pub volumes: Box<[Box<str>]>,
     /// What it says about its placement.
     pub scheduling: Option<Box<Scheduling>>,
 }
@@ -211,6 +213,7 @@ impl StartRequest {
             tenant: None,
             image: None,
             vm_type: None,
+            volumes: Box::default(),
             scheduling: None,
         }
     }
@@ -264,6 +267,8 @@ pub struct NodeReport {
     pub cpus_online: i64,
     /// Host name.
     pub hostname: ShortText,
+    /// Addresses of its network interfaces.
+    pub addresses: Box<[IpAddr]>,
     /// What it says of itself beyond the original's figures; `None` where it says nothing.
     pub extras: Option<Box<NodeExtras>>,
 }
@@ -273,6 +278,7 @@ impl NodeReport {
     pub(crate) fn differs_from(&self, other: &Self) -> bool {
         self.extras != other.extras
             || self.hostname != other.hostname
+            || self.addresses != other.addresses
             || self.cpus_online != other.cpus_online
             || self.mem_total_mib != other.mem_total_mib
             || self.disk_total_mb != other.disk_total_mb
@@ -308,6 +314,8 @@ pub struct NodeExtras {
     pub capabilities: Capabilities,
     /// Which types of workload its launcher runs; `None` where it does not say.
     pub vm_types: Option<VmTypes>,
+    /// Volumes and ports that can be reached from it, by id, at most [`crate::MAX_VOLUMES_PER_NODE`].
+    pub volumes: Vec<Box<str>>,
     /// Why it takes no work although it may have room.
     pub fault: Option<ShortText>,
     /// Whether that is because it is short of memory.

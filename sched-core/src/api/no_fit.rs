@@ -97,6 +97,16 @@ pub enum Lack {
     Node(Box<str>),
     /// It is not the host of this name.
     Host(Box<str>),
+    /// It has none of the instances that the START must be with.
+    SameNode,
+    /// It has an instance that the START must not be with.
+    DifferentNode,
+    /// It is reserved for images of which the START's is none.
+    OtherImages,
+    /// The START's image runs on other nodes alone.
+    ForImage,
+    /// It does not have this volume or port, which another node has.
+    Volume(Box<str>),
     /// It is reserved for other tenants.
     Tenant,
     /// Its launcher does not run this kind of workload.
@@ -159,9 +169,11 @@ impl Lack {
             }
             Self::Vacancy { group, scope, .. } => scope.len() + group.len(),
             Self::Near { scope, label } => scope.len() + label.len(),
-            Self::Listing(text) | Self::Label(text) | Self::Node(text) | Self::Host(text) => {
-                text.len()
-            }
+            Self::Listing(text)
+            | Self::Label(text)
+            | Self::Node(text)
+            | Self::Host(text)
+            | Self::Volume(text) => text.len(),
             Self::Room(shortage) => {
                 let of = match &shortage.of {
                     Countable::Every(_) => 0,
@@ -185,6 +197,10 @@ impl Lack {
             | Self::Lease
             | Self::Nearness
             | Self::Tenant
+            | Self::SameNode
+            | Self::DifferentNode
+            | Self::OtherImages
+            | Self::ForImage
             | Self::VmType(_) => 0,
         }
     }

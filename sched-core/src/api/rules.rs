@@ -49,6 +49,16 @@ pub struct Aggregate {
     pub labels: Vec<(Box<str>, Box<str>)>,
     /// The tenants its nodes are reserved for; empty = anybody's.
     pub tenants: Vec<TenantId>,
+    /// Images, as labels name them, that run on its nodes and nowhere else.
+    pub images: Vec<Box<str>>,
+    /// Whether nothing but these images runs on its nodes; counts only where there are any.
+    pub images_only: bool,
+    /// Most instances on one of its nodes.
+    pub max_instances: Option<i64>,
+    /// Most STARTs under way to one of its nodes.
+    pub max_starts: Option<i64>,
+    /// By how much weighers of the policy count on its nodes, by their names, in place of what the policy says.
+    pub multipliers: Vec<(Box<str>, f64)>,
 }
 
 /// A tenant, as STARTs name it.

@@ -2,9 +2,11 @@
 //!
 //! Labels of this prefix are the scheduler's; what a node reports under it is left out.
 
+use core::net::IpAddr;
 use std::fmt::Write as _;
 
-use sched_model::{Expression, Number, Uuid};
+use ipnet::IpNet;
+use sched_model::{Expression, Number, Test, Uuid};
 
 use crate::cluster::view::Candidate;
 
@@ -26,6 +28,21 @@ pub(crate) const TENANT: &str = "node.tenant";
 /// is asked of the cluster.
 pub(crate) const LACKS_VM_TYPE: &str = "node.lacks_vm_type";
 
+/// The images that run on the nodes of an aggregate and nowhere else, as a label of these nodes.
+pub(crate) const IMAGE: &str = "node.image";
+
+/// The label of nodes on which nothing but such images runs.
+pub(crate) const IMAGES_ONLY: &str = "node.images_only";
+
+/// The volumes and ports that a node reports, as a label.
+pub(crate) const VOLUME: &str = "node.volume";
+
+/// What is kept as labels although it has the prefix of facts.
+const MADE_LABELS: [&str; 4] = [TENANT, IMAGE, IMAGES_ONLY, VOLUME];
+
+/// The addresses that a node reported.
+pub(crate) const ADDRESS: &str = "node.address";
+
 /// The node's UUID.
 pub(crate) const UUID: &str = "node.uuid";
 
@@ -33,9 +50,10 @@ pub(crate) const UUID: &str = "node.uuid";
 pub(crate) const HOSTNAME: &str = "node.hostname";
 
 /// The facts that do not change by themselves.
-pub(crate) const LASTING: [&str; 5] = [
+pub(crate) const LASTING: [&str; 6] = [
     UUID,
     HOSTNAME,
+    ADDRESS,
     "node.cpus",
     "node.mem_total_mb",
     "node.disk_total_mb",
@@ -46,6 +64,7 @@ enum Value<'a> {
     Text(&'a str),
     Uuid(Uuid),
     Number(f64),
+    Addresses(&'a [IpAddr]),
 }
 
 /// One fact: its name, and how it is read off a node.
@@ -64,6 +83,10 @@ const FACTS: &[Fact] = &[
     Fact {
         name: HOSTNAME,
         of: |node| Some(Value::Text(node.hostname())),
+    },
+    Fact {
+        name: ADDRESS,
+        of: |node| Some(Value::Addresses(&node.report()?.addresses)),
     },
     Fact {
         name: "node.cpus",
@@ -102,6 +125,10 @@ const FACTS: &[Fact] = &[
         of: |node| count(node.starts_under_way()),
     },
     Fact {
+        name: "node.cpu_use",
+        of: |node| figure(node.cpu_use()),
+    },
+    Fact {
         name: "node.failures",
         of: |node| Some(Value::Number(node.failures())),
     },
@@ -109,7 +136,7 @@ const FACTS: &[Fact] = &[
 
 /// Whether an expression is about a fact rather than a label.
 pub(crate) fn is_fact(key: &str) -> bool {
-    key.starts_with(PREFIX) && key != TENANT
+    key.starts_with(PREFIX) && !MADE_LABELS.contains(&key)
 }
 
 /// Whether the values of a key stay as they are unless somebody changes the node: those of labels, and some facts.
@@ -144,8 +171,25 @@ pub(crate) fn holds(node: &Candidate<'_>, expression: &Expression) -> bool {
         Value::Number(number) => {
             Number::new(number).is_some_and(|number| test.holds_for_number(number))
         }
+        Value::Addresses(addresses) => holds_for_addresses(test, addresses),
     };
     fact.and_then(|fact| (fact.of)(node)).is_some_and(meets) != test.is_negative()
+}
+
+/// Whether a test holds for one of some addresses, of its values each being an address or a network in CIDR notation
+/// (RFC 4632, RFC 4291); of a negative test, whether its counterpart holds. No order holds for addresses.
+fn holds_for_addresses(test: &Test, addresses: &[IpAddr]) -> bool {
+    if let Test::Exists | Test::Absent = test {
+        return !addresses.is_empty();
+    }
+    let mut networks = test.words().iter().filter_map(|word| network(word.text()));
+    networks.any(|network| addresses.iter().any(|it| network.contains(it)))
+}
+
+/// An address, or a network in CIDR notation, whose bits behind the prefix may be anything, as Nova takes them.
+fn network(text: &str) -> Option<IpNet> {
+    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    text.parse().ok().or_else(address)
 }
 
 fn figure(figure: i64) -> Option<Value<'static>> {

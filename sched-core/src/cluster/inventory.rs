@@ -8,6 +8,7 @@ use crate::api::resources::Resources;
 use crate::api::rules::Rules;
 use crate::cluster::advice::Advice;
 use crate::cluster::index::ColumnId;
+use crate::cluster::isolation::Isolation;
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::cluster::traits::{self, Derived, Named, Sources};
 use crate::cluster::view::Candidate;
@@ -265,6 +266,7 @@ impl Cluster {
         let are_rules_new = rules.is_some();
         if let Some(rules) = rules {
             self.named = Named::new(&self.config.nodes, &rules.aggregates);
+            self.isolation = Isolation::new(&rules.aggregates);
             self.rules = rules;
         }
         let measured = self.measured();

@@ -23,6 +23,9 @@ use crate::cluster::index::ColumnId;
 use self::entries::Entries;
 use self::sums::Sums;
 
+/// Largest processor use of one instance that is taken in, in per cent for each of its vcpus: more is no measurement.
+const MAX_CPU_SHARE: i64 = 100_000;
+
 pub(crate) use self::entry::{Claims, Entry, Extras, Floor, Measured, Phase, Unconfirmed, larger};
 pub(crate) use self::open::{Ended, EntryEnd};
 pub(crate) use self::orders::Resumption;
@@ -71,6 +74,8 @@ pub(crate) struct Ledger {
     counts_starts: bool,
     /// STATS applied so far.
     stats_count: u64,
+    /// Processors that its instances use, as the latest STATS says, in per cent of one.
+    cpu_use: i64,
 }
 
 impl Ledger {
@@ -83,7 +88,13 @@ impl Ledger {
             has_listed: false,
             counts_starts: false,
             stats_count: 0,
+            cpu_use: 0,
         }
+    }
+
+    /// Processors that its instances use, as the latest STATS says, in per cent of one.
+    pub(crate) fn cpu_use(&self) -> i64 {
+        self.cpu_use
     }
 
     /// What its entries lay claim to.
@@ -330,6 +341,7 @@ impl Ledger {
     ) -> StatsOutcome {
         let mut outcome = StatsOutcome::default();
         self.stats_count += 1;
+        self.cpu_use = 0;
         // An original launcher's empty list may only mean that it has not looked yet.
         let is_evidence = misses.starts_seen.is_some() || self.has_listed || !reports.is_empty();
         self.has_listed |= !reports.is_empty();
@@ -405,6 +417,9 @@ impl Ledger {
         }
         entry.used_mem_mib = report.mem_used_mib.max(0);
         entry.used_disk_mib = report.disk_used_mib.max(0);
+        // Launchers give it by vcpu.
+        let share = report.cpu_used_percent.clamp(0, MAX_CPU_SHARE);
+        self.cpu_use += share * entry.asked.vcpus.clamp(1, MAX_ADOPTED);
         entry.measure(&report, measured, now);
         entry.hear(report.state);
         entry.misses = 0;

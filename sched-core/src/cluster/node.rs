@@ -25,6 +25,9 @@ use crate::cluster::traits::Traits;
 /// NUMA nodes.
 pub const MAX_PARTS: usize = 32;
 
+/// Volumes and ports that one node reports: each is kept, and every change of one is an update of the search index.
+pub const MAX_VOLUMES_PER_NODE: usize = 1024;
+
 /// The two tables of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pool {

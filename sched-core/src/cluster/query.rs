@@ -169,6 +169,8 @@ impl Query {
                 && one.hostname == two.hostname
                 && one.tenant == two.tenant
                 && one.vm_type == two.vm_type
+                && one.image == two.image
+                && one.volumes == two.volumes
                 && one.scheduling == two.scheduling
         };
         self.demand == other.demand

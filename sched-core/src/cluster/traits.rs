@@ -11,6 +11,7 @@ use crate::api::rules::{Aggregate, NodeName, NodeRule, Rules};
 use crate::api::vm_types::{VmType, VmTypes};
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::facts;
+use crate::cluster::isolation::ByAggregates;
 use crate::cluster::labels::{self, Labels};
 use crate::cluster::view::Candidate;
 
@@ -26,6 +27,8 @@ pub(crate) struct Traits {
     /// The node whose resources it shares.
     pub(crate) shares: Option<Uuid>,
     pub(crate) limits: Limits,
+    /// What aggregates say of how much it takes and how it is weighed; `None` where they say nothing.
+    pub(crate) by_aggregates: Option<Box<ByAggregates>>,
 }
 
 /// How much of what a node has is offered.
@@ -71,6 +74,7 @@ impl Traits {
             resources: Amounts::default(),
             shares: None,
             limits: Limits::new(config),
+            by_aggregates: None,
         }
     }
 }
@@ -155,10 +159,12 @@ pub(crate) fn derive(node: &Candidate<'_>, sources: Sources<'_>, columns: &mut C
         .collect();
     let mut own = own_labels(reported, &overrides);
     let member_of = Named::of(&named.aggregates, node);
-    let second_zone = add_aggregates(node, rules, &member_of, &mut own);
+    let mut by_aggregates = ByAggregates::default();
+    let second_zone = add_aggregates(node, rules, &member_of, &mut own, &mut by_aggregates);
     let ruled = overrides.iter().rev().find_map(|rule| rule.shares);
     let of_another = |whole: &Uuid| *whole != node.uuid();
     add_vm_types(node, reported, &mut own);
+    add_volumes(reported, &mut own);
     let (resources, left_out) = own_resources(reported, &overrides, columns);
     let says_shares = reported.and_then(|reported| reported.shares);
     Derived {
@@ -167,6 +173,8 @@ pub(crate) fn derive(node: &Candidate<'_>, sources: Sources<'_>, columns: &mut C
             shares: ruled.filter(of_another),
             limits: limits(node, config, rules, &own),
             labels: own.into(),
+            by_aggregates: (by_aggregates != ByAggregates::default())
+                .then(|| Box::new(by_aggregates)),
         },
         says_shares: says_shares.filter(|whole| ruled.is_none() && of_another(whole)),
         second_zone,
@@ -183,6 +191,16 @@ fn add_vm_types(node: &Candidate<'_>, reported: Option<&NodeExtras>, own: &mut P
     let lacking = VmType::ALL.into_iter().filter(|one| !runs.contains(*one));
     own.extend(lacking.map(|one| (facts::LACKS_VM_TYPE.into(), one.name().into())));
     own.sort_unstable();
+}
+
+/// Adds the volumes and ports that a node reports.
+fn add_volumes(reported: Option<&NodeExtras>, own: &mut Pairs) {
+    let volumes = reported.map_or(&[][..], |reported| &reported.volumes);
+    if !volumes.is_empty() {
+        own.extend(volumes.iter().map(|it| (facts::VOLUME.into(), it.clone())));
+        own.sort_unstable();
+        own.dedup();
+    }
 }
 
 type Pairs = Vec<(Box<str>, Box<str>)>;
@@ -229,6 +247,7 @@ fn add_aggregates(
     rules: &Rules,
     member_of: &[usize],
     own: &mut Pairs,
+    by_aggregates: &mut ByAggregates,
 ) -> Option<Box<str>> {
     let mut added = Pairs::new();
     let mut zone: Option<&str> = None;
@@ -246,6 +265,12 @@ fn add_aggregates(
         added.extend(aggregate.labels.iter().cloned());
         let tenants = aggregate.tenants.iter();
         added.extend(tenants.map(|tenant| (facts::TENANT.into(), tenant.to_string().into())));
+        let images = aggregate.images.iter();
+        added.extend(images.map(|image| (facts::IMAGE.into(), image.clone())));
+        if aggregate.images_only && !aggregate.images.is_empty() {
+            added.push((facts::IMAGES_ONLY.into(), "true".into()));
+        }
+        by_aggregates.add(aggregate);
         match (&aggregate.zone, zone) {
             (Some(name), None) => zone = Some(name),
             (Some(name), Some(first)) if &**name != first => second_zone = Some(name.clone()),

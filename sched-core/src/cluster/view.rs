@@ -7,19 +7,21 @@ use sched_model::Uuid;
 use sched_model::scheduling::SCOPE_NODE;
 use sched_model::{Expression, Group as GroupAsked, Near, Scheduling};
 
-use crate::api::ids::{NodeKey, canonical_uuid};
+use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
 use crate::api::input::{Capabilities, NodeReport};
 use crate::api::resources::Resources;
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::facts;
 use crate::cluster::groups::{Group, Groups};
 use crate::cluster::index::{ColumnId, Need};
+use crate::cluster::isolation::{ByAggregates, Isolation};
 use crate::cluster::labels::{self, LabelIndex};
 use crate::cluster::node::{Node, Pool};
 use crate::cluster::nodes::NodeStore;
 use crate::cluster::query::Query;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::{Slot, Table};
+use crate::maps::Map;
 
 /// The scope of groups and `near` that means the node itself rather than a label's value.
 pub(crate) const NODE_SCOPE: &str = SCOPE_NODE;
@@ -42,6 +44,8 @@ pub(crate) struct View<'a> {
     /// Nodes whose queue is filling.
     pub(super) filling: &'a IndexSet<NodeKey>,
     pub(super) table: &'a Table,
+    pub(super) placements: &'a Map<InstanceId, NodeKey>,
+    pub(super) isolation: &'a Isolation,
     pub(super) pool: Pool,
 }
 
@@ -66,6 +70,18 @@ pub(crate) struct Asked<'a> {
     unheard_of: Vec<&'a str>,
     group: Option<GroupNow<'a>>,
     near: Vec<NearNow<'a>>,
+    /// The nodes that have the instances of `same_node`; `None` where it names none.
+    same_node: Option<Vec<NodeKey>>,
+    /// The nodes that have the instances of `different_node`.
+    different_node: Vec<NodeKey>,
+    /// What aggregates say of images and of how much is on one node.
+    isolation: &'a Isolation,
+    /// Custom resources by name.
+    columns: &'a Columns,
+    /// All nodes.
+    nodes: &'a NodeStore,
+    /// Volumes and ports of the START that some node has.
+    volumes: Vec<&'a str>,
     /// Whether any node is reserved for tenants.
     any_reserved: bool,
     /// Whether any node does not run what it is.
@@ -163,6 +179,12 @@ impl<'a> View<'a> {
             unheard_of: Vec::new(),
             group: None,
             near: Vec::new(),
+            same_node: None,
+            different_node: Vec::new(),
+            isolation: self.isolation,
+            columns: self.columns,
+            nodes: self.nodes,
+            volumes: self.volumes(query, labels),
             any_reserved: labels.has_made() && labels.has_key(facts::TENANT),
             is_lacking: is_lacking(query, labels),
         };
@@ -186,6 +208,10 @@ impl<'a> View<'a> {
         asked.group = scheduling.group.as_ref().map(|group| self.group(group));
         let near = scheduling.near.iter();
         asked.near = near.map(|near| self.near(near, labels)).collect();
+        if !scheduling.same_node.is_empty() {
+            asked.same_node = Some(self.nodes_of(query, &scheduling.same_node));
+        }
+        asked.different_node = self.nodes_of(query, &scheduling.different_node);
         asked
     }
 
@@ -197,8 +223,31 @@ impl<'a> View<'a> {
     ) -> Option<Option<Slot>> {
         let is_plain = query.is_plain()
             && self.filling.is_empty()
+            && !self.isolation.concerns_all()
+            && self.volumes(query, labels).is_empty()
             && (!labels.has_made() || !labels.has_key(facts::TENANT) && !is_lacking(query, labels));
         is_plain.then(|| self.table.first_fit(&query.asked()))
+    }
+
+    /// The nodes that have these instances; the one that is to be placed does not count.
+    fn nodes_of(&self, query: &Query, instances: &[String]) -> Vec<NodeKey> {
+        let ids = instances.iter().map(|it| InstanceId::new(it));
+        let others = ids.filter(|it| it != query.instance());
+        others
+            .filter_map(|it| self.placements.get(&it).copied())
+            .collect()
+    }
+
+    /// Volumes and ports of a START that some node has.
+    fn volumes<'q>(&self, query: &'q Query, labels: &LabelIndex) -> Vec<&'q str> {
+        let attached = &query.request().volumes;
+        if attached.is_empty() || !labels.has_made() || !labels.has_key(facts::VOLUME) {
+            return Vec::new();
+        }
+        let attached = attached.iter().map(|it| &**it);
+        attached
+            .filter(|it| labels.has(facts::VOLUME, it))
+            .collect()
     }
 
     /// [`Groups::count_by`] has counted its members by the scope's values before.
@@ -291,6 +340,11 @@ impl<'a> Candidate<'a> {
         names.any(|other| other == name)
     }
 
+    /// Whether it reports a volume or port.
+    pub(crate) fn has_volume(&self, id: &str) -> bool {
+        self.label(facts::VOLUME).any(|it| it == id)
+    }
+
     /// Instances in its ledger.
     pub(crate) fn instances(&self) -> usize {
         self.node.ledger.len()
@@ -299,6 +353,16 @@ impl<'a> Candidate<'a> {
     /// STARTs given to it that have no outcome.
     pub(crate) fn starts_under_way(&self) -> usize {
         self.node.ledger.unconfirmed()
+    }
+
+    /// Processors that its instances use, as their launcher measured last, in per cent of one.
+    pub(crate) fn cpu_use(&self) -> i64 {
+        self.node.ledger.cpu_use()
+    }
+
+    /// What aggregates say of it; `None` where they say nothing.
+    pub(crate) fn by_aggregates(&self) -> Option<&'a ByAggregates> {
+        self.node.traits.by_aggregates.as_deref()
     }
 
     /// Its failures recently, older ones counting less.
@@ -354,6 +418,32 @@ impl<'a> Asked<'a> {
     /// What it is to be near to.
     pub(crate) fn near(&self) -> &[NearNow<'a>] {
         &self.near
+    }
+
+    /// The nodes of which it must be on one; `None` where it does not say.
+    pub(crate) fn same_node(&self) -> Option<&[NodeKey]> {
+        self.same_node.as_deref()
+    }
+
+    /// The nodes that it must not be on.
+    pub(crate) fn different_node(&self) -> &[NodeKey] {
+        &self.different_node
+    }
+
+    /// What aggregates say of images and of how much is on one node.
+    pub(crate) fn isolation(&self) -> &'a Isolation {
+        self.isolation
+    }
+
+    /// Its volumes and ports that some node has.
+    pub(crate) fn volumes(&self) -> &[&'a str] {
+        &self.volumes
+    }
+
+    /// How much of a custom resource a node has free.
+    pub(crate) fn free_custom(&self, node: &Candidate<'_>, name: &str) -> i64 {
+        let column = self.columns.find(name);
+        column.map_or(0, |column| self.nodes.free_custom(node.key(), column))
     }
 
     /// Whether any node is reserved for tenants.

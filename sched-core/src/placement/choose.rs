@@ -195,7 +195,8 @@ impl<'a> Search<'a> {
         let is_anti = |group: &GroupNow<'_>| !group.is_together();
         let of_group = group.filter(|group| group.members().is_some());
         let masks = of_group.map_or(0, |group| 1 + usize::from(group.max() > 1));
-        group.is_none_or(is_anti) && wishes.len() == prefer + near.count() + masks
+        let volumes = self.asked.volumes().len();
+        group.is_none_or(is_anti) && wishes.len() == prefer + near.count() + masks + volumes
     }
 
     /// The first node that fits and is all that is wished for, in the order of the search.
@@ -374,6 +375,10 @@ fn wishes(
             labels.with_values(&near.asked().scope, near.domains())
         };
         wishes.push(Mask::inside(Arc::new(set)));
+    }
+    for volume in asked.volumes() {
+        let has_it = labels.with_values(facts::VOLUME, std::iter::once(*volume));
+        wishes.push(Mask::inside(Arc::new(has_it)));
     }
     if let Some(group) = asked.group().filter(|group| !group.is_hard())
         && let Some(members) = group.members()

@@ -12,8 +12,11 @@ use crate::cluster::labels::{LabelIndex, Mask};
 use crate::cluster::table::Slot;
 use crate::cluster::view::{Asked, Candidate, View};
 
+mod aggregate_limits;
 mod avoid;
 mod group;
+mod hints;
+mod images;
 mod instances;
 mod labels;
 mod lease;
@@ -23,6 +26,7 @@ mod pin;
 mod starts;
 mod tenants;
 mod vm_type;
+mod volumes;
 
 /// Whether a node may run a START.
 pub(crate) trait Filter: Debug + Send {
@@ -110,9 +114,20 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
     ("vm_type", Usual::Always, |rule| {
         plain(rule, vm_type::RunsVmType)
     }),
+    ("images", Usual::Always, |rule| {
+        plain(rule, images::IsolatedImages)
+    }),
+    ("aggregate-limits", Usual::Always, |rule| {
+        plain(rule, aggregate_limits::AggregateLimits)
+    }),
     ("labels", Usual::Yes, |rule| plain(rule, labels::Required)),
     ("near", Usual::Yes, |rule| plain(rule, near::HardNear)),
     ("group", Usual::Yes, |rule| plain(rule, group::HardGroup)),
+    ("same-node", Usual::Yes, |rule| plain(rule, hints::SameNode)),
+    ("different-node", Usual::Yes, |rule| {
+        plain(rule, hints::DifferentNode)
+    }),
+    ("volumes", Usual::No, |rule| plain(rule, volumes::Volumes)),
     ("starts-under-way", Usual::No, |rule| {
         limited(rule, |max| starts::StartsUnderWay { max })
     }),

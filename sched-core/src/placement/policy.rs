@@ -144,17 +144,17 @@ impl Policy {
     /// The weighers that tell nodes apart for a START: the policy's, and what the START itself prefers.
     pub(crate) fn weighing(&self, asked: &Asked<'_>) -> Vec<Weighted> {
         let is_listed = |wish: &&Weighted| {
-            let name = wish.weigher.name();
+            let name = wish.weigher().name();
             self.weighers
                 .iter()
-                .all(|weighted| weighted.weigher.name() != name)
+                .all(|weighted| weighted.weigher().name() != name)
         };
         let wishes = WISHES.iter().filter(is_listed);
         self.weighers
             .iter()
             .chain(wishes)
-            .filter(|weighted| weighted.weigher.concerns(asked))
-            .copied()
+            .filter(|weighted| weighted.weigher().concerns(asked))
+            .cloned()
             .collect()
     }
 
@@ -169,9 +169,23 @@ impl Policy {
         (!is_a_filters || is_asked()) && (!weighers::ALONE.contains(&key) || self.weighs(key))
     }
 
+    /// Whether the policy lists a weigher, so that an aggregate may say how much it counts.
+    ///
+    /// # Errors
+    /// Why that would have no effect.
+    fn check_weigher(&self, name: &str) -> Result<(), String> {
+        let mut listed = self.weighers.iter().map(|it| it.weigher().name());
+        if listed.any(|it| it == name) {
+            return Ok(());
+        }
+        Err(format!(
+            "the policy has no weigher '{name}', so that a multiplier has no effect; list it in policy.weighers"
+        ))
+    }
+
     /// Whether a weigher counts for anything.
     fn weighs(&self, name: &str) -> bool {
-        let is_it = |weighted: &&Weighted| weighted.weigher.name() == name;
+        let is_it = |weighted: &&Weighted| weighted.weigher().name() == name;
         let mut listed = self.weighers.iter().filter(is_it).peekable();
         if listed.peek().is_none() {
             return WISHES.iter().any(|wish| is_it(&wish));
@@ -186,8 +200,13 @@ impl Rules {
     /// # Errors
     /// The first that does not: its key and what is wrong.
     pub fn check(&self) -> Result<(), RuleError> {
-        Policy::new(&self.policy)?;
+        let policy = Policy::new(&self.policy)?;
         for (at, aggregate) in self.aggregates.iter().enumerate() {
+            for (name, _) in &aggregate.multipliers {
+                policy.check_weigher(name).map_err(|problem| {
+                    error(format!("aggregates[{at}].multipliers.{name}"), problem)
+                })?;
+            }
             let key = format!("aggregates[{at}].select");
             check_facts(&key, &aggregate.select)?;
         }
@@ -231,15 +250,15 @@ pub(crate) fn best<'a, T: Copy>(
         values.extend(
             candidates
                 .iter()
-                .map(|(_, node)| weighted.weigher.weigh(node, asked)),
+                .map(|(_, node)| weighted.weigher().weigh(node, asked)),
         );
         let (least, most) = values.iter().fold(
             (f64::INFINITY, f64::NEG_INFINITY),
             |(least, most), &value| (least.min(value), most.max(value)),
         );
         if most > least {
-            for (score, value) in scores.iter_mut().zip(&values) {
-                *score += weighted.multiplier * (value - least) / (most - least);
+            for ((score, value), (_, node)) in scores.iter_mut().zip(&values).zip(candidates) {
+                *score += weighted.multiplier_at(node) * (value - least) / (most - least);
             }
         }
     }

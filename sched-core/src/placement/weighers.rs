@@ -4,6 +4,9 @@
 //! multiplier and added up; a negative multiplier turns it round, so that what spreads packs.
 
 use std::fmt::Debug;
+use std::sync::Arc;
+
+use sched_model::expression::is_name;
 
 use crate::api::rules::{PREFER_MULTIPLIER, WeigherRule};
 use crate::cluster::view::{Asked, Candidate};
@@ -11,7 +14,7 @@ use crate::cluster::view::{Asked, Candidate};
 /// How good a node is for a START.
 pub(crate) trait Weigher: Debug + Send + Sync {
     /// Its name in the configuration.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Whether it tells nodes apart for this START at all.
     fn concerns(&self, _asked: &Asked<'_>) -> bool {
@@ -23,16 +26,40 @@ pub(crate) trait Weigher: Debug + Send + Sync {
 }
 
 /// A weigher and by how much it counts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Weighted {
-    pub(super) weigher: &'static dyn Weigher,
+    which: Which,
     pub(super) multiplier: f64,
 }
 
+/// A weigher.
+#[derive(Debug, Clone)]
+enum Which {
+    /// One of those that there always are.
+    Fixed(&'static dyn Weigher),
+    /// How much of a custom resource is free.
+    Resource(Arc<FreeResource>),
+}
+
 impl Weighted {
+    /// The weigher.
+    pub(super) fn weigher(&self) -> &dyn Weigher {
+        match &self.which {
+            Which::Fixed(weigher) => *weigher,
+            Which::Resource(weigher) => &**weigher,
+        }
+    }
+
+    /// By how much it counts for a node: as much as an aggregate of that node says, or the policy.
+    pub(super) fn multiplier_at(&self, node: &Candidate<'_>) -> f64 {
+        let own = node.by_aggregates();
+        own.and_then(|own| own.multiplier(self.weigher().name()))
+            .unwrap_or(self.multiplier)
+    }
+
     /// Whether nodes that have the image are wanted.
     pub(crate) fn wants_image(&self) -> bool {
-        self.weigher.name() == Image.name() && self.multiplier > 0.0
+        self.weigher().name() == Image.name() && self.multiplier > 0.0
     }
 }
 
@@ -63,6 +90,10 @@ static REGISTRY: &[&dyn Weigher] = &[
         of: |node| node.report().map_or(0.0, |report| report.load as f64),
     },
     &Figure {
+        name: "cpu-use",
+        of: |node| node.cpu_use() as f64,
+    },
+    &Figure {
         name: "failures",
         of: |node| node.failures(),
     },
@@ -70,20 +101,28 @@ static REGISTRY: &[&dyn Weigher] = &[
     &Prefer,
     &SoftAffinity,
     &SoftNear,
+    &Volumes,
 ];
 
+/// What the name of a weigher begins with that looks at a custom resource.
+const RESOURCE: &str = "resource.";
+
 /// What a START itself prefers, weighed whether or not the policy has weighers.
-pub(crate) static WISHES: [Weighted; 3] = [
+pub(crate) static WISHES: [Weighted; 4] = [
     Weighted {
-        weigher: &Prefer,
+        which: Which::Fixed(&Prefer),
         multiplier: PREFER_MULTIPLIER,
     },
     Weighted {
-        weigher: &SoftAffinity,
+        which: Which::Fixed(&SoftAffinity),
         multiplier: PREFER_MULTIPLIER,
     },
     Weighted {
-        weigher: &SoftNear,
+        which: Which::Fixed(&SoftNear),
+        multiplier: PREFER_MULTIPLIER,
+    },
+    Weighted {
+        which: Which::Fixed(&Volumes),
         multiplier: PREFER_MULTIPLIER,
     },
 ];
@@ -96,14 +135,11 @@ pub(crate) const ALONE: [&str; 2] = ["image", "prefer"];
 /// # Errors
 /// What is wrong with the rule, to be put behind its key.
 pub(crate) fn build(rule: &WeigherRule) -> Result<Weighted, String> {
-    let found = REGISTRY
-        .iter()
-        .find(|weigher| weigher.name() == &*rule.name);
-    let Some(&weigher) = found else {
+    let Some(which) = find(&rule.name) else {
         let names: Vec<&str> = REGISTRY.iter().map(|weigher| weigher.name()).collect();
         let names = names.join(", ");
         return Err(format!(
-            "there is no weigher '{}'; there are {names}",
+            "there is no weigher '{}'; there are {names}, {RESOURCE}NAME",
             rule.name
         ));
     };
@@ -114,9 +150,56 @@ pub(crate) fn build(rule: &WeigherRule) -> Result<Weighted, String> {
         ));
     }
     Ok(Weighted {
-        weigher,
+        which,
         multiplier: rule.multiplier,
     })
+}
+
+/// The weigher with this name.
+fn find(name: &str) -> Option<Which> {
+    if let Some(resource) = name.strip_prefix(RESOURCE) {
+        return is_name(resource)
+            .then(|| Which::Resource(Arc::new(FreeResource { name: name.into() })));
+    }
+    let mut all = REGISTRY.iter();
+    all.find(|weigher| weigher.name() == name)
+        .map(|weigher| Which::Fixed(*weigher))
+}
+
+/// How much of a custom resource is free: `resource.NAME`.
+#[derive(Debug)]
+struct FreeResource {
+    /// With the prefix.
+    name: Box<str>,
+}
+
+impl Weigher for FreeResource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
+        asked.free_custom(node, &self.name[RESOURCE.len()..]) as f64
+    }
+}
+
+/// How many of the START's volumes and ports the node reports, of those that any node reports.
+#[derive(Debug)]
+struct Volumes;
+
+impl Weigher for Volumes {
+    fn name(&self) -> &str {
+        "volumes"
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        !asked.volumes().is_empty()
+    }
+
+    fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
+        let volumes = asked.volumes().iter();
+        volumes.filter(|it| node.has_volume(it)).count() as f64
+    }
 }
 
 /// A figure of the node alone.
@@ -127,7 +210,7 @@ struct Figure {
 }
 
 impl Weigher for Figure {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.name
     }
 
@@ -141,7 +224,7 @@ impl Weigher for Figure {
 struct Image;
 
 impl Weigher for Image {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "image"
     }
 
@@ -160,7 +243,7 @@ impl Weigher for Image {
 struct Prefer;
 
 impl Weigher for Prefer {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "prefer"
     }
 
@@ -186,7 +269,7 @@ impl Weigher for Prefer {
 struct SoftAffinity;
 
 impl Weigher for SoftAffinity {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "soft-affinity"
     }
 
@@ -212,7 +295,7 @@ impl Weigher for SoftAffinity {
 struct SoftNear;
 
 impl Weigher for SoftNear {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "near"
     }
 

@@ -13,7 +13,7 @@ use crate::api::explained::DrainStanding;
 use crate::api::ids::{NodeKey, uuid_starts_with};
 use crate::api::input::{Capabilities, NodeReport};
 use crate::api::known_node::KnownNode;
-use crate::cluster::facts::LACKS_VM_TYPE;
+use crate::cluster::facts::{LACKS_VM_TYPE, VOLUME};
 use crate::cluster::node::{Node, Pool, Presence};
 
 /// The status of a node whose connection has ended.
@@ -156,10 +156,10 @@ fn address_text(address: Option<SocketAddr>) -> String {
     address.map_or_else(String::new, |address| address.to_string())
 }
 
-/// A node's labels by key.
+/// A node's labels by key, without those that are for the search alone: volumes are many.
 fn labels_of(node: &Node) -> BTreeMap<String, Vec<String>> {
     let mut labels: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let is_shown = |(key, _): &&(Box<str>, Box<str>)| **key != *LACKS_VM_TYPE;
+    let is_shown = |(key, _): &&(Box<str>, Box<str>)| ![LACKS_VM_TYPE, VOLUME].contains(&&**key);
     for (key, value) in node.traits().labels.iter().filter(is_shown) {
         labels
             .entry(key.to_string())

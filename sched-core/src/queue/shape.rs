@@ -43,6 +43,8 @@ impl Shape {
             require: all.require.clone(),
             group: all.group.clone(),
             near: all.near.clone(),
+            same_node: all.same_node.clone(),
+            different_node: all.different_node.clone(),
             image: all.image.clone(),
             ..Scheduling::default()
         });
@@ -57,6 +59,7 @@ impl Shape {
             tenant: request.tenant.clone(),
             image: request.image.clone(),
             vm_type: request.vm_type,
+            volumes: request.volumes.clone(),
             scheduling: (scheduling != Scheduling::default()).then(|| Box::new(scheduling)),
             ..StartRequest::plain(InstanceId::Trial(0))
         };
@@ -90,6 +93,7 @@ impl Hash for Shape {
         request.tenant.hash(state);
         request.image.hash(state);
         request.vm_type.hash(state);
+        request.volumes.hash(state);
         let Some(scheduling) = request.scheduling.as_deref() else {
             return;
         };
@@ -101,6 +105,8 @@ impl Hash for Shape {
         for near in &scheduling.near {
             near.label.hash(state);
         }
+        scheduling.same_node.hash(state);
+        scheduling.different_node.hash(state);
         scheduling.image.hash(state);
     }
 }

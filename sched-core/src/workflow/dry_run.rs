@@ -28,10 +28,11 @@ impl Scheduler {
         let request = &start.request;
         let count = request.scheduling.as_ref().map_or(1, |it| it.instances());
         let mut reason = self.no_room(request);
+        let mut alternates = Vec::new();
         let (placements, fits, why) = match self.known(&request.instance) {
             // Of several, this one only says what kind they are.
-            _ if count != 1 => self.try_out(request, count),
-            Known::Nowhere => self.try_out(request, count),
+            _ if count != 1 => self.try_out(request, count, &mut alternates),
+            Known::Nowhere => self.try_out(request, count, &mut alternates),
             // It would go to the node that has it, as any START of an instance that lives.
             Known::On(holder) => (IndexMap::from([(holder, 1)]), 1, None),
             known => {
@@ -39,19 +40,23 @@ impl Scheduler {
                 (IndexMap::new(), 0, Some(why_not_placed(known)))
             }
         };
-        let hosts = placements.into_iter().map(|(key, count)| {
+        let decided = |(key, count)| {
             let node = self.cluster.nodes().node(key);
             DecidedPlacement {
                 node_uuid: node.uuid().to_string(),
                 hostname: node.hostname().to_owned(),
                 count,
             }
-        });
+        };
         let mut decision = PlacementDecision {
             instance_uuid: request.instance.to_string(),
             count,
             fits,
-            placements: hosts.collect(),
+            placements: placements.into_iter().map(decided).collect(),
+            alternates: alternates
+                .into_iter()
+                .map(|key| decided((key, 1)))
+                .collect(),
             ..PlacementDecision::default()
         };
         let mut cause = Cause::Plain;
@@ -69,11 +74,12 @@ impl Scheduler {
     }
 
     /// Where so many instances like this one would go now, in order of their choice; how many those are, and why there
-    /// are no more if there are not enough.
+    /// are no more if there are not enough. `alternates` gets the further nodes that were asked for.
     fn try_out(
         &mut self,
         request: &Arc<StartRequest>,
         count: u32,
+        alternates: &mut Vec<NodeKey>,
     ) -> (IndexMap<NodeKey, u32>, u32, Option<Explanation>) {
         let (cursors, chance) = (self.cluster.cursors(), self.placement.chance());
         let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
@@ -98,6 +104,26 @@ impl Scheduler {
         let mut placements = IndexMap::new();
         for (key, _) in &tried {
             *placements.entry(*key).or_insert(0) += 1;
+        }
+        if !tried.is_empty() {
+            let mut wanted = request
+                .scheduling
+                .as_ref()
+                .and_then(|it| it.alternates)
+                .unwrap_or(0);
+            let uuid = |key: &NodeKey| self.cluster.nodes().node(*key).uuid();
+            let mut trial = Query::of(request)
+                .on_trial(count)
+                .avoiding(placements.keys().map(uuid));
+            while wanted > 0 && work <= MAX_WORK {
+                work += 1 + self.members_of(request);
+                let found = self.choose(&trial);
+                work += self.placement.looked_at();
+                let Some(key) = found else { break };
+                trial = trial.avoiding([self.cluster.nodes().node(key).uuid()]);
+                alternates.push(key);
+                wanted -= 1;
+            }
         }
         for (key, instance) in tried.iter().rev() {
             self.unreserve(*key, instance);

@@ -3,9 +3,9 @@
 use std::ops::RangeInclusive;
 
 use super::{
-    Batch, Group, GroupPolicy, MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS,
-    MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES, Near, OnNodeLoss,
-    Scheduling, VERSION, is_image, is_instance_name, is_name,
+    Batch, Group, GroupPolicy, MAX_ALTERNATES, MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS,
+    MAX_INSTANCES_NAMED, MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES,
+    Near, OnNodeLoss, Scheduling, VERSION, is_image, is_instance_name, is_name,
 };
 use crate::cut::shorten;
 use crate::error::{Fault, PayloadError};
@@ -43,6 +43,12 @@ fn check_name(key: &str, name: &str) -> Result<(), PayloadError> {
     }
 }
 
+fn check_instances(key: &str, instances: &[String]) -> Result<(), PayloadError> {
+    check_len(key, instances.len(), MAX_INSTANCES_NAMED)?;
+    let mut numbered = instances.iter().enumerate();
+    numbered.try_for_each(|(index, instance)| check_name(&format!("{key}[{index}]"), instance))
+}
+
 impl Scheduling {
     /// Whether it makes sense.
     ///
@@ -64,6 +70,8 @@ impl Scheduling {
         for (index, near) in self.near.iter().enumerate() {
             near.check(index)?;
         }
+        check_instances("same_node", &self.same_node)?;
+        check_instances("different_node", &self.different_node)?;
         self.batch.as_ref().map_or(Ok(()), Batch::check)?;
         self.check_losses()?;
         if !self.image.is_empty() && !is_image(&self.image) {
@@ -72,7 +80,7 @@ impl Scheduling {
         if !self.name.is_empty() && !is_instance_name(&self.name) {
             return wrong("name", Fault::NotAnInstanceName(shorten(&self.name)));
         }
-        self.check_count()
+        self.check_dry_run()
     }
 
     fn check_version(&self) -> Result<(), PayloadError> {
@@ -122,15 +130,25 @@ impl Scheduling {
         }
     }
 
-    fn check_count(&self) -> Result<(), PayloadError> {
-        let Some(count) = self.count else {
-            return Ok(());
-        };
-        if !self.dry_run {
-            let needs = "dry_run: true";
-            return wrong("count", Fault::OnlyWith { needs });
+    fn check_dry_run(&self) -> Result<(), PayloadError> {
+        for (key, number, range) in [
+            ("count", self.count, 1..=MAX_COUNT),
+            ("alternates", self.alternates, 0..=MAX_ALTERNATES),
+        ] {
+            let Some(number) = number else {
+                continue;
+            };
+            if !self.dry_run {
+                let needs = "dry_run: true";
+                return wrong(key, Fault::OnlyWith { needs });
+            }
+            check_range(
+                key,
+                number.into(),
+                (*range.start()).into()..=(*range.end()).into(),
+            )?;
         }
-        check_range("count", count.into(), 1..=MAX_COUNT.into())
+        Ok(())
     }
 }
 

@@ -21,6 +21,9 @@ pub(crate) const MAX_RESOURCES: usize = 32;
 /// Most nodes that share the resources of one: as many as the scheduler takes.
 pub(crate) const MAX_PARTS: usize = 32;
 
+/// Most volumes and ports of a node: as many as the scheduler takes from one.
+pub(crate) const MAX_VOLUMES: usize = 1024;
+
 /// Longest value of a label, in bytes: a host name or a path fits.
 pub(crate) const MAX_LABEL_VALUE_LEN: usize = 255;
 
@@ -44,6 +47,10 @@ pub(crate) struct FeatureFlags {
     /// A node that shares the resources of this one; may be repeated
     #[arg(long, value_name = "UUID")]
     pub(crate) shared_by: Vec<Uuid>,
+    /// Id of a volume or port that can be reached from this node; STARTs that name it in storage or networking are
+    /// placed here rather than elsewhere; may be repeated
+    #[arg(long, value_name = "ID", value_parser = parse_volume)]
+    pub(crate) volume: Vec<String>,
     /// What to report of what is found on this machine
     #[arg(
         long,
@@ -83,6 +90,9 @@ pub(crate) enum FeaturesError {
     /// The command line has too many nodes that share what this one has.
     #[error("--shared-by: {0} nodes; at most {MAX_PARTS} may share what one has")]
     TooManyParts(usize),
+    /// The command line has too many volumes.
+    #[error("--volume: {0} volumes; a node may have {MAX_VOLUMES}")]
+    TooManyVolumes(usize),
     /// One label or resource has two values.
     #[error("--{flag}: {name} is given twice")]
     Twice {
@@ -133,11 +143,15 @@ impl FeatureFlags {
         if self.shared_by.len() > MAX_PARTS {
             return Err(FeaturesError::TooManyParts(self.shared_by.len()));
         }
+        if self.volume.len() > MAX_VOLUMES {
+            return Err(FeaturesError::TooManyVolumes(self.volume.len()));
+        }
         let mut features = Features {
             labels: unique("label", self.label)?,
             resources: unique("resource", self.resource)?,
             shares: self.shares,
             shared_by: self.shared_by,
+            volumes: self.volume,
         };
         fill(&mut features.labels, found.labels, MAX_LABELS);
         fill(&mut features.resources, found.resources, MAX_RESOURCES);
@@ -193,6 +207,15 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
         return Err("the value has a control character".to_owned());
     }
     Ok((key.to_owned(), value.to_owned()))
+}
+
+fn parse_volume(id: &str) -> Result<String, String> {
+    if (1..=MAX_LABEL_VALUE_LEN).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_graphic()) {
+        return Ok(id.to_owned());
+    }
+    Err(format!(
+        "an id must be 1 to {MAX_LABEL_VALUE_LEN} visible ASCII characters"
+    ))
 }
 
 fn parse_resource(text: &str) -> Result<(String, i64), String> {

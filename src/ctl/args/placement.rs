@@ -43,6 +43,12 @@ pub struct PlacementArgs {
     /// with :hard a requirement; repeatable
     #[arg(long, value_name = "LABEL[:SCOPE][:hard]", value_parser = near)]
     pub near: Vec<Near>,
+    /// Only on a node that has one of these instances; repeatable
+    #[arg(long, value_name = "INSTANCE")]
+    pub same_node: Vec<String>,
+    /// Only on a node that has none of these instances; repeatable
+    #[arg(long, value_name = "INSTANCE")]
+    pub different_node: Vec<String>,
     /// How urgent it is, 0 to 100, higher first: in the queue, and where it may preempt others [default: 50]
     #[arg(long, value_name = "N", help_heading = LIFE, value_parser = clap::value_parser!(i64).range(0..=MAX_PRIORITY))]
     pub priority: Option<i64>,
@@ -80,6 +86,8 @@ impl PlacementArgs {
             prefer: self.prefer.clone(),
             group: self.group.as_ref().map(|id| self.group(id)),
             near: self.near.clone(),
+            same_node: self.same_node.clone(),
+            different_node: self.different_node.clone(),
             priority: self.priority,
             queue: self.queue,
             attempts: self.attempts,
@@ -97,6 +105,8 @@ impl PlacementArgs {
             ("require", !scheduling.require.is_empty()),
             ("group", scheduling.group.as_ref().is_some_and(is_strict)),
             ("near", scheduling.near.iter().any(|near| near.hard)),
+            ("same_node", !scheduling.same_node.is_empty()),
+            ("different_node", !scheduling.different_node.is_empty()),
         ];
         let keys = strict.into_iter().filter(|(_, is_strict)| *is_strict);
         scheduling.must_understand = keys.map(|(key, _)| key.to_owned()).collect();

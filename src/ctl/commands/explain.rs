@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::ctl::args::ExplainArgs;
+use crate::ctl::args::{ExplainArgs, PlacementArgs};
 use crate::ctl::client::StartError;
-use crate::ctl::commands::{CommandError, Context, nodes, start};
+use crate::ctl::commands::{CommandError, Context, instances, nodes, start};
 use crate::ctl::exit::Exit;
 use crate::ctl::explanation::Explanation;
 use crate::ctl::resolve::Candidate;
@@ -23,11 +23,16 @@ pub fn read(args: &ExplainArgs) -> Result<Vec<StartRequest>, CommandError> {
         requests.extend(StartFile::read(path)?.requests(1, start::new_uuid)?);
     }
     if args.files.is_empty() {
-        let amounts = (args.mem.unwrap_or(0), args.cpus.unwrap_or(0));
-        let start = start::shaped(amounts, &args.shape, &args.placement)?;
-        requests.push(start::request(DESCRIBED.into(), start)?);
+        requests.push(described(args, &args.placement)?);
     }
     Ok(requests)
+}
+
+/// The START that the command line describes, to be placed so.
+fn described(args: &ExplainArgs, placement: &PlacementArgs) -> Result<StartRequest, CommandError> {
+    let amounts = (args.mem.unwrap_or(0), args.cpus.unwrap_or(0));
+    let start = start::shaped(amounts, &args.shape, placement)?;
+    start::request(DESCRIBED.into(), start)
 }
 
 /// Asks about each START and prints the answers.
@@ -43,27 +48,49 @@ pub async fn explain(
         Some(name) => Some(nodes::node(&mut context.client, name).await?),
         None => None,
     };
-    ask(context, requests, args.count, node.as_ref()).await
+    let described = if args.files.is_empty() {
+        let placement = instances::name_by_uuid(&mut context.client, &args.placement).await?;
+        vec![described(args, &placement)?]
+    } else {
+        Vec::new()
+    };
+    let requests = if args.files.is_empty() {
+        &described
+    } else {
+        requests
+    };
+    let dry_run = DryRun {
+        alternates: args.alternates,
+        count: args.count,
+        node_id: node.as_ref().map(|node| node.uuid.clone()),
+    };
+    ask(context, requests, &dry_run, node.as_ref()).await
 }
 
-/// Asks about so many of each START, on one node or any, and prints the answers.
+/// The question about so many of each START, on one node or any.
+#[must_use]
+pub fn of_several(count: u32, node: Option<&Candidate>) -> DryRun {
+    DryRun {
+        count: Some(count),
+        node_id: node.map(|node| node.uuid.clone()),
+        ..DryRun::default()
+    }
+}
+
+/// Asks this of each START and prints the answers; `node` is the one node it asks about.
 ///
 /// # Errors
 /// [`CommandError`].
 pub async fn ask(
     context: &mut Context<'_>,
     requests: &[StartRequest],
-    count: Option<u32>,
+    dry_run: &DryRun,
     node: Option<&Candidate>,
 ) -> Result<Exit, CommandError> {
-    let dry_run = DryRun {
-        count,
-        node_id: node.map(|node| node.uuid.clone()),
-    };
     let mut exit = Exit::Done;
     let mut answers: Vec<Value> = Vec::new();
     for request in requests {
-        let explanation = ask_once(context, request, &dry_run, node).await?;
+        let explanation = ask_once(context, request, dry_run, node).await?;
         exit = exit.and(explanation.exit());
         if context.json {
             answers.push(explanation.json());

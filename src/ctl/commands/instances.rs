@@ -5,7 +5,7 @@ use proto_frames::payload::{Delete, InstanceView, LifeState, PlacementState, Que
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::ctl::args::InstanceArgs;
+use crate::ctl::args::{InstanceArgs, PlacementArgs};
 use crate::ctl::client::Client;
 use crate::ctl::commands::confirm::confirm;
 use crate::ctl::commands::{CommandError, Context};
@@ -203,6 +203,24 @@ pub async fn instance(client: &mut Client, name: &str) -> Result<InstanceView, C
         let name = name.to_owned();
         ResolveError::NotFound { kind, name }.into()
     })
+}
+
+/// The options with instances by UUID that were given by name or by the beginning of their UUIDs. A whole UUID need not be
+/// known.
+///
+/// # Errors
+/// [`CommandError::Resolve`], for the first that means no instance or several.
+pub async fn name_by_uuid(
+    client: &mut Client,
+    placement: &PlacementArgs,
+) -> Result<PlacementArgs, CommandError> {
+    let mut named = placement.clone();
+    for name in named.same_node.iter_mut().chain(&mut named.different_node) {
+        if name.parse::<Uuid>().is_err() {
+            *name = instance(client, name).await?.instance_uuid;
+        }
+    }
+    Ok(named)
 }
 
 fn about(view: &InstanceView) -> String {

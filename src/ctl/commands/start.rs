@@ -11,7 +11,7 @@ use crate::ctl::client::{Client, ClientError};
 use crate::ctl::commands::wait::{
     Following, News, Reconnect, attend, conclude, note, tell, watch_over,
 };
-use crate::ctl::commands::{CommandError, Context, explain, nodes};
+use crate::ctl::commands::{CommandError, Context, explain, instances, nodes};
 use crate::ctl::exit::Exit;
 use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
 use crate::ctl::track::{Tracker, Until};
@@ -57,10 +57,12 @@ pub async fn run(context: &mut Context<'_>, args: &RunArgs) -> Result<Exit, Comm
         Some(name) => Some(nodes::node(&mut context.client, name).await?),
         None => None,
     };
-    let requests = make(args, node.as_ref().map_or("", |node| &node.uuid))?;
+    let mut args = args.clone();
+    args.placement = instances::name_by_uuid(&mut context.client, &args.placement).await?;
+    let requests = make(&args, node.as_ref().map_or("", |node| &node.uuid))?;
     if args.submit.dry_run {
-        let count = Some(args.submit.count);
-        return explain::ask(context, &requests, count, node.as_ref()).await;
+        let dry_run = explain::of_several(args.submit.count, node.as_ref());
+        return explain::ask(context, &requests, &dry_run, node.as_ref()).await;
     }
     submit(context, requests, &args.submit).await
 }
@@ -80,7 +82,8 @@ pub async fn submit(
     args: &SubmitArgs,
 ) -> Result<Exit, CommandError> {
     if args.dry_run {
-        return explain::ask(context, &requests, Some(args.count), None).await;
+        let dry_run = explain::of_several(args.count, None);
+        return explain::ask(context, &requests, &dry_run, None).await;
     }
     let until = match args.wait {
         None => Until::Placed,

@@ -207,6 +207,7 @@ impl Agent {
             shared_by: features.shared_by.iter().map(ToString::to_string).collect(),
             capabilities: self.capabilities(),
             starts_seen: Some(starts_seen),
+            volumes: features.volumes.clone(),
             vm_types: self.settings.runs.vm_types(),
             fault: self.fault().unwrap_or_default(),
             pressure: self.storage_fault.is_none() && self.strain.is_some(),

@@ -164,6 +164,15 @@ const COUNT: Param = Param {
     },
 };
 
+const ALTERNATES: Param = Param {
+    name: "alternates",
+    about: "How many further nodes are to be named that it could go to instead, best first.",
+    kind: Kind::Number {
+        min: 0,
+        max: sched_model::scheduling::MAX_ALTERNATES,
+    },
+};
+
 const ENDED: Param = Param {
     name: "ended",
     about: "Whether to list those that have ended, as far as they are remembered, rather than those that are there.",
@@ -362,7 +371,7 @@ pub(super) static ROUTES: &[Route] = &[
         ..command(
             ("POST", "/v1/explain"),
             "Where a START would go now, or why it fits nowhere. Nothing is claimed.",
-            &[COUNT],
+            &[COUNT, ALTERNATES],
             (
                 Some(Body::Start),
                 Content::One("decision", "PlacementDecision", PlacementDecision::FIELDS),

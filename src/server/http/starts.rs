@@ -158,6 +158,8 @@ pub(super) async fn explain(call: Call) -> Answer {
         let scheduling = request.scheduling.get_or_insert_default();
         scheduling.dry_run = true;
         scheduling.count = call.query.number("count").or(scheduling.count);
+        let alternates = call.query.number("alternates");
+        scheduling.alternates = alternates.or(scheduling.alternates);
     }
     let mut waiter = caller.wait_for(subject(&instance));
     call.app.hub.handle([input], Some(caller.budget()));

@@ -70,6 +70,7 @@ impl Joined {
     pub(in crate::server) fn node(hub: &Hub) -> Self {
         let node = Self::new(hub, Role::AGENT);
         let report = NodeReport {
+            addresses: Box::default(),
             mem_total_mib: 1 << 40,
             mem_available_mib: 1 << 40,
             disk_total_mb: 1 << 40,

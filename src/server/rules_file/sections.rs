@@ -10,6 +10,7 @@ use crate::server::strict::names::{Amount, LabelKey, LabelValue, NodeText};
 use crate::server::strict::{
     ByName, List, Mapping, Maybe, Named, Pairs, Plain, required, scalars, shorten, unexpected,
 };
+use crate::server::wire::label_of_image;
 use sched_core::{
     Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, PressurePolicy, Rules, TenantId,
     WeigherRule,
@@ -26,6 +27,9 @@ const MAX_TENANTS: usize = 10_000;
 
 /// Labels of one aggregate: as many as a node may report.
 const MAX_LABELS: usize = 64;
+
+/// Images that have one aggregate for themselves. Each is a label of every member.
+const MAX_IMAGES: usize = 64;
 
 /// Rules about capacity. Each is looked at when a node joins.
 const MAX_CAPACITY_RULES: usize = 256;
@@ -193,6 +197,16 @@ struct AggregateEntry {
     labels: Maybe<Pairs<LabelKey, Plain<LabelValue>, MAX_LABELS>>,
     #[serde(default)]
     tenants: Maybe<List<Plain<Tenant>, MAX_TENANTS>>,
+    #[serde(default)]
+    images: Maybe<List<Plain<ImageName>, MAX_IMAGES>>,
+    #[serde(default)]
+    images_only: Maybe<Plain<Switch>>,
+    #[serde(default)]
+    max_instances: Maybe<Plain<Amount>>,
+    #[serde(default)]
+    max_starts_under_way: Maybe<Plain<Amount>>,
+    #[serde(default)]
+    multipliers: Maybe<Pairs<WeigherName, Plain<Multiplier>, MAX_POLICY_PARTS>>,
 }
 
 impl From<AggregateEntry> for Aggregate {
@@ -200,6 +214,8 @@ impl From<AggregateEntry> for Aggregate {
         let nodes = entry.nodes.0.map_or_else(Vec::new, |list| list.0);
         let labels = entry.labels.0.map_or_else(Vec::new, |pairs| pairs.0);
         let tenants = entry.tenants.0.map_or_else(Vec::new, |list| list.0);
+        let images = entry.images.0.map_or_else(Vec::new, |list| list.0);
+        let multipliers = entry.multipliers.0.map_or_else(Vec::new, |pairs| pairs.0);
         Self {
             name: entry.name.0.0,
             zone: entry.zone.0.map(|zone| zone.0.0),
@@ -213,6 +229,15 @@ impl From<AggregateEntry> for Aggregate {
                 .map(|(LabelKey(key), Plain(LabelValue(value)))| (key, value))
                 .collect(),
             tenants: tenants.into_iter().map(|Plain(Tenant(id))| id).collect(),
+            images_only: !images.is_empty()
+                && entry.images_only.0.is_none_or(|Plain(Switch(only))| only),
+            images: images.into_iter().map(|Plain(ImageName(it))| it).collect(),
+            max_instances: entry.max_instances.0.map(|max| max.0.0),
+            max_starts: entry.max_starts_under_way.0.map(|max| max.0.0),
+            multipliers: multipliers
+                .into_iter()
+                .map(|(WeigherName(name), Plain(Multiplier(by)))| (name, by))
+                .collect(),
         }
     }
 }
@@ -318,6 +343,13 @@ scalars! {
         "" => Err(unexpected::<Self>(text)),
         text => Ok(Self(TenantId::new(text))),
     };
+    /// The name of an image, as labels name it.
+    ImageName(Box<str>): "the name of an image", |text| match text {
+        "" => Err(unexpected::<Self>(text)),
+        text => Ok(Self(label_of_image(text))),
+    };
+    /// The name of a weigher, as a key; which there are, the core knows.
+    WeigherName(Box<str>): "the name of a weigher", |text| Ok(Self(text.into()));
     /// An expression over what a node has.
     Condition(Expression): "an expression such as zone = eu-1", |text| {
         let parsed = text.parse().map(Self);

@@ -111,7 +111,9 @@ fn an_aggregate_has_what_it_says() {
     let uuid = "6be56328-92e2-4ecd-b426-8fe529c04e0c";
     let found = rules(&format!(
         "aggregates:\n- name: ssd-hosts\n  zone: eu-1\n  nodes: [host-1, {uuid}, {}, 12]\n  \
-         select: ['rack in (r1, r2)']\n  labels: {{ssd: true, version: 1.10}}\n  tenants: [{uuid}, blue]\n- name: b\n",
+         select: ['rack in (r1, r2)']\n  labels: {{ssd: true, version: 1.10}}\n  tenants: [{uuid}, blue]\n  \
+         images: [windows 2025, linux]\n  max_instances: 20\n  max_starts_under_way: 0\n  multipliers: {{load: -2.5}}\n- name: b\n  \
+         images: [x]\n  images_only: false\n- name: c\n",
         uuid.to_uppercase()
     ));
     let by_uuid = NodeName::Uuid(uuid.parse().unwrap());
@@ -130,12 +132,22 @@ fn an_aggregate_has_what_it_says() {
             ("version".into(), "1.10".into()),
         ],
         tenants: vec![TenantId::new(uuid), TenantId::new("blue")],
+        images: vec!["windows_2025".into(), "linux".into()],
+        images_only: true,
+        max_instances: Some(20),
+        max_starts: Some(0),
+        multipliers: vec![("load".into(), -2.5)],
     };
     let second = Aggregate {
         name: "b".into(),
+        images: vec!["x".into()],
         ..Aggregate::default()
     };
-    assert_eq!(found.aggregates, [first, second]);
+    let third = Aggregate {
+        name: "c".into(),
+        ..Aggregate::default()
+    };
+    assert_eq!(found.aggregates, [first, second, third]);
 }
 
 #[test]
@@ -190,6 +202,7 @@ fn every_list_has_a_limit() {
     for (key, entry, max) in [
         ("nodes", "b", 10_000),
         ("tenants", "b", 10_000),
+        ("images", "b", 64),
         ("select", "a exists", 32),
     ] {
         let sections = format!("aggregates: [{{name: a, {key}: {}}}]", list(entry, max + 1));

@@ -11,8 +11,8 @@ use proto_frames::payload::scheduling;
 use super::inputs::Unusable;
 use super::names::bad_text;
 use sched_core::{
-    Available, Capabilities, MAX_PARTS, MAX_RESOURCES_PER_NODE, NodeExtras, ShortText, VmTypes,
-    canonical_uuid,
+    Available, Capabilities, MAX_PARTS, MAX_RESOURCES_PER_NODE, MAX_VOLUMES_PER_NODE, NodeExtras,
+    ShortText, VmTypes, canonical_uuid,
 };
 
 /// Labels that a node may report. Each is kept, and every change of one is an update of the search index.
@@ -30,26 +30,12 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
         && figures.capabilities.is_empty()
         && figures.vm_types.is_empty()
         && figures.fault.is_empty()
+        && figures.volumes.is_empty()
         && figures.incarnation.is_empty();
     if is_silent {
         return Ok(None);
     }
-    check_count("labels", figures.labels.len(), MAX_LABELS)?;
-    check_count("resources", figures.resources.len(), MAX_RESOURCES_PER_NODE)?;
-    check_count("vm_types", figures.vm_types.len(), MAX_VM_TYPES)?;
-    check_count("shared_by", figures.shared_by.len(), MAX_PARTS)?;
-    for (key, value) in &figures.labels {
-        check_name("labels", key)?;
-        if let Some(why) = bad_text(value) {
-            return bad(format!("labels.{key}: {why}"));
-        }
-    }
-    for (name, amount) in &figures.resources {
-        check_name("resources", name)?;
-        if *amount < 0 {
-            return bad(format!("resources.{name}: negative: {amount}"));
-        }
-    }
+    check(figures)?;
     let labels = figures.labels.iter();
     let resources = figures.resources.iter();
     Ok(Some(Box::new(NodeExtras {
@@ -78,6 +64,7 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
         capabilities: Capabilities::from_names(figures.capabilities.iter().map(|name| &**name)),
         vm_types: (!figures.vm_types.is_empty())
             .then(|| VmTypes::from_names(figures.vm_types.iter().map(|name| &**name))),
+        volumes: figures.volumes.iter().map(|id| boxed(id)).collect(),
         fault: (!figures.fault.is_empty()).then(|| ShortText::new(&figures.fault)),
         is_short_of_memory: figures.pressure,
         available: Some(Available {
@@ -87,6 +74,33 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
         }),
         lease: figures.lease.map(|lease| Duration::from_millis(lease.ms())),
     })))
+}
+
+/// Refuses lists that are too long, and names that are none.
+fn check(figures: &Figures<'_>) -> Result<(), Unusable> {
+    check_count("labels", figures.labels.len(), MAX_LABELS)?;
+    check_count("resources", figures.resources.len(), MAX_RESOURCES_PER_NODE)?;
+    check_count("vm_types", figures.vm_types.len(), MAX_VM_TYPES)?;
+    check_count("volumes", figures.volumes.len(), MAX_VOLUMES_PER_NODE)?;
+    check_count("shared_by", figures.shared_by.len(), MAX_PARTS)?;
+    for (key, value) in &figures.labels {
+        check_name("labels", key)?;
+        if let Some(why) = bad_text(value) {
+            return bad(format!("labels.{key}: {why}"));
+        }
+    }
+    for (name, amount) in &figures.resources {
+        check_name("resources", name)?;
+        if *amount < 0 {
+            return bad(format!("resources.{name}: negative: {amount}"));
+        }
+    }
+    for id in &figures.volumes {
+        if let Some(why) = bad_text(id) {
+            return bad(format!("volumes: {why}"));
+        }
+    }
+    Ok(())
 }
 
 fn known(figure: Option<i64>) -> i64 {

@@ -1,5 +1,7 @@
 //! Reports as the core takes them.
 
+use std::borrow::Cow;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use proto_frames::Frame;
@@ -16,6 +18,9 @@ use sched_core::{
     InstanceId, InstanceReport, InstanceState, MAX_INSTANCES_PER_NODE, NodeReport, Report,
     ReportName, Resources, ShortText, StatsReport, TenantId, Workload,
 };
+
+/// Addresses of one node that are kept: more than a machine has networks.
+const MAX_ADDRESSES: usize = 64;
 
 type Read = Result<Report, Unusable>;
 
@@ -138,7 +143,14 @@ fn ready(payload: &[u8]) -> Read {
         cpus_online: known(figures.cpus_online),
         extras: node_extras::of(&figures)?,
         hostname: ShortText::new(&figures.hostname),
+        addresses: addresses(&ready.addresses),
     })))
+}
+
+/// The first addresses of a node that are any.
+fn addresses(said: &[Cow<'_, str>]) -> Box<[IpAddr]> {
+    let addresses = said.iter().filter_map(|it| it.parse().ok());
+    addresses.take(MAX_ADDRESSES).collect()
 }
 
 fn stats(frame: &Frame) -> Read {

@@ -1,5 +1,6 @@
 //! STARTs: what they ask for, as they come and as they were kept.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,6 +14,9 @@ use super::inputs::{Unusable, text};
 use super::names::{MAX_NAME_LEN, check_host_name, check_names};
 use super::{head, parcels};
 use sched_core::{InstanceId, Malformed, Resources, RestoredStart, StartRequest, TenantId, VmType};
+
+/// Volumes and ports of one START that nodes are looked for by.
+const MAX_VOLUMES: usize = 32;
 
 /// A START that was taken in before, read again.
 ///
@@ -70,12 +74,20 @@ pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
         tenant: text(&start.tenant_uuid).map(TenantId::new),
         image,
         vm_type: Some(VmType::from_name(&start.vm_type)),
+        volumes: volumes(start.volumes),
         scheduling: start.scheduling,
     }))
 }
 
+/// The first of a START's volumes and ports, as many as are looked for. One that no node can report is not looked for.
+fn volumes(volumes: Vec<Cow<'_, str>>) -> Box<[Box<str>]> {
+    let is_possible = |id: &Cow<'_, str>| id.len() <= MAX_NAME_LEN;
+    let volumes = volumes.into_iter().filter(is_possible);
+    volumes.take(MAX_VOLUMES).map(Into::into).collect()
+}
+
 /// An image's name as it stands in a label: what no name of a label may have is `_`.
-fn label_of_image(image: &str) -> Box<str> {
+pub(in crate::server) fn label_of_image(image: &str) -> Box<str> {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-') {
             c

@@ -81,6 +81,11 @@ impl fmt::Display for Lacking<'_> {
             Lack::Nearness => "not near",
             Lack::Node(name) => return write!(f, "not the node asked for ({name})"),
             Lack::Host(name) => return write!(f, "not the host asked for ({name})"),
+            Lack::Volume(id) => return write!(f, "without volume or port '{id}'"),
+            Lack::SameNode => "without an instance of same_node",
+            Lack::DifferentNode => "with an instance of different_node",
+            Lack::OtherImages => "reserved for other images",
+            Lack::ForImage => "not among those that alone run its image",
             Lack::Tenant => "reserved for other tenants",
             Lack::VmType(word) => {
                 return write!(f, "whose launchers do not run vm_type '{word}'");

@@ -10,7 +10,8 @@ use sched_core::{
 };
 
 use crate::support::any::{
-    FACTS, LASTING, a_group, a_near, a_set, an_override, some_exprs, some_labels,
+    FACTS, LASTING, a_group, a_near, a_set, an_image, an_override, some_addresses, some_exprs,
+    some_labels, some_volumes,
 };
 use crate::support::plain::{
     Capacity, Expr, Instance, Label, Override, Plain, PlainNode, Plan, Set, Wanted,
@@ -160,6 +161,8 @@ impl Pair {
             load: 0,
             reported: Vec::new(),
             gpus: 0,
+            addresses: Vec::new(),
+            volumes: Vec::new(),
             instances: Vec::new(),
         });
         self.ready(self.plain.nodes.len() - 1);
@@ -189,6 +192,8 @@ impl Pair {
             node.cpus = chance.i64(1..12);
             node.gpus = chance.i64(0..4);
             node.reported = some_labels(chance);
+            node.addresses = some_addresses(chance);
+            node.volumes = some_volumes(chance);
         }
         node.available_mem = node.total_mem - chance.i64(0..6);
         node.load = chance.i64(-1..12);
@@ -201,6 +206,11 @@ impl Pair {
             mem_available_mib: node.available_mem,
             load: node.load,
             hostname: node.host.as_str().into(),
+            addresses: node
+                .addresses
+                .iter()
+                .map(|it| it.parse().expect("an address"))
+                .collect(),
             extras: Some(Box::new(extras(node))),
             ..report(size)
         };
@@ -214,6 +224,7 @@ impl Pair {
         let has_extras = chance.u8(..3) == 0;
         if has_extras {
             node.reported = some_labels(chance);
+            node.volumes = some_volumes(chance);
         }
         for instance in &mut node.instances {
             instance.is_listed = true;
@@ -322,6 +333,10 @@ impl Pair {
             ),
             (
                 10.0,
+                Box::new(|node| self.plain.volumes_at(node, wanted) as f64),
+            ),
+            (
+                10.0,
                 Box::new(|node| match &wanted.group {
                     Some(group) if group.is_soft => {
                         let sign = if group.is_anti { -1.0 } else { 1.0 };
@@ -367,6 +382,15 @@ impl Pair {
         let (by_uuid, by_host, tenant, group, near) =
             (rarely(15), rarely(15), rarely(2), rarely(3), rarely(4));
         let (gpus, prefer) = (rarely(4), rarely(2));
+        let (image, same_node, different_node, volumes) =
+            (rarely(3), rarely(12), rarely(6), has_wishes && rarely(3));
+        let mut some_started = |named: bool| -> Vec<String> {
+            let count = if named { chance.u32(1..4) } else { 0 };
+            (0..count)
+                .map(|_| format!("i{}", chance.u32(..=self.started)))
+                .collect()
+        };
+        let (same_node, different_node) = (some_started(same_node), some_started(different_node));
         let number = 1 + chance.u64(..self.joined.max(1));
         Wanted {
             asked: Resources {
@@ -387,6 +411,14 @@ impl Pair {
             group: group.then(|| a_group(chance, has_wishes)),
             near: if near {
                 vec![a_near(chance, has_wishes)]
+            } else {
+                Vec::new()
+            },
+            image: image.then(|| an_image(chance)),
+            same_node,
+            different_node,
+            volumes: if volumes {
+                some_volumes(chance)
             } else {
                 Vec::new()
             },
@@ -411,6 +443,11 @@ fn aggregate(set: &Set) -> Aggregate {
         select: expressions(&set.select),
         labels: boxed(&set.labels),
         tenants: set.tenants.iter().map(|tenant| id(tenant)).collect(),
+        images: set.images.iter().map(|it| it.as_str().into()).collect(),
+        images_only: set.images_only,
+        max_instances: set.max_instances,
+        max_starts: set.max_starts,
+        multipliers: Vec::new(),
     }
 }
 
@@ -450,6 +487,7 @@ fn extras(node: &PlainNode) -> NodeExtras {
         labels: boxed(&node.reported),
         resources: vec![("gpu".into(), node.gpus)],
         shares: None,
+        volumes: node.volumes.iter().map(|it| it.as_str().into()).collect(),
         ..NodeExtras::default()
     }
 }
@@ -481,6 +519,8 @@ fn start(name: &str, wanted: &Wanted) -> StartRequest {
         resources: [("gpu".to_owned(), wanted.gpus)].into(),
         group,
         near: wanted.near.iter().map(near).collect(),
+        same_node: wanted.same_node.clone(),
+        different_node: wanted.different_node.clone(),
         ..Scheduling::default()
     };
     StartRequest {
@@ -488,6 +528,8 @@ fn start(name: &str, wanted: &Wanted) -> StartRequest {
         node_id: wanted.uuid.as_deref().map(Into::into),
         hostname: wanted.host.as_deref().map(Into::into),
         tenant: wanted.tenant.as_deref().map(id),
+        image: wanted.image.as_deref().map(Into::into),
+        volumes: wanted.volumes.iter().map(|it| it.as_str().into()).collect(),
         scheduling: Some(Box::new(scheduling)),
         ..request(name, 0)
     }

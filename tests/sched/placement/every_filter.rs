@@ -1,6 +1,7 @@
 //! Every filter, one by one, in a policy that lists it alone: a START that it turns away is not placed on the short way for
 //! STARTs that ask for room alone.
 
+use proto_frames::Kind;
 use proto_frames::payload::{GroupPolicy, OnNodeLoss, Scheduling};
 use sched_core::{
     Aggregate, FilterRule, InstanceId, NodeExtras, NodeName, PolicyRules, Rules, SessionId,
@@ -11,15 +12,20 @@ use crate::support::words::{asking, group, member, near, requiring};
 use crate::support::world::{World, config, node_uuid, request, running};
 
 /// The filters, and the limit that one has.
-const FILTERS: [(&str, Option<i64>); 11] = [
+const FILTERS: [(&str, Option<i64>); 16] = [
     ("pin", None),
     ("avoid", None),
     ("tenants", None),
     ("lease", None),
     ("vm_type", None),
+    ("images", None),
+    ("aggregate-limits", None),
     ("labels", None),
     ("near", None),
     ("group", None),
+    ("same-node", None),
+    ("different-node", None),
+    ("volumes", None),
     ("starts-under-way", Some(1)),
     ("instances", Some(1)),
     ("load", Some(5)),
@@ -75,6 +81,34 @@ fn turned_away(
             world.place(controller, "first", 1);
             request("x", 1)
         }
+        "same-node" => {
+            let scheduling = Scheduling {
+                same_node: vec!["nowhere".to_owned()],
+                ..Scheduling::default()
+            };
+            asking("x", 1, scheduling)
+        }
+        "different-node" => {
+            world.place(controller, "first", 1);
+            let scheduling = Scheduling {
+                different_node: vec!["first".to_owned()],
+                ..Scheduling::default()
+            };
+            asking("x", 1, scheduling)
+        }
+        "volumes" => {
+            let other = world.labelled(2, &[]);
+            let extras = NodeExtras {
+                volumes: vec!["v".into()],
+                ..NodeExtras::default()
+            };
+            world.ready_with(other, extras);
+            world.status(other, Kind::FULL);
+            StartRequest {
+                volumes: ["v".into()].into(),
+                ..request("x", 1)
+            }
+        }
         "load" => {
             world.ready_as(node, |report| report.load = 6);
             request("x", 1)
@@ -89,14 +123,24 @@ fn no_filter_is_passed_over_where_it_is_the_only_one_that_is_listed() {
         let reserved = Aggregate {
             name: "reserved".into(),
             nodes: vec![NodeName::new(&node_uuid(1).to_string())],
-            tenants: vec![InstanceId::new("blue")],
             ..Aggregate::default()
         };
         let rules = Rules {
-            aggregates: if filter == "tenants" {
-                vec![reserved]
-            } else {
-                Vec::new()
+            aggregates: match filter {
+                "tenants" => vec![Aggregate {
+                    tenants: vec![InstanceId::new("blue")],
+                    ..reserved
+                }],
+                "images" => vec![Aggregate {
+                    images: vec!["web".into()],
+                    images_only: true,
+                    ..reserved
+                }],
+                "aggregate-limits" => vec![Aggregate {
+                    max_instances: Some(0),
+                    ..reserved
+                }],
+                _ => Vec::new(),
             },
             policy: policy(filter, max),
             ..Rules::default()

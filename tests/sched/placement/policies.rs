@@ -346,7 +346,8 @@ fn rules_that_do_not_hold_together_are_told_by_their_key() {
         (
             filters(&[("pin", None), ("pins", None)]),
             "policy.filters[1]",
-            "there is no filter 'pins'; there are pin, avoid, tenants, lease, vm_type, labels, near, group, starts-under-way, instances, load",
+            "there is no filter 'pins'; there are pin, avoid, tenants, lease, vm_type, images, aggregate-limits, labels, near, group, \
+             same-node, different-node, volumes, starts-under-way, instances, load",
         ),
         (
             filters(&[("pin", Some(1))]),
@@ -367,7 +368,7 @@ fn rules_that_do_not_hold_together_are_told_by_their_key() {
             weighers(&[("free-ram", 1.0)]),
             "policy.weighers[0]",
             "there is no weigher 'free-ram'; there are free-memory, free-cpu, free-disk, starts-under-way, instances, \
-             load, failures, image, prefer, soft-affinity, near",
+             load, cpu-use, failures, image, prefer, soft-affinity, near, volumes, resource.NAME",
         ),
         (
             weighers(&[("load", f64::NAN)]),

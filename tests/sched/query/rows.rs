@@ -12,6 +12,7 @@ use crate::support::world::{World, request};
 /// Reports as a node with these labels and resources.
 fn say(world: &mut World, node: SessionId, extras: NodeExtras) {
     let report = NodeReport {
+        addresses: Box::default(),
         mem_total_mib: 1000,
         mem_available_mib: 1000,
         disk_total_mb: 1000,

@@ -7,8 +7,9 @@ use crate::support::plain::{Expr, Label, Override, Set, Together};
 
 const KEYS: [&str; 5] = ["zone", "rack", "cores", "ssd", "image.ub"];
 const VALUES: [&str; 7] = ["a", "b", "c", "2", "2.0", "10", "true"];
-pub(crate) const FACTS: [&str; 10] = [
+pub(crate) const FACTS: [&str; 11] = [
     "node.hostname",
+    "node.address",
     "node.cpus",
     "node.mem_total_mb",
     "node.disk_total_mb",
@@ -20,7 +21,7 @@ pub(crate) const FACTS: [&str; 10] = [
     "node.starts_under_way",
 ];
 /// Of these, those by which sets of nodes may be selected: the first so many.
-pub(crate) const LASTING: usize = 4;
+pub(crate) const LASTING: usize = 5;
 const OPERATORS: [&str; 10] = [
     "=",
     "!=",
@@ -68,6 +69,9 @@ pub(crate) fn an_expr(chance: &mut Rng, facts: usize) -> Expr {
     };
     let op = pick(chance, &OPERATORS);
     let mut word = |is_number: bool| {
+        if key == "node.address" && !is_number {
+            return (a_network(chance), chance.bool());
+        }
         if is_number || key != "node.hostname" && is_fact {
             return (chance.u8(..40).to_string(), false);
         }
@@ -106,7 +110,40 @@ pub(crate) fn a_set(at: usize, chance: &mut Rng) -> Set {
             .map(|_| ("rack".to_owned(), pick(chance, &VALUES).to_owned()))
             .collect(),
         tenants: (0..tenants).map(|tenant| format!("t{tenant}")).collect(),
+        images: if chance.u8(..4) == 0 {
+            vec![an_image(chance)]
+        } else {
+            Vec::new()
+        },
+        images_only: chance.bool(),
+        max_instances: (chance.u8(..5) == 0).then(|| chance.i64(0..6)),
+        max_starts: (chance.u8(..5) == 0).then(|| chance.i64(0..4)),
     }
+}
+
+/// An address, or a network around a few.
+fn a_network(chance: &mut Rng) -> String {
+    let prefix = ["", "/8", "/16", "/23", "/32"][chance.usize(..5)];
+    format!("10.{}.{}.7{prefix}", chance.u8(..2), chance.u8(..3))
+}
+
+/// The addresses of a node.
+pub(crate) fn some_addresses(chance: &mut Rng) -> Vec<String> {
+    let count = chance.u8(..3);
+    (0..count)
+        .map(|_| format!("10.{}.{}.7", chance.u8(..2), chance.u8(..3)))
+        .collect()
+}
+
+/// One of a few images.
+pub(crate) fn an_image(chance: &mut Rng) -> String {
+    format!("image-{}", chance.u8(..3))
+}
+
+/// Some of a few volumes and ports.
+pub(crate) fn some_volumes(chance: &mut Rng) -> Vec<String> {
+    let all = (0..4).map(|at| format!("volume-{at}"));
+    all.filter(|_| chance.u8(..3) == 0).collect()
 }
 
 pub(crate) fn an_override(chance: &mut Rng) -> Override {

@@ -221,6 +221,7 @@ impl Launcher {
 
     fn figures(&self, available: Size) -> NodeReport {
         NodeReport {
+            addresses: Box::default(),
             mem_total_mib: self.total.mem,
             mem_available_mib: available.mem,
             disk_total_mb: self.total.disk,

@@ -30,6 +30,18 @@ impl Expr {
         text
     }
 
+    /// Whether it holds where its key has these addresses.
+    fn holds_for_addresses(&self, addresses: &[String]) -> bool {
+        let is_any = |address: &String| self.words.iter().any(|(it, _)| is_inside(address, it));
+        match self.op {
+            "=" | "in" => addresses.iter().any(is_any),
+            "!=" | "not in" => !addresses.iter().any(is_any),
+            "exists" => !addresses.is_empty(),
+            "not exists" => addresses.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Whether it holds where its key has these values.
     pub(crate) fn holds(&self, values: &[String]) -> bool {
         let is_word = |value: &String| self.words.iter().any(|word| is_same(word, value));
@@ -50,6 +62,21 @@ impl Expr {
             other => panic!("no operator {other}"),
         }
     }
+}
+
+/// The bits of an IPv4 address, as text.
+fn bits(address: &str) -> String {
+    let octets = address
+        .split('.')
+        .map(|it| it.parse::<u8>().expect("an octet"));
+    octets.map(|it| format!("{it:08b}")).collect()
+}
+
+/// Whether an address is in a network, or is the one that is written.
+fn is_inside(address: &str, network: &str) -> bool {
+    let (base, len) = network.split_once('/').unwrap_or((network, "32"));
+    let len: usize = len.parse().expect("a length of a prefix");
+    bits(address)[..len] == bits(base)[..len]
 }
 
 fn is_same((word, is_quoted): &(String, bool), value: &String) -> bool {
@@ -80,6 +107,10 @@ pub(crate) struct Set {
     pub(crate) select: Vec<Expr>,
     pub(crate) labels: Vec<Label>,
     pub(crate) tenants: Vec<String>,
+    pub(crate) images: Vec<String>,
+    pub(crate) images_only: bool,
+    pub(crate) max_instances: Option<i64>,
+    pub(crate) max_starts: Option<i64>,
 }
 
 /// A capacity rule: memory ratio, memory reserved, CPUs reserved.
@@ -135,12 +166,16 @@ pub(crate) struct PlainNode {
     pub(crate) load: i64,
     pub(crate) reported: Vec<Label>,
     pub(crate) gpus: i64,
+    /// Addresses of its interfaces.
+    pub(crate) addresses: Vec<String>,
+    /// Volumes and ports it reports.
+    pub(crate) volumes: Vec<String>,
     pub(crate) instances: Vec<Instance>,
 }
 
 impl PlainNode {
-    /// Its labels, with what is configured.
-    pub(crate) fn labels(&self, plan: &Plan) -> Vec<Label> {
+    /// Its labels, with what the node file says.
+    fn own_labels(&self, plan: &Plan) -> Vec<Label> {
         let mut own = self.reported.clone();
         own.retain(|(key, _)| !key.starts_with("node."));
         for rule in plan.overrides.iter().filter(|rule| rule.host == self.host) {
@@ -149,14 +184,15 @@ impl PlainNode {
                 own.extend(value.iter().map(|value| (key.clone(), value.clone())));
             }
         }
+        own
+    }
+
+    /// Its labels, with what is configured.
+    pub(crate) fn labels(&self, plan: &Plan) -> Vec<Label> {
+        let own = self.own_labels(plan);
         let mut all = own.clone();
         let mut zone = None;
-        for set in &plan.sets {
-            let is_selected =
-                !set.select.is_empty() && set.select.iter().all(|it| self.holds(it, &own, plan));
-            if !is_selected && !set.nodes.contains(&self.host) {
-                continue;
-            }
+        for set in self.sets_with(plan, &own) {
             all.push((format!("aggregate.{}", set.name), "true".to_owned()));
             all.extend(set.labels.iter().cloned());
             let tenants = set.tenants.iter();
@@ -173,10 +209,28 @@ impl PlainNode {
         all
     }
 
+    /// The sets it is in, having these labels of its own.
+    fn sets_with<'p>(&self, plan: &'p Plan, own: &[Label]) -> Vec<&'p Set> {
+        let is_in = |set: &&Set| {
+            let is_selected =
+                !set.select.is_empty() && set.select.iter().all(|it| self.holds(it, own, plan));
+            is_selected || set.nodes.contains(&self.host)
+        };
+        plan.sets.iter().filter(is_in).collect()
+    }
+
+    /// The sets it is in.
+    fn sets<'p>(&self, plan: &'p Plan) -> Vec<&'p Set> {
+        self.sets_with(plan, &self.own_labels(plan))
+    }
+
     /// Whether an expression holds for it, with these labels.
     pub(crate) fn holds(&self, expr: &Expr, labels: &[Label], plan: &Plan) -> bool {
         if !expr.key.starts_with("node.") || expr.key == "node.tenant" {
             return expr.holds(&values(labels, &expr.key));
+        }
+        if expr.key == "node.address" {
+            return expr.holds_for_addresses(&self.addresses);
         }
         // Free amounts depend on labels, which depend on lasting facts: only those are asked for then.
         let free = || self.free(plan);
@@ -260,11 +314,26 @@ impl PlainNode {
         total.unwrap_or(self.gpus) - used
     }
 
+    /// Whether an instance is on it.
+    fn has_instance(&self, name: &str) -> bool {
+        self.instances.iter().any(|it| it.name == name)
+    }
+
     /// Members of a group on it.
     pub(crate) fn members(&self, group: &str) -> i64 {
         let groups = self.instances.iter().filter_map(|it| it.group.as_deref());
         groups.filter(|it| *it == group).count() as i64
     }
+}
+
+/// Whether a node may have one more by all the sets that it is in.
+fn within_limits(node: &PlainNode, plan: &Plan) -> bool {
+    let has_room = |set: &&Set| {
+        set.max_instances
+            .is_none_or(|max| (node.instances.len() as i64) < max)
+            && set.max_starts.is_none_or(|max| node.under_way() < max)
+    };
+    node.sets(plan).iter().all(has_room)
 }
 
 fn known(figure: i64) -> Option<String> {
@@ -301,6 +370,12 @@ pub(crate) struct Wanted {
     pub(crate) group: Option<Together>,
     /// Label, scope, whether it must be so.
     pub(crate) near: Vec<(String, String, bool)>,
+    pub(crate) image: Option<String>,
+    /// Instances.
+    pub(crate) same_node: Vec<String>,
+    pub(crate) different_node: Vec<String>,
+    /// Volumes and ports.
+    pub(crate) volumes: Vec<String>,
 }
 
 /// All nodes in order of connection, and which was used last.
@@ -343,6 +418,11 @@ impl Plain {
             || wanted.host.as_ref().is_some_and(|it| *it != node.host);
         !is_pinned_elsewhere
             && (tenants.is_empty() || wanted.tenant.as_ref().is_some_and(is_own))
+            && self.takes_image(node, wanted)
+            && within_limits(node, plan)
+            && (wanted.same_node.is_empty()
+                || wanted.same_node.iter().any(|it| node.has_instance(it)))
+            && !wanted.different_node.iter().any(|it| node.has_instance(it))
             && (wanted.gpus == 0 || node.free_gpus(plan) >= wanted.gpus)
             && wanted
                 .require
@@ -356,6 +436,24 @@ impl Plain {
                 .group
                 .as_ref()
                 .is_none_or(|group| group.is_soft || self.joins(node, group))
+    }
+
+    fn takes_image(&self, node: &PlainNode, wanted: &Wanted) -> bool {
+        let sets = node.sets(&self.plan);
+        let is_isolated =
+            |image: &&String| self.plan.sets.iter().any(|set| set.images.contains(image));
+        match wanted.image.as_ref().filter(is_isolated) {
+            Some(image) => sets.iter().any(|set| set.images.contains(image)),
+            None => sets
+                .iter()
+                .all(|set| set.images.is_empty() || !set.images_only),
+        }
+    }
+
+    /// How many of these volumes a node has, of those that any node has.
+    pub(crate) fn volumes_at(&self, node: &PlainNode, wanted: &Wanted) -> i64 {
+        let has_it = |volume: &&String| node.volumes.contains(volume);
+        wanted.volumes.iter().filter(has_it).count() as i64
     }
 
     fn joins(&self, node: &PlainNode, group: &Together) -> bool {

@@ -115,6 +115,7 @@ pub(crate) fn request(name: &str, mem: i64) -> StartRequest {
 /// What a node reports that has this much in all and available; without a name.
 pub(crate) fn report(size: Size) -> NodeReport {
     NodeReport {
+        addresses: Box::default(),
         mem_total_mib: size.mem,
         mem_available_mib: size.mem,
         disk_total_mb: size.disk,
@@ -334,8 +335,7 @@ impl World {
 
     /// The node has this much available, and as much in all as it ever had available.
     pub(crate) fn ready(&mut self, node: SessionId, size: Size) {
-        let uuid = self.uuid_of(node);
-        let total = self.totals.entry(uuid).or_insert(size);
+        let total = self.totals.entry(self.peers[&node]).or_insert(size);
         total.mem = total.mem.max(size.mem);
         total.disk = total.disk.max(size.disk);
         let report = NodeReport {
@@ -344,7 +344,7 @@ impl World {
             hostname: format!("host-{}", node.0).into(),
             ..report(size)
         };
-        self.report(node, report);
+        self.say(node, Report::Ready(Box::new(report)));
     }
 
     pub(crate) fn report(&mut self, node: SessionId, report: NodeReport) {

@@ -37,6 +37,8 @@ pub struct Figures<'a> {
     pub shared_by: Vec<Cow<'a, str>>,
     /// Which `vm_type` of STARTs it runs; empty where it does not say.
     pub vm_types: Vec<Cow<'a, str>>,
+    /// Volumes and ports that can be reached from it, by id.
+    pub volumes: Vec<Cow<'a, str>>,
     /// Why it takes no work although it may have room; empty where it does.
     pub fault: Cow<'a, str>,
     /// Whether that is because it is short of memory.
@@ -77,6 +79,7 @@ impl<'a> Figures<'a> {
             }
             ("", "capabilities", Found::Text(text)) => self.capabilities.push(borrowed(text)?),
             ("", "vm_types", Found::Text(text)) => self.vm_types.push(borrowed(text)?),
+            ("", "volumes", Found::Text(text)) => self.volumes.push(borrowed(text)?),
             ("", "shared_by", Found::Text(text)) => self.shared_by.push(borrowed(text)?),
             _ => {}
         }
@@ -137,6 +140,7 @@ macro_rules! figures_of {
             shares: $from.shares.into(),
             shared_by: $from.shared_by.into_iter().map(Into::into).collect(),
             vm_types: $from.vm_types.into_iter().map(Into::into).collect(),
+            volumes: $from.volumes.into_iter().map(Into::into).collect(),
             fault: $from.fault.into(),
             pressure: $from.pressure,
             incarnation: $from.incarnation.into(),

@@ -7,14 +7,16 @@ use super::walk::{Found, Place, Sink, walk};
 use crate::payload::document::Payload;
 use crate::payload::error::PayloadError;
 use crate::payload::guard::SMALL;
-use crate::payload::ready::Ready;
+use crate::payload::ready::{Network, Ready};
 use sched_model::value::Record;
 
-/// A READY without its network interfaces.
+/// A READY without the hardware addresses of its network interfaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadyPeek<'a> {
     /// The node; empty where it does not say.
     pub node_uuid: Cow<'a, str>,
+    /// Addresses of its network interfaces that are not empty, as it writes them.
+    pub addresses: Vec<Cow<'a, str>>,
     /// What it has.
     pub figures: Figures<'a>,
 }
@@ -31,12 +33,19 @@ pub fn ready(payload: &[u8]) -> Result<ReadyPeek<'_>, PayloadError> {
 }
 
 impl From<Ready> for ReadyPeek<'_> {
-    fn from(ready: Ready) -> Self {
+    fn from(mut ready: Ready) -> Self {
         Self {
             node_uuid: ready.node_uuid.into(),
+            addresses: addresses(&mut ready.networks),
             figures: figures_of!(ready),
         }
     }
+}
+
+fn addresses<'a>(networks: &mut [Network]) -> Vec<Cow<'a, str>> {
+    let addresses = networks.iter_mut().map(|it| std::mem::take(&mut it.ip));
+    let known = addresses.filter(|it| !it.is_empty());
+    known.map(Cow::Owned).collect()
 }
 
 /// The plain style alone.
@@ -60,6 +69,9 @@ impl<'a> Sink<'a> for ReadySink<'a> {
         self.any = true;
         match (at.record, at.key, what) {
             ("", "node_uuid", Found::Text(text)) => self.peek.node_uuid = borrowed(text)?,
+            ("networks", "ip", Found::Text(text)) if !text.is_empty() => {
+                self.peek.addresses.push(borrowed(text)?);
+            }
             (_, _, what) => self.peek.figures.found(at, what)?,
         }
         Some(())

@@ -20,6 +20,10 @@ pub(super) fn found(scheduling: &mut Scheduling, at: &Place<'_>, what: &Found<'_
         }
         ("near", Found::Mapping) => scheduling.near.push(Near::default()),
         ("near", what) => in_near(scheduling.near.last_mut()?, at.key, what)?,
+        ("same_node", Found::Text(text)) => scheduling.same_node.push(owned(text)?),
+        ("different_node", Found::Text(text)) => {
+            scheduling.different_node.push(owned(text)?);
+        }
         ("batch", what) => {
             in_batch(scheduling.batch.get_or_insert_default(), at.key, what)?;
         }
@@ -41,6 +45,7 @@ fn direct(scheduling: &mut Scheduling, key: &str, what: &Found<'_>) -> Option<()
         ("image", Found::Text(text)) => scheduling.image = owned(text)?,
         ("name", Found::Text(text)) => scheduling.name = owned(text)?,
         ("dry_run", Found::Bool(dry_run)) => scheduling.dry_run = *dry_run,
+        ("alternates", Found::Int(count)) => scheduling.alternates = Some(unsigned(*count)?),
         ("count", Found::Int(count)) => scheduling.count = Some(unsigned(*count)?),
         _ => {}
     }

@@ -40,6 +40,8 @@ pub struct StartPeek<'a> {
     pub image: Option<Digest>,
     /// What runs it; empty where it does not say.
     pub vm_type: Cow<'a, str>,
+    /// The volumes and the port that it uses, by id, in order of mention; those that are empty are left out.
+    pub volumes: Vec<Cow<'a, str>>,
     /// How it is to be placed.
     pub scheduling: Option<Box<Scheduling>>,
 }
@@ -57,8 +59,14 @@ pub fn start(payload: &[u8]) -> Result<StartPeek<'_>, PayloadError> {
 
 impl From<Start> for StartPeek<'_> {
     /// What `start` would have seen; a disk demand beyond 64 bits, which no decoded START has, is the largest number.
-    fn from(start: Start) -> Self {
+    fn from(mut start: Start) -> Self {
         let not_empty = |text: String| (!text.is_empty()).then_some(Cow::Owned(text));
+        let volumes = start
+            .storage
+            .iter_mut()
+            .map(|it| std::mem::take(&mut it.id));
+        let port = std::mem::take(&mut start.networking.vnic_uuid);
+        let volumes = volumes.chain([port]).filter_map(not_empty).collect();
         Self {
             disk_mib: start.disk_mib().unwrap_or(i64::MAX),
             instance_uuid: Cow::Owned(start.instance_uuid),
@@ -72,6 +80,7 @@ impl From<Start> for StartPeek<'_> {
             docker_image: Cow::Owned(start.docker_image),
             image: start.image.parse().ok(),
             vm_type: Cow::Owned(start.vm_type),
+            volumes,
             scheduling: start.scheduling.map(Box::new),
         }
     }
@@ -87,7 +96,8 @@ pub(super) fn quick(payload: &[u8]) -> Option<StartPeek<'_>> {
     let mut sink = StartSink::default();
     walk(payload, &ROOT, SMALL, &mut sink)?;
     sink.end_disk()?;
-    let peek = sink.peek;
+    let (mut peek, port) = (sink.peek, sink.port);
+    peek.volumes.extend(port);
     if let Some(scheduling) = &peek.scheduling {
         scheduling.check().ok()?;
     }
@@ -99,6 +109,8 @@ struct StartSink<'a> {
     peek: StartPeek<'a>,
     /// The disk being read.
     disk: Disk,
+    /// Its port, which comes behind the disks wherever it was written.
+    port: Option<Cow<'a, str>>,
 }
 
 #[derive(Default)]
@@ -126,6 +138,7 @@ impl<'a> Sink<'a> for StartSink<'a> {
             "start" => self.direct(at.key, what),
             "requirements" => self.requirement(at.key, what),
             "storage" => self.storage(at.key, what),
+            "networking" => self.networking(at.key, what),
             _ => self.scheduling(at, &what),
         }
     }
@@ -153,7 +166,15 @@ impl<'a> StartSink<'a> {
             (_, Found::Mapping) => return self.end_disk(),
             ("local", Found::Bool(local)) => self.disk.local = local,
             ("size", Found::Int(size)) => self.disk.size = size,
+            ("id", Found::Text(id)) if !id.is_empty() => self.peek.volumes.push(borrowed(id)?),
             _ => {}
+        }
+        Some(())
+    }
+
+    fn networking(&mut self, key: &str, what: Found<'a>) -> Option<()> {
+        if let ("vnic_uuid", Found::Text(id)) = (key, what) {
+            self.port = (!id.is_empty()).then(|| borrowed(id)).flatten();
         }
         Some(())
     }

@@ -34,6 +34,7 @@ fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
         let (uuid, session) = (Uuid::from_u128(number), SessionId(number as u64));
         let key = scheduler.cluster.add_node(uuid, Role::AGENT, session, now);
         let report = NodeReport {
+            addresses: Box::default(),
             mem_total_mib: 1000,
             mem_available_mib: 1000,
             disk_total_mb: 1000,

@@ -11,6 +11,7 @@ fn features() -> Features {
         resources: [("gpu".to_owned(), 4)].into(),
         shares: Some(Uuid::from_u128(8)),
         shared_by: vec![Uuid::from_u128(9)],
+        volumes: Vec::new(),
     }
 }
 

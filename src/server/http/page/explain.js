@@ -145,6 +145,7 @@ function decisionParts(decision) {
   if (nearest) parts.push(nearest);
   if (decision.reasons?.length) parts.push(reasonTable(decision.reasons));
   if (decision.placements?.length) parts.push(placementTable(decision.placements));
+  if (decision.alternates?.length) parts.push(h("p", { text: "Or to, best first:" }), placementTable(decision.alternates));
   return parts;
 }
 
