@@ -151,6 +151,21 @@ pub fn http_config(
     Ok(Arc::new(config))
 }
 
+/// What is presented to clients that show a token instead of a certificate, over HTTP/1.1.
+///
+/// # Errors
+/// [`TlsError::Config`].
+pub fn token_config(identity: &Identity) -> Result<Arc<ServerConfig>, TlsError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&VERSIONS)?
+        .with_no_client_auth()
+        .with_single_cert(identity.chain.clone(), identity.key.clone_key())?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    without_sessions(&mut config);
+    Ok(Arc::new(config))
+}
+
 /// Why programs that speak HTTPS would refuse a server that presents this certificate, and the command that makes one they
 /// accept; `None` if they would not.
 #[must_use]
@@ -191,9 +206,13 @@ fn server(identity: &Identity, anchors: &TrustAnchors) -> Result<ServerConfig, T
         .with_protocol_versions(&VERSIONS)?
         .with_client_cert_verifier(verifier)
         .with_single_cert(identity.chain.clone(), identity.key.clone_key())?;
+    without_sessions(&mut config);
+    Ok(config)
+}
+
+fn without_sessions(config: &mut ServerConfig) {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(config)
 }
 
 /// What a client presents and whom it talks to: a server whose certificate is or chains to an anchor, is valid for the

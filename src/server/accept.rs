@@ -71,6 +71,8 @@ pub(super) enum Speaks {
     Http,
     /// The Placement API, over HTTP without TLS.
     Placement,
+    /// The same over HTTPS.
+    PlacementTls,
 }
 
 /// What connections of either kind are served with.
@@ -133,6 +135,10 @@ pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, 
                 // There is no handshake to wait for.
                 drop(seat);
                 tokio::spawn(door.clone().serve(tcp, from, connection));
+            }
+            (Speaks::PlacementTls, _, Some(door)) => {
+                let (hub, door) = (Arc::clone(&hub), door.clone());
+                tokio::spawn(welcome_placement((tcp, from), hub, door, seat, connection));
             }
             _ => {
                 let (hub, acceptor) = (Arc::clone(&hub), ways.frames.clone());
@@ -218,6 +224,25 @@ async fn welcome_http(
         drop(seat);
         // A task of its own: the handshake's large one ends here.
         tokio::spawn(http.serve(stream, identity, from, connection));
+        Ok(())
+    };
+    note_refusal(&hub, from, caught(work).await);
+}
+
+async fn welcome_placement(
+    (tcp, from): (TcpStream, SocketAddr),
+    hub: Arc<Hub>,
+    door: placement::Door,
+    mut seat: Seat,
+    connection: OwnedSemaphorePermit,
+) {
+    if let Err(error) = tune(&tcp) {
+        debug!("{from}: {error}");
+    }
+    let work = async {
+        let stream = handshake::admit_nameless(tcp, (&door.tls(), &hub.limits), &mut seat).await?;
+        drop(seat);
+        tokio::spawn(door.serve(stream, from, connection));
         Ok(())
     };
     note_refusal(&hub, from, caught(work).await);

@@ -130,6 +130,20 @@ pub(super) async fn admit_tls(
     admit_to(tcp, limits, seat, establish).await
 }
 
+/// The same for a client that shows no certificate.
+pub(super) async fn admit_nameless(
+    tcp: TcpStream,
+    (tls, limits): (&TlsAcceptor, &ServerLimits),
+    seat: &mut Seat,
+) -> Result<TlsStream<Ahead<Timed>>, HandshakeError> {
+    let establish = async |tcp: Timed| {
+        let mut stream = accept_tls(tcp, tls, limits).await?;
+        stream.get_mut().0.get_mut().end_of_handshake();
+        Ok(stream)
+    };
+    admit_to(tcp, limits, seat, establish).await
+}
+
 /// Takes a connection from its first byte to a place, and then through a handshake.
 async fn admit_to<T>(
     tcp: TcpStream,

@@ -9,7 +9,7 @@
 //! - Nodes are resource providers, labels are traits, aggregates of the configuration are aggregates; [`names`] has how
 //!   each is called.
 //! - The core's lock is taken in steps of a few rows; what is read is turned into JSON outside it.
-//! - It is plain HTTP, and so on loopback addresses alone; [`tokens`] says who may ask.
+//! - On loopback addresses it is plain HTTP, on all others HTTPS; [`tokens`] says who may ask.
 
 mod allocations;
 mod candidates;
@@ -33,7 +33,7 @@ pub use self::tokens::TokensError;
 /// How the Placement API is offered.
 #[derive(Debug, Clone)]
 pub struct PlacementConfig {
-    /// Addresses to listen on, all of them loopback.
+    /// Addresses to listen on: with HTTP on loopback addresses, with HTTPS on others.
     pub listen: Vec<SocketAddr>,
     /// File with the tokens that are let in, one a line.
     pub tokens: PathBuf,
@@ -42,12 +42,6 @@ pub struct PlacementConfig {
 /// Why the Placement API cannot be offered.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
-    /// An address that other machines reach.
-    #[error(
-        "the Placement API is plain HTTP, and its tokens can be read on the way: it listens on loopback addresses alone, \
-         not on {0}; give 127.0.0.1 or [::1], and a proxy with TLS for other machines"
-    )]
-    NotLoopback(SocketAddr),
     /// The tokens cannot be used.
     #[error("cannot use the tokens in {}: {source}", path.display())]
     Tokens {

@@ -186,7 +186,7 @@ impl Server {
             true => None,
             false => Some(load_http(&config, &identity, &anchors)?),
         };
-        let tokens = load_tokens(&config)?;
+        let placement = load_placement(&config, &identity, &anchors)?;
         let listeners = open_all(&config)?;
         scheduler.about = about(http.as_ref(), &identity, &anchors);
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
@@ -220,7 +220,7 @@ impl Server {
             tls: TlsAcceptor::from(tls),
             door: HttpDoor::open(&hub, certificates),
         });
-        let placement = tokens.map(|tokens| placement::Door::new(&hub, tokens));
+        let placement = placement.map(|(tls, tokens)| placement::Door::new(&hub, tls, tokens));
         Ok(Self {
             hub,
             listeners,
@@ -253,7 +253,9 @@ impl Server {
     /// # Errors
     /// The system's.
     pub fn placement_addrs(&self) -> io::Result<Vec<SocketAddr>> {
-        self.addresses(Speaks::Placement)
+        let mut addresses = self.addresses(Speaks::Placement)?;
+        addresses.extend(self.addresses(Speaks::PlacementTls)?);
+        Ok(addresses)
     }
 
     fn addresses(&self, speaks: Speaks) -> io::Result<Vec<SocketAddr>> {
@@ -374,11 +376,46 @@ fn load_own(config: &ServerConfig) -> Result<Identity, StartError> {
 }
 
 /// Loads who may use the Placement API, if it is offered.
-fn load_tokens(config: &ServerConfig) -> Result<Option<placement::Tokens>, PlacementError> {
+fn load_placement(
+    config: &ServerConfig,
+    identity: &Identity,
+    anchors: &TrustAnchors,
+) -> Result<Option<(Arc<rustls::ServerConfig>, placement::Tokens)>, StartError> {
+    let Some(offered) = &config.placement else {
+        return Ok(None);
+    };
     let is_strict = config.key_files == tls::KeyFiles::Strict;
     let warn = |said| warn!(event = "token_file_open_to_others", "{said}");
-    let load = |offered| placement::load(offered, is_strict, warn);
-    config.placement.as_ref().map(load).transpose()
+    let tokens = placement::load(offered, is_strict, warn)?;
+    let own = load_http_identity(config)?;
+    let shown = own.as_ref().unwrap_or(identity);
+    let is_https = |address: &SocketAddr| placement_speaks(address) == Speaks::PlacementTls;
+    if config.http.is_empty()
+        && offered.listen.iter().any(is_https)
+        && let Some(problem) = tls::refused_by_browsers(shown, anchors)
+    {
+        warn!(event = "certificate_problem", "{problem}");
+    }
+    Ok(Some((tls::token_config(shown)?, tokens)))
+}
+
+/// How the Placement API is spoken at an address: tokens are not shown to others on the way.
+fn placement_speaks(address: &SocketAddr) -> Speaks {
+    match address.ip().to_canonical().is_loopback() {
+        true => Speaks::Placement,
+        false => Speaks::PlacementTls,
+    }
+}
+
+/// The certificate that is presented over HTTP, if it is another than the scheduler's.
+fn load_http_identity(config: &ServerConfig) -> Result<Option<Identity>, StartError> {
+    let Some(path) = &config.http_cert else {
+        return Ok(None);
+    };
+    config.key_files.check(path, |said| {
+        warn!(event = "key_file_open_to_others", "{said}")
+    })?;
+    Ok(Some(tls::load_identity(path)?))
 }
 
 /// The HTTP door's TLS configuration; the files of the certificates in use, and when each ends, seconds of Unix time.
@@ -390,15 +427,7 @@ fn load_http(
     identity: &Identity,
     anchors: &TrustAnchors,
 ) -> Result<HttpTls, StartError> {
-    let own = match &config.http_cert {
-        Some(path) => {
-            config.key_files.check(path, |said| {
-                warn!(event = "key_file_open_to_others", "{said}")
-            })?;
-            Some(tls::load_identity(path)?)
-        }
-        None => None,
-    };
+    let own = load_http_identity(config)?;
     let shown = own.as_ref().unwrap_or(identity);
     if let Some(problem) = tls::refused_by_browsers(shown, anchors) {
         warn!(event = "certificate_problem", "{problem}");
@@ -438,7 +467,7 @@ fn open_all(config: &ServerConfig) -> Result<Vec<Listener>, StartError> {
         listeners.push(open_one(address, Speaks::Http)?);
     }
     for &address in config.placement.iter().flat_map(|it| &it.listen) {
-        listeners.push(open_one(address, Speaks::Placement)?);
+        listeners.push(open_one(address, placement_speaks(&address))?);
     }
     Ok(listeners)
 }

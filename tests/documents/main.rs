@@ -12,6 +12,7 @@ mod generated;
 mod help;
 mod links;
 mod log_events;
+mod neighbours;
 mod readme;
 mod reference;
 

@@ -49,13 +49,18 @@ pub(crate) struct Answer {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::on("127.0.0.1:0").await
+    }
+
+    /// One that listens there.
+    pub(crate) async fn on(address: &str) -> Self {
         let site = Site::new();
         std::fs::write(site.path("configuration.yaml"), CONFIGURATION).unwrap();
         let tokens = site.path("tokens");
         std::fs::write(&tokens, format!("# of a test\n{TOKEN}\n")).unwrap();
         std::fs::set_permissions(&tokens, Permissions::from_mode(0o600)).unwrap();
         let tokens = tokens.display().to_string();
-        let flags = ["-placement", "127.0.0.1:0", "-placement-tokens", &tokens];
+        let flags = ["-placement", address, "-placement-tokens", &tokens];
         let daemon = site.start(&flags).await;
         let line = daemon.logged("answers as the Placement API on ").await;
         let (_, address) = line.rsplit_once(' ').unwrap();

@@ -11,7 +11,7 @@ use ciao_scheduler::server::{
     DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, PlacementConfig,
     ServerConfig, ServerLimits, parse_ratio,
 };
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use proto_frames::Uuid;
 use sched_core::{self, Accounting};
 
@@ -19,6 +19,9 @@ use crate::dev_flags::DevFlags;
 
 /// The original's default certificate.
 const DEFAULT_CERT: &str = "/etc/pki/ciao/cert-server-localhost.pem";
+
+/// What is spoken over HTTP: what some flags need.
+const OVER_HTTP: &str = "over_http";
 
 /// The default certificate of the original's later releases, tried when the first does not exist.
 const LATER_DEFAULT_CERT: &str = "/etc/pki/ciao/cert-Scheduler-localhost.pem";
@@ -54,6 +57,7 @@ pub(crate) enum SchedulerCommand {
 
 /// The daemon's flags.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new(OVER_HTTP).multiple(true))]
 pub(crate) struct DaemonFlags {
     /// Server certificate with its private key
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CERT)]
@@ -81,14 +85,14 @@ pub(crate) struct DaemonFlags {
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     /// Address to listen on for HTTP, e.g. 127.0.0.1:8443; may be repeated [default: none]
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, group = OVER_HTTP)]
     pub(crate) http: Vec<SocketAddr>,
     /// Certificate with its private key that is presented over HTTP [default: that of --cert]
-    #[arg(long, value_name = "FILE", requires = "http")]
+    #[arg(long, value_name = "FILE", requires = OVER_HTTP)]
     pub(crate) http_cert: Option<PathBuf>,
-    /// Address at which OpenStack's clients may ask as at the Placement API, e.g. 127.0.0.1:8778; plain HTTP, so loopback
-    /// alone; may be repeated [default: none]
-    #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "placement_tokens")]
+    /// Address at which OpenStack's clients may ask as at the Placement API, e.g. 127.0.0.1:8778; HTTP on loopback
+    /// addresses, HTTPS on all others; may be repeated [default: none]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "placement_tokens", group = OVER_HTTP)]
     pub(crate) placement: Vec<SocketAddr>,
     /// File with the tokens that may ask there, one a line
     #[arg(long, value_name = "FILE", requires = "placement")]

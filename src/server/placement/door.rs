@@ -14,9 +14,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use proto_frames::Uuid;
+use rustls::ServerConfig;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
 use super::fault::Fault;
@@ -40,6 +42,8 @@ const CACHING: Version = Version(15);
 #[derive(Debug, Clone)]
 pub(in crate::server) struct Door {
     hub: Arc<Hub>,
+    /// For addresses that other machines reach.
+    tls: Arc<ServerConfig>,
     tokens: Arc<Tokens>,
     connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
@@ -89,10 +93,6 @@ pub(in crate::server) fn load(
     is_strict: bool,
     say: impl FnOnce(String),
 ) -> Result<Tokens, PlacementError> {
-    let mut listen = config.listen.iter();
-    if let Some(open) = listen.find(|address| !address.ip().to_canonical().is_loopback()) {
-        return Err(PlacementError::NotLoopback(*open));
-    }
     let in_file = |source: TokensError| PlacementError::Tokens {
         path: config.tokens.clone(),
         source,
@@ -101,19 +101,25 @@ pub(in crate::server) fn load(
 }
 
 impl Door {
-    pub(in crate::server) fn new(hub: &Arc<Hub>, tokens: Tokens) -> Self {
+    pub(in crate::server) fn new(hub: &Arc<Hub>, tls: Arc<ServerConfig>, tokens: Tokens) -> Self {
         Self {
             hub: Arc::clone(hub),
+            tls,
             tokens: Arc::new(tokens),
             connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
         }
     }
 
+    /// What is presented where other machines reach it.
+    pub(in crate::server) fn tls(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.tls))
+    }
+
     /// Serves a connection to its end; one too many ends at once.
-    pub(in crate::server) async fn serve(
+    pub(in crate::server) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self,
-        tcp: TcpStream,
+        stream: S,
         from: SocketAddr,
         place: OwnedSemaphorePermit,
     ) {
@@ -121,7 +127,7 @@ impl Door {
             debug!("{from}: Placement: {MAX_CONNECTIONS} connections are open already");
             return;
         };
-        let io = TokioIo::new(Progress::new(tcp, self.hub.limits.progress_deadline));
+        let io = TokioIo::new(Progress::new(stream, self.hub.limits.progress_deadline));
         let service = service_fn(|request| {
             let door = self.clone();
             async move { Ok::<_, Infallible>(door.respond(&request).await) }

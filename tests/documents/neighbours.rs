@@ -1,0 +1,49 @@
+//! The tests that the page on neighbours names are there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::{root, text};
+
+/// The names of all functions of the Rust sources under a folder.
+fn functions(folder: &Path, into: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let is_built = path.ends_with("target");
+        if path.is_dir() && !is_built {
+            functions(&path, into);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            let named = source.split("fn ").skip(1);
+            into.extend(named.filter_map(|it| Some(it.split_once('(')?.0.to_owned())));
+        }
+    }
+}
+
+#[test]
+fn every_capability_of_a_neighbour_names_tests_that_there_are() {
+    let mut known = BTreeSet::new();
+    for folder in ["tests", "src", "ciao-funky", "ciao-rik"] {
+        functions(&root().join(folder), &mut known);
+    }
+    let page = text("docs/explanation/neighbours.md");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains('`'))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    for (letter, count) in [("F", 10), ("R", 11), ("N", 16)] {
+        for number in 1..=count {
+            let id = format!("{letter}{number}");
+            let row = rows.iter().find(|row| row[0] == id);
+            let tests = row.unwrap_or_else(|| panic!("no row {id}"))[2];
+            let refers = tests.contains("the same") || tests.contains("those of");
+            let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+            assert!(refers || !named.is_empty(), "{id} names no test");
+            for test in named {
+                assert!(known.contains(test), "{id}: there is no test {test}");
+            }
+        }
+    }
+}
