@@ -9,6 +9,8 @@ mod certs;
 mod cgroups;
 #[path = "launcher/connections.rs"]
 mod connections;
+#[path = "launcher/devices.rs"]
+mod devices;
 #[path = "launcher/features.rs"]
 mod features;
 #[path = "launcher/files.rs"]

@@ -11,8 +11,9 @@
 //!
 //! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `life` (how they
 //! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
-//! `workloads` (what instances are), `kept` (what is left of ended instances), `reports` (figures, READY or FULL, STATS), `room` (what is left, and who fits), `pressure` (when the
-//! node is short of memory), `record` (what survives a restart).
+//! `workloads` (what instances are), `kept` (what is left of ended instances), `reports` (figures, READY or FULL, STATS),
+//! `room` (what is left, and who fits), `devices` (which units of a resource are whose), `pressure` (when the node is short
+//! of memory), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use proto_frames::Uuid;
 use proto_frames::payload::{Digest, KeptRun, NodeCapacity, TracedFrame};
 
 mod commands;
+mod devices;
 mod ends;
 mod instances;
 mod kept;
@@ -38,6 +40,7 @@ mod workloads;
 
 pub(crate) use commands::is_file_name;
 pub use commands::{Command, MAX_INSTANCE_ID_LEN};
+pub use devices::{Devices, MAX_DEVICES};
 pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering};
 pub use instances::LaunchFault;
 pub use messages::Message;
@@ -288,7 +291,7 @@ pub struct Workload {
     pub image: Option<Digest>,
     /// Program and arguments; of an image, its arguments.
     pub command: Vec<String>,
-    /// Added to the environment.
+    /// Added to the environment: what its START says, and which devices it has.
     pub env: BTreeMap<String, String>,
     /// Where to run it, if it says.
     pub working_dir: Option<String>,

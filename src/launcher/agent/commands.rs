@@ -227,11 +227,14 @@ impl Agent {
         }
         let requirements = &start.requirements;
         let disk_mb = start.disk_mib().ok_or("start.storage: too large")?;
+        let resources = resources(start)?;
+        self.check_names(&resources)
+            .map_err(|detail| format!("start.scheduling.resources: {detail}"))?;
         Ok(Demand {
             mem_mb: requirements.mem_mb,
             vcpus: requirements.vcpus,
             disk_mb,
-            resources: resources(start)?,
+            resources,
         })
     }
 

@@ -252,6 +252,7 @@ impl Agent {
         };
         let seq = self.ends.add(id, how, code);
         instance.ends.push(seq);
+        instance.return_devices();
         self.persist(id);
         self.tell_end(seq, failure);
         self.report_soon(now);

@@ -19,12 +19,13 @@
 //! more. So it is not listed in STATS from then on and holds nothing; it is only kept here, with its output, for a
 //! DELETE that may come or for a START that runs it again.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use proto_frames::payload::{Digest, Start, StartFailure, StartFailureReason};
 
 use super::ends::How;
-use super::{About, Agent, Demand, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
+use super::{About, Agent, Demand, Devices, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
 
 /// What the agent knows of one instance.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub(super) struct Instance {
     pub(super) leased: bool,
     /// What it is to ask for, while its limits are being changed to that.
     pub(super) update: Option<Demand>,
+    /// Which units of custom resources it has.
+    pub(super) devices: Devices,
     /// While it is ordered to be thawed because it could not be frozen in time: how often that is tried again if it fails.
     pub(super) thaws_left: Option<u8>,
     pub(super) state: State,
@@ -183,6 +186,7 @@ impl Agent {
             is_measured: false,
             leased,
             update: None,
+            devices: Devices::default(),
             thaws_left: None,
             state: State::Starting,
             ends,
@@ -192,18 +196,28 @@ impl Agent {
             is_introduced: false,
         };
         self.instances.insert(id.clone(), instance);
+        self.assign_devices(id);
         self.persist(id);
         self.order(Order::Spawn(Box::new(Workload {
             instance: id.clone(),
             tenant: start.tenant_uuid.clone(),
             image: start.image.parse().ok(),
             command: start.command.clone(),
-            env: start.env.clone(),
+            env: self.variables(start),
             working_dir: Some(start.working_dir.clone()).filter(|dir| !dir.is_empty()),
             mem_mb,
             vcpus,
             leased,
         })));
+    }
+
+    /// What the START says, and over it what the instance is told of its devices.
+    fn variables(&self, start: &Start) -> BTreeMap<String, String> {
+        let mut variables = start.env.clone();
+        if let Some(instance) = self.instances.get(&start.instance_uuid) {
+            variables.extend(instance.devices.variables());
+        }
+        variables
     }
 
     pub(super) fn started(&mut self, now: Instant, id: &str) {

@@ -178,6 +178,10 @@ impl Agent {
             more.vcpus = 0;
         }
         let limits = (new.mem_mb, new.vcpus) != (old.mem_mb, old.vcpus);
+        if !update.resources.is_empty() {
+            self.check_names(&new.resources)
+                .map_err(|detail| (Reason::InvalidData, format!("update.resources: {detail}")))?;
+        }
         if more != Demand::default() {
             self.check_amounts(&more)
                 .map_err(|detail| (Reason::NoRoom, detail))?;
@@ -195,6 +199,7 @@ impl Agent {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.update = Some(new);
         }
+        self.assign_devices(id);
         self.persist(id);
         self.order(Order::SetLimits {
             instance: id.to_owned(),
@@ -214,6 +219,7 @@ impl Agent {
         match result {
             Ok(()) => self.finish_update(now, id, new),
             Err(detail) => {
+                self.assign_devices(id);
                 self.persist(id);
                 self.refuse(LifeCommand::Update, id, (Reason::Failed, detail));
             }
@@ -224,6 +230,7 @@ impl Agent {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.demand = new;
         }
+        self.assign_devices(id);
         self.persist(id);
         self.tell(id, LifeState::Updated);
         self.report_soon(now);
@@ -256,6 +263,7 @@ impl Agent {
             return;
         };
         let updated = instance.update.take().map(|_| LifeCommand::Update);
+        instance.return_devices();
         let command = match instance.state {
             State::Suspending => Some(LifeCommand::Suspend),
             State::Resuming => Some(LifeCommand::Resume),

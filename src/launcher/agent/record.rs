@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ends::End;
 use super::instances::{Instance, State};
 use super::life::MAX_THAWS;
-use super::{About, Agent, Demand, Duty, Order};
+use super::{About, Agent, Demand, Devices, Duty, Order};
 
 /// An instance as it is kept in the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub struct Record {
     /// What it is to ask for, where its limits were being changed to that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Demand>,
+    /// Which units of custom resources it has. Records of launchers that told them to nobody lack them.
+    #[serde(default, skip_serializing_if = "Devices::is_empty")]
+    pub devices: Devices,
     /// Whether it is to be thawed because it could not be frozen, and may be frozen all the same. Records of earlier
     /// launchers lack it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -78,6 +81,7 @@ impl Record {
             restart: false,
             leased: false,
             update: None,
+            devices: Devices::default(),
             thaw: false,
             image: String::new(),
             about: About::default(),
@@ -138,6 +142,7 @@ impl Agent {
             let since = now.checked_sub(age).unwrap_or(now);
             self.recover_instance(now, record, &found, since);
         }
+        self.assign_recovered_devices();
         if maintenance {
             // The launcher before may have ended amidst an EVACUATE, with some told to end and others not.
             self.stop_all(now);
@@ -176,6 +181,7 @@ impl Agent {
             is_measured: false,
             leased: record.leased,
             update: record.update,
+            devices: record.devices,
             thaws_left: record.thaw.then_some(MAX_THAWS - 1),
             state,
             ends,
@@ -224,6 +230,7 @@ impl Agent {
             restart: instance.restart,
             leased: instance.leased,
             update: instance.update.clone(),
+            devices: instance.devices.clone(),
             thaw: instance.thaws_left.is_some(),
             image: instance.image.map(|it| it.to_string()).unwrap_or_default(),
             about: instance.about.clone(),

@@ -19,6 +19,7 @@ use super::{
     Settings, Usage, Workloads,
 };
 
+mod devices;
 mod ends;
 mod features;
 mod leases;

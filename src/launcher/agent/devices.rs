@@ -1,0 +1,164 @@
+//! Devices: which units of a custom resource each instance has, so that no two use the same.
+//!
+//! ```text
+//! --resource gpu=4          indices 0 to 3
+//! START with {gpu: 2}       the two lowest that are free; its program is told CIAO_RESOURCE_GPU=0,2
+//! UPDATE to {gpu: 3}        one more, at the end of its list; the program that runs is not told
+//! UPDATE to {gpu: 1}        gives up what it got last: of what its program was told, the highest
+//! ```
+//! An instance has them as long as it claims them: from its START until its end, also while it is suspended. They are in its
+//! record, so that the next launcher gives them to nobody else. What a node has less of than before stays whose it was.
+//!
+//! Only where programs are run: what runs nothing, or has others run it, has nobody to tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::instances::Instance;
+use super::{Agent, Runs};
+
+/// Most units of a custom resource that a node tells apart. With more of it there, it is an amount, such as huge pages.
+/// No machine has as many accelerators, and a variable that lists all of them is shorter than 1 KiB.
+pub const MAX_DEVICES: u16 = 256;
+
+/// What the variables begin with that tell a program its devices.
+const PREFIX: &str = "CIAO_RESOURCE_";
+
+/// The devices of one instance: their indices by resource, in the order in which it got them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Devices(BTreeMap<String, Vec<u16>>);
+
+impl Devices {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The indices of one resource, in the order in which the instance got them.
+    #[must_use]
+    pub fn of(&self, resource: &str) -> &[u16] {
+        self.0.get(resource).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// What a program that starts now is told: variables of its environment.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().map(|(resource, indices)| {
+            let sorted: BTreeSet<u16> = indices.iter().copied().collect();
+            let sorted: Vec<String> = sorted.iter().map(u16::to_string).collect();
+            (variable(resource), sorted.join(","))
+        })
+    }
+}
+
+/// The variable that tells the devices of a resource.
+fn variable(resource: &str) -> String {
+    let plain = |it: char| match it.is_ascii_alphanumeric() {
+        true => it.to_ascii_uppercase(),
+        false => '_',
+    };
+    PREFIX.chars().chain(resource.chars().map(plain)).collect()
+}
+
+impl Agent {
+    /// Refuses resources that one instance asks for and one variable would tell, whether or not this node tells them.
+    pub(super) fn check_names(&self, asked: &BTreeMap<String, i64>) -> Result<(), String> {
+        let mut told: BTreeMap<String, &String> = BTreeMap::new();
+        for (resource, _) in asked.iter().filter(|(_, amount)| **amount > 0) {
+            let variable = variable(resource);
+            if let Some(other) = told.get(&variable).filter(|_| self.tells_devices()) {
+                return Err(format!(
+                    "{other} and {resource} would both be told as {variable}; ask for one of them"
+                ));
+            }
+            told.insert(variable, resource);
+        }
+        Ok(())
+    }
+
+    /// Gives an instance as many devices as it claims, the lowest that are free, and takes back those beyond. Whether
+    /// that changed anything.
+    ///
+    /// What is admitted always finds enough: no more is claimed in all than there is, and nobody has more than it claims.
+    pub(super) fn assign_devices(&mut self, id: &str) -> bool {
+        let Some(instance) = self.instances.get_mut(id) else {
+            return false;
+        };
+        let before = instance.devices.clone();
+        instance.return_devices();
+        for (resource, claimed) in instance.claims() {
+            self.add_devices(id, resource, claimed);
+        }
+        let after = self.instances.get(id).map(|instance| &instance.devices);
+        after != Some(&before)
+    }
+
+    /// Gives an instance further devices of a resource, until it has so many or none is free.
+    fn add_devices(&mut self, id: &str, resource: String, claimed: usize) {
+        let holders = self.live().map(|(_, holder)| holder.devices.of(&resource));
+        let taken: BTreeSet<u16> = holders.flatten().copied().collect();
+        let free = (0..self.devices_in_all(&resource)).filter(|index| !taken.contains(index));
+        if let Some(instance) = self.instances.get_mut(id) {
+            let lacking = claimed.saturating_sub(instance.devices.of(&resource).len());
+            let mut more = free.take(lacking).peekable();
+            if more.peek().is_some() {
+                instance.devices.0.entry(resource).or_default().extend(more);
+            }
+        }
+    }
+
+    /// After a restart, once all are there again: gives devices to those that earlier launchers gave none.
+    pub(super) fn assign_recovered_devices(&mut self) {
+        for id in self.ids(Instance::is_live) {
+            if self.assign_devices(&id) {
+                self.persist(&id);
+            }
+        }
+    }
+
+    /// How many units of the resource this node tells apart.
+    fn devices_in_all(&self, resource: &str) -> u16 {
+        let all = self.settings.features.resources.get(resource);
+        let all = all.filter(|_| self.tells_devices());
+        let all = all.and_then(|&all| u16::try_from(all).ok());
+        all.filter(|all| *all <= MAX_DEVICES).unwrap_or(0)
+    }
+
+    /// Whether programs are run here, which can be told anything.
+    fn tells_devices(&self) -> bool {
+        self.settings.runs == Runs::Processes
+    }
+}
+
+impl Instance {
+    /// Gives up the devices beyond what it claims, those first that it got last; all of them once it has ended.
+    pub(super) fn return_devices(&mut self) {
+        let mut devices = std::mem::take(&mut self.devices);
+        devices.0.retain(|resource, indices| {
+            indices.truncate(self.claim(resource));
+            !indices.is_empty()
+        });
+        self.devices = devices;
+    }
+
+    /// What it claims of each resource; while that changes, the more of the two.
+    fn claims(&self) -> Vec<(String, usize)> {
+        let demands = [Some(&self.demand), self.update.as_ref()];
+        let names = demands.into_iter().flatten();
+        let names: BTreeSet<&String> = names.flat_map(|it| it.resources.keys()).collect();
+        names
+            .into_iter()
+            .map(|name| (name.clone(), self.claim(name)))
+            .collect()
+    }
+
+    fn claim(&self, resource: &str) -> usize {
+        if !self.is_live() {
+            return 0;
+        }
+        let claimed = self.held(|demand| demand.resources.get(resource).copied().unwrap_or(0));
+        usize::try_from(claimed).unwrap_or(0)
+    }
+}
