@@ -27,6 +27,7 @@ mod contexts;
 mod controllers;
 mod crashes;
 mod describe;
+mod devices;
 mod ends;
 mod http_output;
 mod images;
