@@ -97,6 +97,7 @@ pub const TYPES: &[Type] = &types![
     PlacementDecision of PLACEMENT_DECISION,
     TraceReport of TRACE_REPORT,
     Configuration of CONFIGURE,
+    Overrides of START,
 ];
 
 /// First byte: the type. The rest is the payload.
@@ -110,6 +111,12 @@ pub fn payloads(data: &[u8]) {
 pub fn peek(payload: &[u8]) {
     let start = Start::decode(payload).map(StartPeek::from);
     assert_eq!(peek::start(payload), start, "START");
+    if start.is_ok() {
+        let given = overrides::decode_start(payload);
+        assert_eq!(given, Start::decode_placed(payload), "a START is no overrides");
+        let behind = overrides::decode_start(&Overrides::default().before(payload));
+        assert_eq!(behind, given, "a START behind overrides that say nothing");
+    }
     let ready = Ready::decode(payload).map(ReadyPeek::from);
     assert_eq!(peek::ready(payload), ready, "READY");
     let stats = Stats::decode(payload).map(StatsPeek::from);

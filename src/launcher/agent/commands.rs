@@ -7,7 +7,7 @@ use proto_frames::payload::{
     AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason, CommandRefused, Delete,
     DeleteFailure, DeleteFailureReason, EndsRecorded, Evacuate, EvacuateMode, LeaseRenewed,
     Migrate, NodeCapacity, Payload, PayloadError, PayloadErrorKind, Restore, Resume, Start,
-    StartFailureReason, Suspend, Update,
+    StartFailureReason, Suspend, Update, overrides,
 };
 use proto_frames::{Frame, Kind};
 use tracing::{debug, warn};
@@ -55,7 +55,7 @@ impl Command {
     pub fn decode(frame: &Frame) -> Option<Self> {
         let payload = &frame.payload;
         Some(match frame.kind {
-            Kind::START => Self::Start(Start::decode_placed(payload).map(Box::new)),
+            Kind::START => Self::Start(overrides::decode_start(payload).map(Box::new)),
             Kind::DELETE => Self::Delete(Delete::decode(payload)),
             Kind::EVACUATE => Self::Evacuate(Evacuate::decode(payload)),
             Kind::RESTORE => Self::Restore(Restore::decode(payload)),

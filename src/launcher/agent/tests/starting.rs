@@ -311,6 +311,80 @@ fn a_start_that_cannot_be_read_is_answered_and_counted() {
 }
 
 #[test]
+fn a_start_with_overrides_before_it_asks_for_what_these_say_also_after_a_restart_of_the_launcher() {
+    let mut world = World::connected();
+    world.frame(
+        Kind::START,
+        "overrides:\n  restart: true\n  mem_mb: 700\n  vcpus: 2\n  disk_gb: 3\n  resources: {}\n...\nstart:\n  \
+        instance_uuid: a\n  vm_type: process\n  command: [sleep, '9']\n  requirements: {mem_mb: 50, vcpus: 1}\n  \
+        scheduling: {resources: {gpu: 1}}\n  overrides: {mem_mb: 1}\n...\noverrides: {mem_mb: 1}\n",
+    );
+    let orders = world.orders();
+    let [Order::Spawn(workload)] = orders.as_slice() else {
+        panic!("{orders:?}")
+    };
+    assert_eq!((workload.mem_mb, workload.vcpus), (700, 2));
+    assert!(world.records["a"].restart);
+    for _ in 0..2 {
+        let requested = world.stats().instances.remove(0).requested.unwrap();
+        let amounts = (requested.mem_mb, requested.vcpus, requested.disk_mb);
+        assert_eq!(amounts, (700, 2, 3072));
+        assert_eq!(requested.resources.values().sum::<i64>(), 0);
+        world.start(process("b", 301));
+        assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
+        world.restart(|_| Found::Running);
+        world.connect();
+        world.sent.clear();
+    }
+}
+
+#[test]
+fn bad_overrides_refuse_their_start_and_name_the_key() {
+    let mut world = World::connected();
+    for (payload, reason, key) in [
+        (
+            "overrides:\n  mem_mb: many\n...\nstart:\n  instance_uuid: a\n",
+            StartFailureReason::InvalidPayload,
+            "overrides.mem_mb, line 2 column 11",
+        ),
+        (
+            "overrides:\n  vcpus: -1\n...\nstart:\n  instance_uuid: a\n",
+            StartFailureReason::InvalidData,
+            "overrides.vcpus, line 2 column 10",
+        ),
+        (
+            "overrides:\n  vcpus: 1\n",
+            StartFailureReason::InvalidPayload,
+            "the payload is empty",
+        ),
+    ] {
+        world.frame(Kind::START, payload);
+        let Message::StartFailure(failure) = world.answer() else {
+            panic!()
+        };
+        assert_eq!(failure.reason, reason);
+        let detail = failure.detail.unwrap();
+        assert!(detail.starts_with(key), "{detail}");
+    }
+    assert_eq!(world.stats().starts_seen, Some(3));
+}
+
+#[test]
+fn overrides_that_a_controller_wrote_beside_its_start_change_nothing() {
+    let mut world = World::connected();
+    world.frame(
+        Kind::START,
+        "overrides:\n  mem_mb: 1\nstart:\n  instance_uuid: a\n  vm_type: process\n  command: [sleep, '9']\n  \
+        requirements: {mem_mb: 50}\n...\nstart:\n  instance_uuid: b\n",
+    );
+    let orders = world.orders();
+    let [Order::Spawn(workload)] = orders.as_slice() else {
+        panic!("{orders:?}")
+    };
+    assert_eq!((&*workload.instance, workload.mem_mb), ("a", 50));
+}
+
+#[test]
 fn a_program_that_cannot_run_is_reported_with_whose_fault_it_is() {
     let mut world = World::connected();
     for (fault, reason) in [
