@@ -53,6 +53,8 @@ fn every_capability_in_the_reference_is_one() {
         Capabilities::LEASE,
         Capabilities::ENDS,
         Capabilities::CAPACITY,
+        Capabilities::OUTPUT,
+        Capabilities::OVERRIDES,
     ];
     assert!(all.into_iter().all(|one| known.contains(one)));
 }

@@ -34,16 +34,14 @@ async fn with_two() -> (World, Launcher, Peer, Pid, Pid) {
 async fn a_node_says_what_it_can_and_how_long_its_lease_is() {
     let (_world, _launcher, mut peer) = World::connected(&[LEASE]).await;
     let stats = peer.stats(|_| true).await;
-    assert_eq!(
-        stats.capabilities,
-        ["suspend", "update", "capacity", "lease"]
-    );
+    let always = ["suspend", "update", "capacity", "overrides"];
+    assert_eq!(stats.capabilities, [&always[..], &["lease"]].concat());
     assert_eq!(stats.lease.unwrap().ms(), 3000);
     let next = peer.stats(|_| true).await;
     assert!(next.lease_seq > stats.lease_seq);
     let (_world, _launcher, mut peer) = World::connected(&["-lease=0"]).await;
     let stats = peer.stats(|_| true).await;
-    assert_eq!(stats.capabilities, ["suspend", "update", "capacity"]);
+    assert_eq!(stats.capabilities, always);
     assert_eq!((stats.lease, stats.lease_seq), (None, None));
 }
 

@@ -202,9 +202,14 @@ pub struct StatsWithout {
     pub is_plain: bool,
 }
 
-/// What of a START is no longer as its payload says: to be written into it before a launcher reads it.
+/// What of a START is no longer as its payload says: to be said beside it, or written into it, before a launcher reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StartChanges {
+    /// Whether the launcher that is given the START takes them beside the payload ([`Capabilities::OVERRIDES`]). Decided
+    /// for each launcher when the START is given to it; `false` before.
+    ///
+    /// [`Capabilities::OVERRIDES`]: crate::Capabilities::OVERRIDES
+    pub as_fields: bool,
     /// Whether it has become a restart.
     pub restart: bool,
     /// The amounts that it asks for since an UPDATE; `None` = those of the payload.

@@ -359,8 +359,10 @@ impl Capabilities {
     pub const CAPACITY: Self = Self(32);
     /// Tell what workloads wrote.
     pub const OUTPUT: Self = Self(64);
+    /// Read what has changed of a START beside it.
+    pub const OVERRIDES: Self = Self(128);
 
-    const NAMES: [(Self, &'static str); 7] = [
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::SUSPEND, "suspend"),
         (Self::MIGRATE, "migrate"),
         (Self::UPDATE, "update"),
@@ -368,6 +370,7 @@ impl Capabilities {
         (Self::ENDS, "ends"),
         (Self::CAPACITY, "capacity"),
         (Self::OUTPUT, "output"),
+        (Self::OVERRIDES, "overrides"),
     ];
 
     /// Those of these words that are known.

@@ -10,7 +10,7 @@ use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice, PlacedStart};
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::StartRequest;
+use crate::api::input::{Capabilities, StartRequest};
 use crate::cluster::Released;
 use crate::cluster::ledger::{Entry, Extras, Phase, Unconfirmed};
 use crate::cluster::node::Pool;
@@ -241,12 +241,15 @@ impl Scheduler {
         self.hand_over(holder, start);
     }
 
-    pub(crate) fn hand_over(&mut self, key: NodeKey, start: Box<PlacedStart>) {
+    pub(crate) fn hand_over(&mut self, key: NodeKey, mut start: Box<PlacedStart>) {
         self.counters.placed += 1;
         let node = self.cluster.nodes().node(key);
         let Some(session) = node.session() else {
             return;
         };
+        if let Some(changes) = &mut start.changes {
+            changes.as_fields = node.can(Capabilities::OVERRIDES);
+        }
         self.notice(Notice::Placed(start.request.instance.clone(), node.uuid()));
         if self.peers.has_subscribers() {
             self.tell_placement(key, &start.request.instance);

@@ -27,6 +27,9 @@ const LEASE: &str = "lease";
 /// Capability: STARTs are admitted by what NodeCapacity says.
 const CAPACITY: &str = "capacity";
 
+/// Capability: what has changed of a START is read beside it.
+const OVERRIDES: &str = "overrides";
+
 /// Capability: what workloads wrote can be read.
 const OUTPUT: &str = "output";
 
@@ -240,7 +243,7 @@ impl Agent {
             Runs::Processes | Runs::Anything => &[SUSPEND, UPDATE],
             Runs::Named(_) => &[],
         };
-        let always = changes.iter().copied().chain([CAPACITY]);
+        let always = changes.iter().copied().chain([CAPACITY, OVERRIDES]);
         let lease = self.settings.lease.map(|_| LEASE);
         let ends = self.records_ends().then_some(ENDS);
         // Schedulers that read output record ends, so that answers do not count among the frames that ends wait for.

@@ -2,19 +2,21 @@
 //! UPDATE. One of which nothing has changed leaves as the very bytes that came. Likewise a DELETE that goes to another node
 //! than it names.
 //!
-//! Original launchers and unknown keys are why the text is edited rather than written again from what was read. By its
+//! Launchers that announced that they take them get [`Overrides`] before the bytes that came. For all others, the
+//! original's above all, the text is edited rather than written again from what was read, because of unknown keys. By its
 //! looks first ([`crate::edit`]), which leaves every other byte alone; what reads back as something else is written from
 //! the parsed document instead, with everything that is in it.
 
 use bytes::Bytes;
 use proto_frames::Frame;
+use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::guard::{SMALL, first_document};
-use proto_frames::payload::{Delete, Payload, Scheduling, Start, Storage};
+use proto_frames::payload::{Delete, Overrides, Payload, Start, Storage};
 use serde_yaml::{Mapping, Value};
 
 use super::parcels::frame_of;
 use crate::edit;
-use sched_core::{Demand, PlacedStart, StartChanges, TargetedCommand};
+use sched_core::{PlacedStart, StartChanges, TargetedCommand};
 
 /// MiB in a GiB: disks are asked for in GiB.
 const MIB_PER_GIB: i64 = 1024;
@@ -56,52 +58,33 @@ pub(super) fn cost(start: &PlacedStart) -> usize {
     start.changes.as_deref().map_or(0, demand)
 }
 
-/// A payload with changes in it. One that cannot be read, which no START's is that was placed, is left as it is.
+/// A payload with its changes. No frame leaves for it that is longer than one may be which comes: what has no room for
+/// overrides before it is edited.
 fn changed(payload: &Bytes, changes: &StartChanges) -> Bytes {
-    let Ok(before) = Start::decode_placed(payload) else {
-        return payload.clone();
-    };
-    let wanted = wanted(&before, changes);
-    let is_meant = |text: &Bytes| Start::decode_placed(text).is_ok_and(|read| read == wanted);
-    patch_text(payload, &before, &wanted)
-        .filter(is_meant)
-        .or_else(|| by_value(payload, &wanted))
-        .filter(is_meant)
-        .unwrap_or_else(|| payload.clone())
+    let overrides = overrides(changes);
+    let with_fields = changes.as_fields.then(|| overrides.before(payload));
+    with_fields
+        .filter(|it| it.len() <= MAX_PAYLOAD_LEN)
+        .unwrap_or_else(|| edited(payload, &overrides))
 }
 
-/// What the payload is to say.
-fn wanted(before: &Start, changes: &StartChanges) -> Start {
-    let mut wanted = before.clone();
-    wanted.restart |= changes.restart;
+/// What has changed, as launchers are told it: disks in whole GiB, as STARTs have them.
+fn overrides(changes: &StartChanges) -> Overrides {
+    let overrides = Overrides {
+        restart: changes.restart,
+        ..Overrides::default()
+    };
     let Some(demand) = &changes.demand else {
-        return wanted;
+        return overrides;
     };
-    wanted.requirements.mem_mb = demand.mem_mib;
-    wanted.requirements.vcpus = demand.vcpus;
-    set_disk(&mut wanted.storage, demand.disk_mib);
-    set_resources(&mut wanted.scheduling, demand);
-    wanted
-}
-
-/// Makes the local disks add up to so much, in whole GiB: the last one grows or shrinks, and others only where that is
-/// not enough.
-fn set_disk(storage: &mut Vec<Storage>, disk_mib: i64) {
-    let mut left = in_whole_gib(disk_mib);
-    let has_local = storage.iter().any(|disk| disk.local);
-    if !has_local && left > 0 {
-        let (local, ephemeral) = (true, true);
-        storage.push(Storage {
-            local,
-            ephemeral,
-            ..Storage::default()
-        });
-    }
-    let last = storage.iter().rposition(|disk| disk.local);
-    for (at, disk) in storage.iter_mut().enumerate().filter(|(_, it)| it.local) {
-        let is_last = Some(at) == last;
-        disk.size = if is_last { left } else { disk.size.min(left) };
-        left -= disk.size;
+    let resources = demand.resources.iter();
+    let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
+    Overrides {
+        mem_mb: Some(demand.mem_mib),
+        vcpus: Some(demand.vcpus),
+        disk_gb: Some(in_whole_gib(demand.disk_mib)),
+        resources: Some(resources.collect()),
+        ..overrides
     }
 }
 
@@ -110,18 +93,19 @@ fn in_whole_gib(disk_mib: i64) -> i64 {
     disk_mib / MIB_PER_GIB + i64::from(disk_mib % MIB_PER_GIB > 0)
 }
 
-/// Names that are asked for no more stay with 0: that they were there is no reason to write the document again.
-fn set_resources(scheduling: &mut Option<Scheduling>, demand: &Demand) {
-    if demand.resources.is_empty() && scheduling.is_none() {
-        return;
-    }
-    let resources = &mut scheduling.get_or_insert_default().resources;
-    for amount in resources.values_mut() {
-        *amount = 0;
-    }
-    for (name, amount) in &demand.resources {
-        resources.insert(name.to_string(), *amount);
-    }
+/// A payload whose text says what applies. One that cannot be read, which no START's is that was placed, is left as it is.
+fn edited(payload: &Bytes, overrides: &Overrides) -> Bytes {
+    let Ok(before) = Start::decode_placed(payload) else {
+        return payload.clone();
+    };
+    let mut wanted = before.clone();
+    overrides.apply(&mut wanted);
+    let is_meant = |text: &Bytes| Start::decode_placed(text).is_ok_and(|read| read == wanted);
+    patch_text(payload, &before, &wanted)
+        .filter(is_meant)
+        .or_else(|| by_value(payload, &wanted))
+        .filter(is_meant)
+        .unwrap_or_else(|| payload.clone())
 }
 
 /// The text with each value that differs put in; `None` where that is not plain to do.
@@ -212,7 +196,10 @@ fn child<'a>(parent: &'a mut Mapping, key: &str) -> Option<&'a mut Mapping> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use proto_frames::payload::{Payload, Start};
+    use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
+    use proto_frames::limits::MAX_PAYLOAD_LEN;
+    use proto_frames::payload::overrides::decode_start;
+    use proto_frames::payload::{Payload, Requirements, Scheduling, Start, Storage};
 
     use super::changed;
     use sched_core::{Demand, StartChanges};
@@ -231,7 +218,7 @@ mod tests {
     fn restart() -> StartChanges {
         StartChanges {
             restart: true,
-            demand: None,
+            ..StartChanges::default()
         }
     }
 
@@ -245,6 +232,7 @@ mod tests {
                 disk_mib: disk_gib * 1024,
                 resources: resources.into_iter().filter(|(_, it)| *it > 0).collect(),
             }),
+            ..StartChanges::default()
         }
     }
 
@@ -298,5 +286,151 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_left_alone() {
         assert_eq!(with("start: [", &restart()), "start: [");
+    }
+
+    fn as_fields(changes: StartChanges) -> StartChanges {
+        StartChanges {
+            as_fields: true,
+            ..changes
+        }
+    }
+
+    #[test]
+    fn a_launcher_that_takes_overrides_gets_them_before_the_bytes_that_came() {
+        let text = with(ORIGINAL, &as_fields(restart()));
+        assert_eq!(
+            text,
+            format!("overrides:\n  restart: true\n...\n{ORIGINAL}")
+        );
+        let text = with(ORIGINAL, &as_fields(asking(1024, 4, 40, 0)));
+        let said = "overrides:\n  restart: true\n  mem_mb: 1024\n  vcpus: 4\n  disk_gb: 40\n  resources: {}\n...\n";
+        assert_eq!(text, format!("{said}{ORIGINAL}"));
+        let text = with(ORIGINAL, &as_fields(asking(1, 1, 0, 2)));
+        assert!(text.contains("\n  disk_gb: 0\n  resources:\n    gpu: 2\n...\n"));
+    }
+
+    #[test]
+    fn a_start_without_room_for_overrides_in_its_frame_is_edited() {
+        let long = |len: usize| {
+            let mut text = ORIGINAL.to_owned();
+            text.extend(std::iter::repeat_n('#', len - ORIGINAL.len()));
+            with(&text, &as_fields(restart()))
+        };
+        let overrides = "overrides:\n  restart: true\n...\n";
+        let fits = long(MAX_PAYLOAD_LEN - overrides.len());
+        assert!(fits.starts_with(overrides) && fits.len() == MAX_PAYLOAD_LEN);
+        let edited = long(MAX_PAYLOAD_LEN - overrides.len() + 1);
+        assert!(edited.starts_with("---\nstart:\n") && edited.len() < MAX_PAYLOAD_LEN);
+        assert!(Start::decode(edited.as_bytes()).unwrap().restart);
+    }
+
+    const NAMES: [&str; 4] = ["gpu", "nic/fast", "1e3", "y"];
+
+    fn amounts() -> impl Strategy<Value = Vec<(&'static str, i64)>> {
+        let name = proptest::sample::select(NAMES.to_vec());
+        proptest::collection::vec((name, 0_i64..5), 0..4)
+    }
+
+    fn starts() -> impl Strategy<Value = Start> {
+        let disk = (any::<bool>(), 0_i64..50).prop_map(|(local, size)| Storage {
+            local,
+            size,
+            ..Storage::default()
+        });
+        let disks = proptest::collection::vec(disk, 0..4);
+        let scheduling = proptest::option::of((amounts(), any::<bool>()));
+        let requirements = (0_i64..2000, 0_i64..9);
+        (requirements, disks, any::<bool>(), scheduling).prop_map(
+            |((mem_mb, vcpus), storage, restart, scheduling)| Start {
+                instance_uuid: "a".to_owned(),
+                requirements: Requirements {
+                    mem_mb,
+                    vcpus,
+                    ..Requirements::default()
+                },
+                storage,
+                restart,
+                command: vec!["sh".to_owned(), "...\n---\noverrides:\n".to_owned()],
+                scheduling: scheduling.map(|(amounts, relocate)| Scheduling {
+                    resources: amounts
+                        .into_iter()
+                        .map(|(it, n)| (it.to_owned(), n))
+                        .collect(),
+                    relocate,
+                    ..Scheduling::default()
+                }),
+                ..Start::default()
+            },
+        )
+    }
+
+    /// A START's payload in one of the styles that controllers may write.
+    fn payloads() -> impl Strategy<Value = Bytes> {
+        let block = |start: &Start| String::from_utf8(start.encode().to_vec()).unwrap();
+        let flow = move |start: &Start| {
+            let value: serde_yaml::Value = serde_yaml::from_str(&block(start)).unwrap();
+            format!("{}\n", serde_json::to_string(&value).unwrap())
+        };
+        let commented = move |start: &Start| {
+            let text =
+                block(start).replace("restart: ", "later: {x: 010}\n  # a word\n  restart: ");
+            format!("# first\n{text}")
+        };
+        let behind = [
+            "",
+            "...\n",
+            "---\noverrides: {restart: true}\n...\nstart: {}\n",
+        ];
+        let styled = starts().prop_flat_map(move |start| {
+            prop_oneof![
+                Just(block(&start)),
+                Just(format!("%YAML 1.1\n---\n{}", block(&start))),
+                Just(flow(&start)),
+                Just(commented(&start)),
+            ]
+        });
+        (styled, proptest::sample::select(behind.to_vec()))
+            .prop_map(|(text, behind)| format!("{text}{behind}").into())
+    }
+
+    fn changes() -> impl Strategy<Value = StartChanges> {
+        let demand = (0_i64..2000, 0_i64..9, 0_i64..100_000, amounts());
+        let demand = demand.prop_map(|(mem_mib, vcpus, disk_mib, amounts)| Demand {
+            mem_mib,
+            vcpus,
+            disk_mib,
+            resources: amounts.into_iter().map(|(it, n)| (it.into(), n)).collect(),
+        });
+        let changes = (any::<bool>(), proptest::option::of(demand));
+        changes.prop_map(|(restart, demand)| StartChanges {
+            restart,
+            demand,
+            as_fields: false,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_launcher_understands_the_same_of_overrides_as_of_edited_text(
+            payload in payloads(),
+            changes in changes(),
+        ) {
+            let edited = changed(&payload, &changes);
+            let beside = changed(&payload, &as_fields(changes.clone()));
+            prop_assert_eq!(&beside[beside.len() - payload.len()..], &payload[..]);
+            let start = decode_start(&beside).unwrap();
+            prop_assert_eq!(&decode_start(&edited).unwrap(), &start);
+            prop_assert_eq!(start.restart, changes.restart || decode_start(&payload).unwrap().restart);
+            let Some(demand) = changes.demand else {
+                return Ok(());
+            };
+            let asked = (start.requirements.mem_mb, start.requirements.vcpus);
+            prop_assert_eq!(asked, (demand.mem_mib, demand.vcpus));
+            prop_assert_eq!(start.disk_mib(), Some((demand.disk_mib + 1023) / 1024 * 1024));
+            let resources = start.scheduling.unwrap_or_default().resources;
+            for (name, amount) in resources {
+                prop_assert_eq!(demand.resources.get(&*name).copied().unwrap_or(0), amount);
+            }
+        }
     }
 }

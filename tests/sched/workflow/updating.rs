@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Query,
     QueryKind, Scheduling, Span, Update,
 };
+use proto_frames::{Kind, Role};
 use sched_core::{
-    Capabilities, Command, InstanceReport, Message, Order, Report, Resources, SessionId,
+    Capabilities, Command, Dialect, InstanceReport, Message, Order, Report, Resources, SessionId,
 };
 
 use crate::support::durability::{crash, durable};
@@ -16,7 +16,7 @@ use crate::support::migration::able;
 use crate::support::preemption::frozen;
 use crate::support::requests::Asking;
 use crate::support::words::asking;
-use crate::support::world::{World, request, running};
+use crate::support::world::{Size, World, node_uuid, request, running};
 
 impl World {
     /// A launcher says that it has changed an instance.
@@ -238,6 +238,49 @@ fn the_new_amounts_are_asked_for_wherever_it_is_placed_from_then_on() {
     world.has_stopped(node, "a");
     world.told(node);
     assert_eq!(world.given(other).request.asked.mem_mib, 700);
+}
+
+#[test]
+fn what_has_changed_is_said_beside_a_start_only_to_launchers_that_take_it_so() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.update_as(controller, memory("a", 700));
+    world.updated(node, "a");
+    let original = world.join(Role::AGENT, node_uuid(2), Dialect::Original);
+    let overrides = world.silent_node(3);
+    world.ready(original, Size::of_mem(1000));
+    world.ready_with(overrides, able(Capabilities::OVERRIDES));
+    let mut from = node;
+    for (to, as_fields) in [(original, false), (overrides, true), (node, false)] {
+        world.look_away();
+        world.migrate(controller, "a", Some(to));
+        world.has_stopped(from, "a");
+        let changes = *world.given(to).changes.unwrap();
+        assert_eq!((changes.restart, changes.as_fields), (true, as_fields));
+        assert_eq!(changes.demand.map(|demand| demand.mem_mib), Some(700));
+        world.list(to, &["a"]);
+        from = to;
+    }
+}
+
+#[test]
+fn a_start_that_was_not_written_to_one_launcher_is_said_as_the_next_one_takes_it() {
+    for (first, second) in [
+        (Capabilities::OVERRIDES, Capabilities::default()),
+        (Capabilities::default(), Capabilities::OVERRIDES),
+    ] {
+        let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+        let there = world.silent_node(2);
+        world.ready_with(there, able(first));
+        let next = world.silent_node(3);
+        world.migrate(controller, "a", None);
+        world.status(node, Kind::MAINTENANCE);
+        world.look_away();
+        world.has_stopped(node, "a");
+        world.ready_with(next, able(second));
+        world.cut_unsent(there);
+        let changes = world.given(next).changes.unwrap();
+        assert_eq!(changes.as_fields, second == Capabilities::OVERRIDES);
+    }
 }
 
 #[test]

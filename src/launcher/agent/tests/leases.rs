@@ -246,14 +246,12 @@ fn a_node_without_leases_says_so_and_takes_such_workloads_as_any() {
     assert!(!workload.leased);
     let stats = world.stats();
     assert_eq!((stats.lease, stats.lease_seq), (None, None));
-    assert_eq!(stats.capabilities, ["suspend", "update", "capacity"]);
+    let always = ["suspend", "update", "capacity", "overrides"];
+    assert_eq!(stats.capabilities, always);
     let mut world = with_lease();
     let stats = world.stats();
     assert_eq!(stats.lease.map(|span| span.ms()), Some(30_000));
-    assert_eq!(
-        stats.capabilities,
-        ["suspend", "update", "capacity", "lease"]
-    );
+    assert_eq!(stats.capabilities, [&always[..], &["lease"]].concat());
 }
 
 #[test]
