@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    Batch, Group, GroupPolicy, InstanceStat, InstanceState, Payload, PlacementDecision, Ready,
-    ReasonKind, Requested, Scheduling, Start, StartFailure, StartFailureReason, Stats,
+    Batch, Group, GroupPolicy, InstanceStat, InstanceState, InstanceStopped, Migrate, Payload,
+    PlacementDecision, Ready, ReasonKind, Requested, Scheduling, Start, StartFailure,
+    StartFailureReason, Stats, overrides,
 };
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
@@ -68,6 +69,16 @@ fn stats(node: &Peer, instances: Vec<InstanceStat>) -> Bytes {
     .encode()
 }
 
+/// A STATS of a node on which this instance runs.
+fn stats_with(node: &Peer, instance: Uuid) -> Bytes {
+    let running = InstanceStat {
+        instance_uuid: instance.to_string(),
+        state: InstanceState::Active,
+        ..InstanceStat::default()
+    };
+    stats(node, vec![running])
+}
+
 /// A master, and a node in this zone that has one GPU and has said that nothing runs on it.
 async fn zoned(site: &Site, zone: &str) -> (crate::site::Daemon, Peer, Peer) {
     let daemon = site.start(&[]).await;
@@ -79,6 +90,26 @@ async fn zoned(site: &Site, zone: &str) -> (crate::site::Daemon, Peer, Peer) {
     node.send(Kind::STATS, stats(&node, Vec::new())).await;
     master.expect(Kind::STATS).await;
     (daemon, master, node)
+}
+
+/// Moves the first instance from one node to another; the payload of the START that this one is given.
+async fn given_after_move(master: &mut Peer, from: &mut Peer, to: &mut Peer) -> Bytes {
+    let instance_uuid = instance(1).to_string();
+    from.send(Kind::STATS, stats_with(from, instance(1))).await;
+    master.skip_to(Kind::STATS).await;
+    let migrate = Migrate {
+        instance_uuid: instance_uuid.clone(),
+        target_node_uuid: to.uuid.to_string(),
+        ..Migrate::default()
+    };
+    master.send(Kind::MIGRATE, migrate.encode()).await;
+    from.expect(Kind::DELETE).await;
+    let stopped = InstanceStopped {
+        instance_uuid,
+        ..InstanceStopped::default()
+    };
+    from.send(Kind::INSTANCE_STOPPED, stopped.encode()).await;
+    to.expect(Kind::START).await.payload
 }
 
 async fn failure(peer: &mut Peer) -> StartFailure {
@@ -297,4 +328,62 @@ async fn labels_that_cannot_be_are_refused_and_change_nothing() {
     let start = requiring(instance(1), "zone = eu-1");
     master.send(Kind::START, start.encode()).await;
     assert_eq!(node.expect_start().await, instance(1));
+}
+
+#[tokio::test]
+async fn what_has_changed_of_a_start_is_said_to_each_launcher_as_it_takes_it() {
+    let site = Site::new();
+    let (daemon, mut master, mut first) = zoned(&site, "eu-1").await;
+    let movable = Scheduling {
+        relocate: true,
+        ..Scheduling::default()
+    };
+    let mut payload = asking(instance(1), movable).encode().to_vec();
+    payload.extend_from_slice(b"---\noverrides: {mem_mb: 9}\n...\nfor: the launcher\n");
+    master.send(Kind::START, payload.clone()).await;
+    assert_eq!(first.expect(Kind::START).await.payload, payload);
+
+    let mut original = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
+    original.ready(PLENTY).await;
+    let mut able = site.node(&daemon).await;
+    let ready = Ready {
+        capabilities: vec!["overrides".to_owned()],
+        ..Ready::decode(&ready(&able, ("zone", "eu-2"), 0)).unwrap()
+    };
+    able.send(Kind::READY, ready.encode()).await;
+    for node in [&mut original, &mut able] {
+        node.send(Kind::STATS, stats(node, Vec::new())).await;
+        master.skip_to(Kind::STATS).await;
+    }
+    let text = String::from_utf8(payload).unwrap();
+    let edited = text.replace("restart: false", "restart: true");
+    assert_ne!(edited, text);
+    let with_overrides = format!("overrides:\n  restart: true\n...\n{text}");
+    assert_eq!(
+        given_after_move(&mut master, &mut first, &mut original).await,
+        edited
+    );
+    assert_eq!(
+        given_after_move(&mut master, &mut original, &mut able).await,
+        with_overrides
+    );
+}
+
+#[tokio::test]
+async fn overrides_from_a_controller_are_no_start_or_none_of_the_schedulers_business() {
+    let site = Site::new();
+    let (_daemon, mut master, mut node) = zoned(&site, "eu-1").await;
+    let start = String::from_utf8(start_of(instance(1), 1).encode().to_vec()).unwrap();
+    let smuggled = format!("overrides:\n  mem_mb: 9\n...\n{start}");
+    master.send(Kind::START, smuggled).await;
+    let failure = failure(&mut master).await;
+    assert_eq!(failure.reason, StartFailureReason::InvalidData);
+    assert!(failure.detail.unwrap().starts_with("start, line 1"));
+    node.nothing_else().await;
+    // An unknown key, which a launcher passes over as well.
+    let beside = format!("overrides:\n  mem_mb: 9\n{start}");
+    master.send(Kind::START, beside.clone()).await;
+    assert_eq!(node.expect(Kind::START).await.payload, beside);
+    let read = overrides::decode_start(beside.as_bytes()).unwrap();
+    assert_eq!(read.requirements.mem_mb, 1);
 }

@@ -98,3 +98,35 @@ async fn an_instance_is_given_more_where_it_is_or_on_another_node() {
     assert_eq!((&*view.hostname, view.mem_mb), ("node-b", 400));
     assert_eq!(view.node_uuid, node);
 }
+
+#[tokio::test]
+async fn a_launcher_keeps_the_amounts_that_it_was_told_of_beside_a_start() {
+    let mut cluster = Cluster::without_store(&["node-a", "node-b"]).await;
+    let program = Program::new(&cluster, "program");
+    let options = "--mem 100 --cpus 1 --wait=running --prefer node.hostname=node-a";
+    let id = cluster.run(options, &program.script).await;
+    let node = cluster.node("node-b").await.unwrap();
+    let announced = node.capabilities.iter().any(|it| it == "overrides");
+    assert!(announced, "{node:#?}");
+    let grown = cluster
+        .ctl(&format!("update {id} --mem-mb 300 --vcpus 2"))
+        .await;
+    assert_eq!(grown.code, Some(0), "{grown:?}");
+    let moved = cluster.ctl(&format!("migrate --to node-b {id}")).await;
+    assert_eq!(moved.code, Some(0), "{moved:?}");
+    program.runs(2).await;
+    cluster.until(&id, "running").await;
+
+    // What the launcher has kept is all that anybody knows now.
+    cluster.kill_scheduler().await;
+    cluster.kill_launcher("node-b").await;
+    cluster.launch("node-b", &[]);
+    cluster.start_scheduler().await;
+    cluster.ready(&["node-a", "node-b"]).await;
+    let view = cluster.until(&id, "running").await;
+    assert_eq!(
+        (&*view.hostname, view.mem_mb, view.vcpus),
+        ("node-b", 300, 2)
+    );
+    program.runs(2).await;
+}
