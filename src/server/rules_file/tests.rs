@@ -110,7 +110,7 @@ fn a_preset_is_the_whole_policy_and_keys_replace_parts_of_it() {
 fn an_aggregate_has_what_it_says() {
     let uuid = "6be56328-92e2-4ecd-b426-8fe529c04e0c";
     let found = rules(&format!(
-        "aggregates:\n- name: ssd-hosts\n  zone: eu-1\n  nodes: [host-1, {uuid}, {}, 12]\n  \
+        "policy: {{weighers: [load]}}\naggregates:\n- name: ssd-hosts\n  zone: eu-1\n  nodes: [host-1, {uuid}, {}, 12]\n  \
          select: ['rack in (r1, r2)']\n  labels: {{ssd: true, version: 1.10}}\n  tenants: [{uuid}, blue]\n  \
          images: [windows 2025, linux]\n  max_instances: 20\n  max_starts_under_way: 0\n  multipliers: {{load: -2.5}}\n- name: b\n  \
          images: [x]\n  images_only: false\n- name: c\n",
@@ -330,7 +330,7 @@ fn the_reference_shows_a_configuration_as_it_is_read() {
         .filter_map(|block| block.split("```").next())
         .find(|block| block.starts_with("configure:"));
     let rules = read(shown.unwrap().as_bytes()).unwrap().unwrap();
-    assert_eq!((rules.aggregates.len(), rules.capacity.len()), (1, 1));
+    assert_eq!((rules.aggregates.len(), rules.capacity.len()), (2, 1));
     assert_eq!(rules.policy.subset_size, 3);
 }
 
