@@ -47,6 +47,7 @@ use crate::definition::Defaults;
 use crate::desk::{Desk, Order};
 use crate::flags::{Cli, Command, OnWorkerLoss, ServeFlags, TokenCommand};
 use crate::listen::{FOR_CONTROLLERS, FOR_WORKERS, Listener};
+use crate::node::kept::Budget;
 use crate::rpc::controller::controller_server::ControllerServer;
 use crate::rpc::worker::worker_server::WorkerServer;
 use crate::store::Store;
@@ -185,6 +186,7 @@ fn node_settings(cli: &Cli, client: &ClientConfig) -> anyhow::Result<node::Setti
         lease: cli.serve.lease,
         stop_grace: cli.serve.stop_grace,
         report_interval: cli.serve.report_interval,
+        definitions: Budget::default(),
     })
 }
 

@@ -2,6 +2,7 @@
 //! in place of a machine. It is there as long as the worker's stream is.
 
 mod figures;
+pub(crate) mod kept;
 mod orders;
 
 use std::collections::{HashMap, VecDeque};
@@ -25,6 +26,7 @@ use tracing::{debug, info, warn};
 use crate::definition::{Carried, VM_TYPE, carried};
 use crate::desk::News;
 use crate::instance::Said;
+use crate::node::kept::{Budget, Kept};
 use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric};
 use crate::workers::{JobSender, State};
 
@@ -53,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) stop_grace: Duration,
     /// Time between two reports where nothing changes.
     pub(crate) report_interval: Duration,
+    /// What all workers' definitions take.
+    pub(crate) definitions: Budget,
 }
 
 /// What a worker says.
@@ -68,6 +72,7 @@ pub(crate) enum Report {
 #[derive(Debug)]
 struct Held {
     id: String,
+    definition: Kept,
     is_started: bool,
     is_leased: bool,
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ciao_scheduler::launcher::agent::{Input, LaunchFault, Order};
 use tracing::warn;
 
+use crate::node::kept::MAX_KEPT;
 use crate::node::{Held, Node};
 use crate::rpc::common::{ResourceStatus, WorkloadRequestKind};
 use crate::rpc::worker::InstanceScheduling;
@@ -18,10 +19,10 @@ impl Node {
         let cannot = || Err("workers of RIK cannot do that".to_owned());
         match order {
             Order::Spawn(workload) => self.spawn(now, workload.instance, workload.leased),
-            Order::Terminate(instance) => self.job(&instance, WorkloadRequestKind::Destroy, ""),
+            Order::Terminate(instance) => self.job(&instance, WorkloadRequestKind::Destroy),
             Order::Kill(instance) => {
                 warn!(event = "worker_silent", worker = %self.name, %instance, "the worker has not said that it destroyed the instance; it counts as gone");
-                self.job(&instance, WorkloadRequestKind::Destroy, "");
+                self.job(&instance, WorkloadRequestKind::Destroy);
                 self.say(&instance, ResourceStatus::Terminated, String::new());
                 self.untrack(&instance);
                 self.agent.handle(
@@ -60,22 +61,8 @@ impl Node {
     }
 
     fn spawn(&mut self, now: Instant, instance: String, is_leased: bool) {
-        let carried = self.carried.remove(&instance);
-        let detail = match carried {
-            Some(Ok(carried)) if !self.by_id.contains_key(&carried.id) => {
-                let held = Held {
-                    id: carried.id.clone(),
-                    is_started: false,
-                    is_leased,
-                };
-                self.held.insert(instance.clone(), held);
-                self.by_id.insert(carried.id, instance.clone());
-                self.job(&instance, WorkloadRequestKind::Create, &carried.json);
-                return;
-            }
-            Some(Ok(carried)) => format!("the worker has another instance {:?}", carried.id),
-            Some(Err(error)) => format!("the START is none for RIK: {error}"),
-            None => "the START is none for RIK".to_owned(),
+        let Err(detail) = self.give(&instance, is_leased) else {
+            return;
         };
         let fault = LaunchFault::Launch;
         self.agent.handle(
@@ -88,13 +75,38 @@ impl Node {
         );
     }
 
-    fn job(&mut self, instance: &str, action: WorkloadRequestKind, definition: &str) {
+    /// Gives the worker an instance; why that cannot be, if so.
+    fn give(&mut self, instance: &str, is_leased: bool) -> Result<(), String> {
+        let carried = self.carried.remove(instance);
+        let carried = carried
+            .ok_or("the START is none for RIK")?
+            .map_err(|error| format!("the START is none for RIK: {error}"))?;
+        if self.by_id.contains_key(&carried.id) {
+            return Err(format!("the worker has another instance {:?}", carried.id));
+        }
+        let definition = self.settings.definitions.keep(carried.json);
+        let definition = definition.map_err(|kept| {
+            format!("workers of this ciao-rik have {kept} bytes of definitions already; at most {MAX_KEPT} are kept")
+        })?;
+        let held = Held {
+            id: carried.id.clone(),
+            definition,
+            is_started: false,
+            is_leased,
+        };
+        self.held.insert(instance.to_owned(), held);
+        self.by_id.insert(carried.id, instance.to_owned());
+        self.job(instance, WorkloadRequestKind::Create);
+        Ok(())
+    }
+
+    fn job(&mut self, instance: &str, action: WorkloadRequestKind) {
         let Some(held) = self.held.get(instance) else {
             return;
         };
         let job = InstanceScheduling {
             instance_id: held.id.clone(),
-            definition: definition.to_owned(),
+            definition: held.definition.json().to_owned(),
             action: action.into(),
         };
         if !self.jobs.send(job) {

@@ -31,7 +31,8 @@ async fn instances_run_on_two_workers_and_their_controller_hears_it() {
     assert_eq!(job.definition, POD, "with all its keys");
 
     controller.destroys(&on_one[0]).await.unwrap();
-    one.was_told(&on_one[0], Kind::Destroy).await;
+    let job = one.was_told(&on_one[0], Kind::Destroy).await;
+    assert_eq!(job.definition, POD, "riklet does no job without one");
     controller.hears(&on_one[0], Is::Destroying).await;
     controller.hears(&on_one[0], Is::Terminated).await;
     let told_two = two.jobs.borrow().clone();

@@ -1,5 +1,5 @@
 //! A controller and a worker of RIK, as their users' programs behave: every status of a worker in a stream of its own, with
-//! no address.
+//! no address; a worker reads the definition of each job, also of one that destroys, and does nothing where it cannot.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -181,6 +181,9 @@ impl Worker {
 
 async fn obey(channel: &Channel, name: &str, job: &InstanceScheduling, mood: Mood) {
     type Is = ResourceStatus;
+    if serde_json::from_str::<serde_json::Value>(&job.definition).is_err() {
+        return;
+    }
     let says: &[Is] = match (job.action(), mood) {
         (_, Mood::Silent) => &[],
         (WorkloadRequestKind::Create, Mood::Works) => &[Is::Creating, Is::Running],

@@ -1,0 +1,67 @@
+//! Definitions of what workers were given. `riklet` reads that of each job before it looks at what is to be done, so the
+//! job that destroys an instance carries it again; until then it is kept, within a bound for all workers together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Most bytes of definitions that are kept for all workers together: as many as controllers may have instances of.
+pub(crate) const MAX_KEPT: usize = crate::desk::MAX_DEFINITIONS;
+
+/// Bytes that are kept at present, of all workers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Budget(Arc<AtomicUsize>);
+
+/// A definition; with it goes its part of the budget.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    json: String,
+    budget: Budget,
+}
+
+impl Budget {
+    /// Takes a definition; how many bytes are kept already where it is too much.
+    pub(crate) fn keep(&self, json: String) -> Result<Kept, usize> {
+        let before = self.0.fetch_add(json.len(), Ordering::Relaxed);
+        let is_too_much = before.saturating_add(json.len()) > MAX_KEPT;
+        // Gives its part back where it is dropped.
+        let kept = Kept {
+            json,
+            budget: self.clone(),
+        };
+        match is_too_much {
+            true => Err(before),
+            false => Ok(kept),
+        }
+    }
+}
+
+impl Kept {
+    /// The definition.
+    pub(crate) fn json(&self) -> &str {
+        &self.json
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.budget.0.fetch_sub(self.json.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_kept_up_to_a_bound_and_given_back() {
+        let budget = Budget::default();
+        let most = budget.keep("x".repeat(MAX_KEPT - 1)).unwrap();
+        let last = budget.keep("y".to_owned()).unwrap();
+        assert_eq!(last.json(), "y");
+        assert_eq!(budget.keep("z".to_owned()).unwrap_err(), MAX_KEPT);
+        drop(most);
+        assert!(budget.keep("z".to_owned()).is_ok());
+        drop(last);
+        assert_eq!(budget.0.load(Ordering::Relaxed), 0);
+    }
+}
