@@ -6,12 +6,21 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use futures_core::Stream;
 use parking_lot::Mutex;
 use tonic::Status;
 
 use crate::rpc::common::WorkerStatus;
+use crate::rpc::common::worker_status::Status as Subject;
+
+/// How long a controller is not told again that nothing is left of an instance: what it asked for before it read that is
+/// no question. RIK's own ends as a process where it hears the end of an instance that it has removed from its list.
+const REPEATED_AFTER: Duration = Duration::from_secs(10);
+
+/// Most ends of instances that are remembered for that, of each stream.
+const MAX_ENDS: usize = 1024;
 
 /// What an update is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -59,6 +68,8 @@ struct State {
     latest: HashMap<About, (WorkerStatus, Last)>,
     /// Instances whose last update has been handed over.
     done: Vec<Arc<str>>,
+    /// Ids of instances whose last update was pushed, and when; the oldest first.
+    ends: VecDeque<(Instant, String)>,
     end: Option<Status>,
     waker: Option<Waker>,
     is_gone: bool,
@@ -79,6 +90,13 @@ impl Subscriber {
     pub(crate) fn push(&self, about: About, status: WorkerStatus, last: Last) {
         let waker = {
             let mut state = self.shared.lock();
+            if let (Last::Yes, Some(Subject::Instance(it))) = (last, &status.status) {
+                if state.ends.len() >= MAX_ENDS {
+                    state.ends.pop_front();
+                }
+                let end = (Instant::now(), it.instance_id.clone());
+                state.ends.push_back(end);
+            }
             if state.latest.insert(about.clone(), (status, last)).is_none() {
                 state.order.push_back(about);
             }
@@ -87,6 +105,13 @@ impl Subscriber {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Whether it was told a moment ago that an instance that is called so is over.
+    pub(crate) fn has_heard_the_end(&self, id: &str) -> bool {
+        let state = self.shared.lock();
+        let mut latest = state.ends.iter().rev();
+        latest.any(|(at, it)| it == id && at.elapsed() < REPEATED_AFTER)
     }
 
     /// Whether its reader is gone.

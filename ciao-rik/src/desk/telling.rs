@@ -30,7 +30,7 @@ impl Desk {
         }
     }
 
-    /// Tells a controller that nothing of an instance is left that it named.
+    /// Tells a controller that nothing of an instance is left that it named, unless it was told that a moment ago.
     pub(super) fn tell_gone(&mut self, id: &str, caller: &Caller) {
         let is_its = |to: &&Subscriber| match (&caller.owner, caller.address) {
             (owner, Some(address)) if owner.is_empty() => to.caller.address == Some(address),
@@ -40,6 +40,7 @@ impl Desk {
         let about = About::Instance(self.new_instance());
         let told = message(id, ResourceStatus::Terminated, String::new(), None);
         let to = self.subscribers.iter().filter(is_its);
+        let to = to.filter(|it| !it.has_heard_the_end(id));
         to.for_each(|it| it.push(about.clone(), told.clone(), Last::Yes));
     }
 

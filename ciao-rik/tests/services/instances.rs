@@ -119,6 +119,36 @@ async fn every_destroyed_instance_ends_terminated_wherever_it_was() {
 }
 
 #[tokio::test]
+async fn an_instance_that_is_destroyed_twice_ends_once() {
+    let world = World::new().await;
+    let controller = world.controller().await;
+    controller.creates("waits").await.unwrap();
+    controller.hears("waits", Is::Pending).await;
+    for id in ["waits", "unknown"] {
+        controller.destroys(id).await.unwrap();
+        controller.hears(id, Is::Terminated).await;
+        // RIK's own controller asks as often as it is told to, and ends where it hears an end for the second time.
+        controller.destroys(id).await.unwrap();
+        controller.destroys(id).await.unwrap();
+    }
+    controller.creates("last").await.unwrap();
+    controller.hears("last", Is::Pending).await;
+    let heard = controller.heard.borrow().clone();
+    let ends = |id: &str| {
+        let ends = heard
+            .iter()
+            .filter(|it| it.0 == id && it.1 == Is::Terminated);
+        ends.count()
+    };
+    assert_eq!((ends("waits"), ends("unknown")), (1, 1), "{heard:#?}");
+    // One that comes back may list it still.
+    controller.leave();
+    let controller = world.controller().await;
+    controller.destroys("waits").await.unwrap();
+    controller.hears("waits", Is::Terminated).await;
+}
+
+#[tokio::test]
 async fn what_fails_or_ends_by_itself_is_told() {
     let world = World::new().await;
     let worker = world.worker("one", 4096).await;
