@@ -110,12 +110,16 @@ impl Parameters {
     /// The fields of a row that are wanted; `None` = all.
     ///
     /// # Errors
-    /// One that rows do not have.
+    /// None, or one that rows do not have.
     pub(super) fn fields(&self, known: &[Field]) -> Result<Option<Vec<&str>>, Problem> {
         let Some(words) = self.words("fields") else {
             return Ok(None);
         };
         let words: Vec<&str> = words.collect();
+        if words.is_empty() {
+            let detail = "names no field; leave it out for all fields".to_owned();
+            return Err(Problem::parameter("fields", detail));
+        }
         for word in &words {
             if !known.iter().any(|field| field.key == *word) {
                 let known: Vec<&str> = known.iter().map(|field| field.key).collect();
