@@ -49,7 +49,7 @@ use crate::instance::tried::{AllTried, Tried};
 pub use self::history::MAX_HISTORY_BYTES;
 pub(crate) use self::history::{History, HistoryEvent};
 pub use self::lifecycle::{Row, TRANSITIONS};
-pub(crate) use self::machine::{Before, Effects, Event, Loss};
+pub(crate) use self::machine::{Before, Effects, LifecycleEvent, Loss};
 pub(crate) use self::names::About;
 pub use self::names::MAX_NAMED;
 pub use self::outputs::MAX_OUTPUTS;

@@ -45,7 +45,7 @@ pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering};
 pub use instances::LaunchFault;
 pub use messages::Message;
 pub use pressure::{Pressure, PressureLimits};
-pub use record::{Found, Outcome, Record, Recovered, Stage};
+pub use record::{Found, InstanceRecord, Recovered, Removal, Stage};
 pub use reports::{HostFigures, Network, Usage};
 pub use workloads::About;
 
@@ -149,7 +149,7 @@ pub enum Input {
     Disconnected,
     /// The scheduler asks for something.
     Command(Command),
-    /// A workload that was to be started runs. Once per [`Order::Spawn`] at most.
+    /// A workload that was to be started runs. Once per [`AgentAction::Spawn`] at most.
     Started {
         /// Which.
         instance: String,
@@ -170,21 +170,21 @@ pub enum Input {
         /// Its exit code, -n where signal n ended it; `None` = not known.
         code: Option<i32>,
     },
-    /// The answer to [`Order::Freeze`].
+    /// The answer to [`AgentAction::Freeze`].
     Frozen {
         /// Which.
         instance: String,
         /// Why it runs on, for people, if it does.
         result: Result<(), String>,
     },
-    /// The answer to [`Order::Thaw`].
+    /// The answer to [`AgentAction::Thaw`].
     Thawed {
         /// Which.
         instance: String,
         /// Why it is frozen still, for people, if it is.
         result: Result<(), String>,
     },
-    /// The answer to [`Order::SetLimits`].
+    /// The answer to [`AgentAction::SetLimits`].
     LimitsSet {
         /// Which.
         instance: String,
@@ -197,12 +197,12 @@ pub enum Input {
         /// Why it cannot be written, for people, if it cannot.
         fault: Option<String>,
     },
-    /// The answer to [`Order::ExtendLease`] where that could not be done.
+    /// The answer to [`AgentAction::ExtendLease`] where that could not be done.
     LeaseNotExtended {
         /// When workloads under the lease are killed all the same.
         until: Instant,
     },
-    /// The answer to [`Order::Sample`].
+    /// The answer to [`AgentAction::Sample`].
     Sampled {
         /// The machine.
         host: HostFigures,
@@ -236,16 +236,16 @@ pub enum Action {
     /// Send this frame; only ever handed out between [`Input::Connected`] and [`Input::Disconnected`].
     Send(Message),
     /// See to this on the machine.
-    Machine(Order),
+    Machine(AgentAction),
 }
 
 /// What the machine is to do.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Order {
+pub enum AgentAction {
     /// Start a workload; answer with [`Input::Started`] or [`Input::StartFailed`], later with [`Input::Exited`].
     Spawn(Box<Workload>),
     /// Do not start a workload that has not been started, if that can be helped: it may wait for its image. Answered as its
-    /// [`Order::Spawn`].
+    /// [`AgentAction::Spawn`].
     Abandon(String),
     /// Ask the workload's processes to end; frozen ones go on. Given only between its start and its end.
     Terminate(String),
@@ -253,7 +253,7 @@ pub enum Order {
     Kill(String),
     /// Stop every process of the workload where it is, so that it takes no processor time and keeps its memory; answer
     /// with [`Input::Frozen`]. Of a frozen one: nothing but the answer. Given only between its start and its end, and
-    /// while nothing else is unanswered but a [`Order::Thaw`] that is only to make sure.
+    /// while nothing else is unanswered but a [`AgentAction::Thaw`] that is only to make sure.
     Freeze(String),
     /// Let every process of the workload go on; answer with [`Input::Thawed`]. Of one that is not frozen: nothing but the
     /// answer.
@@ -271,7 +271,7 @@ pub enum Order {
     /// by itself, also when this launcher does not run any more. Of several orders the latest counts.
     ExtendLease(Instant),
     /// Remember this across restarts, replacing what was remembered of the same instance.
-    Persist(Box<Record>),
+    Persist(Box<InstanceRecord>),
     /// Forget the instance and everything kept of it.
     Forget(String),
     /// Remember across restarts whether the node is evacuated.
@@ -299,7 +299,7 @@ pub struct Workload {
     pub mem_mb: i64,
     /// Virtual cpus it may have; 0 = unlimited.
     pub vcpus: i64,
-    /// Whether it may run only under the lease ([`Order::ExtendLease`]).
+    /// Whether it may run only under the lease ([`AgentAction::ExtendLease`]).
     pub leased: bool,
 }
 
@@ -508,11 +508,11 @@ impl Agent {
             && !self.sampling
         {
             self.sampling = true;
-            self.order(Order::Sample);
+            self.order(AgentAction::Sample);
         }
     }
 
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, order: AgentAction) {
         self.actions.push_back(Action::Machine(order));
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-use super::agent::Record;
+use super::agent::InstanceRecord;
 use super::files::is_full;
 use super::state::StateDir;
 
@@ -31,7 +31,7 @@ pub(crate) struct Backlog {
 /// What is to be written about an instance.
 #[derive(Debug)]
 enum Change {
-    Save(Box<Record>),
+    Save(Box<InstanceRecord>),
     Forget,
 }
 
@@ -82,7 +82,7 @@ impl Backlog {
     }
 
     /// Remembers an instance.
-    pub(crate) fn save(&mut self, now: Instant, record: Box<Record>) {
+    pub(crate) fn save(&mut self, now: Instant, record: Box<InstanceRecord>) {
         let instance = record.instance.clone();
         self.change(now, instance, Change::Save(record));
     }

@@ -46,7 +46,7 @@ pub struct CacheConfig {
 }
 
 /// What fetching came to: where the image is, or why it cannot be had.
-type Outcome = Result<PathBuf, String>;
+type Fetched = Result<PathBuf, String>;
 
 /// The images of one node.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ struct Link {
 #[derive(Debug)]
 struct Fetching {
     chunks: mpsc::Sender<ImageChunk>,
-    outcome: watch::Receiver<Option<Outcome>>,
+    outcome: watch::Receiver<Option<Fetched>>,
 }
 
 impl Images {
@@ -132,7 +132,7 @@ impl Images {
     ///
     /// # Errors
     /// Why it cannot be had, and what to do, for people.
-    pub(crate) async fn obtain(&self, digest: Digest) -> Outcome {
+    pub(crate) async fn obtain(&self, digest: Digest) -> Fetched {
         let shared = Arc::clone(&self.0);
         let found = spawn_blocking(move || cache::find(&shared.cache, &digest)).await;
         match found {
@@ -152,7 +152,7 @@ impl Images {
     }
 
     /// Fetches an image, unless that is done already; those who want it all hear of the one outcome.
-    fn fetch(&self, digest: Digest) -> watch::Receiver<Option<Outcome>> {
+    fn fetch(&self, digest: Digest) -> watch::Receiver<Option<Fetched>> {
         let mut fetches = self.0.fetches.lock();
         if let Some(fetching) = fetches.get(&digest) {
             return fetching.outcome.clone();

@@ -21,7 +21,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::{debug, error, warn};
 
-use super::agent::{Found, Input, LaunchFault, Order, Record, Recovered, Stage, Workload};
+use super::agent::{
+    AgentAction, Found, Input, InstanceRecord, LaunchFault, Recovered, Stage, Workload,
+};
 use super::backlog::Backlog;
 use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
@@ -86,8 +88,8 @@ pub(crate) struct Processes {
     images: Images,
     /// Those that may wait for their images; one that is dropped is not started any more.
     waiting: BTreeMap<String, oneshot::Sender<Infallible>>,
-    events: mpsc::Sender<Event>,
-    happened: mpsc::Receiver<Event>,
+    events: mpsc::Sender<ProcessEvent>,
+    happened: mpsc::Receiver<ProcessEvent>,
 }
 
 /// A running supervisor.
@@ -99,7 +101,7 @@ struct Supervisor {
 
 /// What happened on the machine.
 #[derive(Debug)]
-enum Event {
+enum ProcessEvent {
     Started {
         instance: String,
         supervisor: Supervisor,
@@ -169,7 +171,7 @@ impl Processes {
                 self.images.hold(&record.instance, image);
             }
         }
-        let mut known = |(record, found): (Record, Option<Found>)| {
+        let mut known = |(record, found): (InstanceRecord, Option<Found>)| {
             let found = found.unwrap_or_else(|| {
                 let is_gone = are_gone.next().unwrap_or(false);
                 self.end(&record.instance, is_gone)
@@ -197,7 +199,7 @@ impl Processes {
                 instance,
                 code: None,
             };
-            let _ = events.send(Event::Other(exited)).await;
+            let _ = events.send(ProcessEvent::Other(exited)).await;
         });
         Found::Running
     }
@@ -208,22 +210,20 @@ impl Processes {
     }
 
     /// Does what the agent asks; what comes of it is told by [`Processes::event`].
-    pub(crate) fn perform(&mut self, order: Order) {
+    pub(crate) fn perform(&mut self, order: AgentAction) {
         let now = Instant::now();
         match order {
-            Order::Spawn(workload) => self.spawn(*workload),
-            Order::Abandon(id) => drop(self.waiting.remove(&id)),
-            Order::Terminate(id) => self.signal(&id, Signal::TERM),
-            Order::Kill(id) => self.signal(&id, KILL_WORKLOAD),
-            Order::Freeze(id) => self.ask(id, Request::Freeze, |instance, result| Input::Frozen {
-                instance,
-                result,
+            AgentAction::Spawn(workload) => self.spawn(*workload),
+            AgentAction::Abandon(id) => drop(self.waiting.remove(&id)),
+            AgentAction::Terminate(id) => self.signal(&id, Signal::TERM),
+            AgentAction::Kill(id) => self.signal(&id, KILL_WORKLOAD),
+            AgentAction::Freeze(id) => self.ask(id, Request::Freeze, |instance, result| {
+                Input::Frozen { instance, result }
             }),
-            Order::Thaw(id) => self.ask(id, Request::Thaw, |instance, result| Input::Thawed {
-                instance,
-                result,
+            AgentAction::Thaw(id) => self.ask(id, Request::Thaw, |instance, result| {
+                Input::Thawed { instance, result }
             }),
-            Order::SetLimits {
+            AgentAction::SetLimits {
                 instance,
                 mem_mb,
                 vcpus,
@@ -234,13 +234,13 @@ impl Processes {
                     result,
                 });
             }
-            Order::ExtendLease(until) => self.extend_lease(now, until),
-            Order::Persist(record) => self.state.save(now, record),
-            Order::Forget(id) => self.state.forget(now, id),
-            Order::PersistMaintenance(maintenance) => {
+            AgentAction::ExtendLease(until) => self.extend_lease(now, until),
+            AgentAction::Persist(record) => self.state.save(now, record),
+            AgentAction::Forget(id) => self.state.forget(now, id),
+            AgentAction::PersistMaintenance(maintenance) => {
                 self.state.set_maintenance(now, maintenance);
             }
-            Order::Sample => {
+            AgentAction::Sample => {
                 self.keeper.reports();
                 self.sample();
             }
@@ -289,9 +289,9 @@ impl Processes {
     }
 
     /// What the agent is to be told of an event.
-    fn happened(&mut self, event: Event) -> Option<Input> {
+    fn happened(&mut self, event: ProcessEvent) -> Option<Input> {
         match event {
-            Event::Started {
+            ProcessEvent::Started {
                 instance,
                 supervisor,
                 child,
@@ -300,7 +300,7 @@ impl Processes {
                 self.watch(&instance, supervisor, Some(child));
                 Some(Input::Started { instance })
             }
-            Event::Surplus(surplus) => {
+            ProcessEvent::Surplus(surplus) => {
                 self.kept_bytes = surplus.kept;
                 self.state().delete_surplus(&surplus);
                 if self.kept_runs.as_ref() == Some(&surplus.runs) {
@@ -309,7 +309,7 @@ impl Processes {
                 self.kept_runs = Some(surplus.runs.clone());
                 Some(Input::KeptRuns(surplus.runs))
             }
-            Event::Other(input) => {
+            ProcessEvent::Other(input) => {
                 if let Input::StartFailed { instance, .. } | Input::Exited { instance, .. } = &input
                 {
                     self.waiting.remove(instance);
@@ -334,7 +334,9 @@ impl Processes {
         let (events, dir) = (self.events.clone(), self.state().instance(&instance));
         tokio::spawn(async move {
             let answer = control::ask(&dir, request).await;
-            let _ = events.send(Event::Other(told(instance, answer))).await;
+            let _ = events
+                .send(ProcessEvent::Other(told(instance, answer)))
+                .await;
         });
     }
 
@@ -375,21 +377,21 @@ impl Processes {
                 }
             };
             let _ = events
-                .send(Event::Other(Input::Exited { instance, code }))
+                .send(ProcessEvent::Other(Input::Exited { instance, code }))
                 .await;
         });
     }
 
     /// What became of an instance while no launcher ran; `None` = its supervisor is gone and has not said.
     /// For how long an instance has been there, as its files say; no time where they do not.
-    fn age_of(&self, record: &Record) -> Duration {
+    fn age_of(&self, record: &InstanceRecord) -> Duration {
         let launch = self.state().instance(&record.instance).launch();
         let written = std::fs::symlink_metadata(launch).and_then(|it| it.modified());
         let age = written.ok().and_then(|at| at.elapsed().ok());
         age.unwrap_or_default()
     }
 
-    fn find(&mut self, record: &Record) -> Option<Found> {
+    fn find(&mut self, record: &InstanceRecord) -> Option<Found> {
         let id = record.instance.as_str();
         if matches!(record.stage, Stage::Exited(_) | Stage::Gone(..)) {
             return Some(Found::Ended(None));
@@ -451,7 +453,7 @@ impl Processes {
             move || {
                 disks.measure(dirs);
                 if let Some(surplus) = shelf.surplus(ended, rule) {
-                    let _ = events.blocking_send(Event::Surplus(surplus));
+                    let _ = events.blocking_send(ProcessEvent::Surplus(surplus));
                 }
             }
         });
@@ -465,7 +467,7 @@ impl Processes {
                 mem_used_mb,
                 disk_used_mb,
             );
-            let _ = events.blocking_send(Event::Other(Input::Sampled { host, usage }));
+            let _ = events.blocking_send(ProcessEvent::Other(Input::Sampled { host, usage }));
         });
     }
 }

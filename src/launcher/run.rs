@@ -17,7 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use super::agent::{Action, Agent, Command, Input, Message, Numbering, Order, Runs, Settings};
+use super::agent::{
+    Action, Agent, AgentAction, Command, Input, Message, Numbering, Runs, Settings,
+};
 use super::cgroup;
 use super::config::{Config, LauncherError, MachineConfig};
 use super::dial::Dialler;
@@ -220,7 +222,7 @@ enum Machine {
 }
 
 impl Machine {
-    fn perform(&mut self, order: Order) {
+    fn perform(&mut self, order: AgentAction) {
         match self {
             Self::Real(processes) => processes.perform(order),
             Self::Simulated(simulated) => simulated.perform(order),

@@ -1,7 +1,7 @@
 //! A simulated machine: reports the resources it was told to have and runs nothing.
 //!
 //! Its workloads are active at once and use what they asked for; they end when they are asked to, or by themselves after
-//! a set time. It answers [`Order`]s as a real machine does, so that everything above it is the same.
+//! a set time. It answers [`AgentAction`]s as a real machine does, so that everything above it is the same.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::str::FromStr;
@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::agent::{Demand, HostFigures, Input, Order, Pressure, Record, Stage, Usage, Workload};
+use super::agent::{
+    AgentAction, Demand, HostFigures, Input, InstanceRecord, Pressure, Stage, Usage, Workload,
+};
 
 /// Exit code of a simulated workload that was asked to end, or killed: minus the signal.
 const TERMINATED: i32 = -15;
@@ -115,27 +117,27 @@ impl Simulated {
     }
 
     /// Does what the agent asks; what comes of it is told by [`Simulated::event`].
-    pub(crate) fn perform(&mut self, order: Order) {
+    pub(crate) fn perform(&mut self, order: AgentAction) {
         match order {
-            Order::Spawn(workload) => self.start(*workload),
+            AgentAction::Spawn(workload) => self.start(*workload),
             // What it starts, it has started.
-            Order::Abandon(_) => {}
-            Order::Terminate(id) => self.end(id, TERMINATED),
-            Order::Kill(id) => self.end(id, KILLED),
-            Order::Freeze(instance) => self.freeze(instance),
-            Order::Thaw(instance) => self.thaw(instance),
-            Order::SetLimits { instance, .. } => self.happened.push_back(Input::LimitsSet {
+            AgentAction::Abandon(_) => {}
+            AgentAction::Terminate(id) => self.end(id, TERMINATED),
+            AgentAction::Kill(id) => self.end(id, KILLED),
+            AgentAction::Freeze(instance) => self.freeze(instance),
+            AgentAction::Thaw(instance) => self.thaw(instance),
+            AgentAction::SetLimits { instance, .. } => self.happened.push_back(Input::LimitsSet {
                 instance,
                 result: Ok(()),
             }),
             // Its workloads end with the launcher, which ends them in time.
-            Order::ExtendLease(_) => {}
-            Order::Persist(record) => self.note(*record),
-            Order::Forget(id) => {
+            AgentAction::ExtendLease(_) => {}
+            AgentAction::Persist(record) => self.note(*record),
+            AgentAction::Forget(id) => {
                 self.live.remove(&id);
             }
-            Order::PersistMaintenance(_) => {}
-            Order::Sample => {
+            AgentAction::PersistMaintenance(_) => {}
+            AgentAction::Sample => {
                 let sample = self.sample();
                 self.happened.push_back(sample);
             }
@@ -201,7 +203,7 @@ impl Simulated {
         });
     }
 
-    fn note(&mut self, record: Record) {
+    fn note(&mut self, record: InstanceRecord) {
         match record.stage {
             Stage::Exited(_) | Stage::Gone(..) => self.live.remove(&record.instance),
             _ => self.live.insert(record.instance, record.demand),
@@ -245,7 +247,7 @@ impl Simulated {
 mod tests {
     use std::time::Duration;
 
-    use super::super::agent::{Demand, Input, Order, Record, Stage, Workload};
+    use super::super::agent::{AgentAction, Demand, Input, InstanceRecord, Stage, Workload};
     use super::{Simulated, Simulation, SimulationError};
 
     /// A machine of 100 MiB that was given a workload of 30, and has told that it runs.
@@ -256,9 +258,9 @@ mod tests {
             vcpus: 1,
             ..Demand::default()
         };
-        let record = Record::new("a", demand, Stage::Starting);
-        machine.perform(Order::Persist(Box::new(record)));
-        machine.perform(Order::Spawn(Box::new(Workload {
+        let record = InstanceRecord::new("a", demand, Stage::Starting);
+        machine.perform(AgentAction::Persist(Box::new(record)));
+        machine.perform(AgentAction::Spawn(Box::new(Workload {
             instance: "a".to_owned(),
             tenant: String::new(),
             image: None,
@@ -277,12 +279,12 @@ mod tests {
     async fn a_simulated_workload_uses_what_it_asked_for_until_it_is_forgotten() {
         let mut machine = running("mem=100,cpus=1,disk=1").await;
         for (available, listed) in [(70, 1), (100, 0)] {
-            machine.perform(Order::Sample);
+            machine.perform(AgentAction::Sample);
             let Input::Sampled { host, usage } = machine.event().await else {
                 panic!("no sample")
             };
             assert_eq!((host.mem_available_mb, usage.len()), (available, listed));
-            machine.perform(Order::Forget("a".to_owned()));
+            machine.perform(AgentAction::Forget("a".to_owned()));
         }
     }
 
@@ -294,7 +296,7 @@ mod tests {
             Input::Exited { code: Some(0), .. }
         ));
         let mut machine = running("mem=100,cpus=1,disk=1,run=9999").await;
-        machine.perform(Order::Terminate("a".to_owned()));
+        machine.perform(AgentAction::Terminate("a".to_owned()));
         assert!(matches!(
             machine.event().await,
             Input::Exited {
@@ -314,16 +316,16 @@ mod tests {
             | Input::LimitsSet { result, .. } => result.is_ok(),
             _ => false,
         };
-        machine.perform(Order::Freeze("a".to_owned()));
+        machine.perform(AgentAction::Freeze("a".to_owned()));
         assert!(answers(machine.event().await));
-        machine.perform(Order::SetLimits {
+        machine.perform(AgentAction::SetLimits {
             instance: "a".to_owned(),
             mem_mb: 1,
             vcpus: 1,
         });
         assert!(answers(machine.event().await));
         assert!(machine.ends.is_empty());
-        machine.perform(Order::Thaw("a".to_owned()));
+        machine.perform(AgentAction::Thaw("a".to_owned()));
         assert!(answers(machine.event().await));
         let left = machine.ends.first().unwrap().0 - tokio::time::Instant::now();
         assert!(left > Duration::from_secs(9000), "{left:?}");

@@ -24,7 +24,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
-use super::agent::{Numbering, Outcome, Record, Stage};
+use super::agent::{InstanceRecord, Numbering, Removal, Stage};
 use super::files::{InstanceDir, Over, create_json, is_storage_fault, read_json, write_json};
 use super::kept::{KeepOutput, Kept, Surplus};
 use super::trash::Trash;
@@ -347,7 +347,7 @@ impl StateDir {
 
     /// Remembers an instance. Of one that is gone nothing else is kept, and one that begins finds nothing of an earlier
     /// run.
-    pub(crate) fn save(&self, record: &Record) -> io::Result<()> {
+    pub(crate) fn save(&self, record: &InstanceRecord) -> io::Result<()> {
         let mut exited = self.exited.lock();
         let had_exited = exited.remove(&record.instance);
         let saved = self.save_after(record, had_exited);
@@ -358,11 +358,11 @@ impl StateDir {
     }
 
     /// The same for one that had ended by itself before, or not.
-    fn save_after(&self, record: &Record, had_exited: bool) -> io::Result<()> {
+    fn save_after(&self, record: &InstanceRecord, had_exited: bool) -> io::Result<()> {
         let dir = self.instance(&record.instance);
         note_over(&dir, record);
         // What was kept for its DELETE goes with that.
-        let is_wanted = !(had_exited && matches!(record.stage, Stage::Gone(Outcome::Deleted, _)));
+        let is_wanted = !(had_exited && matches!(record.stage, Stage::Gone(Removal::Deleted, _)));
         match make_dir(&dir.0) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -397,7 +397,12 @@ impl StateDir {
     /// Has the directory of an instance hold this record alone. Whenever that is interrupted, the record or the one before
     /// it is found again.
     /// What was there is kept elsewhere if it `is_wanted`.
-    fn replace(&self, dir: &InstanceDir, record: &Record, is_wanted: bool) -> io::Result<()> {
+    fn replace(
+        &self,
+        dir: &InstanceDir,
+        record: &InstanceRecord,
+        is_wanted: bool,
+    ) -> io::Result<()> {
         let new = InstanceDir(self.root.join("new").join(&record.instance));
         self.trash.take(&new.0)?;
         DirBuilder::new()
@@ -423,14 +428,14 @@ impl StateDir {
     }
 
     /// Everything remembered, in order of instance id. What cannot be read is left where it is, with a warning.
-    pub(crate) fn records(&self) -> Vec<Record> {
+    pub(crate) fn records(&self) -> Vec<InstanceRecord> {
         records_in(&self.root)
     }
 }
 
 /// Notes beside the files of a run that is over how its end was told. Where that cannot be written, less is known of it
 /// later.
-fn note_over(dir: &InstanceDir, record: &Record) {
+fn note_over(dir: &InstanceDir, record: &InstanceRecord) {
     let Some(end) = record.ends.last().filter(|_| record.has_ended()) else {
         return;
     };
@@ -450,12 +455,12 @@ fn note_over(dir: &InstanceDir, record: &Record) {
     }
 }
 
-fn has_exited(record: &Record) -> bool {
+fn has_exited(record: &InstanceRecord) -> bool {
     matches!(record.stage, Stage::Exited(_))
 }
 
 fn is_starting(dir: &InstanceDir) -> bool {
-    let known = read_json::<Record>(&dir.record());
+    let known = read_json::<InstanceRecord>(&dir.record());
     matches!(known, Ok(Some(known)) if known.stage == Stage::Starting)
 }
 
@@ -520,11 +525,11 @@ fn unusable(root: &Path, source: io::Error) -> StateError {
     }
 }
 
-fn records_in(root: &Path) -> Vec<Record> {
-    let mut records: Vec<Record> = entries(&root.join("instances"))
+fn records_in(root: &Path) -> Vec<InstanceRecord> {
+    let mut records: Vec<InstanceRecord> = entries(&root.join("instances"))
         .filter_map(|path| {
             let dir = InstanceDir(path);
-            match read_json::<Record>(&dir.record()) {
+            match read_json::<InstanceRecord>(&dir.record()) {
                 Ok(record) => record,
                 Err(error) => {
                     warn!(event = "instance_record_unreadable", path = %dir.record().display(), %error, "instance record cannot be read; ignored");

@@ -33,13 +33,13 @@ pub const STALLED_RATE: usize = 6 * 1024 * 1024;
 /// longer read from.
 #[derive(Debug)]
 pub struct Outbox<M> {
-    state: Mutex<State<M>>,
+    state: Mutex<OutboxState<M>>,
     /// The receiver's own budget: what it caused itself stays charged, and it is not held by its own queue.
     own: Arc<Budget>,
 }
 
 #[derive(Debug)]
-struct State<M> {
+struct OutboxState<M> {
     queue: VecDeque<Queued<M>>,
     /// What leaves only while nothing else waits.
     behind: VecDeque<Queued<M>>,
@@ -96,7 +96,7 @@ enum Phase {
 
 /// What the writer is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum NextWrite {
     /// Messages were taken.
     Taken,
     /// Everything was written and nothing will come: close.
@@ -121,7 +121,7 @@ impl<M> Outbox<M> {
     #[must_use]
     pub fn new(own: Arc<Budget>) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(OutboxState {
                 queue: VecDeque::new(),
                 behind: VecDeque::new(),
                 bytes: 0,
@@ -288,10 +288,10 @@ impl<M> Outbox<M> {
         cx: &Context<'_>,
         max_bytes: usize,
         taken: &mut VecDeque<Queued<M>>,
-    ) -> Poll<Turn> {
+    ) -> Poll<NextWrite> {
         let mut state = self.state.lock();
         if state.phase == Phase::Shut {
-            return Poll::Ready(Turn::Shut);
+            return Poll::Ready(NextWrite::Shut);
         }
         let mut bytes = 0;
         while bytes < max_bytes
@@ -311,7 +311,7 @@ impl<M> Outbox<M> {
         {
             state.writer = None;
             taken.push_back(queued);
-            return Poll::Ready(Turn::Taken);
+            return Poll::Ready(NextWrite::Taken);
         }
         if bytes > 0 || !taken.is_empty() {
             // It runs: it looks here again before it sleeps.
@@ -320,13 +320,13 @@ impl<M> Outbox<M> {
             drop(state);
             // Wakes the senders, which is not to happen under the lock.
             drop(held);
-            return Poll::Ready(Turn::Taken);
+            return Poll::Ready(NextWrite::Taken);
         }
         if state.queue.capacity() > KEEP_SLOTS {
             state.queue.shrink_to(KEEP_SLOTS);
         }
         if state.phase == Phase::Finishing {
-            return Poll::Ready(Turn::Finished);
+            return Poll::Ready(NextWrite::Finished);
         }
         state.writer = Some(cx.waker().clone());
         Poll::Pending
@@ -387,7 +387,7 @@ impl<M> Outbox<M> {
     }
 }
 
-impl<M> State<M> {
+impl<M> OutboxState<M> {
     /// Counts the message queued last, without its charge if that is to be given back; holds its sender if the queue is
     /// long.
     fn count_last(&mut self, own: &Arc<Budget>) {

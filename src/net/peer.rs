@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 pub use self::end::{End, EndReason};
 use super::budget::Budget;
 use super::closing::{CLOSE_QUIET, close};
-use super::outbox::{Outbox, Queued, STALLED_RATE, Turn};
+use super::outbox::{NextWrite, Outbox, Queued, STALLED_RATE};
 use super::socket::Socket;
 
 /// How long a peer's writes may make no progress, and a frame once begun may take (the original's write deadline).
@@ -386,10 +386,10 @@ where
     fn fill(&mut self, cx: &Context<'_>) -> Result<bool, EndReason> {
         let write = &mut self.write;
         match self.outbox.poll_take(cx, WRITE_BATCH, &mut write.in_flight) {
-            Poll::Ready(Turn::Taken) => {}
-            Poll::Ready(Turn::Shut) => return Err(EndReason::Shut),
-            Poll::Ready(Turn::Finished) if write.needs_flush => return Ok(false),
-            Poll::Ready(Turn::Finished) => return Err(EndReason::Finished),
+            Poll::Ready(NextWrite::Taken) => {}
+            Poll::Ready(NextWrite::Shut) => return Err(EndReason::Shut),
+            Poll::Ready(NextWrite::Finished) if write.needs_flush => return Ok(false),
+            Poll::Ready(NextWrite::Finished) => return Err(EndReason::Finished),
             Poll::Pending => {
                 write.bytes = BytesMut::new();
                 write.in_flight = VecDeque::new();

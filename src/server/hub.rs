@@ -198,7 +198,11 @@ impl Hub {
     }
 
     /// One turn of the lock; wakes whom it concerns once it is over.
-    fn turn(&self, budget: Option<&Arc<Budget>>, work: impl FnOnce(&mut Turn<'_>, &mut Scheduler)) {
+    fn turn(
+        &self,
+        budget: Option<&Arc<Budget>>,
+        work: impl FnOnce(&mut LockTurn<'_>, &mut Scheduler),
+    ) {
         let wakers = self.turn_without_waking(budget, work);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -206,10 +210,10 @@ impl Hub {
     fn turn_without_waking(
         &self,
         budget: Option<&Arc<Budget>>,
-        work: impl FnOnce(&mut Turn<'_>, &mut Scheduler),
+        work: impl FnOnce(&mut LockTurn<'_>, &mut Scheduler),
     ) -> Vec<Waker> {
         let mut scheduler = self.scheduler.lock();
-        let mut turn = Turn {
+        let mut turn = LockTurn {
             // Under the lock: times never go back between two turns.
             now: Instant::now(),
             budget,
@@ -318,7 +322,7 @@ impl Hub {
 }
 
 /// One turn of the scheduler's lock.
-struct Turn<'a> {
+struct LockTurn<'a> {
     now: Instant,
     /// Whose frames are being handled.
     budget: Option<&'a Arc<Budget>>,

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::{
-    Features, Found, HostFigures, Input, LaunchFault, Numbering, Order, PressureLimits, Record,
-    Recovered, Runs, Settings, Stage, Usage,
+    AgentAction, Features, Found, HostFigures, Input, InstanceRecord, LaunchFault, Numbering,
+    PressureLimits, Recovered, Runs, Settings, Stage, Usage,
 };
 use fastrand::Rng;
 use proto_frames::Uuid;
@@ -42,7 +42,7 @@ pub(crate) struct Machine {
     cpus: i64,
     zone: Option<&'static str>,
     /// What the launcher keeps on its disk.
-    records: BTreeMap<String, Record>,
+    records: BTreeMap<String, InstanceRecord>,
     pub(crate) maintenance: bool,
     /// Processes ordered that have not begun.
     spawning: BTreeMap<u32, Spawn>,
@@ -181,7 +181,7 @@ impl Machine {
     /// What a new launcher finds. What was ordered and has not begun will not.
     pub(crate) fn recover(&mut self) -> Vec<Recovered> {
         self.spawning.clear();
-        let found = |record: &Record| {
+        let found = |record: &InstanceRecord| {
             let instance = names::instance_of(&record.instance).expect("it was named here");
             if let Stage::Exited(_) | Stage::Gone(..) = record.stage {
                 Found::Ended(None)
@@ -193,7 +193,7 @@ impl Machine {
                 Found::NeverRan
             }
         };
-        let recovered = |record: &Record| Recovered {
+        let recovered = |record: &InstanceRecord| Recovered {
             found: found(record),
             age: Duration::ZERO,
             record: record.clone(),
@@ -245,13 +245,13 @@ impl Process {
 
 impl World {
     /// Does what a launcher wants done on its machine.
-    pub(crate) fn perform(&mut self, at: usize, order: Order) {
+    pub(crate) fn perform(&mut self, at: usize, order: AgentAction) {
         let machine = &mut self.machines[at];
         match order {
-            Order::Spawn(workload) => self.spawn(at, &workload.instance, workload.leased),
-            Order::Terminate(id) => self.signal(at, &id, Cause::Terminated),
-            Order::Kill(id) => self.signal(at, &id, Cause::Killed),
-            Order::Persist(record) => {
+            AgentAction::Spawn(workload) => self.spawn(at, &workload.instance, workload.leased),
+            AgentAction::Terminate(id) => self.signal(at, &id, Cause::Terminated),
+            AgentAction::Kill(id) => self.signal(at, &id, Cause::Killed),
+            AgentAction::Persist(record) => {
                 if let Stage::Starting | Stage::Gone(..) = record.stage {
                     machine.ended.remove(&named(&record.instance));
                 }
@@ -259,8 +259,8 @@ impl World {
                 machine.records.insert(record.instance.clone(), *record);
             }
             // No START here names an image.
-            Order::Abandon(_) => {}
-            Order::Forget(id) => {
+            AgentAction::Abandon(_) => {}
+            AgentAction::Forget(id) => {
                 let instance = named(&id);
                 machine.records.remove(&id);
                 machine.ended.remove(&instance);
@@ -271,19 +271,19 @@ impl World {
                     is_alive,
                 });
             }
-            Order::Freeze(instance) => self.freeze(at, instance),
-            Order::Thaw(instance) => self.thaw(at, instance),
-            Order::SetLimits {
+            AgentAction::Freeze(instance) => self.freeze(at, instance),
+            AgentAction::Thaw(instance) => self.thaw(at, instance),
+            AgentAction::SetLimits {
                 instance,
                 mem_mb,
                 vcpus,
             } => self.set_limits(at, instance, mem_mb, vcpus),
-            Order::ExtendLease(until) => {
+            AgentAction::ExtendLease(until) => {
                 machine.lease_until = Some(until);
                 self.agenda.put(until, Event::LeaseEnds(at));
             }
-            Order::PersistMaintenance(maintenance) => machine.maintenance = maintenance,
-            Order::Sample => {
+            AgentAction::PersistMaintenance(maintenance) => machine.maintenance = maintenance,
+            AgentAction::Sample => {
                 let sample = machine.sample();
                 self.tell_launcher(at, sample);
             }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ciao_scheduler::launcher::agent::{Input, LaunchFault, Order};
+use ciao_scheduler::launcher::agent::{AgentAction, Input, LaunchFault};
 use tracing::warn;
 
 use crate::node::kept::MAX_KEPT;
@@ -15,12 +15,12 @@ use crate::rpc::worker::InstanceScheduling;
 const REPORT_LESS: Duration = Duration::from_micros(500);
 
 impl Node {
-    pub(super) fn perform(&mut self, now: Instant, order: Order) {
+    pub(super) fn perform(&mut self, now: Instant, order: AgentAction) {
         let cannot = || Err("workers of RIK cannot do that".to_owned());
         match order {
-            Order::Spawn(workload) => self.spawn(now, workload.instance, workload.leased),
-            Order::Terminate(instance) => self.job(&instance, WorkloadRequestKind::Destroy),
-            Order::Kill(instance) => {
+            AgentAction::Spawn(workload) => self.spawn(now, workload.instance, workload.leased),
+            AgentAction::Terminate(instance) => self.job(&instance, WorkloadRequestKind::Destroy),
+            AgentAction::Kill(instance) => {
                 warn!(event = "worker_silent", worker = %self.name, %instance, "the worker has not said that it destroyed the instance; it counts as gone");
                 self.job(&instance, WorkloadRequestKind::Destroy);
                 self.say(&instance, ResourceStatus::Terminated, String::new());
@@ -33,30 +33,32 @@ impl Node {
                     },
                 );
             }
-            Order::Freeze(instance) => {
+            AgentAction::Freeze(instance) => {
                 let result = cannot();
                 self.agent.handle(now, Input::Frozen { instance, result });
             }
-            Order::Thaw(instance) => {
+            AgentAction::Thaw(instance) => {
                 let result = cannot();
                 self.agent.handle(now, Input::Thawed { instance, result });
             }
-            Order::SetLimits { instance, .. } => {
+            AgentAction::SetLimits { instance, .. } => {
                 let result = cannot();
                 self.agent
                     .handle(now, Input::LimitsSet { instance, result });
             }
-            Order::Forget(instance) => self.untrack(&instance),
-            Order::Sample => {
+            AgentAction::Forget(instance) => self.untrack(&instance),
+            AgentAction::Sample => {
                 let count = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
                 let pace = REPORT_LESS.saturating_mul(count);
                 let earliest = self.last_sample.map_or(now, |last| last + pace);
                 self.sample_at = Some(earliest.max(now));
             }
             // What a worker runs ends with its stream, and nothing of it outlives this task.
-            Order::Persist(_) | Order::PersistMaintenance(_) | Order::ExtendLease(_) => {}
+            AgentAction::Persist(_)
+            | AgentAction::PersistMaintenance(_)
+            | AgentAction::ExtendLease(_) => {}
             // What was spawned is the worker's at once: nothing of it waits here.
-            Order::Abandon(_) => {}
+            AgentAction::Abandon(_) => {}
         }
     }
 

@@ -13,7 +13,7 @@ use crate::api::phase::EventKind;
 /// Something that concerns an instance and decides what it awaits next. When each happens is said at its
 /// [`EventKind`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum LifecycleEvent {
     Managed,
     Adopted {
         node: NodeKey,
@@ -156,7 +156,7 @@ impl Effects {
     }
 }
 
-impl Event {
+impl LifecycleEvent {
     /// Which it is.
     pub(crate) fn kind(&self) -> EventKind {
         match self {
@@ -198,52 +198,52 @@ impl Event {
 
 impl State {
     /// The first state of an instance that was not managed before; `None` if its lifecycle does not begin so.
-    pub(super) fn first(event: Event) -> Option<Self> {
+    pub(super) fn first(event: LifecycleEvent) -> Option<Self> {
         match event {
-            Event::Managed => Some(Self::Seeking {
+            LifecycleEvent::Managed => Some(Self::Seeking {
                 way: Way::default(),
             }),
-            Event::Adopted { node, is_suspended } => {
+            LifecycleEvent::Adopted { node, is_suspended } => {
                 Some(Late::default().settled(node, is_suspended.then_some(By::Command)))
             }
-            Event::Restored(Before::Waited { pinned }) => Some(Self::Waiting {
+            LifecycleEvent::Restored(Before::Waited { pinned }) => Some(Self::Waiting {
                 pinned,
                 waits_with: 0,
             }),
-            Event::Restored(Before::Lost(loss)) => Some(loss.state()),
+            LifecycleEvent::Restored(Before::Lost(loss)) => Some(loss.state()),
             _ => None,
         }
     }
 
     /// What becomes of this state by an event; `None` where the lifecycle does not have it, or ends with it.
-    pub(super) fn on(&self, event: Event) -> Option<Self> {
+    pub(super) fn on(&self, event: LifecycleEvent) -> Option<Self> {
         if self.phase().on(event.kind()).is_empty() {
             return None;
         }
         Some(match event {
-            Event::Sought => Self::Seeking { way: self.way() },
-            Event::Queued => Self::Waiting {
+            LifecycleEvent::Sought => Self::Seeking { way: self.way() },
+            LifecycleEvent::Queued => Self::Waiting {
                 pinned: self.way().pinned,
                 waits_with: 0,
             },
-            Event::Claimed { node } => placing(node, Awaits::Commit, self.way()),
-            Event::Preempts { node, victims, due } => {
+            LifecycleEvent::Claimed { node } => placing(node, Awaits::Commit, self.way()),
+            LifecycleEvent::Preempts { node, victims, due } => {
                 placing(node, Awaits::Victims(victims, due), self.way())
             }
-            Event::VictimAway(victim) => self.without_victim(&victim)?,
-            Event::Given { node } => self.starting(node, false),
-            Event::StartedAgain | Event::StartAwaited => {
+            LifecycleEvent::VictimAway(victim) => self.without_victim(&victim)?,
+            LifecycleEvent::Given { node } => self.starting(node, false),
+            LifecycleEvent::StartedAgain | LifecycleEvent::StartAwaited => {
                 self.starting(self.node()?, self.is_told_to_stop())
             }
-            Event::Listed { node } => Late::default().settled(node, None),
+            LifecycleEvent::Listed { node } => Late::default().settled(node, None),
             commanded => return self.on_command(commanded),
         })
     }
 
     /// What becomes of it on its node.
-    fn on_command(&self, event: Event) -> Option<Self> {
+    fn on_command(&self, event: LifecycleEvent) -> Option<Self> {
         Some(match event {
-            Event::Updated { change, due } => {
+            LifecycleEvent::Updated { change, due } => {
                 let (node, late) = (self.node()?, self.late());
                 Self::Updating {
                     node,
@@ -252,7 +252,7 @@ impl State {
                     due,
                 }
             }
-            Event::UpdateResumed { due } => {
+            LifecycleEvent::UpdateResumed { due } => {
                 let (node, change) = (self.node()?, Box::new(self.change()?.clone()));
                 Self::Updating {
                     node,
@@ -261,7 +261,7 @@ impl State {
                     due,
                 }
             }
-            Event::SuspendAsked { by, asker, due } => {
+            LifecycleEvent::SuspendAsked { by, asker, due } => {
                 let (node, is_told_to_stop) = (self.node()?, self.is_told_to_stop());
                 match self {
                     Self::Suspended { .. } => self.late().settled(node, Some(by)),
@@ -274,28 +274,28 @@ impl State {
                     },
                 }
             }
-            Event::IsSuspended { by } => self.late().settled(self.node()?, Some(by)),
-            Event::ResumeAsked { by, asker, due } => Self::Resuming {
+            LifecycleEvent::IsSuspended { by } => self.late().settled(self.node()?, Some(by)),
+            LifecycleEvent::ResumeAsked { by, asker, due } => Self::Resuming {
                 node: self.node()?,
                 by,
                 asker,
                 is_told_to_stop: self.is_told_to_stop(),
                 due,
             },
-            Event::UpdateSettled => match *self {
+            LifecycleEvent::UpdateSettled => match *self {
                 Self::Stopping { due, .. } => self.stopping(Then::End(None), due)?,
                 _ => self.late().settled(self.node()?, None),
             },
-            Event::Runs => self.late().settled(self.node()?, None),
-            Event::Undone { suspended } => {
+            LifecycleEvent::Runs => self.late().settled(self.node()?, None),
+            LifecycleEvent::Undone { suspended } => {
                 let late = match self {
                     Self::Migrating { .. } => self.late_on_leaving(),
                     _ => self.late(),
                 };
                 late.settled(self.node()?, suspended)
             }
-            Event::Preempted { by, due } => self.stopping(Then::Wait(by), due)?,
-            Event::Deleted { due } => match self.as_loss() {
+            LifecycleEvent::Preempted { by, due } => self.stopping(Then::Wait(by), due)?,
+            LifecycleEvent::Deleted { due } => match self.as_loss() {
                 Some(loss) => Loss {
                     then: AfterLoss::Delete,
                     ..loss
@@ -311,9 +311,9 @@ impl State {
     }
 
     /// What becomes of it as it moves.
-    fn on_move(&self, event: Event) -> Option<Self> {
+    fn on_move(&self, event: LifecycleEvent) -> Option<Self> {
         Some(match event {
-            Event::MovePlanned { to, errand, due } => Self::Migrating {
+            LifecycleEvent::MovePlanned { to, errand, due } => Self::Migrating {
                 from: self.node()?,
                 to,
                 how: Move::Claimed,
@@ -324,7 +324,7 @@ impl State {
                 },
                 due,
             },
-            Event::MoveBegun { is_shipped } => {
+            LifecycleEvent::MoveBegun { is_shipped } => {
                 let how = if is_shipped {
                     Move::Shipped
                 } else {
@@ -332,12 +332,12 @@ impl State {
                 };
                 self.moving(None, how)
             }
-            Event::Retargeted { to } => self.moving(Some(to), Move::Cold),
-            Event::TargetLost { due } => {
+            LifecycleEvent::Retargeted { to } => self.moving(Some(to), Move::Cold),
+            LifecycleEvent::TargetLost { due } => {
                 let errand = Box::new(self.errand()?.clone());
                 self.stopping(Then::Again(errand), due)?
             }
-            Event::LeftForTarget => match *self {
+            LifecycleEvent::LeftForTarget => match *self {
                 Self::Migrating {
                     to,
                     how: Move::Shipped,
@@ -346,7 +346,7 @@ impl State {
                 Self::Migrating { to, .. } => placing(to, Awaits::Commit, Way::default()),
                 _ => return None,
             },
-            Event::Arrived => match *self {
+            LifecycleEvent::Arrived => match *self {
                 Self::Migrating { to, .. } => Late::default().settled(to, None),
                 _ => return None,
             },
@@ -355,9 +355,9 @@ impl State {
     }
 
     /// What becomes of it with its node.
-    fn on_loss(&self, event: Event) -> Option<Self> {
+    fn on_loss(&self, event: LifecycleEvent) -> Option<Self> {
         Some(match event {
-            Event::NodeLost(loss) => {
+            LifecycleEvent::NodeLost(loss) => {
                 let is_deleted = matches!(
                     self,
                     Self::Stopping {
@@ -379,12 +379,12 @@ impl State {
                 }
                 .state()
             }
-            Event::LossDeferred { until } => Loss {
+            LifecycleEvent::LossDeferred { until } => Loss {
                 until,
                 ..self.as_loss()?
             }
             .state(),
-            Event::NodeBack {
+            LifecycleEvent::NodeBack {
                 node,
                 suspended,
                 due,

@@ -15,7 +15,7 @@ use super::names::{About, Names};
 use super::outputs::{Output, Outputs};
 use super::past::{Past, Run};
 use super::size::Size;
-use super::{Effects, Event, HistoryEvent, Instance, State};
+use super::{Effects, HistoryEvent, Instance, LifecycleEvent, State};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::phase::{EventKind, IllegalTransition, Phase};
 use crate::api::rules::TenantId;
@@ -150,7 +150,7 @@ impl Instances {
     pub(crate) fn on(
         &mut self,
         instance: &InstanceId,
-        event: Event,
+        event: LifecycleEvent,
     ) -> Result<Option<Effects>, IllegalTransition> {
         let Some(kept) = self.kept.get_mut(instance) else {
             return Ok(None);
@@ -204,7 +204,7 @@ impl Instances {
         instance: &InstanceId,
         last: HistoryEvent,
     ) -> Result<(), IllegalTransition> {
-        self.may(instance, Event::Ended.kind())?;
+        self.may(instance, LifecycleEvent::Ended.kind())?;
         let Some(mut kept) = self.kept.swap_remove(instance) else {
             return Ok(());
         };
@@ -417,7 +417,11 @@ impl Vacant<'_> {
     ///
     /// # Errors
     /// No lifecycle begins with that event; it is not managed.
-    pub(crate) fn insert(self, event: Event, mut kept: Instance) -> Result<(), IllegalTransition> {
+    pub(crate) fn insert(
+        self,
+        event: LifecycleEvent,
+        mut kept: Instance,
+    ) -> Result<(), IllegalTransition> {
         let refused = IllegalTransition {
             instance: self.place.key().clone(),
             phase: Phase::New,

@@ -19,7 +19,7 @@ use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::tried::Tried;
-use crate::instance::{Awaits, Event, Instance, OnLoss, Placing, State, Terms};
+use crate::instance::{Awaits, Instance, LifecycleEvent, OnLoss, Placing, State, Terms};
 use crate::journal::Next;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
@@ -67,7 +67,7 @@ impl Scheduler {
         let order = self.queue.next_order();
         let kept = Instance::started(terms, order, self.now);
         let place = self.instances.vacant(instance.clone())?;
-        if let Err(illegal) = place.insert(Event::Managed, kept) {
+        if let Err(illegal) = place.insert(LifecycleEvent::Managed, kept) {
             self.note_illegal(illegal);
             return None;
         }
@@ -85,16 +85,24 @@ impl Scheduler {
         self.cluster.ledger_mut(key).set_kept(&instance, true);
         let entry = self.cluster.nodes().node(key).ledger().get(&instance);
         if entry.is_some_and(|entry| entry.phase() == Phase::Claimed) {
-            self.turn(&instance, Event::Claimed { node: key }, &Cause::Plain);
+            self.turn(
+                &instance,
+                LifecycleEvent::Claimed { node: key },
+                &Cause::Plain,
+            );
             return self.after_commit(&instance, Next::Give);
         }
-        self.turn(&instance, Event::Given { node: key }, &Cause::Plain);
+        self.turn(
+            &instance,
+            LifecycleEvent::Given { node: key },
+            &Cause::Plain,
+        );
         self.hand_over(key, again);
     }
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
     pub(crate) fn seek(&mut self, instance: &InstanceId, cause: &Cause) {
-        if self.on(instance, Event::Sought).is_none()
+        if self.on(instance, LifecycleEvent::Sought).is_none()
             || self.queue.add_to_collected(instance, cause)
         {
             return;
@@ -138,7 +146,7 @@ impl Scheduler {
         if !may_wait || self.queue.is_empty() {
             return self.claim_kept(instance, key, cause);
         }
-        self.turn(instance, Event::Queued, cause);
+        self.turn(instance, LifecycleEvent::Queued, cause);
         if self.enqueue(instance, query).is_err() {
             return self.claim_kept(instance, key, cause);
         }
@@ -174,7 +182,7 @@ impl Scheduler {
         }
         self.cluster.set_placement(instance, key);
         self.note_try(instance, key);
-        self.turn(instance, Event::Claimed { node: key }, cause);
+        self.turn(instance, LifecycleEvent::Claimed { node: key }, cause);
         self.after_commit(instance, Next::Give);
         self.count_placement(instance);
     }
@@ -216,7 +224,7 @@ impl Scheduler {
         let restart = start.request.restart;
         let unconfirmed = self.cluster.number_start(key, start.sender, restart);
         self.cluster.ledger_mut(key).give(instance, unconfirmed);
-        self.on(instance, Event::Given { node: key });
+        self.on(instance, LifecycleEvent::Given { node: key });
         self.journal.note_instance(instance);
         self.hand_over(key, start);
     }
@@ -246,7 +254,11 @@ impl Scheduler {
                 if let Some(kept) = self.instances.get_mut(instance) {
                     kept.note_running();
                 }
-                self.turn(instance, Event::Listed { node: key }, &Cause::Plain);
+                self.turn(
+                    instance,
+                    LifecycleEvent::Listed { node: key },
+                    &Cause::Plain,
+                );
                 self.wake_for_preemption(key);
                 if is_suspended {
                     self.suspension_reported(key, instance, true);

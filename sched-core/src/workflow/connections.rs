@@ -18,7 +18,7 @@ use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, Dialect, Hello};
 use crate::cluster::node::Node;
-use crate::instance::{By, Event, State, Then};
+use crate::instance::{By, LifecycleEvent, State, Then};
 use crate::peers::Place;
 use crate::peers::bindings::Bound;
 use crate::peers::session::{LAUNCHER, Session};
@@ -325,7 +325,7 @@ impl Scheduler {
         }
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
         if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
-            return self.turn(instance, Event::StartAwaited, cause);
+            return self.turn(instance, LifecycleEvent::StartAwaited, cause);
         }
         let kept = self.instances.get(instance);
         let by = kept.and_then(|kept| kept.state().suspended_by().cloned());

@@ -13,7 +13,7 @@ use crate::api::parcel::Parcel;
 use crate::api::phase::EventKind;
 use crate::api::sent::CommandName;
 use crate::cluster::ledger::{Ended, Entry, EntryEnd};
-use crate::instance::{AfterLoss, By, Event, Instance, Placing, State, Then};
+use crate::instance::{AfterLoss, By, Instance, LifecycleEvent, Placing, State, Then};
 use crate::placement::explain::Explanation;
 use crate::workflow::care::COMMAND_TIME;
 
@@ -192,7 +192,7 @@ impl Scheduler {
                     kept.forget_refusals();
                 }
                 let cause = &Cause::StartedAgain;
-                self.turn(instance, Event::StartedAgain, cause);
+                self.turn(instance, LifecycleEvent::StartedAgain, cause);
             }
             // They end when their launcher has done, or could not do, what it was told.
             State::Stopping { .. } | State::Migrating { .. } | State::Suspending { .. } => {
@@ -290,7 +290,7 @@ impl Scheduler {
                 self.deleted_here(id, &instance);
             }
             State::Lost { until, .. } => {
-                let event = Event::Deleted { due: until };
+                let event = LifecycleEvent::Deleted { due: until };
                 self.turn(&instance, event, &Cause::DeletedLost);
                 self.tell_deleted(id, &instance);
             }
@@ -328,7 +328,7 @@ impl Scheduler {
             return;
         }
         let due = self.now + COMMAND_TIME;
-        self.turn(instance, Event::Deleted { due }, &Cause::Deleted);
+        self.turn(instance, LifecycleEvent::Deleted { due }, &Cause::Deleted);
         self.cluster.ledger_mut(key).stop_sent(instance);
         let command = TargetedCommand {
             sender: id,

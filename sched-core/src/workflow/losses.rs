@@ -21,7 +21,7 @@ use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
 use crate::cluster::query::Query;
 use crate::instance::{
-    AfterLoss, By, Event, Instance, Late, Loss, Move, OnLoss, Placing, State, Then, Way,
+    AfterLoss, By, Instance, Late, LifecycleEvent, Loss, Move, OnLoss, Placing, State, Then, Way,
 };
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
@@ -283,7 +283,7 @@ impl Scheduler {
             late: Late::default(),
             way: Way::default(),
         };
-        self.turn(instance, Event::NodeLost(loss), &Cause::NodeLost);
+        self.turn(instance, LifecycleEvent::NodeLost(loss), &Cause::NodeLost);
         self.batches.note_lost(instance);
         self.queue.remove(instance);
         self.release(key, instance);
@@ -338,7 +338,7 @@ impl Scheduler {
         }
         self.take_up(key, instance);
         let (node, due) = (key, self.now + COMMAND_TIME);
-        let back = |suspended| Event::NodeBack {
+        let back = |suspended| LifecycleEvent::NodeBack {
             node,
             suspended,
             due,
@@ -394,7 +394,7 @@ impl Scheduler {
         if is_there {
             // It is back, and its launcher may have its lease extended any time: its STATS will tell.
             let until = self.now + LEASE_MARGIN;
-            self.on(instance, Event::LossDeferred { until });
+            self.on(instance, LifecycleEvent::LossDeferred { until });
             return;
         }
         match then {
@@ -410,7 +410,7 @@ impl Scheduler {
 
     /// A node lists an instance that is thought to be elsewhere.
     pub(crate) fn found_elsewhere(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
-        let listed = Event::Listed { node: key };
+        let listed = LifecycleEvent::Listed { node: key };
         match state {
             State::Waiting { .. } => {
                 if !self.may(instance, listed.kind()) {

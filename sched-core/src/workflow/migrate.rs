@@ -22,7 +22,7 @@ use crate::api::phase::EventKind;
 use crate::api::record::Demand;
 use crate::cluster::ledger::{Entry, Phase, Unconfirmed};
 use crate::cluster::query::Query;
-use crate::instance::{By, Errand, Event, Move, State, Then};
+use crate::instance::{By, Errand, LifecycleEvent, Move, State, Then};
 use crate::journal::Next;
 use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::endings::Heard;
@@ -155,7 +155,7 @@ impl Scheduler {
             return Err(Declined::new(CommandFailureReason::Failed, why));
         }
         self.claim_as(&query, to);
-        let event = Event::MovePlanned {
+        let event = LifecycleEvent::MovePlanned {
             to,
             errand: Box::new(plan.errand),
             due: plan.due,
@@ -237,7 +237,7 @@ impl Scheduler {
             true => &Cause::ShipsIt,
             false => &Cause::StopsIt,
         };
-        self.turn(instance, Event::MoveBegun { is_shipped }, words);
+        self.turn(instance, LifecycleEvent::MoveBegun { is_shipped }, words);
         match is_shipped {
             true => self.order_to_ship(instance, from, to),
             false => self.order_stop(from, instance),
@@ -283,7 +283,7 @@ impl Scheduler {
 
     fn note_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
         self.cluster.set_placement(instance, key);
-        self.turn(instance, Event::Arrived, &Cause::Moved);
+        self.turn(instance, LifecycleEvent::Arrived, &Cause::Moved);
     }
 
     /// The holder says that an instance which moves like this has ended there; whether that is its own end, or it `goes_on`,
@@ -321,7 +321,7 @@ impl Scheduler {
         }
         self.cluster.set_placement(instance, to);
         if how != Move::Shipped {
-            self.turn(instance, Event::LeftForTarget, &Cause::LeftNode);
+            self.turn(instance, LifecycleEvent::LeftForTarget, &Cause::LeftNode);
             self.after_commit(instance, Next::Give);
         } else {
             // It is the target's to list it now; if it never does, the instance is started again.
@@ -331,7 +331,7 @@ impl Scheduler {
                 restart: true,
             };
             self.cluster.ledger_mut(to).give(instance, unconfirmed);
-            self.turn(instance, Event::LeftForTarget, &Cause::Shipped);
+            self.turn(instance, LifecycleEvent::LeftForTarget, &Cause::Shipped);
         }
         Heard::Originals
     }
@@ -435,7 +435,7 @@ impl Scheduler {
                 let query = query.avoiding([self.cluster.nodes().node(lost).uuid()]);
                 if let Some(to) = self.choose_ready(&query) {
                     self.claim_as(&query, to);
-                    return self.turn(instance, Event::Retargeted { to }, &cause);
+                    return self.turn(instance, LifecycleEvent::Retargeted { to }, &cause);
                 }
                 self.ends_first(instance, &cause);
             }
@@ -447,7 +447,7 @@ impl Scheduler {
     /// placed again.
     fn ends_first(&mut self, instance: &InstanceId, cause: &Cause) {
         let due = self.now + COMMAND_TIME;
-        self.turn(instance, Event::TargetLost { due }, cause);
+        self.turn(instance, LifecycleEvent::TargetLost { due }, cause);
     }
 
     /// An instance that was to leave its node does not: its room on the target is given back.
@@ -493,7 +493,7 @@ impl Scheduler {
             .get(instance)
             .and_then(|kept| kept.state().suspended_by().cloned());
         if !is_suspended {
-            return self.turn(instance, Event::Undone { suspended: None }, cause);
+            return self.turn(instance, LifecycleEvent::Undone { suspended: None }, cause);
         }
         if !self.may(instance, EventKind::Undone) {
             return;
@@ -502,7 +502,7 @@ impl Scheduler {
         let is_evicted = by != By::Command;
         self.cluster.ledger_mut(node).note_suspended(instance);
         let suspended = Some(by);
-        self.turn(instance, Event::Undone { suspended }, cause);
+        self.turn(instance, LifecycleEvent::Undone { suspended }, cause);
         if is_evicted {
             self.wait_for_resume(instance, node);
         }

@@ -22,7 +22,7 @@ use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::cluster::view::Asked;
-use crate::instance::{Awaits, By, Event, Instance, Placing, State, Then};
+use crate::instance::{Awaits, By, Instance, LifecycleEvent, Placing, State, Then};
 use crate::journal::Next;
 use crate::placement::choose::count_group;
 use crate::queue::Purpose;
@@ -235,7 +235,7 @@ impl Scheduler {
             Some(only) if set.len() == 1 => Cause::VictimLeaves(only.clone()),
             _ => Cause::VictimsLeave(set.len()),
         };
-        let event = Event::Preempts {
+        let event = LifecycleEvent::Preempts {
             node: key,
             victims: set,
             due: self.now + VICTIMS_TIME,
@@ -253,7 +253,7 @@ impl Scheduler {
                 Way::Stop => {
                     self.counters.preempted_by_stop += 1;
                     let (by, due) = (instance.clone(), self.now + COMMAND_TIME);
-                    self.turn(victim, Event::Preempted { by, due }, &cause);
+                    self.turn(victim, LifecycleEvent::Preempted { by, due }, &cause);
                 }
             }
             self.after_commit(victim, Next::Preempt);
@@ -304,7 +304,7 @@ impl Scheduler {
 
     /// Lets an instance that was stopped wait for room: in the queue, so that who stands before it is served first.
     fn wait_again(&mut self, victim: &InstanceId, cause: &Cause) {
-        if self.on(victim, Event::Sought).is_none() {
+        if self.on(victim, LifecycleEvent::Sought).is_none() {
             return;
         }
         if let Some(kept) = self.instances.get_mut(victim) {
@@ -363,7 +363,7 @@ impl Scheduler {
         if !victims.contains(victim) {
             return;
         }
-        let event = Event::VictimAway(victim.clone());
+        let event = LifecycleEvent::VictimAway(victim.clone());
         if victims.len() == 1 {
             self.turn(&preemptor, event, &Cause::RoomFreed);
             self.after_commit(&preemptor, Next::Give);

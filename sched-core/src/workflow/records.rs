@@ -19,8 +19,8 @@ use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored
 use crate::api::text::ShortText;
 use crate::instance::tried::Tried;
 use crate::instance::{
-    AfterLoss, Awaits, Before, By, Event, HistoryEvent, Instance, Late, Loss, OnLoss, Past, State,
-    Terms, Then, Way,
+    AfterLoss, Awaits, Before, By, HistoryEvent, Instance, Late, LifecycleEvent, Loss, OnLoss,
+    Past, State, Terms, Then, Way,
 };
 use crate::placement::explain::Explanation;
 use crate::workflow::losses::fence;
@@ -173,7 +173,7 @@ impl Scheduler {
         let Some(place) = self.instances.vacant(instance.clone()) else {
             return;
         };
-        if let Err(illegal) = place.insert(Event::Restored(before), kept) {
+        if let Err(illegal) = place.insert(LifecycleEvent::Restored(before), kept) {
             return self.note_illegal(illegal);
         }
         if !waits {

@@ -21,7 +21,7 @@ use crate::api::input::{Capabilities, InstanceState};
 use crate::api::phase::EventKind;
 use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::Pool;
-use crate::instance::{By, Errand, Event, Instance, State};
+use crate::instance::{By, Errand, Instance, LifecycleEvent, State};
 use crate::queue::Shape;
 use crate::timers::Timer;
 use crate::workflow::care::COMMAND_TIME;
@@ -138,7 +138,7 @@ impl Scheduler {
             return false;
         }
         let is_suspended = entry.reported() == Some(InstanceState::ExitPaused);
-        let event = Event::Adopted {
+        let event = LifecycleEvent::Adopted {
             node: key,
             is_suspended,
         };
@@ -247,7 +247,11 @@ impl Scheduler {
         cause: &Cause,
     ) {
         let due = self.now + COMMAND_TIME;
-        self.turn(instance, Event::SuspendAsked { by, asker, due }, cause);
+        self.turn(
+            instance,
+            LifecycleEvent::SuspendAsked { by, asker, due },
+            cause,
+        );
     }
 
     /// Tells a node to suspend an instance.
@@ -277,7 +281,11 @@ impl Scheduler {
         }
         self.cluster.ledger_mut(key).set_suspended(instance, false);
         let due = self.now + COMMAND_TIME;
-        self.turn(instance, Event::ResumeAsked { by, asker, due }, cause);
+        self.turn(
+            instance,
+            LifecycleEvent::ResumeAsked { by, asker, due },
+            cause,
+        );
         let node = self.cluster.nodes().node(key);
         let resume = Resume {
             instance_uuid: instance.to_string(),
@@ -318,7 +326,7 @@ impl Scheduler {
             return;
         }
         let cause = Cause::CannotSuspend(worded(failure).into());
-        self.turn(instance, Event::Undone { suspended: None }, &cause);
+        self.turn(instance, LifecycleEvent::Undone { suspended: None }, &cause);
         let (command, reason) = (failure.command.clone(), failure.reason.clone());
         self.tell_asker(
             asker,
@@ -349,7 +357,7 @@ impl Scheduler {
                 if failure.reason == CommandFailureReason::WrongState =>
             {
                 // It is not suspended there.
-                self.runs_again(key, instance, Event::Runs, &Cause::NotSuspended);
+                self.runs_again(key, instance, LifecycleEvent::Runs, &Cause::NotSuspended);
             }
             State::Resuming { by, asker, .. } => {
                 let cause = Cause::CannotResume(worded(failure).into());

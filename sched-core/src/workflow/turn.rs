@@ -12,7 +12,7 @@ use crate::api::cause::Cause;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::phase::{EventKind, IllegalTransition};
-use crate::instance::{Effects, Event, HistoryEvent, State};
+use crate::instance::{Effects, HistoryEvent, LifecycleEvent, State};
 use crate::journal::Next;
 use crate::peers::session::Session;
 
@@ -29,7 +29,7 @@ impl Scheduler {
     }
 
     /// Something happens to an instance, and no one is told; what follows from it, if it may.
-    pub(crate) fn on(&mut self, instance: &InstanceId, event: Event) -> Option<Effects> {
+    pub(crate) fn on(&mut self, instance: &InstanceId, event: LifecycleEvent) -> Option<Effects> {
         match self.instances.on(instance, event) {
             Ok(effects) => effects,
             Err(illegal) => {
@@ -47,7 +47,7 @@ impl Scheduler {
 
     /// Something happens to an instance that others are told; what does not wait any more is not in the queue. What the
     /// lifecycle does not have is refused.
-    pub(crate) fn turn(&mut self, instance: &InstanceId, event: Event, cause: &Cause) {
+    pub(crate) fn turn(&mut self, instance: &InstanceId, event: LifecycleEvent, cause: &Cause) {
         let Some(effects) = self.on(instance, event) else {
             return;
         };

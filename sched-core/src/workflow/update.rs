@@ -18,7 +18,7 @@ use crate::api::record::Demand;
 use crate::cluster::columns::Amounts;
 use crate::cluster::ledger::{Floor, Phase, larger};
 use crate::cluster::query::Query;
-use crate::instance::{Change, Errand, Event, HistoryEvent, State};
+use crate::instance::{Change, Errand, HistoryEvent, LifecycleEvent, State};
 use crate::queue::Place;
 use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::migrate::{Declined, MOVE_TIME, MovePlan};
@@ -271,7 +271,7 @@ impl Scheduler {
             demand,
             asker: Some(id),
         };
-        let event = Event::Updated {
+        let event = LifecycleEvent::Updated {
             change: Box::new(change),
             due: self.now + COMMAND_TIME,
         };
@@ -327,7 +327,7 @@ impl Scheduler {
             return false;
         }
         let due = self.now + COMMAND_TIME;
-        self.turn(instance, Event::UpdateResumed { due }, cause);
+        self.turn(instance, LifecycleEvent::UpdateResumed { due }, cause);
         self.note_not_stopped(instance);
         true
     }
@@ -349,9 +349,9 @@ impl Scheduler {
     fn end_update(&mut self, instance: &InstanceId, cause: &Cause) {
         let kept = self.instances.get(instance);
         if kept.is_some_and(|kept| matches!(kept.state(), State::Updating { .. })) {
-            return self.turn(instance, Event::UpdateSettled, cause);
+            return self.turn(instance, LifecycleEvent::UpdateSettled, cause);
         }
-        self.on(instance, Event::UpdateSettled);
+        self.on(instance, LifecycleEvent::UpdateSettled);
         self.journal.note_instance(instance);
     }
 

@@ -16,7 +16,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::cluster::query::Query;
-use crate::instance::{By, Event, State};
+use crate::instance::{By, LifecycleEvent, State};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Room, Shape, Waiter};
@@ -86,7 +86,7 @@ impl Scheduler {
             cause
         };
         let is_stuck = kept.has_run() && !kept.tried().is_empty();
-        self.turn(instance, Event::Queued, cause);
+        self.turn(instance, LifecycleEvent::Queued, cause);
         if is_stuck {
             self.timers.set(
                 Timer::LookAgain(instance.clone()),

@@ -13,7 +13,7 @@ use proto_frames::{Frame, Kind};
 use tracing::{debug, warn};
 
 use super::instances::State;
-use super::{Agent, Demand, Duty, Link, Message, Order, Outcome, Runs};
+use super::{Agent, AgentAction, Demand, Duty, Link, Message, Removal, Runs};
 
 /// Longest instance id taken, in bytes: it becomes a file name. UUIDs have 36.
 pub const MAX_INSTANCE_ID_LEN: usize = 64;
@@ -265,8 +265,8 @@ impl Agent {
             None | Some(State::Gone { .. }) => {
                 self.refuse_delete(id, DeleteFailureReason::NoInstance)
             }
-            Some(_) if delete.stop => self.stop(now, id, Outcome::Stopped),
-            Some(_) => self.stop(now, id, Outcome::Deleted),
+            Some(_) if delete.stop => self.stop(now, id, Removal::Stopped),
+            Some(_) => self.stop(now, id, Removal::Deleted),
         }
     }
 
@@ -282,7 +282,7 @@ impl Agent {
     fn evacuate(&mut self, now: Instant) {
         if self.duty == Duty::InService {
             self.duty = Duty::Maintenance;
-            self.order(Order::PersistMaintenance(true));
+            self.order(AgentAction::PersistMaintenance(true));
         }
         self.stop_all(now);
         self.report_soon(now);
@@ -291,7 +291,7 @@ impl Agent {
     fn restore(&mut self, now: Instant) {
         if self.duty == Duty::Maintenance {
             self.duty = Duty::InService;
-            self.order(Order::PersistMaintenance(false));
+            self.order(AgentAction::PersistMaintenance(false));
         }
         self.report_soon(now);
     }

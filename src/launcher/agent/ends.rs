@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::instances::{Instance, State};
-use super::{Agent, Link, Message, Outcome};
+use super::{Agent, Link, Message, Removal};
 
 /// Most ends that are kept until the scheduler has them on record. Beyond it the node takes no START, and so, because
 /// every end is that of an instance it has taken, none ever has to be dropped: what runs already ends on top of it.
@@ -71,7 +71,7 @@ pub enum How {
     /// By itself.
     Exited,
     /// It was removed.
-    Removed(Outcome),
+    Removed(Removal),
     /// It could not be started: its StartFailure.
     Failed {
         /// The protocol's word for why.
@@ -394,16 +394,16 @@ fn message(instance: &str, end: &End, seq: Option<u64>) -> Message {
     let instance_uuid = instance.to_owned();
     let exit_code = end.code.map(i64::from);
     match end.how {
-        How::Removed(Outcome::Deleted) => Message::InstanceDeleted(InstanceDeleted {
+        How::Removed(Removal::Deleted) => Message::InstanceDeleted(InstanceDeleted {
             instance_uuid,
             exit_code,
             seq,
         }),
-        How::Exited | How::Removed(Outcome::Stopped | Outcome::CutOff) | How::Failed { .. } => {
+        How::Exited | How::Removed(Removal::Stopped | Removal::CutOff) | How::Failed { .. } => {
             Message::InstanceStopped(InstanceStopped {
                 instance_uuid,
                 exit_code,
-                cut_off: end.how == How::Removed(Outcome::CutOff),
+                cut_off: end.how == How::Removed(Removal::CutOff),
                 seq,
             })
         }
@@ -420,9 +420,9 @@ fn row(instance: &str, end: &End) -> InstanceEnd {
     };
     let how = match &end.how {
         How::Exited => EndKind::Exited,
-        How::Removed(Outcome::Deleted) => EndKind::Deleted,
-        How::Removed(Outcome::Stopped) => EndKind::Stopped,
-        How::Removed(Outcome::CutOff) => EndKind::CutOff,
+        How::Removed(Removal::Deleted) => EndKind::Deleted,
+        How::Removed(Removal::Stopped) => EndKind::Stopped,
+        How::Removed(Removal::CutOff) => EndKind::CutOff,
         How::Failed {
             reason,
             detail,

@@ -25,7 +25,9 @@ use std::time::Instant;
 use proto_frames::payload::{Digest, Start, StartFailure, StartFailureReason};
 
 use super::ends::How;
-use super::{About, Agent, Demand, Devices, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
+use super::{
+    About, Agent, AgentAction, Demand, Devices, MAX_EXITED, Message, Removal, Usage, Workload,
+};
 
 /// What the agent knows of one instance.
 #[derive(Debug)]
@@ -77,7 +79,7 @@ pub(super) enum State {
     /// To end.
     Stopping {
         /// What its end is reported as.
-        outcome: Outcome,
+        outcome: Removal,
         /// When it is killed; `None` = it has been, or it is still being started.
         kill_at: Option<Instant>,
         /// Whether it has been started, so that it can be signalled.
@@ -93,7 +95,7 @@ pub(super) enum State {
     /// Removed; only the notice is left.
     Gone {
         /// What its end is reported as.
-        outcome: Outcome,
+        outcome: Removal,
         /// Its exit code, if known.
         code: Option<i32>,
     },
@@ -198,7 +200,7 @@ impl Agent {
         self.instances.insert(id.clone(), instance);
         self.assign_devices(id);
         self.persist(id);
-        self.order(Order::Spawn(Box::new(Workload {
+        self.order(AgentAction::Spawn(Box::new(Workload {
             instance: id.clone(),
             tenant: start.tenant_uuid.clone(),
             image: start.image.parse().ok(),
@@ -274,7 +276,7 @@ impl Agent {
     fn could_not_start(&mut self, now: Instant, id: &str, failure: StartFailure) {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = State::Gone {
-                outcome: Outcome::Stopped,
+                outcome: Removal::Stopped,
                 code: None,
             };
         }
@@ -293,7 +295,7 @@ impl Agent {
             | State::Suspended
             | State::Resuming => {
                 if self.was_cut_off(now, id, code) {
-                    return self.remove(now, id, Outcome::CutOff, code);
+                    return self.remove(now, id, Removal::CutOff, code);
                 }
                 let state = State::Exited {
                     code,
@@ -306,7 +308,7 @@ impl Agent {
     }
 
     /// Has the instance end and be removed from this node; a removal under way is reported as the graver of the two.
-    pub(super) fn stop(&mut self, now: Instant, id: &str, outcome: Outcome) {
+    pub(super) fn stop(&mut self, now: Instant, id: &str, outcome: Removal) {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
@@ -320,7 +322,7 @@ impl Agent {
                 let waits = instance.image.is_some();
                 self.persist(id);
                 if waits {
-                    self.order(Order::Abandon(id.to_owned()));
+                    self.order(AgentAction::Abandon(id.to_owned()));
                 }
                 self.report_soon(now);
             }
@@ -330,7 +332,7 @@ impl Agent {
             State::Stopping {
                 outcome: earlier, ..
             } => {
-                if outcome == Outcome::Deleted && *earlier != outcome {
+                if outcome == Removal::Deleted && *earlier != outcome {
                     *earlier = outcome;
                     self.persist(id);
                 }
@@ -346,7 +348,7 @@ impl Agent {
     /// Stops everything that runs, as removed from this node only.
     pub(super) fn stop_all(&mut self, now: Instant) {
         for id in self.ids(Instance::is_live) {
-            self.stop(now, &id, Outcome::Stopped);
+            self.stop(now, &id, Removal::Stopped);
         }
     }
 
@@ -359,7 +361,7 @@ impl Agent {
             {
                 *kill_at = None;
             }
-            self.order(Order::Kill(id));
+            self.order(AgentAction::Kill(id));
         }
     }
 
@@ -417,7 +419,7 @@ impl Agent {
     }
 
     /// Asks its processes to end, and sets when they are killed: at once where the lease they run under is over.
-    pub(super) fn terminate(&mut self, now: Instant, id: &str, outcome: Outcome) {
+    pub(super) fn terminate(&mut self, now: Instant, id: &str, outcome: Removal) {
         self.give_up_change(id);
         let holds = self.lease_holds(now);
         let grace = self.settings.stop_grace;
@@ -432,13 +434,13 @@ impl Agent {
         };
         self.persist(id);
         self.order(match kill_at {
-            Some(_) => Order::Terminate(id.to_owned()),
-            None => Order::Kill(id.to_owned()),
+            Some(_) => AgentAction::Terminate(id.to_owned()),
+            None => AgentAction::Kill(id.to_owned()),
         });
         self.report_soon(now);
     }
 
-    fn remove(&mut self, now: Instant, id: &str, outcome: Outcome, code: Option<i32>) {
+    fn remove(&mut self, now: Instant, id: &str, outcome: Removal, code: Option<i32>) {
         self.end(now, id, State::Gone { outcome, code });
     }
 

@@ -9,7 +9,7 @@
 //! Each STATS has a number; the scheduler answers it with LeaseRenewed. The lease counts from when that STATS was made,
 //! before the scheduler can have heard it: so it is over here before it is over there, whatever the frames took. Under the
 //! lease are instances whose START says `on_node_loss: restart`; they are killed, not asked, because there is no time. The
-//! machine does the same by itself ([`Order::ExtendLease`]), for the launcher that dies or hangs.
+//! machine does the same by itself ([`AgentAction::ExtendLease`]), for the launcher that dies or hangs.
 //!
 //! A launcher may find a lease that an earlier one with a longer `--lease` left. It cannot be shortened: supervisors wait
 //! for the end that they have read. So until that end the longer length is announced, and the scheduler waits for it. What
@@ -22,7 +22,7 @@ use proto_frames::payload::{LeaseRenewed, PayloadError, Start};
 use tracing::warn;
 
 use super::instances::{Instance, State};
-use super::{Agent, Order, Outcome};
+use super::{Agent, AgentAction, Removal};
 
 /// Most STATS whose answers are waited for; those before them are taken for lost.
 const MAX_UNANSWERED: usize = 64;
@@ -145,7 +145,7 @@ impl Agent {
         let until = made + length - margin(length);
         if until > now && self.lease.until.is_none_or(|earlier| earlier < until) {
             self.lease.until = Some(until);
-            self.order(Order::ExtendLease(until));
+            self.order(AgentAction::ExtendLease(until));
         }
     }
 
@@ -203,10 +203,10 @@ impl Agent {
                 kill_at, running, ..
             }) => {
                 if *running && kill_at.take().is_some() {
-                    self.order(Order::Kill(id.to_owned()));
+                    self.order(AgentAction::Kill(id.to_owned()));
                 }
             }
-            _ => self.stop(now, id, Outcome::CutOff),
+            _ => self.stop(now, id, Removal::CutOff),
         }
     }
 }

@@ -10,7 +10,7 @@ use proto_frames::payload::{
 use tracing::warn;
 
 use super::instances::{Instance, State};
-use super::{Agent, Demand, Message, Order};
+use super::{Agent, AgentAction, Demand, Message};
 
 /// How often an instance that could not be frozen is ordered to be thawed: it may have been frozen too late, and a single
 /// failure to undo that would leave it frozen while it is listed as running.
@@ -38,7 +38,7 @@ impl Agent {
                 instance.state = State::Suspending;
                 instance.thaws_left = None;
                 self.persist(id);
-                self.order(Order::Freeze(id.to_owned()));
+                self.order(AgentAction::Freeze(id.to_owned()));
                 self.report_soon(now);
             }
             // It will be answered when it is done.
@@ -65,7 +65,7 @@ impl Agent {
                     instance.thaws_left = Some(MAX_THAWS - 1);
                 }
                 self.enter(now, id, State::Running);
-                self.order(Order::Thaw(id.to_owned()));
+                self.order(AgentAction::Thaw(id.to_owned()));
                 self.refuse(LifeCommand::Suspend, id, (Reason::Failed, detail));
             }
         }
@@ -93,7 +93,7 @@ impl Agent {
                 self.check_amounts(&needs)
                     .map_err(|detail| (Reason::NoRoom, detail))?;
                 self.enter(now, id, State::Resuming);
-                self.order(Order::Thaw(id.to_owned()));
+                self.order(AgentAction::Thaw(id.to_owned()));
             }
             // It will be answered when it is done.
             State::Resuming => {}
@@ -128,7 +128,7 @@ impl Agent {
             }
             (Err(_), left) => {
                 instance.thaws_left = left;
-                self.order(Order::Thaw(id.to_owned()));
+                self.order(AgentAction::Thaw(id.to_owned()));
             }
         }
     }
@@ -201,7 +201,7 @@ impl Agent {
         }
         self.assign_devices(id);
         self.persist(id);
-        self.order(Order::SetLimits {
+        self.order(AgentAction::SetLimits {
             instance: id.to_owned(),
             mem_mb,
             vcpus,
@@ -242,12 +242,14 @@ impl Agent {
             return;
         };
         let pace = match instance.state {
-            State::Suspending => Some(Order::Freeze(id.to_owned())),
-            State::Resuming => Some(Order::Thaw(id.to_owned())),
-            State::Running if instance.thaws_left.is_some() => Some(Order::Thaw(id.to_owned())),
+            State::Suspending => Some(AgentAction::Freeze(id.to_owned())),
+            State::Resuming => Some(AgentAction::Thaw(id.to_owned())),
+            State::Running if instance.thaws_left.is_some() => {
+                Some(AgentAction::Thaw(id.to_owned()))
+            }
             _ => None,
         };
-        let limits = instance.update.as_ref().map(|new| Order::SetLimits {
+        let limits = instance.update.as_ref().map(|new| AgentAction::SetLimits {
             instance: id.to_owned(),
             mem_mb: new.mem_mb,
             vcpus: new.vcpus,

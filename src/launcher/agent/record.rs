@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::ends::End;
 use super::instances::{Instance, State};
 use super::life::MAX_THAWS;
-use super::{About, Agent, Demand, Devices, Duty, Order};
+use super::{About, Agent, AgentAction, Demand, Devices, Duty};
 
 /// An instance as it is kept in the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct InstanceRecord {
     /// The instance.
     pub instance: String,
     /// What it asked for.
@@ -63,15 +63,15 @@ pub enum Stage {
     /// It is to go on; maybe it does.
     Resuming,
     /// It is to end.
-    Stopping(Outcome),
+    Stopping(Removal),
     /// It ended by itself, with this code.
     Exited(Option<i32>),
     /// It was removed, and had ended with this code.
-    Gone(Outcome, Option<i32>),
+    Gone(Removal, Option<i32>),
 }
 
 #[cfg(test)]
-impl Record {
+impl InstanceRecord {
     /// One of an instance of which nothing is known but what it asked for.
     pub(crate) fn new(instance: &str, demand: Demand, stage: Stage) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Record {
     }
 }
 
-impl Record {
+impl InstanceRecord {
     /// Whether nothing of the instance runs any more.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.stage, Stage::Exited(_) | Stage::Gone(..))
@@ -101,7 +101,7 @@ impl Record {
 
 /// What an instance's removal is reported as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum Removal {
     /// InstanceDeleted.
     Deleted,
     /// InstanceStopped: it was only removed from this node.
@@ -125,7 +125,7 @@ pub enum Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
     /// What was remembered.
-    pub record: Record,
+    pub record: InstanceRecord,
     /// What was found; for an instance that had ended already it does not matter.
     pub found: Found,
     /// For how long it has been there.
@@ -149,7 +149,13 @@ impl Agent {
         }
     }
 
-    fn recover_instance(&mut self, now: Instant, record: Record, found: &Found, since: Instant) {
+    fn recover_instance(
+        &mut self,
+        now: Instant,
+        record: InstanceRecord,
+        found: &Found,
+        since: Instant,
+    ) {
         let id = record.instance;
         let state = match record.stage {
             Stage::Starting | Stage::Running => State::Running,
@@ -223,7 +229,7 @@ impl Agent {
             State::Exited { code, .. } => Stage::Exited(*code),
             State::Gone { outcome, code } => Stage::Gone(*outcome, *code),
         };
-        let record = Record {
+        let record = InstanceRecord {
             instance: id.to_owned(),
             demand: instance.demand.clone(),
             group: instance.group.clone(),
@@ -238,13 +244,13 @@ impl Agent {
             unheard: !instance.ends.is_empty(),
             ends: self.ends.of(&instance.ends).cloned().collect(),
         };
-        self.order(Order::Persist(Box::new(record)));
+        self.order(AgentAction::Persist(Box::new(record)));
     }
 
     /// Drops the instance here and in the state directory.
     pub(super) fn forget(&mut self, id: &str) {
         if self.instances.remove(id).is_some() {
-            self.order(Order::Forget(id.to_owned()));
+            self.order(AgentAction::Forget(id.to_owned()));
         }
     }
 }

@@ -14,9 +14,9 @@ use proto_frames::payload::{
 use proto_frames::{Frame, Kind, Uuid};
 
 use super::{
-    Action, Agent, Command, Features, Found, HostFigures, Input, LaunchFault, MAX_EXITED,
-    MIN_REPORT_GAP, Message, Numbering, Order, Pressure, PressureLimits, Record, Recovered, Runs,
-    Settings, Usage, Workloads,
+    Action, Agent, AgentAction, Command, Features, Found, HostFigures, Input, InstanceRecord,
+    LaunchFault, MAX_EXITED, MIN_REPORT_GAP, Message, Numbering, Pressure, PressureLimits,
+    Recovered, Runs, Settings, Usage, Workloads,
 };
 
 mod devices;
@@ -51,9 +51,9 @@ struct World {
     /// Frames sent and not looked at yet.
     sent: Vec<Message>,
     /// Orders given and not looked at yet, but for samples and records.
-    orders: Vec<Order>,
+    orders: Vec<AgentAction>,
     /// What the state directory holds.
-    records: BTreeMap<String, Record>,
+    records: BTreeMap<String, InstanceRecord>,
     maintenance: bool,
     samples: usize,
     /// Whether the scheduler says that it records ends.
@@ -180,19 +180,19 @@ impl World {
                     }
                     self.sent.push(message);
                 }
-                Action::Machine(Order::Sample) => {
+                Action::Machine(AgentAction::Sample) => {
                     self.samples += 1;
                     let (host, usage) = (self.host.clone(), self.usage.clone());
                     self.agent.handle(self.now, Input::Sampled { host, usage });
                 }
-                Action::Machine(Order::Persist(record)) => {
+                Action::Machine(AgentAction::Persist(record)) => {
                     self.records.insert(record.instance.clone(), *record);
                 }
-                Action::Machine(Order::PersistMaintenance(maintenance)) => {
+                Action::Machine(AgentAction::PersistMaintenance(maintenance)) => {
                     self.maintenance = maintenance
                 }
                 Action::Machine(order) => {
-                    if let Order::Forget(id) = &order {
+                    if let AgentAction::Forget(id) = &order {
                         self.records.remove(id);
                     }
                     self.orders.push(order);
@@ -372,7 +372,7 @@ impl World {
         stats.unwrap()
     }
 
-    fn orders(&mut self) -> Vec<Order> {
+    fn orders(&mut self) -> Vec<AgentAction> {
         std::mem::take(&mut self.orders)
     }
 

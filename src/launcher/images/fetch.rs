@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::info;
 
-use super::{Outcome, Reach, Shared};
+use super::{Fetched, Reach, Shared};
 use crate::image_file::{Hash, Stamp, gone};
 
 /// Chunks that are asked for ahead: what a connection of a Gbit/s carries in 2 ms.
@@ -44,7 +44,7 @@ pub(super) async fn fetch(
     shared: &Shared,
     digest: Digest,
     mut chunks: mpsc::Receiver<ImageChunk>,
-) -> Outcome {
+) -> Fetched {
     let Ok(_permit) = shared.permits.acquire().await else {
         return Err("the launcher ends".to_owned());
     };

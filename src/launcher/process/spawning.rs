@@ -13,7 +13,7 @@ use super::super::images::{self, Images};
 use super::super::limits::Limits;
 use super::super::orphans;
 use super::starting::{NotStarted, Rest, start};
-use super::{Event, Processes, environment};
+use super::{ProcessEvent, Processes, environment};
 
 impl Processes {
     pub(super) fn spawn(&mut self, workload: Workload) {
@@ -93,10 +93,15 @@ async fn with_image(
 }
 
 /// Starts a supervisor; how that went.
-async fn begin(supervisor: PathBuf, dir: InstanceDir, launch: Launch, instance: String) -> Event {
+async fn begin(
+    supervisor: PathBuf,
+    dir: InstanceDir,
+    launch: Launch,
+    instance: String,
+) -> ProcessEvent {
     let NotStarted { obstacle, rest } = match start(supervisor, dir.clone(), launch).await {
         Ok((supervisor, child)) => {
-            return Event::Started {
+            return ProcessEvent::Started {
                 instance,
                 supervisor,
                 child,
@@ -122,8 +127,8 @@ async fn begin(supervisor: PathBuf, dir: InstanceDir, launch: Launch, instance: 
     start_failed(instance, fault, detail)
 }
 
-fn start_failed(instance: String, fault: LaunchFault, detail: String) -> Event {
-    Event::Other(Input::StartFailed {
+fn start_failed(instance: String, fault: LaunchFault, detail: String) -> ProcessEvent {
+    ProcessEvent::Other(Input::StartFailed {
         instance,
         fault,
         detail,

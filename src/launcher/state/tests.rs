@@ -1,15 +1,15 @@
 //! The state directory: what is found in it again, and what becomes of what is broken.
 
-use super::super::agent::{Demand, Outcome, Record, Stage};
+use super::super::agent::{Demand, InstanceRecord, Removal, Stage};
 use super::{StateDir, StateError};
 
-fn record(instance: &str, stage: Stage) -> Record {
+fn record(instance: &str, stage: Stage) -> InstanceRecord {
     let demand = Demand {
         mem_mb: 64,
         vcpus: 1,
         ..Demand::default()
     };
-    Record::new(instance, demand, stage)
+    InstanceRecord::new(instance, demand, stage)
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn nothing_but_the_record_stays_of_a_gone_instance() {
     let state = StateDir::open(dir.path(), None).unwrap();
     state.save(&record("a", Stage::Running)).unwrap();
     std::fs::write(state.instance("a").output(), "text").unwrap();
-    let gone = record("a", Stage::Gone(Outcome::Deleted, Some(0)));
+    let gone = record("a", Stage::Gone(Removal::Deleted, Some(0)));
     state.save(&gone).unwrap();
     assert!(!state.instance("a").output().exists());
     assert_eq!(state.records(), [gone]);
@@ -126,7 +126,7 @@ fn what_had_ended_by_itself_is_deleted_with_its_output_and_kept_when_it_begins_a
     assert_eq!(state.ended().len(), 2);
     drop(state);
     let state = StateDir::open(dir.path(), None).unwrap();
-    let gone = Stage::Gone(Outcome::Deleted, Some(1));
+    let gone = Stage::Gone(Removal::Deleted, Some(1));
     state.save(&record("deleted", gone)).unwrap();
     state.save(&record("again", Stage::Starting)).unwrap();
     assert_eq!(
@@ -139,7 +139,7 @@ fn what_had_ended_by_itself_is_deleted_with_its_output_and_kept_when_it_begins_a
 fn a_replacement_that_was_interrupted_loses_neither_record() {
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::open(dir.path(), None).unwrap();
-    let gone = record("a", Stage::Gone(Outcome::Deleted, Some(0)));
+    let gone = record("a", Stage::Gone(Removal::Deleted, Some(0)));
     state.save(&record("a", Stage::Running)).unwrap();
     std::fs::write(state.instance("a").output(), "text").unwrap();
     let (place, new) = (state.instance("a").0, dir.path().join("new/a"));

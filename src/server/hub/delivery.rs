@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use proto_frames::payload::Payload;
 use proto_frames::{Frame, Kind, Role, Uuid};
 
-use super::{Hub, LISTENER, PeerState, Turn};
+use super::{Hub, LISTENER, LockTurn, PeerState};
 use crate::net::budget::Charge;
 use crate::net::outbox::Others;
 use crate::net::peer::Flow;
@@ -89,7 +89,7 @@ impl PeerState {
 
 impl Hub {
     /// Puts everything the core has decided on its way.
-    pub(super) fn dispatch(&self, scheduler: &mut Scheduler, turn: &mut Turn<'_>) {
+    pub(super) fn dispatch(&self, scheduler: &mut Scheduler, turn: &mut LockTurn<'_>) {
         while let Some(mut action) = scheduler.poll_action() {
             words::word(&mut action);
             match action {
@@ -121,7 +121,7 @@ impl Hub {
     fn send(
         &self,
         scheduler: &mut Scheduler,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
         to: SessionId,
         message: Message,
     ) {
@@ -155,7 +155,7 @@ impl Hub {
     /// Whose reading waits until this message has left: its causer's, or no peer's.
     fn charge(
         &self,
-        turn: &Turn<'_>,
+        turn: &LockTurn<'_>,
         to: &PeerState,
         message: &Message,
         cost: usize,
@@ -182,7 +182,7 @@ impl Hub {
     fn disconnect(
         &self,
         scheduler: &mut Scheduler,
-        turn: &Turn<'_>,
+        turn: &LockTurn<'_>,
         session: SessionId,
         weight: Weight,
         why: impl Display,
@@ -232,7 +232,7 @@ impl Hub {
         self.twins.lock().hold_time((uuid, role), Instant::now())
     }
 
-    fn refuse(&self, turn: &mut Turn<'_>, session: SessionId, why: impl Display) {
+    fn refuse(&self, turn: &mut LockTurn<'_>, session: SessionId, why: impl Display) {
         let Some(peer) = self.peers.get(&session) else {
             return;
         };
@@ -253,7 +253,7 @@ impl Hub {
     fn refuse_twin(
         &self,
         scheduler: &mut Scheduler,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
         session: SessionId,
         first: Option<SocketAddr>,
     ) {
@@ -359,7 +359,7 @@ impl Hub {
     pub(super) fn look_at_queue(
         &self,
         scheduler: &mut Scheduler,
-        turn: &Turn<'_>,
+        turn: &LockTurn<'_>,
         session: SessionId,
         peer: &PeerState,
     ) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proto_frames::Frame;
 use tracing::error;
 
-use super::{Hub, Turn};
+use super::{Hub, LockTurn};
 use crate::server::images::{self, Opened};
 use crate::server::wire;
 use sched_core::{Message, Parcel, SessionId};
@@ -28,7 +28,7 @@ impl Hub {
     }
 
     /// Has the store of images do what a peer asks for. Under the scheduler's lock: nothing waits.
-    pub(super) fn ask_images(&self, turn: &mut Turn<'_>, session: SessionId, parcel: Parcel) {
+    pub(super) fn ask_images(&self, turn: &mut LockTurn<'_>, session: SessionId, parcel: Parcel) {
         let refused = match self.images.get() {
             Some(images) => images.ask(session, parcel).err(),
             None => Some(images::not_offered(&parcel)),

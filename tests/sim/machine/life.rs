@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ciao_scheduler::launcher::agent::{Demand, Input, Record, Stage};
+use ciao_scheduler::launcher::agent::{Demand, Input, InstanceRecord, Stage};
 
 use super::{Machine, Pace, Process, named};
 use crate::agenda::Cause;
@@ -16,7 +16,7 @@ const FAILURES: u8 = 16;
 impl Machine {
     /// A process is what its launcher says it is to have: memory and vcpus it was given before ([`World::set_limits`]), the
     /// rest is in the launcher's books alone.
-    pub(super) fn follow(&mut self, record: &Record) {
+    pub(super) fn follow(&mut self, record: &InstanceRecord) {
         if let Stage::Exited(_) | Stage::Gone(..) = record.stage {
             return;
         }

@@ -127,79 +127,79 @@ fn change() -> Box<Change> {
 
 /// All events of this kind that a state may tell from each other.
 #[expect(clippy::too_many_lines, reason = "a line for each")]
-fn events_of(kind: EventKind, due: Instant) -> Vec<Event> {
+fn events_of(kind: EventKind, due: Instant) -> Vec<LifecycleEvent> {
     let (node, to, asker) = (NodeKey(0), NodeKey(1), None);
     let by = || By::Preemptor(InstanceId::new("b"));
     let forgotten = || loss(due, AfterLoss::Forget);
-    let suspended = |suspended| Event::Undone { suspended };
-    let back = |suspended| Event::NodeBack {
+    let suspended = |suspended| LifecycleEvent::Undone { suspended };
+    let back = |suspended| LifecycleEvent::NodeBack {
         node,
         suspended,
         due,
     };
     match kind {
-        EventKind::Managed => vec![Event::Managed],
+        EventKind::Managed => vec![LifecycleEvent::Managed],
         EventKind::Adopted => [false, true]
-            .map(|is_suspended| Event::Adopted { node, is_suspended })
+            .map(|is_suspended| LifecycleEvent::Adopted { node, is_suspended })
             .into(),
         EventKind::Restored => vec![
-            Event::Restored(Before::Waited { pinned: None }),
-            Event::Restored(Before::Lost(forgotten())),
-            Event::Restored(Before::Lost(loss(due, AfterLoss::Delete))),
+            LifecycleEvent::Restored(Before::Waited { pinned: None }),
+            LifecycleEvent::Restored(Before::Lost(forgotten())),
+            LifecycleEvent::Restored(Before::Lost(loss(due, AfterLoss::Delete))),
         ],
-        EventKind::Sought => vec![Event::Sought],
-        EventKind::Queued => vec![Event::Queued],
-        EventKind::Claimed => vec![Event::Claimed { node }],
-        EventKind::Preempts => vec![Event::Preempts {
+        EventKind::Sought => vec![LifecycleEvent::Sought],
+        EventKind::Queued => vec![LifecycleEvent::Queued],
+        EventKind::Claimed => vec![LifecycleEvent::Claimed { node }],
+        EventKind::Preempts => vec![LifecycleEvent::Preempts {
             node,
             victims: BTreeSet::from([InstanceId::new("b")]),
             due,
         }],
-        EventKind::VictimAway => vec![Event::VictimAway(InstanceId::new("b"))],
-        EventKind::Given => vec![Event::Given { node }],
-        EventKind::Listed => vec![Event::Listed { node }],
-        EventKind::StartedAgain => vec![Event::StartedAgain],
-        EventKind::StartAwaited => vec![Event::StartAwaited],
-        EventKind::Updated => vec![Event::Updated {
+        EventKind::VictimAway => vec![LifecycleEvent::VictimAway(InstanceId::new("b"))],
+        EventKind::Given => vec![LifecycleEvent::Given { node }],
+        EventKind::Listed => vec![LifecycleEvent::Listed { node }],
+        EventKind::StartedAgain => vec![LifecycleEvent::StartedAgain],
+        EventKind::StartAwaited => vec![LifecycleEvent::StartAwaited],
+        EventKind::Updated => vec![LifecycleEvent::Updated {
             change: change(),
             due,
         }],
-        EventKind::UpdateResumed => vec![Event::UpdateResumed { due }],
-        EventKind::UpdateSettled => vec![Event::UpdateSettled],
-        EventKind::SuspendAsked => vec![Event::SuspendAsked {
+        EventKind::UpdateResumed => vec![LifecycleEvent::UpdateResumed { due }],
+        EventKind::UpdateSettled => vec![LifecycleEvent::UpdateSettled],
+        EventKind::SuspendAsked => vec![LifecycleEvent::SuspendAsked {
             by: by(),
             asker,
             due,
         }],
-        EventKind::IsSuspended => vec![Event::IsSuspended { by: by() }],
-        EventKind::ResumeAsked => vec![Event::ResumeAsked {
+        EventKind::IsSuspended => vec![LifecycleEvent::IsSuspended { by: by() }],
+        EventKind::ResumeAsked => vec![LifecycleEvent::ResumeAsked {
             by: by(),
             asker,
             due,
         }],
-        EventKind::Runs => vec![Event::Runs],
+        EventKind::Runs => vec![LifecycleEvent::Runs],
         EventKind::Undone => vec![suspended(None), suspended(Some(by()))],
-        EventKind::Preempted => vec![Event::Preempted {
+        EventKind::Preempted => vec![LifecycleEvent::Preempted {
             by: InstanceId::new("b"),
             due,
         }],
-        EventKind::Deleted => vec![Event::Deleted { due }],
-        EventKind::MovePlanned => vec![Event::MovePlanned {
+        EventKind::Deleted => vec![LifecycleEvent::Deleted { due }],
+        EventKind::MovePlanned => vec![LifecycleEvent::MovePlanned {
             to,
             errand: Box::default(),
             due,
         }],
         EventKind::MoveBegun => [false, true]
-            .map(|is_shipped| Event::MoveBegun { is_shipped })
+            .map(|is_shipped| LifecycleEvent::MoveBegun { is_shipped })
             .into(),
-        EventKind::Retargeted => vec![Event::Retargeted { to }],
-        EventKind::TargetLost => vec![Event::TargetLost { due }],
-        EventKind::LeftForTarget => vec![Event::LeftForTarget],
-        EventKind::Arrived => vec![Event::Arrived],
-        EventKind::NodeLost => vec![Event::NodeLost(forgotten())],
-        EventKind::LossDeferred => vec![Event::LossDeferred { until: due }],
+        EventKind::Retargeted => vec![LifecycleEvent::Retargeted { to }],
+        EventKind::TargetLost => vec![LifecycleEvent::TargetLost { due }],
+        EventKind::LeftForTarget => vec![LifecycleEvent::LeftForTarget],
+        EventKind::Arrived => vec![LifecycleEvent::Arrived],
+        EventKind::NodeLost => vec![LifecycleEvent::NodeLost(forgotten())],
+        EventKind::LossDeferred => vec![LifecycleEvent::LossDeferred { until: due }],
         EventKind::NodeBack => vec![back(None), back(Some(by()))],
-        EventKind::Ended => vec![Event::Ended],
+        EventKind::Ended => vec![LifecycleEvent::Ended],
     }
 }
 
@@ -217,7 +217,7 @@ fn table_with(name: &InstanceId, state: Option<State>, now: Instant) -> Instance
     let mut instances = Instances::default();
     if let Some(state) = state {
         let place = instances.vacant(name.clone()).expect("none has it");
-        let inserted = place.insert(Event::Managed, Instance::new(0, now));
+        let inserted = place.insert(LifecycleEvent::Managed, Instance::new(0, now));
         inserted.expect("it may be managed");
         instances.force(name, state);
     }
@@ -228,12 +228,12 @@ fn table_with(name: &InstanceId, state: Option<State>, now: Instant) -> Instance
 fn done(
     instances: &mut Instances,
     name: &InstanceId,
-    event: Event,
+    event: LifecycleEvent,
     now: Instant,
 ) -> Result<Phase, IllegalTransition> {
     match instances.vacant(name.clone()) {
         Some(place) => place.insert(event, Instance::new(0, now))?,
-        None if event == Event::Ended => instances.remove(name, gone(now))?,
+        None if event == LifecycleEvent::Ended => instances.remove(name, gone(now))?,
         None => {
             instances.on(name, event)?;
         }
@@ -304,10 +304,10 @@ fn no_state_of_an_instance_has_the_number_of_one_of_an_earlier_instance_of_its_n
     let mut instances = Instances::default();
     let mut epochs = BTreeSet::new();
     for _ in 0..2 {
-        insert(&mut instances, "a", Event::Managed, now);
+        insert(&mut instances, "a", LifecycleEvent::Managed, now);
         epochs.extend(instances.get(&name).map(|kept| kept.epoch));
         let node = NodeKey(0);
-        let effects = instances.on(&name, Event::Claimed { node });
+        let effects = instances.on(&name, LifecycleEvent::Claimed { node });
         assert!(effects.is_ok_and(|effects| effects.is_some()));
         epochs.extend(instances.get(&name).map(|kept| kept.epoch));
         instances.remove(&name, gone(now)).expect("it is deleted");
@@ -315,15 +315,15 @@ fn no_state_of_an_instance_has_the_number_of_one_of_an_earlier_instance_of_its_n
     assert_eq!(epochs.len(), 4);
 }
 
-fn insert(instances: &mut Instances, name: &str, event: Event, now: Instant) {
+fn insert(instances: &mut Instances, name: &str, event: LifecycleEvent, now: Instant) {
     let place = instances.vacant(InstanceId::new(name));
     let place = place.expect("none has it");
     let inserted = place.insert(event, Instance::new(0, now));
     inserted.expect("a lifecycle begins so");
 }
 
-fn lost(until: Instant) -> Event {
-    Event::Restored(Before::Lost(loss(until, AfterLoss::Restart)))
+fn lost(until: Instant) -> LifecycleEvent {
+    LifecycleEvent::Restored(Before::Lost(loss(until, AfterLoss::Restart)))
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn what_is_due_comes_up_once_whatever_is_done_about_it_and_what_is_stale_does_no
     assert_eq!(due, [InstanceId::new("a"), InstanceId::new("b")]);
     assert_eq!(instances.due(), None);
     // The same moment again, for what was put off.
-    let done = instances.on(&due[0], Event::LossDeferred { until: now });
+    let done = instances.on(&due[0], LifecycleEvent::LossDeferred { until: now });
     assert!(done.is_ok_and(|effects| effects.is_some()));
     assert_eq!(instances.take_due(later), Some(due[0].clone()));
 }

@@ -6,7 +6,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
 use crate::cluster::ledger::Entry;
-use crate::instance::{By, Event, State};
+use crate::instance::{By, LifecycleEvent, State};
 use crate::timers::Timer;
 use sched_model::{CommandFailureReason, LifeCommand};
 
@@ -33,7 +33,7 @@ impl Scheduler {
                 self.note_suspended(key, instance, by, &Cause::Plain)
             }
             (State::Resuming { .. }, false) => {
-                self.runs_again(key, instance, Event::Runs, &Cause::Plain)
+                self.runs_again(key, instance, LifecycleEvent::Runs, &Cause::Plain)
             }
             (State::Resuming { by, asker, .. }, true) => {
                 let cause = &Cause::CutOffBeforeResumed;
@@ -55,7 +55,7 @@ impl Scheduler {
                 );
             }
             (State::Suspended { .. }, false) => {
-                self.runs_again(key, instance, Event::Runs, &Cause::NotFromHere);
+                self.runs_again(key, instance, LifecycleEvent::Runs, &Cause::NotFromHere);
             }
             (State::Suspended { by, .. }, true) => self.note_not_resumed(key, instance, &by),
             _ => {}
@@ -80,7 +80,7 @@ impl Scheduler {
             By::Command => None,
         };
         self.cluster.ledger_mut(key).note_suspended(instance);
-        let event = Event::IsSuspended { by };
+        let event = LifecycleEvent::IsSuspended { by };
         match &preemptor {
             Some(preemptor) => self.turn(instance, event, &Cause::LeftFor(preemptor.clone())),
             None => self.turn(instance, event, cause),
@@ -96,7 +96,7 @@ impl Scheduler {
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
-        event: Event,
+        event: LifecycleEvent,
         cause: &Cause,
     ) {
         if !self.may(instance, event.kind()) {
@@ -121,7 +121,7 @@ impl Scheduler {
         self.cluster.ledger_mut(key).note_suspended(instance);
         let is_evicted = by != By::Command;
         let suspended = Some(by);
-        self.turn(instance, Event::Undone { suspended }, cause);
+        self.turn(instance, LifecycleEvent::Undone { suspended }, cause);
         if is_evicted {
             // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
             let due = self.now + RESUME_AGAIN_AFTER;
@@ -167,7 +167,12 @@ impl Scheduler {
         if entry.is_some_and(Entry::is_held_back) {
             self.stays_suspended(key, instance, by, cause);
         } else {
-            self.runs_again(key, instance, Event::Undone { suspended: None }, cause);
+            self.runs_again(
+                key,
+                instance,
+                LifecycleEvent::Undone { suspended: None },
+                cause,
+            );
         }
     }
 

@@ -13,7 +13,7 @@ use crate::api::input::{ClusterConfiguration, NodeReport, StartRequest};
 use crate::api::parcel::{Parcel, Tag};
 use crate::cluster::ledger::{Entry, Extras};
 use crate::instance::{
-    AfterLoss, By, Event, Instance, Late, Move, OnLoss, State, Terms, Then, Way,
+    AfterLoss, By, Instance, Late, LifecycleEvent, Move, OnLoss, State, Terms, Then, Way,
 };
 use crate::{Resources, Scheduler};
 
@@ -83,7 +83,9 @@ fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
     };
     let kept = Instance::started(terms, 0, now);
     let place = scheduler.instances.vacant(instance.clone());
-    let inserted = place.expect("none has it").insert(Event::Managed, kept);
+    let inserted = place
+        .expect("none has it")
+        .insert(LifecycleEvent::Managed, kept);
     inserted.expect("a START may be managed");
     let entry = Entry::claimed(asked, Extras::default(), now).kept();
     scheduler.cluster.claim(one, &instance, entry);

@@ -35,7 +35,7 @@ impl World {
         self.orders.clear();
         self.start(start);
         let told = self.orders.iter().find_map(|order| match order {
-            Order::Spawn(workload) => Some(workload.env.clone()),
+            AgentAction::Spawn(workload) => Some(workload.env.clone()),
             _ => None,
         });
         let told = told.expect("the START is refused").into_iter();
@@ -348,15 +348,15 @@ struct Life {
     most: BTreeMap<String, i64>,
     /// Whether every launcher of the node tells devices, and never has too many: then each instance has all it claims.
     tells_always: bool,
-    unanswered: Vec<Order>,
+    unanswered: Vec<AgentAction>,
 }
 
 /// Whether an order is about this instance.
-fn is_about(order: &Order, id: &str) -> bool {
+fn is_about(order: &AgentAction, id: &str) -> bool {
     match order {
-        Order::Spawn(workload) => workload.instance == id,
-        Order::Freeze(other) | Order::Thaw(other) => other == id,
-        Order::SetLimits { instance, .. } => instance == id,
+        AgentAction::Spawn(workload) => workload.instance == id,
+        AgentAction::Freeze(other) | AgentAction::Thaw(other) => other == id,
+        AgentAction::SetLimits { instance, .. } => instance == id,
         _ => false,
     }
 }
@@ -421,8 +421,7 @@ impl Life {
 
     /// Its processes end: at any time after it was spawned.
     fn exit(&mut self, id: &str) {
-        let is_starting =
-            |it: &Order| matches!(it, Order::Spawn(workload) if workload.instance == id);
+        let is_starting = |it: &AgentAction| matches!(it, AgentAction::Spawn(workload) if workload.instance == id);
         if self.is_live(id) && !self.unanswered.iter().any(is_starting) {
             self.unanswered.retain(|it| !is_about(it, id));
             self.world.exits(id, 0);
@@ -439,7 +438,7 @@ impl Life {
             _ => Ok(()),
         };
         match self.unanswered.remove(0) {
-            Order::Spawn(workload) => {
+            AgentAction::Spawn(workload) => {
                 let instance = workload.instance;
                 self.world.handle(match result {
                     Ok(()) => Input::Started { instance },
@@ -450,9 +449,9 @@ impl Life {
                     },
                 });
             }
-            Order::Freeze(id) => self.world.frozen(&id, result),
-            Order::Thaw(id) => self.world.thawed(&id, Ok(())),
-            Order::SetLimits { instance, .. } => self.world.limits_set(&instance, result),
+            AgentAction::Freeze(id) => self.world.frozen(&id, result),
+            AgentAction::Thaw(id) => self.world.thawed(&id, Ok(())),
+            AgentAction::SetLimits { instance, .. } => self.world.limits_set(&instance, result),
             _ => {}
         }
     }
@@ -490,7 +489,7 @@ impl Life {
     /// Keeps what is to be answered, and looks at what programs are told.
     fn take_orders(&mut self) {
         for order in self.world.orders() {
-            if let Order::Spawn(workload) = &order {
+            if let AgentAction::Spawn(workload) = &order {
                 for name in RESOURCES {
                     let variable = format!("CIAO_RESOURCE_{}", name.to_ascii_uppercase());
                     let held = self.world.held(&workload.instance, name);

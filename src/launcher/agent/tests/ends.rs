@@ -159,7 +159,7 @@ fn an_end_in_a_frame_of_its_own_says_that_all_before_it_were_told() {
     world.agent.handle(world.now, sample);
     // The machine has not been looked at, so that nothing is reported yet.
     let looked = std::iter::from_fn(|| world.agent.poll_action()).collect::<Vec<_>>();
-    assert_eq!(looked, [Action::Machine(Order::Sample)]);
+    assert_eq!(looked, [Action::Machine(AgentAction::Sample)]);
     world.exits("b", 0);
     assert_eq!(
         world.kinds(),

@@ -85,7 +85,7 @@ fn more_of_a_resource_than_is_left_is_refused_until_it_is_given_back() {
     world.forget_what_happened();
     refused_as_full(&mut world, process_with("b", 2), "gpu: asks 2, 1 free");
     world.start(process_with("b", 1));
-    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+    assert!(matches!(world.orders().as_slice(), [AgentAction::Spawn(_)]));
     world.handle(Input::Started {
         instance: "a".to_owned(),
     });
@@ -96,7 +96,7 @@ fn more_of_a_resource_than_is_left_is_refused_until_it_is_given_back() {
     world.exits("a", 0);
     world.forget_what_happened();
     world.start(process_with("c", 3));
-    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+    assert!(matches!(world.orders().as_slice(), [AgentAction::Spawn(_)]));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn what_a_node_does_not_have_fits_only_in_no_amount() {
     let mut world = World::connected();
     refused_as_full(&mut world, process_with("a", 1), "gpu: asks 1, 0 free");
     world.start(process_with("a", 0));
-    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+    assert!(matches!(world.orders().as_slice(), [AgentAction::Spawn(_)]));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn what_else_scheduling_says_was_the_schedulers_business() {
         version: 9\n    must_understand: [orbit]\n    orbit: {id: low}\n    require: [zone = b, node.load < 0]\n    \
         priority: 1000\n    group: {id: web, policy: orbital, turns: 3}\n    near: [{label: moon, hard: true}]\n";
     world.frame(Kind::START, start);
-    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+    assert!(matches!(world.orders().as_slice(), [AgentAction::Spawn(_)]));
     assert_eq!(world.stats().instances[0].group, "web");
 }
 
@@ -172,7 +172,7 @@ fn a_new_connection_gets_stats_with_all_instances_though_a_sample_of_the_last_is
     world.now += INTERVAL;
     world.agent.handle(world.now, Input::Tick);
     let asked = world.agent.poll_action();
-    assert_eq!(asked, Some(Action::Machine(Order::Sample)));
+    assert_eq!(asked, Some(Action::Machine(AgentAction::Sample)));
     world.agent.handle(world.now, Input::Disconnected);
     world.connect();
     world.nothing_else();

@@ -48,7 +48,7 @@ impl World {
         let seq = self.latest();
         self.renewed(seq);
         let orders = self.orders();
-        let [Order::ExtendLease(until)] = orders.as_slice() else {
+        let [AgentAction::ExtendLease(until)] = orders.as_slice() else {
             panic!("{orders:?}")
         };
         *until
@@ -79,7 +79,7 @@ fn a_lease_counts_from_the_report_that_was_heard_and_not_from_the_answer() {
     world.advance(Duration::from_secs(5));
     world.renewed(seq);
     let until = made + LEASE - MARGIN;
-    assert_eq!(world.orders(), [Order::ExtendLease(until)]);
+    assert_eq!(world.orders(), [AgentAction::ExtendLease(until)]);
     world.renewed(seq);
     world.renewed(seq + 7);
     world.frame(Kind::LEASE_RENEWED, "lease_renewed: [");
@@ -118,7 +118,7 @@ fn a_workload_is_started_under_the_lease_only_while_there_is_one() {
     world.start(leased("a"));
     world.start(process("b", 1));
     let spawned = world.orders().into_iter().map(|order| match order {
-        Order::Spawn(workload) => (workload.instance, workload.leased),
+        AgentAction::Spawn(workload) => (workload.instance, workload.leased),
         other => panic!("{other:?}"),
     });
     assert_eq!(
@@ -143,7 +143,10 @@ fn what_is_under_a_lease_that_is_over_is_killed_and_told_and_the_rest_runs_on() 
     world.advance(MOMENT);
     assert_eq!(
         world.orders(),
-        [Order::Kill("a".to_owned()), Order::Kill("b".to_owned())]
+        [
+            AgentAction::Kill("a".to_owned()),
+            AgentAction::Kill("b".to_owned())
+        ]
     );
     world.exits("a", -9);
     world.advance(LEASE);
@@ -167,7 +170,7 @@ fn a_lease_that_is_renewed_goes_on() {
     world.advance_to(until - MOMENT);
     assert!(world.orders().is_empty());
     world.advance(MOMENT);
-    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Kill("a".to_owned())]);
 }
 
 #[test]
@@ -179,11 +182,11 @@ fn what_is_being_started_or_stopped_at_the_end_of_the_lease_is_killed_too() {
     world.delete("stops", false);
     world.forget_what_happened();
     world.advance_to(until);
-    assert_eq!(world.orders(), [Order::Kill("stops".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Kill("stops".to_owned())]);
     world.handle(Input::Started {
         instance: "starts".to_owned(),
     });
-    assert_eq!(world.orders(), [Order::Kill("starts".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Kill("starts".to_owned())]);
     world.advance(GRACE * 2);
     assert!(world.orders().is_empty(), "once");
 }
@@ -198,7 +201,7 @@ fn the_next_launcher_goes_on_with_the_lease_it_is_told() {
     world.advance(Duration::from_secs(3) - MOMENT);
     world.nothing_else();
     world.advance(MOMENT);
-    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Kill("a".to_owned())]);
 }
 
 #[test]
@@ -231,7 +234,7 @@ fn a_longer_lease_of_an_earlier_launcher_is_announced_until_it_is_over() {
     }
     assert_eq!(world.orders(), []);
     world.advance_to(until);
-    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Kill("a".to_owned())]);
     assert_eq!(world.stats().lease.map(|it| it.ms()), Some(3000));
 }
 
@@ -240,7 +243,7 @@ fn a_node_without_leases_says_so_and_takes_such_workloads_as_any() {
     let mut world = World::connected();
     world.start(leased("a"));
     let orders = world.orders();
-    let [Order::Spawn(workload)] = orders.as_slice() else {
+    let [AgentAction::Spawn(workload)] = orders.as_slice() else {
         panic!("{orders:?}")
     };
     assert!(!workload.leased);
@@ -261,7 +264,7 @@ fn a_lease_that_could_not_be_extended_ends_when_the_machine_says() {
     let until = world.now + Duration::from_secs(1);
     world.handle(Input::LeaseNotExtended { until });
     world.advance(Duration::from_secs(1));
-    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Kill("a".to_owned())]);
     world.sent.clear();
     world.exits("a", -9);
     let Message::InstanceStopped(event) = world.answer() else {

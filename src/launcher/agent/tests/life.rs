@@ -4,16 +4,16 @@ use super::*;
 
 use CommandFailureReason as Reason;
 
-fn freeze(id: &str) -> Order {
-    Order::Freeze(id.to_owned())
+fn freeze(id: &str) -> AgentAction {
+    AgentAction::Freeze(id.to_owned())
 }
 
-fn thaw(id: &str) -> Order {
-    Order::Thaw(id.to_owned())
+fn thaw(id: &str) -> AgentAction {
+    AgentAction::Thaw(id.to_owned())
 }
 
-fn set_limits(id: &str, mem_mb: i64, vcpus: i64) -> Order {
-    Order::SetLimits {
+fn set_limits(id: &str, mem_mb: i64, vcpus: i64) -> AgentAction {
+    AgentAction::SetLimits {
         instance: id.to_owned(),
         mem_mb,
         vcpus,
@@ -190,10 +190,10 @@ fn a_suspended_instance_is_stopped_like_any_other_and_one_half_suspended_answers
     let mut world = World::connected();
     world.suspended("a", 1);
     world.delete("a", false);
-    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Terminate("a".to_owned())]);
     assert_eq!(world.stats().instances[0].state, InstanceState::Stopping);
     world.advance(GRACE);
-    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Kill("a".to_owned())]);
     world.sent.clear();
     world.exits("a", -9);
     assert_eq!(world.answer().kind(), Kind::INSTANCE_DELETED);
@@ -203,12 +203,12 @@ fn a_suspended_instance_is_stopped_like_any_other_and_one_half_suspended_answers
     world.forget_what_happened();
     world.delete("b", true);
     assert_eq!(world.failed(), (LifeCommand::Suspend, Reason::WrongState));
-    assert_eq!(world.orders(), [Order::Terminate("b".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Terminate("b".to_owned())]);
     world.frozen("b", Ok(()));
     world.nothing_else();
     world.suspended("c", 1);
     world.evacuate();
-    assert_eq!(world.orders(), [Order::Terminate("c".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Terminate("c".to_owned())]);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn an_instance_that_ended_by_itself_can_be_started_again_and_deleted() {
     world.advance(MIN_REPORT_GAP);
     world.forget_what_happened();
     world.start(process("a", 1));
-    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+    assert!(matches!(world.orders().as_slice(), [AgentAction::Spawn(_)]));
     world.handle(Input::Started {
         instance: "a".to_owned(),
     });
@@ -72,17 +72,17 @@ fn delete_asks_first_and_kills_when_the_grace_is_over() {
     let mut world = World::connected();
     world.running("a", 1);
     world.delete("a", false);
-    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Terminate("a".to_owned())]);
     assert_eq!(world.stats().instances[0].state, InstanceState::Stopping);
     world.advance(GRACE - INTERVAL - Duration::from_millis(1));
     assert_eq!(world.orders(), []);
     world.advance(Duration::from_millis(1));
-    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Kill("a".to_owned())]);
     world.forget_what_happened();
     world.exits("a", -9);
     assert_eq!(world.answer(), deleted("a", -9));
     world.advance(GRACE * 2);
-    assert_eq!(world.orders(), [Order::Forget("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Forget("a".to_owned())]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_stop_that_becomes_a_delete_is_reported_as_deleted_and_not_the_other_way_rou
     world.delete("a", true);
     world.delete("a", false);
     world.delete("a", true);
-    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Terminate("a".to_owned())]);
     world.sent.clear();
     world.exits("a", 0);
     assert_eq!(world.answer(), deleted("a", 0));
@@ -120,13 +120,13 @@ fn a_delete_during_the_start_waits_for_it() {
     world.delete("a", false);
     world.advance(GRACE);
     assert!(
-        matches!(world.orders().as_slice(), [Order::Spawn(_)]),
+        matches!(world.orders().as_slice(), [AgentAction::Spawn(_)]),
         "nothing to signal yet"
     );
     world.handle(Input::Started {
         instance: "a".to_owned(),
     });
-    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Terminate("a".to_owned())]);
     world.sent.clear();
     world.exits("a", 0);
     assert_eq!(world.answer(), deleted("a", 0));
@@ -213,8 +213,8 @@ fn an_evacuated_node_stops_everything_and_takes_nothing_until_restored() {
     assert_eq!(
         world.orders(),
         [
-            Order::Terminate("a".to_owned()),
-            Order::Terminate("b".to_owned())
+            AgentAction::Terminate("a".to_owned()),
+            AgentAction::Terminate("b".to_owned())
         ]
     );
     world.advance(MIN_REPORT_GAP);
@@ -308,7 +308,7 @@ fn a_launcher_that_ends_says_so_and_leaves_its_workloads_or_stops_them() {
     let mut world = World::connected();
     world.running("a", 1);
     world.handle(Input::Shutdown(Workloads::Stop));
-    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Terminate("a".to_owned())]);
     assert!(!world.agent.is_done());
     world.start(process("b", 1));
     assert!(world.orders().is_empty());

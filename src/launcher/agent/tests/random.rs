@@ -139,7 +139,7 @@ impl Life {
             self.world.agent = self.world.new_agent();
         }
         self.world.forget_what_happened();
-        let found = |record: &Record| match self.processes.contains_key(&record.instance) {
+        let found = |record: &InstanceRecord| match self.processes.contains_key(&record.instance) {
             true => Found::Running,
             false => Found::Ended(None),
         };
@@ -191,29 +191,29 @@ impl Life {
     fn obey(&mut self) {
         for order in self.world.orders() {
             match order {
-                Order::Spawn(it) => {
+                AgentAction::Spawn(it) => {
                     assert!(!self.processes.contains_key(&it.instance));
                     let spawn = Unanswered::Spawn(it.instance, it.leased, it.vcpus);
                     self.unanswered.push(spawn);
                 }
-                Order::Freeze(id) => {
+                AgentAction::Freeze(id) => {
                     self.expect_alone(&id);
                     self.unanswered.push(Unanswered::Freeze(id));
                 }
-                Order::Thaw(id) => self.unanswered.push(Unanswered::Thaw(id)),
-                Order::SetLimits {
+                AgentAction::Thaw(id) => self.unanswered.push(Unanswered::Thaw(id)),
+                AgentAction::SetLimits {
                     instance, vcpus, ..
                 } => {
                     self.expect_alone(&instance);
                     self.unanswered.push(Unanswered::Limit(instance, vcpus));
                 }
-                Order::Terminate(id) => {
+                AgentAction::Terminate(id) => {
                     let process = self.processes.get_mut(&id).unwrap();
                     process.terminated = true;
                     process.frozen = false;
                 }
-                Order::Kill(id) => self.processes.get_mut(&id).unwrap().killed = true,
-                Order::ExtendLease(until) => self.lease_until = Some(until),
+                AgentAction::Kill(id) => self.processes.get_mut(&id).unwrap().killed = true,
+                AgentAction::ExtendLease(until) => self.lease_until = Some(until),
                 _ => {}
             }
         }

@@ -70,9 +70,9 @@ fn what_was_being_stopped_is_asked_again_and_killed_in_time() {
     world.delete("a", true);
     world.advance(GRACE / 2);
     world.restart(|_| Found::Running);
-    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Terminate("a".to_owned())]);
     world.advance(GRACE);
-    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Kill("a".to_owned())]);
     world.exits("a", -9);
     world.connect();
     assert_eq!(world.answer().kind(), Kind::INSTANCE_STOPPED);
@@ -120,5 +120,5 @@ fn an_evacuation_that_was_cut_short_is_carried_through() {
     // It was noted that the node is evacuated, and the launcher ended before it came to the instance.
     world.records = before;
     world.restart(|_| Found::Running);
-    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Terminate("a".to_owned())]);
 }

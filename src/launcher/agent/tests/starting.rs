@@ -44,7 +44,7 @@ fn a_start_is_run_and_listed_as_pending_then_active_with_what_it_asked_for() {
     }];
     world.start(start);
     let orders = world.orders();
-    let [Order::Spawn(workload)] = orders.as_slice() else {
+    let [AgentAction::Spawn(workload)] = orders.as_slice() else {
         panic!("{orders:?}")
     };
     assert_eq!(
@@ -218,7 +218,7 @@ fn memory_and_disk_are_not_limited_where_the_cluster_says_so() {
         ..Storage::default()
     }];
     world.start(start);
-    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+    assert!(matches!(world.orders().as_slice(), [AgentAction::Spawn(_)]));
     world.handle(Input::Disconnected);
     world.connect();
     world.sent.clear();
@@ -297,7 +297,7 @@ fn a_simulated_machine_runs_anything() {
         command: Vec::new(),
         ..process("a", 1)
     });
-    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+    assert!(matches!(world.orders().as_slice(), [AgentAction::Spawn(_)]));
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn a_start_with_overrides_before_it_asks_for_what_these_say_also_after_a_restart
         scheduling: {resources: {gpu: 1}}\n  overrides: {mem_mb: 1}\n...\noverrides: {mem_mb: 1}\n",
     );
     let orders = world.orders();
-    let [Order::Spawn(workload)] = orders.as_slice() else {
+    let [AgentAction::Spawn(workload)] = orders.as_slice() else {
         panic!("{orders:?}")
     };
     assert_eq!((workload.mem_mb, workload.vcpus), (700, 2));
@@ -378,7 +378,7 @@ fn overrides_that_a_controller_wrote_beside_its_start_change_nothing() {
         requirements: {mem_mb: 50}\n...\nstart:\n  instance_uuid: b\n",
     );
     let orders = world.orders();
-    let [Order::Spawn(workload)] = orders.as_slice() else {
+    let [AgentAction::Spawn(workload)] = orders.as_slice() else {
         panic!("{orders:?}")
     };
     assert_eq!((&*workload.instance, workload.mem_mb), ("a", 50));
@@ -440,7 +440,7 @@ fn an_image_is_a_program_of_its_own_and_its_instance_can_be_given_up_while_it_is
     start.command.clear();
     world.start(start);
     let orders = world.orders();
-    let [Order::Spawn(workload)] = orders.as_slice() else {
+    let [AgentAction::Spawn(workload)] = orders.as_slice() else {
         panic!("{orders:?}")
     };
     assert_eq!(
@@ -450,7 +450,7 @@ fn an_image_is_a_program_of_its_own_and_its_instance_can_be_given_up_while_it_is
     assert_eq!(world.records["a"].image, digest);
     assert_eq!(world.records["a"].about.program, "sha256_abababababab");
     world.delete("a", false);
-    assert_eq!(world.orders(), [Order::Abandon("a".to_owned())]);
+    assert_eq!(world.orders(), [AgentAction::Abandon("a".to_owned())]);
     let mut without = process("b", 1);
     without.command.clear();
     world.start(without);

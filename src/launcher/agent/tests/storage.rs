@@ -31,7 +31,7 @@ fn without_storage_a_node_is_full_with_all_that_runs_and_ready_again_as_soon_as_
     world.advance(MIN_REPORT_GAP);
     assert_eq!(world.kinds(), [Kind::STATS, Kind::READY]);
     world.start(process("b", 100));
-    assert!(matches!(world.orders()[..], [Order::Spawn(_)]));
+    assert!(matches!(world.orders()[..], [AgentAction::Spawn(_)]));
 }
 
 #[test]
@@ -72,7 +72,10 @@ fn without_storage_instances_end_and_are_deleted_as_ever() {
     world.exits("ends", 3);
     assert_eq!(world.answer().kind(), Kind::INSTANCE_STOPPED);
     world.delete("deleted", false);
-    assert_eq!(world.orders(), [Order::Terminate("deleted".to_owned())]);
+    assert_eq!(
+        world.orders(),
+        [AgentAction::Terminate("deleted".to_owned())]
+    );
     world.exits("deleted", -15);
     assert_eq!(world.answer().kind(), Kind::INSTANCE_DELETED);
     assert!(world.stats().instances.is_empty());
