@@ -113,7 +113,11 @@ pub fn peek(payload: &[u8]) {
     assert_eq!(peek::start(payload), start, "START");
     if start.is_ok() {
         let given = overrides::decode_start(payload);
-        assert_eq!(given, Start::decode_placed(payload), "a START is no overrides");
+        assert_eq!(
+            given,
+            Start::decode_placed(payload),
+            "a START is no overrides"
+        );
         let behind = overrides::decode_start(&Overrides::default().before(payload));
         assert_eq!(behind, given, "a START behind overrides that say nothing");
     }
