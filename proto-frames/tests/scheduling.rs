@@ -97,6 +97,8 @@ fn the_known_keys_are_the_ones_that_are_read() {
             "resources",
             "group",
             "near",
+            "same_node",
+            "different_node",
             "batch",
             "attempts",
             "relocate",
@@ -105,6 +107,7 @@ fn the_known_keys_are_the_ones_that_are_read() {
             "name",
             "dry_run",
             "count",
+            "alternates",
         ]
     );
     let all = format!("must_understand: [{}]", Scheduling::KEYS.join(", "));
