@@ -6,6 +6,7 @@ use std::fmt::Debug;
 
 use sched_model::ReasonKind;
 
+use self::aggregate_limits::AggregateLimit;
 use crate::api::no_fit::Lack;
 use crate::api::rules::FilterRule;
 use crate::cluster::labels::{LabelIndex, Mask};
@@ -117,8 +118,11 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
     ("images", Usual::Always, |rule| {
         plain(rule, images::IsolatedImages)
     }),
-    ("aggregate-limits", Usual::Always, |rule| {
-        plain(rule, aggregate_limits::AggregateLimits)
+    ("aggregate-instances", Usual::Always, |rule| {
+        plain(rule, AggregateLimit::Instances)
+    }),
+    ("aggregate-starts", Usual::Always, |rule| {
+        plain(rule, AggregateLimit::Starts)
     }),
     ("labels", Usual::Yes, |rule| plain(rule, labels::Required)),
     ("near", Usual::Yes, |rule| plain(rule, near::HardNear)),

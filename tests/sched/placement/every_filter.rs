@@ -12,14 +12,15 @@ use crate::support::words::{asking, group, member, near, requiring};
 use crate::support::world::{World, config, node_uuid, request, running};
 
 /// The filters, and the limit that one has.
-const FILTERS: [(&str, Option<i64>); 16] = [
+const FILTERS: [(&str, Option<i64>); 17] = [
     ("pin", None),
     ("avoid", None),
     ("tenants", None),
     ("lease", None),
     ("vm_type", None),
     ("images", None),
-    ("aggregate-limits", None),
+    ("aggregate-instances", None),
+    ("aggregate-starts", None),
     ("labels", None),
     ("near", None),
     ("group", None),
@@ -136,8 +137,12 @@ fn no_filter_is_passed_over_where_it_is_the_only_one_that_is_listed() {
                     images_only: true,
                     ..reserved
                 }],
-                "aggregate-limits" => vec![Aggregate {
+                "aggregate-instances" => vec![Aggregate {
                     max_instances: Some(0),
+                    ..reserved
+                }],
+                "aggregate-starts" => vec![Aggregate {
+                    max_starts: Some(0),
                     ..reserved
                 }],
                 _ => Vec::new(),

@@ -169,7 +169,7 @@ fn the_least_limit_of_a_nodes_aggregates_counts() {
     let node = world.labelled(1, &[]);
     assert_eq!(world.place(controller, "i1", 1), Some(node));
     let found = reason(&mut world, controller, request("i2", 1));
-    assert_eq!(found, (ReasonKind::Instances, "starts".to_owned()));
+    assert_eq!(found, (ReasonKind::Starts, String::new()));
     world.stats(node, vec![running("i1", 1)]);
     assert_eq!(world.place(controller, "i2", 1), Some(node));
     world.stats(node, vec![running("i1", 1), running("i2", 1)]);

@@ -6,15 +6,21 @@ use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
-#[derive(Debug)]
-pub(super) struct AggregateLimits;
+/// One limit that aggregates may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AggregateLimit {
+    /// `max_instances`.
+    Instances,
+    /// `max_starts_under_way`.
+    Starts,
+}
 
-/// Of a miss: it is about STARTs under way rather than instances. What is left is the limit.
-const STARTS: u16 = 1 << 15;
-
-impl Filter for AggregateLimits {
+impl Filter for AggregateLimit {
     fn name(&self) -> &'static str {
-        "aggregate-limits"
+        match self {
+            Self::Instances => "aggregate-instances",
+            Self::Starts => "aggregate-starts",
+        }
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
@@ -25,34 +31,34 @@ impl Filter for AggregateLimits {
         let Some(limits) = node.by_aggregates() else {
             return Ok(());
         };
-        let miss = |max: i64, of: u16| Err(Miss(of | max.clamp(0, i64::from(STARTS) - 1) as u16));
-        match (limits.max_instances(), limits.max_starts()) {
-            (Some(max), _) if node.instances() as i64 >= max => miss(max, 0),
-            (_, Some(max)) if node.starts_under_way() as i64 >= max => miss(max, STARTS),
+        let (max, count) = match self {
+            Self::Instances => (limits.max_instances(), node.instances()),
+            Self::Starts => (limits.max_starts(), node.starts_under_way()),
+        };
+        match max {
+            Some(max) if count as i64 >= max => Err(Miss(u16::try_from(max).unwrap_or(u16::MAX))),
             _ => Ok(()),
         }
     }
 
     fn reason(&self) -> ReasonKind {
-        ReasonKind::Instances
+        match self {
+            Self::Instances => ReasonKind::Instances,
+            Self::Starts => ReasonKind::Starts,
+        }
     }
 
+    /// The miss is the limit.
     fn lack(&self, miss: Miss, _asked: &Asked<'_>) -> Lack {
-        let max = i64::from(miss.0 & !STARTS);
-        match miss.0 & STARTS {
-            0 => Lack::Instances(max),
-            _ => Lack::Starts(max),
+        let max = i64::from(miss.0);
+        match self {
+            Self::Instances => Lack::Instances(max),
+            Self::Starts => Lack::Starts(max),
         }
     }
 
-    fn what(&self, miss: Miss, _asked: &Asked<'_>) -> String {
-        match miss.0 & STARTS {
-            0 => String::new(),
-            _ => ReasonKind::Starts.to_string(),
-        }
-    }
-
+    /// No waiting helps where nothing may run at all.
     fn is_lasting(&self, miss: Miss, _asked: &Asked<'_>) -> bool {
-        miss.0 & !STARTS == 0
+        miss.0 == 0
     }
 }
