@@ -3,7 +3,7 @@
 use crate::world::{Cluster, until};
 
 #[tokio::test]
-async fn more_devices_are_nobody_elses_at_once_and_told_where_the_instance_begins_again() {
+async fn more_devices_are_reserved_at_once_and_told_where_the_instance_begins_again() {
     let mut cluster = Cluster::new(&[]).await;
     cluster.launch("node-a", &["--resource", "gpu=3"]);
     cluster.launch("node-b", &["--resource", "gpu=2"]);

@@ -7,9 +7,10 @@
 //! UPDATE to {gpu: 1}        gives up what it got last: of what its program was told, the highest
 //! ```
 //! An instance has them as long as it claims them: from its START until its end, also while it is suspended. They are in its
-//! record, so that the next launcher gives them to nobody else. What a node has less of than before stays whose it was.
+//! record, so that the next launcher gives them to no other instance. What a node has less of than before stays whose it
+//! was.
 //!
-//! Only where programs are run: what runs nothing, or has others run it, has nobody to tell.
+//! Only where programs are run: what runs nothing, or has others run it, has no program to tell.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +82,8 @@ impl Agent {
     /// Gives an instance as many devices as it claims, the lowest that are free, and takes back those beyond. Whether
     /// that changed anything.
     ///
-    /// What is admitted always finds enough: no more is claimed in all than there is, and nobody has more than it claims.
+    /// What is admitted always finds enough: no more is claimed in all than there is, and no instance has more than it
+    /// claims.
     pub(super) fn assign_devices(&mut self, id: &str) -> bool {
         let Some(instance) = self.instances.get_mut(id) else {
             return false;

@@ -27,7 +27,7 @@ pub struct InstanceRecord {
     /// What it is to ask for, where its limits were being changed to that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Demand>,
-    /// Which units of custom resources it has. Records of launchers that told them to nobody lack them.
+    /// Which units of custom resources it has. Records of launchers that told no program lack them.
     #[serde(default, skip_serializing_if = "Devices::is_empty")]
     pub devices: Devices,
     /// Whether it is to be thawed because it could not be frozen, and may be frozen all the same. Records of earlier

@@ -158,7 +158,7 @@ fn two_resources_that_one_variable_would_tell_are_refused_together_and_taken_apa
 }
 
 #[test]
-fn what_there_is_more_of_than_devices_is_an_amount_and_told_to_nobody() {
+fn what_there_is_more_of_than_devices_is_an_amount_and_not_told() {
     let (most, more) = (i64::from(MAX_DEVICES), i64::from(MAX_DEVICES) + 1);
     let mut world = with(&[("most", most), ("more", more), ("hugepages", i64::MAX)]);
     let asked = [("most", most), ("more", 1), ("hugepages", 100_000)];
@@ -236,7 +236,7 @@ fn an_update_that_fails_leaves_an_instance_the_devices_it_had() {
 }
 
 #[test]
-fn after_a_restart_nobody_gets_what_another_has_though_the_node_has_less() {
+fn after_a_restart_no_instance_gets_what_another_has_though_the_node_has_less() {
     let mut world = with(&[("gpu", 4)]);
     for id in ["a", "b", "c"] {
         world.runs(asks(id, &[("gpu", 1)]));
@@ -308,7 +308,7 @@ type Key = (String, String);
 struct Model(BTreeMap<Key, Vec<u16>>);
 
 impl Model {
-    /// Nobody has more than it claims; those that have less, of whom `gets` says so, get the lowest that nobody has.
+    /// No instance has more than it claims; those that have less, of which `gets` says so, get the lowest free ones.
     fn follow(
         &mut self,
         claims: &BTreeMap<Key, i64>,
