@@ -1,4 +1,21 @@
 //! The daemon: sockets, handshakes, sessions, queues, and the core behind its lock. No policy of its own.
+//!
+//! The way of a frame through the daemon:
+//!
+//! 1. `accept` takes the connection from a listener; `gate` gives it one of the places for handshakes; `handshake`
+//!    takes it through TLS and CONNECT (`timed` tells a slow peer from a slow scheduler, `twins` slows two machines
+//!    down that share one UUID).
+//! 2. `session` is that connection from then on. It has `wire` read each frame as an input of the core, and hands a
+//!    batch of inputs to `hub`.
+//! 3. `hub` handles the batch under the core's lock, has `words` write the sentences into each action, and puts
+//!    messages into the queues of their receivers; a receiver's own task writes them, with bytes from `wire`.
+//!
+//! Beside that: `store` keeps records on disk and `restore` reads them at start; `state` keeps the scheduler's UUID and
+//! the list of nodes; `images` keeps images; `http` and `placement` are further ways in; `notices`, `audit` and
+//! `heartbeat` write the log; `tasks` notices when a part of the daemon has ended. The files that operators write are
+//! read by `configuration`, `rules_file` and `node_file`, all with `strict`. `start` puts everything together.
+//!
+//! What is decided is decided in `sched-core`; how one connection is read and written is in [`crate::net`].
 
 mod accept;
 mod audit;
@@ -36,6 +53,8 @@ mod twins;
 mod wire;
 mod words;
 
+// The programs in `src/bin` see what follows, and nothing else of the server: a configuration goes in, errors come out,
+// and the limits are what their flags have as defaults.
 pub use configuration::DEFAULT_URI;
 pub use images::{DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, ImagesConfig};
 pub use limits::{
@@ -49,8 +68,10 @@ pub use node_file::NodeFileError;
 pub use placement::{PlacementConfig, PlacementError, TokensError};
 pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};
+// Only a benchmark and the tests of the store use these from outside.
 #[cfg(feature = "test-support")]
 pub use store::{News, Opened, Store};
 pub use strict::Mistake;
 pub use tasks::TaskEnded;
+// `crate::launcher` watches a thread of its own with it.
 pub(crate) use tasks::told;

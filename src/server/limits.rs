@@ -1,4 +1,9 @@
 //! Every limit of the server, with its default and the reason for it.
+//!
+//! A limit of the wire format is
+//! in `proto_frames::limits`, one of the core in `sched_core::Config`, one of HTTP requests in [`super::http`]; what
+//! peers can make grow is listed in `docs/explanation/security.md`. A limit that flags can set is a field of
+//! [`ServerLimits`].
 
 use std::time::Duration;
 
@@ -12,9 +17,9 @@ pub use crate::net::address::DEFAULT_HTTP_PORT;
 /// middle: an original client that is cut after TLS never comes back. A second's work of two processors.
 pub const MAX_HANDSHAKES: usize = 1280;
 
-/// How many percent of the places for handshakes one source (an IPv4 address, an IPv6 network of 64 bits) may have: 1024
-/// of [`MAX_HANDSHAKES`], which keeps the processors busy where all launchers are behind one address. The others stay
-/// free for other sources whatever that one does.
+/// How many percent of the places for handshakes one source (an IPv4 address, an IPv6 network of 64 bits) may have:
+/// 1024 of [`MAX_HANDSHAKES`], which keeps the processors busy where all launchers are behind one address. The others
+/// stay free for other sources whatever that one does.
 pub const HANDSHAKE_SHARE: u8 = 80;
 
 /// Connections that may wait for their first byte or for a place, for each place: 10 240 by default, a cluster of which
@@ -33,8 +38,8 @@ pub const PRESSED_FIRST_BYTE: Duration = Duration::from_secs(1);
 /// milliseconds, and at most three round trips.
 pub const PRESSED_HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// Under pressure: a handshake that has taken too long is ended only if its peer has sent nothing for this time, so that
-/// a scheduler that is slow itself does not end all of them.
+/// Under pressure: a handshake that has taken too long is ended only if its peer has sent nothing for this time, so
+/// that a scheduler that is slow itself does not end all of them.
 pub const PRESSED_SILENCE: Duration = Duration::from_secs(1);
 
 /// How long a peer may take for its first byte, and then for its TLS handshake.
@@ -46,7 +51,8 @@ pub const CONNECT_DEADLINE: Duration = Duration::from_secs(30);
 /// Open files kept back from connections: listeners, logs, the state directory, standard streams.
 pub const RESERVED_FILES: u64 = 64;
 
-/// Connections the kernel may hold that were not accepted yet, per listening address.
+/// Connections the kernel may hold that were not accepted yet, per listening address. `net.core.somaxconn` may lower
+/// it.
 pub const ACCEPT_BACKLOG: u32 = 4096;
 
 /// First pause after accepting failed, as it does when files run out; doubles up to [`MAX_ACCEPT_PAUSE`].
@@ -67,8 +73,8 @@ pub const LAUNCHER_BUDGET: usize = 256 * 1024;
 /// no sender, so that no peer waits for an operator; one that is further behind is disconnected.
 pub const MAX_UNCHARGED_OPERATOR: usize = 16 * 1024 * 1024;
 
-/// Bytes that may be queued for a controller that has stalled, charged to no sender any more, and answers that no one in
-/// particular caused. Beyond it is disconnected. 150 000 nodes lost at once, or 1 000 STATS of 200 instances.
+/// Bytes that may be queued for a controller that has stalled, charged to no sender any more, and answers that no one
+/// in particular caused. Beyond it is disconnected. 150 000 nodes lost at once, or 1 000 STATS of 200 instances.
 pub const MAX_UNCHARGED_CONTROLLER: usize = 64 * 1024 * 1024;
 
 /// Bytes queued for a launcher that has stalled which are no longer charged to their senders: a controller's whole
@@ -82,7 +88,8 @@ pub const HIGH_WATER: usize = 256 * 1024;
 /// How long queued frames may take to leave when the scheduler shuts down.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The limits of a server that can be set.
+/// The limits of a server that can be set. The programs fill it from flags, tests with numbers that are reached
+/// quickly. It is read once, when the hub and the gate are made; no limit changes while the daemon runs.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
     /// See [`MAX_HANDSHAKES`].
@@ -134,6 +141,8 @@ impl Default for ServerLimits {
 const MAX_RATIO: f64 = 1000.0;
 
 /// Reads a ratio of overcommitment.
+///
+/// Used for the configuration's ratios and for the flags that set the same, so that both take the same numbers.
 ///
 /// # Errors
 /// What is expected instead, in words.

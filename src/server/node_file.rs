@@ -1,5 +1,13 @@
 //! The node file (`--node-file`): what counts over what nodes report of themselves. Read once, at start.
 //!
+//! A node is what it reports of itself, and this file is the operator's word against that: it is for launchers that
+//! report no labels or custom resources, as the original's, and for the one statement that no node may make alone, that
+//! it shares another's resources. It is not a list of the nodes that may join, which certificates decide.
+//!
+//! Neighbours: [`super::strict`] reads every value with its place in the text, [`super::start`] calls [`load`] before
+//! any socket is opened, and the core applies the rules when a node joins or reports ([`NodeRule`]). The file is not
+//! read again while the daemon runs.
+//!
 //! ```yaml
 //! nodes:
 //!   - node: host-1                     # or a UUID
@@ -7,6 +15,9 @@
 //!     resources: {gpu: 4, fpga: null}
 //!     shares: 6be56328-92e2-4ecd-b426-8fe529c04e0c   # the node whose resources it shares
 //! ```
+//!
+//! Every mistake ends the start of the daemon: a rule that was passed over in silence would let work go to the wrong
+//! nodes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,7 +39,7 @@ const MAX_PER_NODE: usize = 64;
 /// Largest file read, in bytes: 320 for each of [`MAX_NODES`], which is a UUID and a dozen labels.
 const MAX_LEN: u64 = 32_000_000;
 
-/// Why a node file cannot be used.
+/// Why a node file cannot be used. A program that shows it names the file itself; these sentences do not.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeFileError {
     /// It cannot be read.
@@ -47,9 +58,13 @@ pub enum NodeFileError {
 
 /// Reads a node file.
 ///
+/// Called once, by [`super::start`]. The file is read up to one byte beyond [`MAX_LEN`], so that a file that grows, or
+/// a device such as `/dev/zero`, costs no more memory than that.
+///
 /// # Errors
 /// The first thing that is wrong.
 pub(super) fn load(path: &Path) -> Result<Vec<NodeRule>, NodeFileError> {
+    // One byte more than may be: that it was read is how a file that is too long shows.
     let mut document = Vec::new();
     File::open(path)?
         .take(MAX_LEN + 1)
@@ -60,10 +75,21 @@ pub(super) fn load(path: &Path) -> Result<Vec<NodeRule>, NodeFileError> {
     Ok(parse(&document)?)
 }
 
+/// Reads the document of a node file, in the order of its entries.
+///
+/// Beside each value's own shape this finds what only several entries together show: a node that is named twice, and
+/// one that shares its own resources. The latter is only found where a node is named by UUID on both sides; by host
+/// name it cannot be told here which UUID it has.
+///
+/// # Errors
+/// The first mistake, with its key and place in the text.
 pub(super) fn parse(document: &[u8]) -> Result<Vec<NodeRule>, Mistake> {
+    // An empty document is a mistake rather than an empty list: an operator who gives a node file means something by
+    // it.
     let Some(Mapping(whole)) = strict::read::<Mapping<Whole>>(document, &[])? else {
         return Err(Mistake::whole("expected a mapping, found nothing"));
     };
+    // serde reads the first document alone. Rules in a second one would be ignored without a word.
     if serde_yaml::Deserializer::from_slice(document)
         .nth(1)
         .is_some()
@@ -71,6 +97,8 @@ pub(super) fn parse(document: &[u8]) -> Result<Vec<NodeRule>, Mistake> {
         return Err(Mistake::whole("expected one YAML document, found several"));
     }
     let rules: Vec<NodeRule> = whole.nodes.0.into_iter().map(|it| it.0.into()).collect();
+    // Two entries for one node would leave open which of them counts. Host names and UUIDs are not compared with each
+    // other: which host has which UUID is known once it connects.
     let mut seen: HashMap<&NodeName, usize> = HashMap::new();
     for (at, rule) in rules.iter().enumerate() {
         if let Some(first) = seen.insert(&rule.node, at) {
@@ -91,6 +119,7 @@ pub(super) fn parse(document: &[u8]) -> Result<Vec<NodeRule>, Mistake> {
     Ok(rules)
 }
 
+/// The document as a whole.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a mapping")]
 struct Whole {
@@ -98,21 +127,27 @@ struct Whole {
     nodes: List<Mapping<Entry>, MAX_NODES>,
 }
 
+/// One node of the list. Keys that are left out say nothing about that part of the node.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a mapping")]
 struct Entry {
+    /// Its UUID or host name, as [`NodeText`] tells them apart.
     #[serde(deserialize_with = "required")]
     node: Plain<NodeText>,
+    /// Labels that are set over the reported ones; `null` takes a reported one away.
     #[serde(default)]
     labels: Maybe<Pairs<LabelKey, Option<Plain<LabelValue>>, MAX_PER_NODE>>,
+    /// Custom resources, likewise, in whole units.
     #[serde(default)]
     resources: Maybe<Pairs<ResourceName, Option<Plain<Amount>>, MAX_PER_NODE>>,
+    /// By UUID alone: what shares resources must know the owner for certain, and host names may occur twice.
     #[serde(default)]
     shares: Maybe<Plain<NodeUuid>>,
 }
 
 impl From<Entry> for NodeRule {
     fn from(entry: Entry) -> Self {
+        // Absent is the same as empty from here on.
         let labels = entry.labels.0.map_or_else(Vec::new, |pairs| pairs.0);
         let resources = entry.resources.0.map_or_else(Vec::new, |pairs| pairs.0);
         Self {

@@ -1,4 +1,12 @@
 //! Bringing the daemon up and taking it down: everything that can fail is tried before anything is served.
+//!
+//! [`Server::bind`] tries everything that can fail for a reason an operator can mend: certificates, files, addresses.
+//! What it opens is given back when it returns an error, and nothing of it is visible to peers, apart from sockets that
+//! listen. [`Server::run`] serves until the caller's shutdown future ends, and then lets queues run empty
+//! ([`super::hub`]'s `leave`).
+//!
+//! The order in `bind` matters: the store is opened last, because that may convert it or set it aside, which a daemon
+//! that cannot start must not do; the core is made after it, because it is given what was kept.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +41,8 @@ use super::{configuration, heartbeat, node_file};
 use crate::net::tls::{self, Identity, TlsError, TrustAnchors};
 use sched_core::{self, About, KnownNode, Scheduler};
 
-/// Everything a daemon is started with.
+/// Everything a daemon is started with. Filled by the flags of `ciao-scheduler`, by `ciao-scheduler dev`, and by tests.
+/// Paths are taken as they are; nothing is read before [`Server::bind`].
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// PEM file with the scheduler's certificate and key.
@@ -68,7 +77,8 @@ pub struct ServerConfig {
     pub scheduler: sched_core::Config,
 }
 
-/// Why a daemon cannot be started.
+/// Why a daemon cannot be started. Each names the file or address at fault, because that is what the operator has to
+/// change. The program exits with it; nothing has been served.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Certificate, key or CA.
@@ -130,6 +140,7 @@ pub enum StartError {
     },
 }
 
+/// What to do about an address that cannot be listened on, where that is known.
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
@@ -140,15 +151,23 @@ fn hint(source: &io::Error) -> &'static str {
     }
 }
 
-/// A daemon that listens and has not begun to serve.
+/// A daemon that listens and has not begun to serve. Its addresses are known ([`Server::local_addrs`]), so that a
+/// caller that asked for port 0 can tell others. Peers that connect already wait in the kernel's backlog.
 #[derive(Debug)]
 pub struct Server {
+    /// The core and all queues.
     hub: Arc<Hub>,
+    /// Bound and listening, but nobody accepts yet.
     listeners: Vec<Listener>,
+    /// What SSNTP handshakes need.
     acceptor: Acceptor,
+    /// `None` without `--http`.
     http: Option<http::Acceptor>,
+    /// `None` where the Placement API is not offered.
     placement: Option<placement::Door>,
+    /// `None` without `--state-dir`: then the list of nodes is not kept.
     state_dir: Option<StateDir>,
+    /// Whether a heartbeat is printed.
     heartbeat: bool,
 }
 
@@ -158,9 +177,12 @@ impl Server {
     /// # Errors
     /// [`StartError`]: the first thing that fails.
     pub fn bind(config: ServerConfig) -> Result<Self, StartError> {
+        // 1. The scheduler's own certificate and the CA, which everything else needs.
         let identity = load_own(&config)?;
         let anchors = tls::load_anchors(&config.ca_cert)?;
         let tls = tls::server_config(&identity, &anchors)?;
+        // 2. The state directory: the UUID by which peers know this scheduler across restarts, and the nodes that are
+        //    expected back.
         let mut scheduler = config.scheduler.clone();
         let in_state_dir = |source| StartError::StateDir {
             path: config.state_dir.clone().unwrap_or_default(),
@@ -178,18 +200,22 @@ impl Server {
                 scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &identity.peer().fingerprint)
             }
         }
+        // 3. What operators wrote about nodes.
         if let Some(path) = config.node_file.clone() {
             scheduler.nodes =
                 node_file::load(&path).map_err(|source| StartError::NodeFile { path, source })?;
         }
+        // 4. The further ways in: what each presents and whom it lets in.
         let http = match config.http.is_empty() {
             true => None,
             false => Some(load_http(&config, &identity, &anchors)?),
         };
         let placement = load_placement(&config, &identity, &anchors)?;
+        // 5. The addresses. From here on a client can connect, and waits in the kernel.
         let listeners = open_all(&config)?;
         scheduler.about = about(http.as_ref(), &identity, &anchors);
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
+        // 6. The cluster configuration. A mistake in it is as fatal as one in a certificate.
         let cluster = configuration::load(config.configuration_uri.as_deref())?;
         let acceptor = Acceptor {
             tls: TlsAcceptor::from(tls),
@@ -205,11 +231,13 @@ impl Server {
         say_what_is_known(&scheduler, config.state_dir.is_some());
         let now = Instant::now();
         scheduler.start_unix_ms = unix_ms();
+        // The core reads no clock: it is given this moment, and later one for each input batch.
         let hub = Arc::new(Hub::new(
             Scheduler::new(scheduler, cluster, now),
             uuid,
             limits,
         ));
+        // The store's thread and the images' need the hub, to report what is on disk; so they begin once it is there.
         if let Some(store) = store {
             hub.keep_in(store).map_err(in_state_dir)?;
         }
@@ -234,6 +262,8 @@ impl Server {
 
     /// The addresses it listens on, with real ports.
     ///
+    /// Ports are those that the system chose where 0 was given.
+    ///
     /// # Errors
     /// The system's.
     pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
@@ -242,6 +272,8 @@ impl Server {
 
     /// The addresses it listens on for HTTP, with real ports.
     ///
+    /// Empty where the HTTP API is not offered.
+    ///
     /// # Errors
     /// The system's.
     pub fn http_addrs(&self) -> io::Result<Vec<SocketAddr>> {
@@ -249,6 +281,8 @@ impl Server {
     }
 
     /// The addresses at which it offers the Placement API, with real ports.
+    ///
+    /// Those without TLS first, then those with it.
     ///
     /// # Errors
     /// The system's.
@@ -271,18 +305,22 @@ impl Server {
 
     /// Serves until `shutdown` ends; then stops accepting, and gives what is queued some time to leave.
     ///
+    /// Consumes the server: a daemon is run once. `shutdown` is a signal in the program and a channel in tests.
+    ///
     /// # Errors
-    /// [`TaskEnded`]: a part without which the daemon would only look alive. Nothing is told to anybody then, as after a
-    /// crash, because what the core knows may not be so; but what it had decided is on disk.
+    /// [`TaskEnded`]: a part without which the daemon would only look alive. Nothing is told to anybody then, as after
+    /// a crash, because what the core knows may not be so; but what it had decided is on disk.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), TaskEnded> {
         let hub = Arc::clone(&self.hub);
         serve(&hub, self.tasks(), shutdown).await
     }
 
-    /// Everything that runs as long as the daemon.
+    /// Everything that runs as long as the daemon. Also raises the limit of open files, because the number of
+    /// connections is derived from it. A task that ends, for whatever reason, ends the daemon ([`Tasks`]).
     fn tasks(self) -> Tasks {
         let limits = &self.hub.limits;
         raise_open_files();
+        // Read after the limit was raised.
         let connections = limits.max_connections.unwrap_or_else(connections_allowed);
         let places = Places {
             gate: Gate::new(limits.max_handshakes, limits.handshake_share),
@@ -290,6 +328,7 @@ impl Server {
         };
         let hub = || Arc::clone(&self.hub);
         let mut tasks = Tasks::default();
+        // Readers of the event stream are woken by one task instead of by the core's lock holder.
         if let Some(http) = &self.http {
             let pump = Arc::clone(&http.door).pump();
             tasks.spawn("wake readers of events", pump);
@@ -303,6 +342,7 @@ impl Server {
         tasks.spawn("accept connections", accept);
         let timekeeper = hub();
         tasks.spawn("keep time", async move { timekeeper.keep_time().await });
+        // Without a state directory there is nowhere to keep the list.
         if let Some(directory) = self.state_dir {
             tasks.spawn("remember nodes", keep_nodes(hub(), directory));
         }
@@ -312,17 +352,23 @@ impl Server {
         if self.heartbeat {
             tasks.spawn("heartbeat", heartbeat::beat(hub()));
         }
+        // These two are no tasks of their own: they end if the store's thread or a session has failed in a way that the
+        // core cannot be told of.
         tasks.watch("write the store", self.hub.store_failure());
         tasks.watch("end sessions", self.hub.failure());
         tasks
     }
 }
 
+/// Runs until the caller wants to stop, or a task ends that must not. Tasks are dropped, which ends accepting, before
+/// sessions are finished: nothing new comes in while queues run empty.
 async fn serve(
     hub: &Arc<Hub>,
     mut tasks: Tasks,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), TaskEnded> {
+    // An end that nobody asked for: only the store is closed, so that what was decided is on disk. Peers are told
+    // nothing, as after a crash.
     tokio::select! {
         () = shutdown => {}
         ended = tasks.first_end() => {
@@ -344,7 +390,9 @@ fn open_images(config: &ImagesConfig) -> Result<images::Opened, StartError> {
     })
 }
 
+/// Two lines in the log that explain what a restart does: how long STARTs may wait, or that all state is gone.
 fn say_what_is_known(scheduler: &sched_core::Config, has_state_dir: bool) {
+    // Nodes that were lost before the restart already are not waited for.
     let is_expected = |node: &&KnownNode| node.lost_since_ms.is_none();
     let count = scheduler.known_nodes.iter().filter(is_expected).count();
     if count > 0 {
@@ -362,7 +410,7 @@ fn say_what_is_known(scheduler: &sched_core::Config, has_state_dir: bool) {
     }
 }
 
-/// Loads the scheduler's certificate, which must be one.
+/// Loads the scheduler's certificate, which must be one. Launchers and controllers refuse any other role.
 fn load_own(config: &ServerConfig) -> Result<Identity, StartError> {
     let warn = |said| warn!(event = "key_file_open_to_others", "{said}");
     config.key_files.check(&config.cert, warn)?;
@@ -375,7 +423,8 @@ fn load_own(config: &ServerConfig) -> Result<Identity, StartError> {
     Ok(identity)
 }
 
-/// Loads who may use the Placement API, if it is offered.
+/// Loads who may use the Placement API, if it is offered. Also warns of a certificate that clients would refuse. The
+/// HTTP door warns of the same certificate; so this does only where that door is shut.
 fn load_placement(
     config: &ServerConfig,
     identity: &Identity,
@@ -399,7 +448,8 @@ fn load_placement(
     Ok(Some((tls::token_config(shown)?, tokens)))
 }
 
-/// How the Placement API is spoken at an address: tokens are not shown to others on the way.
+/// How the Placement API is spoken at an address: tokens are not shown to others on the way. Plain HTTP is spoken on
+/// loopback addresses alone, where no one else can read the token.
 fn placement_speaks(address: &SocketAddr) -> Speaks {
     match address.ip().to_canonical().is_loopback() {
         true => Speaks::Placement,
@@ -407,7 +457,8 @@ fn placement_speaks(address: &SocketAddr) -> Speaks {
     }
 }
 
-/// The certificate that is presented over HTTP, if it is another than the scheduler's.
+/// The certificate that is presented over HTTP, if it is another than the scheduler's. `None` means the scheduler's own
+/// is presented.
 fn load_http_identity(config: &ServerConfig) -> Result<Option<Identity>, StartError> {
     let Some(path) = &config.http_cert else {
         return Ok(None);
@@ -421,7 +472,8 @@ fn load_http_identity(config: &ServerConfig) -> Result<Option<Identity>, StartEr
 /// The HTTP door's TLS configuration; the files of the certificates in use, and when each ends, seconds of Unix time.
 type HttpTls = (Arc<rustls::ServerConfig>, Vec<(String, i64)>);
 
-/// Loads what the HTTP door presents. What browsers would refuse is said, with the command that mends it.
+/// Loads what the HTTP door presents. What browsers would refuse is said, with the command that mends it. The list goes
+/// into the page about the daemon, so that an operator sees the earliest expiry.
 fn load_http(
     config: &ServerConfig,
     identity: &Identity,
@@ -437,7 +489,7 @@ fn load_http(
     Ok((tls::http_config(shown, anchors)?, certificates))
 }
 
-/// What is said of the process to who asks how it is.
+/// What is said of the process to who asks how it is. Shown by `ciaoctl status` and `GET /v1/status`.
 fn about(http: Option<&HttpTls>, identity: &Identity, anchors: &TrustAnchors) -> About {
     About {
         version: crate::VERSION.to_owned(),
@@ -448,6 +500,7 @@ fn about(http: Option<&HttpTls>, identity: &Identity, anchors: &TrustAnchors) ->
     }
 }
 
+/// Listens on one address, with the send buffer that its protocol needs.
 fn open_one(address: SocketAddr, speaks: Speaks) -> Result<Listener, StartError> {
     let open = || {
         let socket = listen(address)?;
@@ -460,7 +513,8 @@ fn open_one(address: SocketAddr, speaks: Speaks) -> Result<Listener, StartError>
     open().map_err(|source| StartError::Listen { address, source })
 }
 
-/// Every socket that the configuration asks for.
+/// Every socket that the configuration asks for. In the order SSNTP, HTTP, Placement API. The first that cannot be had
+/// ends the start.
 fn open_all(config: &ServerConfig) -> Result<Vec<Listener>, StartError> {
     let mut listeners = open(&config.listen)?;
     for &address in &config.http {
@@ -472,6 +526,8 @@ fn open_all(config: &ServerConfig) -> Result<Vec<Listener>, StartError> {
     Ok(listeners)
 }
 
+/// The addresses for SSNTP. Without any, one socket for both families on the default port, or for IPv4 alone where the
+/// machine has no IPv6.
 fn open(addresses: &[SocketAddr]) -> Result<Vec<Listener>, StartError> {
     if addresses.is_empty() {
         let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
@@ -495,7 +551,7 @@ fn open(addresses: &[SocketAddr]) -> Result<Vec<Listener>, StartError> {
     addresses.iter().map(open).collect()
 }
 
-/// Raises the soft limit of open files to the hard one.
+/// Raises the soft limit of open files to the hard one. Best effort: without it, fewer connections are accepted.
 pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(
@@ -512,7 +568,7 @@ pub(super) fn raise_open_files() {
     }
 }
 
-/// Connections that the limit of open files allows.
+/// Connections that the limit of open files allows. At least one, however low the limit is.
 fn connections_allowed() -> usize {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(files.saturating_sub(RESERVED_FILES))

@@ -1,5 +1,10 @@
-//! The state directory: the scheduler's own UUID, and which nodes it knew, so that a restart can wait for them. Its owner
-//! alone may look into it: the store, which is there as well, has the commands and environments of workloads.
+//! The state directory: the scheduler's own UUID, and which nodes it knew, so that a restart can wait for them. Its
+//! owner alone may look into it: the store, which is there as well, has the commands and environments of workloads.
+//!
+//! Three kinds of file: `uuid`, by which peers know this scheduler across restarts; `nodes`, the hint from which the
+//! recovery window begins (who should come back, and where it was); and the database of [`super::store`], which this
+//! module only knows by name. Losing `nodes` costs nothing but the wait: the cluster is learned again from the
+//! launchers either way, while losing the store loses what only the scheduler knows.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -34,14 +39,16 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Pause before a list that could not be written is tried again: how soon after there is room on the disk it is there.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A directory that survives the process.
+/// A directory that survives the process. Cheap to clone; holds no lock and no file open. That no second daemon uses
+/// the directory is seen to by the store, which locks its file.
 #[derive(Debug, Clone)]
 pub(super) struct StateDir {
     path: PathBuf,
 }
 
 impl StateDir {
-    /// Opens the directory, making it if need be.
+    /// Opens the directory, making it if need be. Permissions that let others in are taken away, or warned of where the
+    /// directory has files that are not its own ([`private`]).
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         for remark in private::open_directory(path, is_own)? {
             warn!(event = "state_file_open_to_others", "{remark}");
@@ -51,7 +58,8 @@ impl StateDir {
         })
     }
 
-    /// The UUID kept there; a new one is kept from now on if there is none.
+    /// The UUID kept there; a new one is kept from now on if there is none. A damaged file is replaced rather than
+    /// refused, with a warning.
     pub(super) fn own_uuid(&self) -> io::Result<Uuid> {
         let path = self.path.join(UUID_FILE);
         match std::fs::read_to_string(&path) {
@@ -71,9 +79,11 @@ impl StateDir {
         Ok(uuid)
     }
 
-    /// The nodes known before the restart. A list that cannot be read is none: the cluster is relearned either way.
+    /// The nodes known before the restart. A list that cannot be read is none: the cluster is relearned either way. One
+    /// line a node, so a list that was cut short still gives the nodes before the cut.
     pub(super) fn nodes(&self) -> Vec<KnownNode> {
         let path = self.path.join(NODES_FILE);
+        // A file that is not there and one that is absurdly long are the same: no list.
         let is_sane = std::fs::metadata(&path).is_ok_and(|found| found.len() <= MAX_NODES_FILE);
         if !is_sane {
             return Vec::new();
@@ -89,6 +99,7 @@ impl StateDir {
         text.lines().filter_map(read_node).collect()
     }
 
+    /// Blocking, and as long as the disk takes: called from a thread for such work.
     fn save_nodes(&self, nodes: &[KnownNode]) -> io::Result<()> {
         let mut text = String::with_capacity(nodes.len() * LINE_LEN);
         for node in nodes {
@@ -98,7 +109,10 @@ impl StateDir {
     }
 }
 
-/// Keeps the list of nodes up to date; ends never.
+/// Keeps the list of nodes up to date; ends only when the daemon leaves. Runs as one of the daemon's tasks. The core
+/// says that the set has changed (`Action::RememberNodes`), and this writes the list as it is at that moment: several
+/// changes within [`SAVE_EVERY`] are one write. Without a change there is no write, but a list that could not be
+/// written is tried again.
 pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
     let mut has_failed = false;
     loop {
@@ -108,9 +122,11 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
         } else {
             hub.nodes_changed.notified().await;
         }
+        // Connections end now because the daemon leaves: the list on disk stays as it was before.
         if hub.is_shutting_down() {
             return;
         }
+        // Under the core's lock, but only the copy: writing is done outside.
         let nodes = hub.read(sched_core::Scheduler::known_nodes);
         let (count, directory) = (nodes.len(), directory.clone());
         match tokio::task::spawn_blocking(move || directory.save_nodes(&nodes)).await {
@@ -132,6 +148,8 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
                 has_failed = true;
                 continue;
             }
+            // The writing thread panicked, or the runtime is being shut down: the task ends, and with it the daemon if
+            // that is not leaving.
             Err(_) => return,
         }
         sleep(SAVE_EVERY).await;
@@ -139,7 +157,8 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
 }
 
 /// A node's line: UUID, roles in decimal, instances, milliseconds of Unix time since when it is lost or `-`, address or
-/// `-`, host name, with a tab between each. Versions before 0.2 wrote the UUID alone.
+/// `-`, host name, with a tab between each. Versions before 0.2 wrote the UUID alone. Fields are added at the end only,
+/// so that both an older and a newer program can read the line.
 fn node_line(node: &KnownNode) -> String {
     let KnownNode {
         uuid,
@@ -163,7 +182,8 @@ fn node_line(node: &KnownNode) -> String {
     )
 }
 
-/// A node from its line; what is missing or unreadable behind the UUID is not known.
+/// A node from its line; what is missing or unreadable behind the UUID is not known. `None` where even the UUID cannot
+/// be read: a line of another program, or a damaged one.
 fn read_node(line: &str) -> Option<KnownNode> {
     let mut fields = line.split('\t');
     let uuid = Uuid::try_parse(fields.next()?).ok()?;
@@ -178,14 +198,17 @@ fn read_node(line: &str) -> Option<KnownNode> {
     })
 }
 
-/// Whether a file in the directory is the scheduler's.
+/// Whether a file in the directory is the scheduler's. [`private::open_directory`] uses it to tell its own files from a
+/// directory that somebody else uses.
 fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
     [UUID_FILE, NODES_FILE].contains(&name) || name.starts_with(STORE_FILE)
 }
 
-/// Writes a file so that a crash leaves the old contents or the new, nothing in between.
+/// Writes a file so that a crash leaves the old contents or the new, nothing in between. The file is made anew with an
+/// owner's permissions, so that its old ones do not matter.
 fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
+    // In the same directory, because renaming works within one file system alone.
     let unfinished = path.with_extension("new");
     let mut file = private::create(&unfinished)?;
     file.write_all(contents)?;

@@ -1,5 +1,21 @@
-//! Between frames and the core: what a peer's frame says as a value of the core, and the core's messages as bytes for one
-//! peer. Which frame is which command or report stands in [`kinds`] alone; the core knows of no frame at all.
+//! Between frames and the core: what a peer's frame says as a value of the core, and the core's messages as bytes for
+//! one peer. Which frame is which command or report stands in [`kinds`] alone; the core knows of no frame at all.
+//!
+//! Inbound, a frame becomes an [`Input`](sched_core::Input) of the core:
+//!
+//! - [`inputs`] is the one way in; [`kinds`] gives the command or report that the frame is; [`commands`], [`reports`]
+//!   and what they use ([`starts`], [`life`], [`ends`], [`node_extras`]) read the payload; [`names`] checks
+//!   identifiers; [`head`] finds the instance in a payload that cannot be read.
+//! - [`parcels`] turns the frame itself into what the core carries on.
+//! - [`ordered`] does the same for commands that come over HTTP.
+//!
+//! Outbound, a message of the core becomes a frame for one peer:
+//!
+//! - [`render`] writes it; [`changes`] and [`withheld`] edit forwarded payloads where they no longer apply;
+//!   [`refusals`] words refusals; [`events`] shows messages to the HTTP API as values instead.
+//!
+//! Everything here is a pure function of its arguments, and runs on the task of a connection: inbound before the core's
+//! lock is taken, outbound when the receiver's writer comes to the message.
 
 mod changes;
 mod commands;

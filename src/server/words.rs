@@ -1,5 +1,14 @@
-//! Every sentence for people about what the core decided: written into what it tells peers, clients of the HTTP API and the
-//! store, before any of them gets it. The core knows causes as data alone.
+//! Every sentence for people about what the core decided: written into what it tells peers, clients of the HTTP API and
+//! the store, before any of them gets it. The core knows causes as data alone.
+//!
+//! [`super::hub`] calls [`word`] for each action as it takes it from the core, under its lock, before it is queued,
+//! stored or logged; the pages that the HTTP API reads without an action go through [`worded_page`], [`worded_row`] and
+//! [`worded_store`]. Nothing else writes sentences about decisions. Lines of the log about the daemon itself are made
+//! in [`super::notices`], refusals of frames in [`super::wire`].
+//!
+//! Each file words one type of cause: [`cause`] those of instances, [`declined`] refused STARTs and commands,
+//! [`no_fit`] what nodes lack, [`drain`] drains, [`unread`] output that cannot be had. To change a sentence is to
+//! change what operators grep for: `CHANGELOG.md` says so.
 
 mod cause;
 mod declined;
@@ -17,10 +26,11 @@ use sched_model::{
 
 pub(super) use self::cause::Why;
 
-/// What is said of a disk that says nothing.
+/// The reason given for a store that has stopped to answer: there is no error of the system to show.
 const SILENT_DISK: &str = "its disk has not answered in time";
 
-/// Writes the sentences into what the core wants done.
+/// Writes the sentences into what the core wants done. Called once for each action, under the core's lock, as it is
+/// taken from the core; most actions carry no cause and pass as they are.
 pub(super) fn word(action: &mut Action) {
     match action {
         Action::Send { message, .. } => word_message(message),
@@ -29,19 +39,19 @@ pub(super) fn word(action: &mut Action) {
     }
 }
 
-/// A query's answer with its sentences.
+/// A query's answer with its sentences. For the HTTP API, which reads a page from the core directly.
 pub(super) fn worded_page(mut page: Explained<QueryResult, RowCauses>) -> QueryResult {
     word_page(&mut page);
     page.payload
 }
 
-/// An instance's row with its sentence.
+/// An instance's row with its sentence. Only `waits_for` is for people; all other columns are values.
 pub(super) fn worded_row(mut row: Explained<InstanceView>) -> InstanceView {
     row.payload.waits_for = short(&row.cause);
     row.payload
 }
 
-/// How the store is, with its sentence.
+/// How the store is, with its sentence. The core gives no detail where the disk said nothing at all.
 pub(super) fn worded_store(mut store: StoreView) -> StoreView {
     if store.state == StoreState::Refused && store.detail.is_empty() {
         SILENT_DISK.clone_into(&mut store.detail);
@@ -49,11 +59,14 @@ pub(super) fn worded_store(mut store: StoreView) -> StoreView {
     store
 }
 
+/// Puts the sentences into a message's payload. Those that carry none are passed over: forwarded frames keep the words
+/// of their senders.
 fn word_message(message: &mut Message) {
     match message {
         Message::StartFailure(it) | Message::StartFailureCopy(it) => word_failure(it),
         Message::InstanceQueued(it) => it.payload.detail = short(&it.cause),
         Message::InstanceState(it) => it.payload.detail = Why(&it.cause).to_string(),
+        // A launcher's own failure comes without a cause, and with its own detail.
         Message::CommandFailure(it) if it.cause != Cause::Plain => {
             it.payload.detail = short(&it.cause);
         }
@@ -63,6 +76,7 @@ fn word_message(message: &mut Message) {
         Message::QueryResult(page) => word_page(page),
         Message::Snapshot(page) => {
             let (payload, causes) = (&mut page.payload, &page.cause);
+            // A snapshot is a page for a controller that becomes master: its rows are those of a query.
             word_nodes(&mut payload.nodes, &causes.drains);
             word_instances(&mut payload.instances, &causes.instances);
         }
@@ -70,13 +84,14 @@ fn word_message(message: &mut Message) {
     }
 }
 
-/// What others have worded stays as it is.
+/// A failure without a cause is a launcher's, which has its own detail; that one stays as it is.
 fn word_failure(failure: &mut Explained<StartFailure>) {
     if failure.cause != Cause::Plain {
         failure.payload.detail = Some(Why(&failure.cause).to_string());
     }
 }
 
+/// Puts the sentences into a page: causes stand in the order of the rows they belong to, drains by the row's index.
 fn word_page(page: &mut Explained<QueryResult, RowCauses>) {
     let (payload, causes) = (&mut page.payload, &page.cause);
     word_nodes(&mut payload.nodes, &causes.drains);
@@ -85,6 +100,7 @@ fn word_page(page: &mut Explained<QueryResult, RowCauses>) {
         row.detail = short(cause);
     }
     payload.store = payload.store.take().map(worded_store);
+    // Mistakes in the query itself. The HTTP API and `ciaoctl` show these texts as they are.
     payload.error = causes.problem.as_ref().map(|problem| match problem {
         QueryProblem::UnknownInstance(instance) => {
             format!("no instance '{instance}' is known, or was recently")
@@ -99,6 +115,7 @@ fn word_page(page: &mut Explained<QueryResult, RowCauses>) {
     });
 }
 
+/// Only nodes that are being drained have an entry, so this goes by index.
 fn word_nodes(rows: &mut [NodeView], drains: &[(usize, DrainStanding)]) {
     for (at, standing) in drains {
         if let Some(row) = rows.get_mut(*at) {
@@ -107,12 +124,15 @@ fn word_nodes(rows: &mut [NodeView], drains: &[(usize, DrainStanding)]) {
     }
 }
 
+/// One cause for each row; rows and causes are built together in the core.
 fn word_instances(rows: &mut [InstanceView], causes: &[Cause]) {
     for (row, cause) in rows.iter_mut().zip(causes) {
         row.waits_for = short(cause);
     }
 }
 
+/// History is stored with its sentences, so that the next run shows them as they were said, whatever this table says
+/// then.
 fn word_change(change: &mut Change) {
     let records = change.entries.iter_mut();
     for record in records.filter_map(|(_, record)| record.as_mut()) {
@@ -127,7 +147,8 @@ fn word_change(change: &mut Change) {
     }
 }
 
-/// A cause as people read it, cut where it is too long.
+/// A cause as people read it, cut where it is too long. [`ShortText`] bounds it: rows and history are kept and sent by
+/// the thousand.
 fn short(cause: &Cause) -> String {
     ShortText::from(Why(cause).to_string()).into()
 }

@@ -1,4 +1,11 @@
 //! The shapes of the sections: their keys, what each may be, and how many; and how they become the core's rules.
+//!
+//! Each `struct` is one mapping of the file, with the file's key for each field; each `From` makes the core's rule of
+//! it. That is all there is to a key that is added, beside its row in `docs/reference/configuration.md`, which lists
+//! every key for operators. Values, with what was expected of each, are the `scalars!` at the end.
+//!
+//! [`Maybe`] is a key that may be absent or null, [`List`] and [`Pairs`] have at most as many entries as their constant
+//! says, and [`Plain`] is a scalar that knows its place in the text: see [`crate::server::strict`].
 
 use proto_frames::payload::Expression;
 use proto_frames::payload::expression::{ExpressionError, is_name};
@@ -45,16 +52,21 @@ const MAX_MULTIPLIER: f64 = 1e9;
 #[derive(Deserialize)]
 #[serde(expecting = "a mapping")]
 pub(super) struct Sections {
+    /// Which nodes fit and which is best; `None` keeps the core's default policy.
     #[serde(default)]
     policy: Maybe<Mapping<Policy>>,
+    /// Groups of nodes, in order: a node is in the zone of the first of them that has one.
     #[serde(default)]
     aggregates: Maybe<List<Mapping<AggregateEntry>, MAX_AGGREGATES>>,
+    /// Capacity rules, in order.
     #[serde(default)]
     capacity: Maybe<List<Mapping<CapacityEntry>, MAX_CAPACITY_RULES>>,
 }
 
 impl Sections {
-    /// What they say; `None` if there are none. A section that is not there is empty.
+    /// What they say; `None` if there are none. A section that is not there is empty. A configuration with one section
+    /// is one with all of them: rules replace each other as a whole, and are never merged with those of an earlier
+    /// configuration.
     pub(super) fn into_rules(self) -> Option<Rules> {
         let (policy, aggregates, capacity) = (self.policy.0, self.aggregates.0, self.capacity.0);
         if policy.is_none() && aggregates.is_none() && capacity.is_none() {
@@ -70,31 +82,42 @@ impl Sections {
     }
 }
 
+/// `policy`: how nodes are filtered, weighed and chosen.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a mapping")]
 struct Policy {
+    /// What the other keys start from; see [`PolicyRules::preset`].
     #[serde(default)]
     preset: Maybe<Plain<Preset>>,
+    /// Replaces the whole list of filters, in this order.
     #[serde(default)]
     filters: Maybe<List<Named<FilterEntry>, MAX_POLICY_PARTS>>,
+    /// Replaces the whole list of weighers.
     #[serde(default)]
     weighers: Maybe<List<Named<WeigherEntry>, MAX_POLICY_PARTS>>,
+    /// How many nodes that pass the filters are weighed.
     #[serde(default)]
     candidates: Maybe<Plain<Candidates>>,
+    /// Among how many of the best the choice is random.
     #[serde(default)]
     subset_size: Maybe<Plain<Count>>,
+    /// The same seed and the same inputs give the same choices, which is what replays need.
     #[serde(default)]
     seed: Maybe<Plain<Seed>>,
+    /// Whether a START may preempt others of lower priority.
     #[serde(default)]
     preemption: Maybe<Plain<Switch>>,
+    /// Whether the START of every instance is kept, so that it can be started elsewhere.
     #[serde(default)]
     relocation: Maybe<Plain<Switch>>,
+    /// What is done about nodes that report a shortage of memory.
     #[serde(default)]
     pressure: Maybe<Plain<Pressure>>,
 }
 
 impl From<Policy> for PolicyRules {
     fn from(policy: Policy) -> Self {
+        // The preset first; each key that is there replaces one part of it.
         let mut rules = policy.preset.0.map(|preset| preset.0.0).unwrap_or_default();
         if let Some(filters) = policy.filters.0 {
             rules.filters = Some(filters.0.into_iter().map(|it| it.0.into()).collect());
@@ -124,11 +147,13 @@ impl From<Policy> for PolicyRules {
     }
 }
 
+/// A filter, by its name alone or as `{name, max}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a name or a mapping")]
 struct FilterEntry {
     #[serde(deserialize_with = "required")]
     name: Plain<PartName>,
+    /// Only for filters that have a limit; [`Rules::check`] refuses it for others.
     #[serde(default)]
     max: Maybe<Plain<Amount>>,
 }
@@ -153,11 +178,13 @@ impl From<FilterEntry> for FilterRule {
     }
 }
 
+/// A weigher, by its name alone or as `{name, multiplier}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a name or a mapping")]
 struct WeigherEntry {
     #[serde(deserialize_with = "required")]
     name: Plain<PartName>,
+    /// How much it counts, 1 if absent; negative prefers what it would avoid.
     #[serde(default)]
     multiplier: Maybe<Plain<Multiplier>>,
 }
@@ -182,29 +209,40 @@ impl From<WeigherEntry> for WeigherRule {
     }
 }
 
+/// A group of nodes, and what holds for its members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a mapping")]
 struct AggregateEntry {
     #[serde(deserialize_with = "required")]
     name: Plain<AggregateName>,
+    /// The availability zone of its members: a node is in one zone at most.
     #[serde(default)]
     zone: Maybe<Plain<LabelValue>>,
+    /// Members by UUID or host name, beside those that `select` finds.
     #[serde(default)]
     nodes: Maybe<List<Plain<NodeText>, MAX_NODES>>,
+    /// Members by labels and facts: a node for which all expressions hold.
     #[serde(default)]
     select: Maybe<Select>,
+    /// Labels that members have because of it.
     #[serde(default)]
     labels: Maybe<Pairs<LabelKey, Plain<LabelValue>, MAX_LABELS>>,
+    /// Tenants that its members are reserved for; empty = for all.
     #[serde(default)]
     tenants: Maybe<List<Plain<Tenant>, MAX_TENANTS>>,
+    /// Images that its members are for; each becomes a label of the member.
     #[serde(default)]
     images: Maybe<List<Plain<ImageName>, MAX_IMAGES>>,
+    /// Whether members run nothing else. True if absent, because that is what a list of images is for.
     #[serde(default)]
     images_only: Maybe<Plain<Switch>>,
+    /// Instances that one member may have.
     #[serde(default)]
     max_instances: Maybe<Plain<Amount>>,
+    /// STARTs on their way to one member at a time.
     #[serde(default)]
     max_starts_under_way: Maybe<Plain<Amount>>,
+    /// By how much weighers count on its members, in place of what the policy says.
     #[serde(default)]
     multipliers: Maybe<Pairs<WeigherName, Plain<Multiplier>, MAX_POLICY_PARTS>>,
 }
@@ -229,6 +267,7 @@ impl From<AggregateEntry> for Aggregate {
                 .map(|(LabelKey(key), Plain(LabelValue(value)))| (key, value))
                 .collect(),
             tenants: tenants.into_iter().map(|Plain(Tenant(id))| id).collect(),
+            // Without a list of images there is nothing to be reserved for, whatever the switch says.
             images_only: !images.is_empty()
                 && entry.images_only.0.is_none_or(|Plain(Switch(only))| only),
             images: images.into_iter().map(|Plain(ImageName(it))| it).collect(),
@@ -242,19 +281,27 @@ impl From<AggregateEntry> for Aggregate {
     }
 }
 
+/// What a share of the nodes offers: ratios of overcommitment, and what is kept back. Of several rules that select a
+/// node, a later one's values count.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a mapping")]
 struct CapacityEntry {
+    /// The nodes it is for; absent = all.
     #[serde(default)]
     select: Maybe<Select>,
+    /// Vcpus offered for each CPU online.
     #[serde(default)]
     cpu_ratio: Maybe<Plain<Ratio>>,
+    /// Memory offered for each MiB present.
     #[serde(default)]
     mem_ratio: Maybe<Plain<Ratio>>,
+    /// Disk offered, likewise.
     #[serde(default)]
     disk_ratio: Maybe<Plain<Ratio>>,
+    /// In MiB, as all memory here.
     #[serde(default)]
     reserved_mem_mb: Maybe<Plain<Amount>>,
+    /// In MiB.
     #[serde(default)]
     reserved_disk_mb: Maybe<Plain<Amount>>,
     #[serde(default)]
@@ -263,6 +310,7 @@ struct CapacityEntry {
 
 impl From<CapacityEntry> for CapacityRule {
     fn from(entry: CapacityEntry) -> Self {
+        // Absent stays absent: the value of an earlier rule, or the default, is left as it is.
         let ratio = |it: Maybe<Plain<Ratio>>| it.0.map(|ratio| ratio.0.0);
         let amount = |it: Maybe<Plain<Amount>>| it.0.map(|amount| amount.0.0);
         Self {
@@ -277,13 +325,17 @@ impl From<CapacityEntry> for CapacityRule {
     }
 }
 
+/// Expressions that must all hold for a node.
 type Select = List<Plain<Condition>, MAX_EXPRESSIONS>;
 
+/// No `select` is no expression, which holds for every node.
 fn expressions(select: Maybe<Select>) -> Vec<Expression> {
     let select = select.0.map_or_else(Vec::new, |list| list.0);
     select.into_iter().map(|it| it.0.0).collect()
 }
 
+// Every value that can stand in the sections: what it becomes, what was expected where it does not fit, and how the
+// text is read. The sentence after the colon is what the operator is shown.
 scalars! {
     /// The policy that a preset is.
     Preset(PolicyRules): "first-fit, spread or pack", |text| {
@@ -332,6 +384,8 @@ scalars! {
     };
     /// The name of an aggregate, which is part of a label.
     AggregateName(Box<str>): "a name of 1 to 118 letters, digits and . _ / -", |text| {
+        // The name is part of the label `aggregate.<name>`, so that the whole must be a label's key: that is where 118
+        // comes from.
         if is_name(&format!("aggregate.{text}")) && !text.is_empty() {
             Ok(Self(text.into()))
         } else {

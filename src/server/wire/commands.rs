@@ -1,4 +1,9 @@
 //! Commands as the core takes them.
+//!
+//! Each payload is decoded by its type's own reader, and its identifiers are checked ([`check_names`]),
+//! because the core keeps and repeats them. Everything else that can be wrong with a command (no such instance, not
+//! now) is the core's to say. A command that cannot be used is an [`Unusable`], which names the key at fault, and the
+//! instance where that much could be read, so that its sender can be told which one failed.
 
 use bytes::Bytes;
 use proto_frames::payload::{
@@ -16,12 +21,14 @@ use sched_core::{Command, CommandName, ImageCommand, InstanceId, NewConfiguratio
 /// The reason given for a public address command whose concentrator's agent is not connected.
 const NO_CONCENTRATOR: &str = "no_instance";
 
-/// Bytes of where a query's answer is to go on: an identifier, and what kind of place it stands for.
+/// Longest `query.after` that is taken, in bytes: an identifier, and a mark of what kind of place it stands for.
+/// Cursors are made by the core, so that a longer one is none.
 const MAX_CURSOR_LEN: usize = MAX_NAME_LEN + 32;
 
 type Read = Result<Command, Unusable>;
 
-/// The command of this name with this payload.
+/// The command of this name with this payload. `payload` is that of a frame, or of a command over HTTP that was encoded
+/// for this ([`super::ordered`]).
 pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
     match name {
         CommandName::Start => Ok(Command::Start(starts::read(payload)?)),
@@ -35,6 +42,7 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
         CommandName::Restore => life::restore(payload),
         CommandName::AssignPublicIp => assign_public_ip(payload),
         CommandName::ReleasePublicIp => release_public_ip(payload),
+        // The frames of concentrators (CNCI) name an agent, to which they are carried.
         CommandName::RefreshCnci => {
             let agent = RefreshCnci::decode(payload)?.cnci_uuid;
             check_names(&[("cnci_uuid", &agent)])?;
@@ -53,7 +61,8 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
     }
 }
 
-/// The keys of an instance, its node and a volume.
+/// The keys of an instance, its node and a volume. Named in errors; an empty one is of a part that the command does not
+/// have.
 type TargetKeys = [&'static str; 3];
 
 const DELETE_KEYS: TargetKeys = ["delete.instance_uuid", "delete.workload_agent_uuid", ""];
@@ -64,6 +73,7 @@ const ATTACH_VOLUME_KEYS: TargetKeys = [
     "attach_volume.volume_uuid",
 ];
 
+/// DELETE, or its form `forget`: the instance is on a lost node, and the scheduler is not to wait for that node.
 fn delete(payload: &[u8]) -> Read {
     let it = Delete::decode(payload)?;
     let target = target(DELETE_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
@@ -73,6 +83,7 @@ fn delete(payload: &[u8]) -> Read {
     })
 }
 
+/// AttachVolume.
 fn attach_volume(payload: &[u8]) -> Read {
     let it = AttachVolume::decode(payload)?;
     let (instance, node) = (&it.instance_uuid, it.workload_agent_uuid);
@@ -82,12 +93,14 @@ fn attach_volume(payload: &[u8]) -> Read {
     })
 }
 
+/// The instance and node that both of these commands name.
 fn target(
     keys: TargetKeys,
     instance: &str,
     node: String,
     volume: &str,
 ) -> Result<Target, Unusable> {
+    // The instance first: once it is known, every further error is about it.
     check_names(&[(keys[0], instance)])?;
     if instance.is_empty() {
         return Err(PayloadError::missing(keys[0]).into());
@@ -104,6 +117,8 @@ fn target(
     })
 }
 
+/// AssignPublicIP. The failure is made here, because the core has no use for the rest of the payload: it is sent if the
+/// agent is not connected.
 fn assign_public_ip(payload: &[u8]) -> Read {
     let it = AssignPublicIp::decode(payload)?;
     check_names(&[("concentrator_uuid", &it.concentrator_uuid)])?;
@@ -113,6 +128,7 @@ fn assign_public_ip(payload: &[u8]) -> Read {
     })
 }
 
+/// ReleasePublicIP, likewise.
 fn release_public_ip(payload: &[u8]) -> Read {
     let it = ReleasePublicIp::decode(payload)?;
     check_names(&[("concentrator_uuid", &it.concentrator_uuid)])?;
@@ -122,7 +138,10 @@ fn release_public_ip(payload: &[u8]) -> Read {
     })
 }
 
+/// CONFIGURE: the parts that matter to the scheduler are read here, in the same way as those of the file at start
+/// ([`crate::server::configuration`]).
 fn configure(payload: &Bytes) -> Read {
+    // Before it is parsed, because every peer is sent it on connecting.
     if payload.len() > configuration::MAX_LEN {
         let mistake = format!(
             "{} bytes, at most {} are taken: every peer that connects is sent it",
@@ -134,6 +153,7 @@ fn configure(payload: &Bytes) -> Read {
     let configuration = Configuration::decode(payload)?;
     let rules = rules_file::read(payload).map_err(Unusable::Configuration)?;
     let missing = configuration.missing_values();
+    // Unlike the file at start, a CONFIGURE without these values is sent to ciao's peers all the same.
     if !missing.is_empty() {
         tracing::warn!(
             event = "configuration_value_missing",
@@ -142,12 +162,14 @@ fn configure(payload: &Bytes) -> Read {
         );
     }
     Ok(Command::Configure(Box::new(NewConfiguration {
+        // ciao's peers read a missing key as zero, so they are sent ciao's defaults for it.
         original: Configuration::with_defaults(payload)?,
         flags: configuration::flags(&configuration),
         rules,
     })))
 }
 
+/// ReadOutput: asks for a chunk of what an instance wrote.
 fn read_output(payload: &[u8]) -> Read {
     let read = ReadOutput::decode(payload)?;
     check_names(&[("read_output.instance_uuid", &read.instance_uuid)])?;
@@ -161,6 +183,7 @@ fn read_output(payload: &[u8]) -> Read {
     Ok(Command::ReadOutput(Box::new(read)))
 }
 
+/// QUERY. What the core cannot answer (an unknown kind, a cursor of another query) is answered by it, in a page.
 fn query(payload: &[u8]) -> Read {
     let query = Query::decode(payload)?;
     query.checked_limit()?;

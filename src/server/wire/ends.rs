@@ -1,4 +1,8 @@
 //! What launchers say of ends that they number: in STATS, and in the frames that tell one end each.
+//!
+//! A launcher that numbers its ends lists them in its STATS until the scheduler answers that it has them on record
+//! (EndsRecorded), so that no end is lost with a connection. Number and process together ([`EndsReport::incarnation`])
+//! say which one it is; this module reads both and the frames that report one end each.
 
 use proto_frames::payload::peek::StatsPeek;
 use proto_frames::payload::{
@@ -14,7 +18,8 @@ use sched_core::{
     canonical_uuid,
 };
 
-/// What a STATS of this sender says of ends; `None` from a launcher that does not number them.
+/// What a STATS of this sender says of ends; `None` from a launcher that does not number them. Takes `ended` out of
+/// `stats`. An incarnation that is no UUID makes the numbers worthless: the whole STATS is refused.
 pub(super) fn of(
     stats: &mut StatsPeek<'_>,
     sender: Uuid,
@@ -37,10 +42,11 @@ pub(super) fn of(
     })))
 }
 
-/// Runs of instances that one KeptRuns may tell of: twice what a launcher keeps.
+/// Ended runs that one KeptRuns may report: twice what a launcher keeps.
 const MAX_KEPT_RUNS: usize = 512;
 
-/// KeptRuns.
+/// KeptRuns: the ended runs that a launcher still has something of; all of them once on a connection, later what has
+/// changed.
 pub(super) fn kept_runs(payload: &[u8]) -> Result<Report, Unusable> {
     let told = payload::KeptRuns::decode(payload)?;
     let count = told.runs.len();
@@ -53,6 +59,7 @@ pub(super) fn kept_runs(payload: &[u8]) -> Result<Report, Unusable> {
         check_names(&[("kept_runs.runs.instance_uuid", &it.instance_uuid)])?;
         Ok(KeptRun {
             instance: InstanceId::new(&it.instance_uuid),
+            // A node's clock before 1970 gives a negative time: it counts as 0.
             seq: it.seq,
             at_ms: u64::try_from(it.ended_at_ms).unwrap_or_default(),
             exit_code: it.exit_code,
@@ -69,7 +76,8 @@ pub(super) fn kept_runs(payload: &[u8]) -> Result<Report, Unusable> {
     })))
 }
 
-/// A report that may have the number of an end.
+/// What a frame about one end says, with the end's number if its launcher numbers ends. By the number the core knows
+/// the same end when a STATS repeats it.
 pub(super) fn numbered(seq: Option<u64>, exit_code: Option<i64>, told: Report) -> Report {
     match seq {
         Some(seq) => Report::Numbered {
@@ -81,7 +89,8 @@ pub(super) fn numbered(seq: Option<u64>, exit_code: Option<i64>, told: Report) -
     }
 }
 
-/// An end, with the frame that its launcher would have told it by.
+/// An end, with the frame that its launcher would have sent for it, in the launcher's name: to controllers, an end that
+/// was learned from a STATS looks like one that was reported by itself.
 fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
     check_names(&[("ended.instance_uuid", &end.instance_uuid)])?;
     end.detail = ShortText::from(end.detail).into();
@@ -112,6 +121,8 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
     })
 }
 
+/// What the core does about an end: [`EndKind::Failed`] counts as a failed start with a reason, [`EndKind::CutOff`] as
+/// stopped by its node because its lease was over; anything else is over as usual.
 fn how(end: InstanceEnd, node: Uuid) -> EndHow {
     match end.how {
         EndKind::CutOff => EndHow::CutOff,
@@ -132,7 +143,7 @@ fn how(end: InstanceEnd, node: Uuid) -> EndHow {
                 detail: end.detail.into(),
             }))
         }
-        // A word that this scheduler does not know says as much as that it is gone.
+        // A kind of end that this scheduler does not know still means that the instance is gone.
         EndKind::Exited | EndKind::Stopped | EndKind::Other(_) => EndHow::Stopped,
     }
 }

@@ -1,4 +1,7 @@
 //! What a frame is to the core: parsed outside its lock, for the few values that matter there.
+//!
+//! The one place where a frame meets the core. Whatever is wrong with it comes out as [`Malformed`], with a sentence
+//! that names the key, and the instance where that much could be read; nothing here decides what happens then.
 
 use proto_frames::payload::{PayloadError, PayloadErrorKind};
 use proto_frames::{Frame, TooLong, Uuid};
@@ -10,7 +13,9 @@ use super::{commands, head, reports};
 use crate::server::strict::Mistake;
 use sched_core::{Fault, Input, InstanceId, Malformed, Sent, SessionId, Unknown};
 
-/// What the core is told of a frame that came.
+/// What the core is told of a frame that came. The payload is parsed here, on the task of the connection, so that no
+/// payload is read under the core's lock. Called for every frame that a peer sends ([`super::super::session`]) and, for
+/// commands over HTTP, by [`super::ordered`].
 pub(in crate::server) fn input(session: SessionId, frame: Frame) -> Input {
     let sent = sent(frame.kind);
     let unusable = match sent {
@@ -36,6 +41,7 @@ pub(in crate::server) fn input(session: SessionId, frame: Frame) -> Input {
         },
         Sent::Unknown(_) => return unknown(session, &frame),
     };
+    // What cannot be used is an input as well: the core decides who is told.
     Input::Malformed {
         session,
         sent,
@@ -44,7 +50,9 @@ pub(in crate::server) fn input(session: SessionId, frame: Frame) -> Input {
     }
 }
 
-/// What the core is told of a frame from a peer that was skipped, because its payload is longer than any may be.
+/// What the core is told of a frame from a peer that was skipped, because its payload is longer than any may be. The
+/// payload was skipped without being read: the parcel has none of it. Its head (the first
+/// [`proto_frames::limits::MAX_HEAD_LEN`] bytes) may still name the instance that it is about.
 pub(in crate::server) fn too_long(session: SessionId, origin: Uuid, refused: &TooLong) -> Input {
     let frame = Frame::new(refused.kind, origin, "");
     match sent(frame.kind) {
@@ -58,6 +66,8 @@ pub(in crate::server) fn too_long(session: SessionId, origin: Uuid, refused: &To
     }
 }
 
+/// A type of frame that this version knows, with an operand that it does not, may be from a later version: it is
+/// dropped. Of an unknown type the peer is told.
 fn unknown(session: SessionId, frame: &Frame) -> Input {
     let is_known_sort = frame.kind.ty.is_known();
     Input::Unknown {
@@ -71,7 +81,7 @@ fn unknown(session: SessionId, frame: &Frame) -> Input {
     }
 }
 
-/// What is wrong with a payload.
+/// What is wrong with a payload. For the core it becomes a [`Malformed`] with one sentence.
 #[derive(Debug)]
 pub(super) enum Unusable {
     Payload(PayloadError, Option<InstanceId>),
@@ -130,7 +140,7 @@ impl Unusable {
     }
 }
 
-/// A text, unless it is empty.
+/// A text, unless it is empty. In payloads an empty text means that there is none.
 pub(super) fn text(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }

@@ -1,9 +1,14 @@
 //! Which frame is which command or report.
+//!
+//! A table in each direction. Both are exhaustive over the core's names, and a test holds them to be inverse; a kind
+//! that is in neither is [`Sent::Unknown`], carried as a number so that refusals and log lines can name it.
 
 use proto_frames::Kind;
 use sched_core::{CommandName, ReportName, Sent, Tag};
 
-/// What a frame of this kind is to the core.
+/// What a frame of this kind is to the core. Whoever sends it: what a role may send is decided in the core, by these
+/// names (`sched-core/src/peers/permissions.rs`). Kinds that only the scheduler sends are unknown here, coming from a
+/// peer.
 pub(super) fn sent(kind: Kind) -> Sent {
     let command = match kind {
         Kind::START => CommandName::Start,
@@ -31,6 +36,7 @@ pub(super) fn sent(kind: Kind) -> Sent {
     Sent::Command(command)
 }
 
+/// The other half of [`sent`]: kinds that launchers and concentrators' agents send.
 fn report(kind: Kind) -> Option<ReportName> {
     Some(match kind {
         Kind::STATS => ReportName::Stats,
@@ -60,7 +66,8 @@ fn report(kind: Kind) -> Option<ReportName> {
     })
 }
 
-/// The kind of frame that this is.
+/// The kind of frame that this is. For log lines, refusals and frames that the scheduler makes itself. Inverse of
+/// [`sent`].
 pub(in crate::server) fn kind_of(sent: Sent) -> Kind {
     match sent {
         Sent::Command(name) => match name {
@@ -90,6 +97,7 @@ pub(in crate::server) fn kind_of(sent: Sent) -> Kind {
     }
 }
 
+/// The other half of [`kind_of`].
 fn kind_of_report(name: ReportName) -> Kind {
     match name {
         ReportName::Stats => Kind::STATS,
@@ -118,12 +126,13 @@ fn kind_of_report(name: ReportName) -> Kind {
     }
 }
 
-/// What the core is told of a kind: its type and operand as the two low bytes.
+/// What the core is given of a kind: its type and operand as the two low bytes. The two high ones are the frame's
+/// version where the tag is a parcel's ([`super::parcels`]), else 0.
 pub(super) fn tag(kind: Kind) -> Tag {
     Tag(u32::from_be_bytes([0, 0, kind.ty.0, kind.operand]))
 }
 
-/// The kind that a tag stands for.
+/// The kind that a tag stands for. The version in the high bytes is passed over.
 pub(super) fn kind_in(tag: Tag) -> Kind {
     let [.., ty, operand] = tag.0.to_be_bytes();
     Kind::new(ty, operand)

@@ -1,4 +1,9 @@
 //! The core's messages as bytes for one peer: payloads written, frames built, traces stamped.
+//!
+//! [`encode`] is called by each receiver's writer task when the message's turn comes, outside every lock, so that a
+//! slow encoding holds up its receiver alone; [`cost`] is called when a message is queued, under the core's lock, and
+//! therefore counts rather than writes wherever a message may be large. A queue's bytes are counted as what the message
+//! takes up there, which is about what it takes when written.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +25,8 @@ const OWN_MESSAGE_COST: usize = 384;
 /// What one row of a query's answer counts in a queue, in bytes.
 const ROW_COST: usize = 512;
 
-/// What one entry of a row's maps counts in a queue beside its text, in bytes: its key and value as strings of their own.
+/// What one entry of a row's maps counts in a queue beside its text, in bytes: its key and value as strings of their
+/// own.
 const ENTRY_COST: usize = 96;
 
 /// What a message counts in a queue, in bytes: at least what it takes up there, and about what it takes when written.
@@ -30,11 +36,14 @@ pub(in crate::server) fn cost(message: &Message) -> usize {
         Message::Targeted(command) => parcels::cost(&command.parcel),
         Message::Forward(parcel) => parcels::cost(parcel),
         Message::StatsWithout(stats) => parcels::cost(&stats.parcel),
+        // Everything else the scheduler words itself.
         own_words => OWN_MESSAGE_COST + text_len(own_words),
     }
 }
 
-/// Bytes of the texts in what the scheduler says in its own words: others chose them, and how long they are.
+/// Bytes of the texts in what the scheduler says in its own words: others chose them, and how long they are. Texts in a
+/// message come from others (identifiers, host names, details), so their length has to be counted; fixed parts are in
+/// [`OWN_MESSAGE_COST`].
 fn text_len(message: &Message) -> usize {
     let all = |texts: &[&String]| texts.iter().map(|text| text.len()).sum::<usize>();
     let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
@@ -94,16 +103,19 @@ fn text_len(message: &Message) -> usize {
     }
 }
 
+/// What a failure says that nodes lacked, one entry a reason.
 fn reasons_len(reasons: &[Reason]) -> usize {
     let texts = reasons.iter().map(|it| it.what.len() + it.hostname.len());
     ROW_COST * reasons.len() + texts.sum::<usize>()
 }
 
+/// Attempts on other nodes that failed before.
 fn attempts_len(attempts: &[AttemptFailed]) -> usize {
     let texts = attempts.iter().map(|it| it.detail.len());
     ROW_COST * attempts.len() + texts.sum::<usize>()
 }
 
+/// A page of a query: rows of whichever kind it has.
 fn rows_len(result: &QueryResult) -> usize {
     let said = [&result.next, &result.error].map(|it| it.as_ref().map_or(0, String::len));
     let history = result.history.iter().map(|it| ROW_COST + it.detail.len());
@@ -119,6 +131,7 @@ fn rows_len(result: &QueryResult) -> usize {
         + said.iter().sum::<usize>()
 }
 
+/// Rows about nodes.
 fn node_rows_len(nodes: &[NodeView]) -> usize {
     let rows = nodes.iter().map(|it| {
         let amounts = amounts_len(&it.resources_total) + amounts_len(&it.resources_free);
@@ -131,6 +144,7 @@ fn node_rows_len(nodes: &[NodeView]) -> usize {
     rows.sum()
 }
 
+/// Rows about instances.
 fn instance_rows_len(instances: &[InstanceView]) -> usize {
     let rows = instances.iter().map(|it| {
         let reported = it.reported.as_ref().map_or(0, String::len);
@@ -140,10 +154,12 @@ fn instance_rows_len(instances: &[InstanceView]) -> usize {
     rows.sum()
 }
 
+/// The keys of a map of amounts: the numbers are fixed in size.
 fn amounts_len(amounts: &BTreeMap<String, i64>) -> usize {
     amounts.keys().map(|name| ENTRY_COST + name.len()).sum()
 }
 
+/// The keys and values of a map of labels.
 fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
     let of_key = |(key, values): (&String, &Vec<String>)| {
         let values = values.iter().map(|value| ENTRY_COST + value.len());
@@ -152,7 +168,8 @@ fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
     labels.iter().map(of_key).sum()
 }
 
-/// Appends a message's bytes. `own` is the scheduler's UUID, `peer` the receiver's.
+/// Appends a message's bytes. `own` is the scheduler's UUID, `peer` the receiver's. Called once for each message and
+/// receiver.
 pub(in crate::server) fn encode(
     message: &Message,
     own: Uuid,
@@ -160,11 +177,14 @@ pub(in crate::server) fn encode(
     encoder: &mut Encoder,
     dst: &mut BytesMut,
 ) {
+    // Frames that are carried on: payloads of peers, as far as they still apply.
     match message {
         Message::Start(start) => forward(changes::frame(start), own, encoder, dst),
         Message::Targeted(command) => forward(changes::command(command), own, encoder, dst),
         Message::Forward(parcel) => forward(frame_of(parcel), own, encoder, dst),
         Message::StatsWithout(stats) => forward(withheld::frame(stats), own, encoder, dst),
+        // The answer to CONNECT is the only message that is not a frame: it has no payload of a peer, and native peers
+        // are told here that this scheduler records ends.
         Message::Connected { configuration } => {
             let mut connected = Connected::new(own, peer, configuration.clone());
             if encoder.encoding() == Encoding::Native {
@@ -179,12 +199,14 @@ pub(in crate::server) fn encode(
     }
 }
 
+/// Sends a frame of another peer on, with the time at which it left, where it carries a trace.
 fn forward(mut frame: Frame, own: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
     stamp_sent(&mut frame, own);
     encoder.encode_frame(&frame, dst);
 }
 
-/// Kind and payload of what the scheduler says in its own words.
+/// Kind and payload of what the scheduler says in its own words. Everything the scheduler makes itself; what it carries
+/// on never gets here.
 fn payload(message: &Message) -> (Kind, Bytes) {
     match message {
         Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
@@ -236,6 +258,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
             Order::Update(update) => (Kind::UPDATE, update.encode()),
             Order::Stop(delete) => (Kind::DELETE, delete.encode()),
         },
+        // These have no payload of the scheduler's: `encode` writes their frame.
         // The others are frames already; `encode` does not ask about them.
         Message::InvalidFrameType
         | Message::Start(_)
@@ -246,6 +269,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
     }
 }
 
+/// NodeCapacity: what a launcher admits STARTs by.
 fn node_capacity(rules: &OfferRules) -> NodeCapacity {
     let ratio = |ratio: f64| Ratio::new(ratio).unwrap_or_default();
     NodeCapacity {

@@ -1,4 +1,9 @@
 //! Reports as the core takes them.
+//!
+//! Three things happen to every report: it is decoded, its identifiers and lists are checked against the limits of what
+//! the core keeps of a node, and what the core needs is taken out of it. The core carries the frame itself as it came.
+//! READY and STATS are read by fast readers (`proto_frames::payload::peek`), which a property test in `proto-frames`
+//! holds equal to the strict ones.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -24,7 +29,8 @@ const MAX_ADDRESSES: usize = 64;
 
 type Read = Result<Report, Unusable>;
 
-/// The report of this name in this frame.
+/// The report of this name in this frame. FULL, OFFLINE and MAINTENANCE have no payload: the sender's session says
+/// which node it is. Whether the sender may speak for the node that a payload names is decided in the core.
 pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
     let payload = &frame.payload[..];
     match name {
@@ -33,6 +39,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
         ReportName::Full => Ok(Report::Full),
         ReportName::Offline => Ok(Report::Offline),
         ReportName::Maintenance => Ok(Report::Maintenance),
+        // Concentrators' agents report tenants; the core carries the report on.
         ReportName::TenantAdded => {
             let agent = TenantAdded::decode(payload)?.concentrator_uuid;
             check_names(&[("concentrator_uuid", &agent)])?;
@@ -45,6 +52,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
             let agent = agent.into();
             Ok(Report::TenantRemoved { agent })
         }
+        // Ends of instances, with a number where the launcher numbers them ([`ends`]).
         ReportName::InstanceDeleted => {
             let it = InstanceDeleted::decode(payload)?;
             let instance = instance("instance_deleted.instance_uuid", &it.instance_uuid)?;
@@ -91,9 +99,11 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
     }
 }
 
-/// Bytes of what is said of a program: a line of a table has room for so many.
+/// Bytes that are kept of what a node says about a program, which is shown in a table.
 const MAX_PROGRAM_LEN: usize = 64;
 
+/// Workloads: what the instances of a node are, of which the scheduler may not have the STARTs: name, tenant, program
+/// and age.
 fn workloads(payload: &[u8]) -> Read {
     let told = Workloads::decode(payload)?;
     let count = told.instances.len();
@@ -107,6 +117,7 @@ fn workloads(payload: &[u8]) -> Read {
             ("workloads.instances.instance_uuid", &it.instance_uuid),
             ("workloads.instances.tenant_uuid", &it.tenant_uuid),
         ])?;
+        // An empty text is an instance without a name.
         if !it.name.is_empty() && !is_instance_name(&it.name) {
             return Err(Unusable::Extras(
                 "workloads.instances.name: not the name of an instance".to_owned(),
@@ -124,11 +135,14 @@ fn workloads(payload: &[u8]) -> Read {
     Ok(Report::Workloads(all.collect::<Result<_, Unusable>>()?))
 }
 
+/// The instance that a report names by this key. An empty name is taken: the core knows no such instance.
 fn instance(key: &'static str, name: &str) -> Result<InstanceId, Unusable> {
     check_names(&[(key, name)])?;
     Ok(InstanceId::new(name))
 }
 
+/// READY: what a node has in all. A figure that it does not report is `UNKNOWN` (-1), which fits nothing, rather than
+/// an error.
 fn ready(payload: &[u8]) -> Read {
     let ready = peek::ready(payload)?;
     let figures = ready.figures;
@@ -147,13 +161,15 @@ fn ready(payload: &[u8]) -> Read {
     })))
 }
 
-/// The first addresses of a node that are any.
+/// The first addresses of a node that are any. At most [`MAX_ADDRESSES`]. Texts that are no addresses are passed over.
 fn addresses(said: &[Cow<'_, str>]) -> Box<[IpAddr]> {
     let addresses = said.iter().filter_map(|it| it.parse().ok());
     addresses.take(MAX_ADDRESSES).collect()
 }
 
+/// STATS: what a node has left, and what runs on it.
 fn stats(frame: &Frame) -> Read {
+    // The fast reader takes the usual style alone; anything else is decoded in full.
     let plain = peek::plain_stats(&frame.payload);
     let is_plain = plain.is_some();
     let mut stats = match plain {
@@ -168,6 +184,7 @@ fn stats(frame: &Frame) -> Read {
         node_extras::check_instance(it)?;
     }
     let instances = stats
+        // One row for each instance. Amounts are as its node reports them, and unknown where it reports none.
         .instances
         .into_iter()
         .map(|it| InstanceReport {
@@ -194,6 +211,7 @@ fn stats(frame: &Frame) -> Read {
     })))
 }
 
+/// The amounts that a node says an instance asked for; it knows them from the START, which the scheduler may not have.
 fn amounts(requested: &Requested) -> Resources {
     Resources {
         mem_mib: requested.mem_mb,
@@ -202,6 +220,7 @@ fn amounts(requested: &Requested) -> Resources {
     }
 }
 
+/// Its custom resources, by name.
 fn custom(requested: Requested) -> Vec<(Box<str>, i64)> {
     let resources = requested.resources.into_iter();
     resources
@@ -209,11 +228,13 @@ fn custom(requested: Requested) -> Vec<(Box<str>, i64)> {
         .collect()
 }
 
+/// StartFailure.
 fn start_failed(failure: StartFailure) -> Read {
     check_names(&[
         ("start_failure.node_uuid", &failure.node_uuid),
         ("start_failure.instance_uuid", &failure.instance_uuid),
     ])?;
+    // A launcher that could not read the START names no instance: the core looks for the one START that it can be.
     let instance =
         (!failure.instance_uuid.is_empty()).then(|| InstanceId::new(&failure.instance_uuid));
     let told = Report::StartFailed {
@@ -225,6 +246,7 @@ fn start_failed(failure: StartFailure) -> Read {
     Ok(ends::numbered(failure.seq, None, told))
 }
 
+/// DeleteFailure. Of the reasons the core needs only whether the node has no such instance.
 fn delete_failed(failure: DeleteFailure) -> Read {
     check_names(&[
         ("delete_failure.node_uuid", &failure.node_uuid),

@@ -1,4 +1,8 @@
 //! Why something became of an instance, or of a command, in words.
+//!
+//! One arm for each variant of [`Cause`], in the core's order where they carry nothing. What each means, and when the
+//! core gives it, is documented at the variant. A sentence begins with a lower-case letter and has no full stop,
+//! because it may stand after a colon or within another sentence.
 
 use std::fmt;
 
@@ -8,13 +12,16 @@ use super::SILENT_DISK;
 use super::declined::{Declined, Refused};
 use super::no_fit::WhyNoFit;
 
-/// A cause as people read it.
+/// A cause as people read it. Writes nothing
+/// for [`Cause::Plain`].
 pub(in crate::server) struct Why<'a>(pub(in crate::server) &'a Cause);
 
 impl fmt::Display for Why<'_> {
     #[expect(clippy::too_many_lines, reason = "a table")]
+    // Arms that format write directly; the others yield a text that is written at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {
+            // Preemption: of the victim, then of the preemptor that waits for its victims.
             Cause::LeftFor(preemptor) => return write!(f, "preempted by {preemptor}"),
             Cause::LeavesFor(preemptor) => return write!(f, "being preempted by {preemptor}"),
             Cause::VictimLeaves(victim) => return write!(f, "{victim} is being preempted for it"),
@@ -27,6 +34,7 @@ impl fmt::Display for Why<'_> {
             }
             Cause::VictimStays(victim) => return write!(f, "{victim} could not be preempted"),
             Cause::StillFull(node) => return write!(f, "node {node} is still full"),
+            // Moves and resumes that failed: the target, or the launcher that was told to do it.
             Cause::TargetGone(node) => return write!(f, "node {node} is not connected any more"),
             Cause::TargetLost(node) => return write!(f, "node {node} is lost"),
             Cause::NotStarted(node, reason) => {
@@ -42,9 +50,11 @@ impl fmt::Display for Why<'_> {
             Cause::CannotChange(why) => {
                 return write!(f, "its launcher could not change it: {why}");
             }
+            // Causes that are of a type of their own, and have a table of their own.
             Cause::Refused(refusal) => return Refused(refusal).fmt(f),
             Cause::Declined(objection) => return Declined(objection).fmt(f),
             Cause::NoFit(no_fit) => return WhyNoFit(no_fit).fmt(f),
+            // `None` where the disk has not answered, which has no error to show.
             Cause::NotRecorded(why) => {
                 let why = why.as_deref().unwrap_or(SILENT_DISK);
                 return write!(
@@ -53,6 +63,7 @@ impl fmt::Display for Why<'_> {
                      no writes: {why}"
                 );
             }
+            // Causes that wrap another one: the inner one is written where the sentence needs it.
             Cause::WaitsAnd(cause) => {
                 return write!(f, "the instance waits here already, and {}", Why(cause));
             }
@@ -72,7 +83,9 @@ impl fmt::Display for Why<'_> {
             Cause::NotCounted => {
                 "no node fits; why was not counted, because too many different STARTs fail at once"
             }
+            // A text of somebody else, a launcher mostly: shown as it is.
             Cause::Said(text) => text,
+            // All others carry nothing.
             Cause::Plain => "",
             Cause::NotFromHere => "not from here",
             Cause::CutOffBeforeResumed => "its node was cut off before it resumed it",

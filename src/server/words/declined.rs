@@ -1,4 +1,8 @@
 //! Why a START or a command comes to nothing, beside that no node fits, in words.
+//!
+//! [`Refusal`]s are of STARTs, [`Objection`]s of commands on instances that exist. Both are shown to the person who
+//! sent them: where a key of the payload is at fault, the sentence begins with its path, as mistakes in files do; where
+//! something can be done about it, it says what. What no node has is in [`super::no_fit`] instead.
 
 use std::fmt;
 
@@ -9,7 +13,7 @@ use super::no_fit::name_and_unit;
 /// Why a START was not placed, as people read it.
 pub(super) struct Refused<'a>(pub(super) &'a Refusal);
 
-/// Why a command was not carried out, as people read it.
+/// Why a command was not carried out, as people read it. The subject of each sentence is the instance, as "it".
 pub(super) struct Declined<'a>(pub(super) &'a Objection);
 
 impl fmt::Display for Refused<'_> {
@@ -28,6 +32,7 @@ impl fmt::Display for Refused<'_> {
             Refusal::QueueFull(count) => {
                 return write!(f, "{count} wait already, which is as many as may");
             }
+            // From here on, mistakes in `start.scheduling`, by their key.
             Refusal::NotUnderstood(at, key) => {
                 return write!(
                     f,
@@ -90,6 +95,7 @@ impl fmt::Display for Refused<'_> {
                     "start.scheduling.batch.id: the instance waits in batch '{batch}'"
                 );
             }
+            // Batches that wait or came to nothing, and names that are taken.
             Refusal::WaitsInBatch(batch) => {
                 return write!(f, "the instance waits in batch '{batch}' here already");
             }
@@ -115,6 +121,7 @@ impl fmt::Display for Refused<'_> {
                 );
             }
             Refusal::NameTakenAlready(other) => return write!(f, "instance {other} has its name"),
+            // The instance is known here already, in one state or another.
             Refusal::Waits => "the instance waits for room here already",
             Refusal::ExpectedBack => {
                 "the instance is lost here already, and its node is expected back"
@@ -145,6 +152,7 @@ impl fmt::Display for Refused<'_> {
 
 impl fmt::Display for Declined<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Where the instance is not to be found.
         let words = match self.0 {
             Objection::NoNode => "no node is known to have it",
             Objection::NotListedYet => "its node has not said yet that it has it",
@@ -162,6 +170,7 @@ impl fmt::Display for Declined<'_> {
             Objection::NotChangeable(state) => {
                 return write!(f, "it is {state}; it can be changed while it runs");
             }
+            // Where it cannot be moved or started again.
             Objection::WaitsAnywhere => {
                 "it waits for room and goes to the first node that has some; say which node it is to wait for"
             }
@@ -178,6 +187,7 @@ impl fmt::Display for Declined<'_> {
             }
             Objection::AlreadyThere(node) => return write!(f, "it is on node {node} already"),
             Objection::OtherPin(node) => return write!(f, "its START asks for node {node} alone"),
+            // What an UPDATE asks for that cannot be.
             Objection::NothingToChange => "it does not say what is to change",
             Objection::CannotSuspend(node) => {
                 return write!(
@@ -213,7 +223,8 @@ impl fmt::Display for Declined<'_> {
     }
 }
 
-/// What a node is short of, how much more is needed, and how much it has free.
+/// What a node is short of, one entry a resource: what, how much more is needed, and how much it has free, both in the
+/// unit that [`name_and_unit`] gives.
 fn short_of(f: &mut fmt::Formatter<'_>, short: &[(Countable, i64, i64)]) -> fmt::Result {
     for (at, (of, more, free)) in short.iter().enumerate() {
         let separator = if at == 0 { "" } else { " and of " };

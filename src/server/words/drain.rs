@@ -1,14 +1,19 @@
 //! How drains stand and end, in words.
+//!
+//! A drain is either checked (`ciaoctl drain --check`: what would happen) or carried out; [`DrainState::Checking`]
+//! tells which. Each instance that cannot be moved is a misfit with a cause of its own.
 
 use sched_core::{DrainCauses, DrainEnd, DrainStanding, Explained};
 use sched_model::{DrainProgress, DrainState};
 
 use super::{Why, short};
 
-/// Instances that are named in a sentence; all of them are listed beside it.
+/// Misfits that are named in the one-line detail; the payload lists all that were found beside it.
 const NAMED: usize = 2;
 
-/// Writes the sentences into what is told of a drain.
+/// Writes the sentences into what is told of a drain. Causes of misfits stand in the order of the misfits. A check
+/// gives each one whole, because a person asked for it; while a drain goes on they are cut to a
+/// [`ShortText`](sched_core::ShortText).
 pub(super) fn word(progress: &mut Explained<DrainProgress, DrainCauses>) {
     let (payload, causes) = (&mut progress.payload, &progress.cause);
     let is_check = payload.state == DrainState::Checking;
@@ -26,7 +31,7 @@ pub(super) fn word(progress: &mut Explained<DrainProgress, DrainCauses>) {
     };
 }
 
-/// How the drain of a node stands.
+/// How the drain of a node stands. For the node's row in `ciaoctl nodes`: only as much as fits a column.
 pub(super) fn standing(standing: &DrainStanding) -> String {
     let DrainStanding {
         moved,
@@ -40,7 +45,8 @@ pub(super) fn standing(standing: &DrainStanding) -> String {
     words
 }
 
-/// What a drain would come to.
+/// What a drain would come to. `untried` instances were not placed in the trial, which is bounded: the sentence says
+/// so, so that the number is not taken for all.
 fn checked(progress: &DrainProgress, untried: usize) -> String {
     let mut words = match (progress.total, progress.misfit_count) {
         (0, _) => "nothing to move".to_owned(),
@@ -53,7 +59,8 @@ fn checked(progress: &DrainProgress, untried: usize) -> String {
     words
 }
 
-/// Why a drain has ended, and what is left.
+/// Why a drain has ended, and what is left. `None` while it goes on. Misfits are not named once it is done: nothing is
+/// left.
 fn ended(progress: &DrainProgress, end: Option<DrainEnd>) -> String {
     let end = match end {
         None => "",

@@ -1,10 +1,14 @@
 //! Why no node fits, in words.
+//!
+//! The sentence counts nodes by the first thing that each lacks: "none of 12 compute nodes fits: 10 short of mem_mb
+//! (…); 2 cordoned". The core has counted; this only words it. A new filter adds a variant of [`Lack`] and an arm to
+//! [`Lacking`] (CONTRIBUTING.md, "Add a filter or a weigher").
 
 use std::fmt;
 
 use sched_core::{Amount, Countable, Lack, Never, NoFit, Shortage};
 
-/// Why no node fits, as people read it.
+/// Why no node fits, as people read it. Shown in StartFailure, in the queue, in explanations and dry runs.
 pub(super) struct WhyNoFit<'a>(pub(super) &'a NoFit);
 
 /// What nodes lack, in words that follow their number.
@@ -30,6 +34,7 @@ impl fmt::Display for WhyNoFit<'_> {
             let separator = if at == 0 { "" } else { ";" };
             write!(f, "{separator} {nodes} {}", Lacking(lack))?;
         }
+        // What never changes by waiting is said, so that it is not waited for.
         match no_fit.never {
             None => Ok(()),
             Some(Never::NoMatch) => f.write_str("; no node matches; waiting will not help"),
@@ -42,6 +47,7 @@ impl fmt::Display for WhyNoFit<'_> {
 
 impl fmt::Display for Lacking<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Each continues "<number> nodes …" in the sentence above.
         let words = match self.0 {
             Lack::Report => "that have not reported yet",
             Lack::Offline => "going offline",
@@ -54,6 +60,7 @@ impl fmt::Display for Lacking<'_> {
             Lack::Figures => "with unknown figures",
             Lack::Room(shortage) => return Short(shortage).fmt(f),
             Lack::Untried => "where it was tried already, or which it is to leave",
+            // Groups: where their members are or are not.
             Lack::Scope { scope, group } => {
                 return write!(f, "without '{scope}', the scope of group '{group}'");
             }
@@ -70,6 +77,7 @@ impl fmt::Display for Lacking<'_> {
                 return write!(f, "where group '{group}' has {max} already (by {scope})");
             }
             Lack::Group => "kept out by a group",
+            // Limits of the policy or of an aggregate.
             Lack::Instances(max) => return write!(f, "with {max} or more instances"),
             Lack::Starts(max) => return write!(f, "with {max} or more STARTs under way"),
             Lack::Load(max) => return write!(f, "with a load above {max}"),
@@ -77,6 +85,7 @@ impl fmt::Display for Lacking<'_> {
             Lack::Lease => {
                 "without a lease (on_node_loss: restart needs a launcher that stops what it runs when it is cut off)"
             }
+            // What the START itself asks for.
             Lack::Near { scope, label } => return write!(f, "not in a {scope} with '{label}'"),
             Lack::Nearness => "not near",
             Lack::Node(name) => return write!(f, "not the node asked for ({name})"),
@@ -84,6 +93,7 @@ impl fmt::Display for Lacking<'_> {
             Lack::Volume(id) => return write!(f, "without volume or port '{id}'"),
             Lack::SameNode => "without an instance of same_node",
             Lack::DifferentNode => "with an instance of different_node",
+            // Nodes that are reserved for others.
             Lack::OtherImages => "reserved for other images",
             Lack::ForImage => "not among those that alone run its image",
             Lack::Tenant => "reserved for other tenants",
@@ -96,6 +106,7 @@ impl fmt::Display for Lacking<'_> {
 }
 
 impl fmt::Display for Short<'_> {
+    // `largest` is given where even an empty node would not do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short = self.0;
         let (name, unit) = name_and_unit(&short.of);
@@ -111,7 +122,8 @@ impl fmt::Display for Short<'_> {
     }
 }
 
-/// What something is called, and what follows a number of it.
+/// What something is called, and what follows a number of it. Amounts of memory and disk are in MiB throughout the
+/// core; custom resources are in whatever they are counted in.
 pub(super) fn name_and_unit(of: &Countable) -> (&str, &'static str) {
     match of {
         Countable::Every(amount @ (Amount::Memory | Amount::Disk)) => (amount.name(), " MiB"),

@@ -1,4 +1,7 @@
 //! Why what a workload wrote cannot be read, in words.
+//!
+//! [`Unread`] is why the core cannot give the output of an instance (`ciaoctl logs`, `GET …/output`): nobody has it,
+//! its node cannot be asked now, or its launcher cannot answer. Each sentence says whether trying again may help.
 
 use std::fmt;
 
@@ -45,6 +48,7 @@ impl fmt::Display for NoOutput<'_> {
     }
 }
 
+/// A node in a sentence: by host name and UUID where both are known, "its node" where neither is.
 struct Node<'a>(Option<&'a NamedNode>);
 
 impl fmt::Display for Node<'_> {
