@@ -1,6 +1,6 @@
 //! A client's connection to the scheduler: TLS, CONNECT, CONNECTED, then frames both ways.
 //!
-//! [`connect`] opens one; launchers, controllers and operators' tools use it. One task serves it, the same
+//! [`connect()`] opens one; launchers, controllers and operators' tools use it. One task serves it, the same
 //! [`crate::net::peer`] that the daemon pumps its connections with: everything queued is written with one call, and
 //! no buffer is kept while nothing moves, so that a process can hold thousands of links. Nothing here reconnects: that
 //! is its user's business, with [`connect_first`] and [`crate::net::address::Backoff`].
@@ -76,8 +76,8 @@ impl LinkSender {
         self.held.0.written().await
     }
 
-    /// Waits until more than so many of the frames queued since the connection began have been written to the socket; how
-    /// many have.
+    /// Waits until more than so many of the frames queued since the connection began have been written to the socket;
+    /// how many have.
     ///
     /// # Errors
     /// [`LinkClosed`] if the connection ends before that.

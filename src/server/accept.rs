@@ -1,4 +1,9 @@
 //! Listening: sockets, and how many peers are let in at once.
+//!
+//! One task accepts for all listeners ([`accept`]); each connection then has a task for its handshake (`welcome…`), and
+//! a session another one (`serve`), because the handshake's state is large and a session's is not. Two limits hold: the
+//! number of connections, by a semaphore whose permit a connection holds to its end, and the places for handshakes,
+//! which [`super::gate`] gives away.
 
 use std::future::poll_fn;
 use std::io;
@@ -95,12 +100,13 @@ pub(super) struct Places {
 }
 
 /// Accepts connections for ever. Where there are as many as may be, one more is accepted only if one that waits at the
-/// gate can leave for it. One loop for all listeners.
+/// gate can leave for it. One loop for all listeners. Returns only if the semaphore is closed, which nothing does.
 pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, places: Places) {
     let Places { gate, connections } = places;
     let mut pause = MIN_ACCEPT_PAUSE;
     let mut first = 0;
     loop {
+        // Without a permit one more is still accepted if a connection that waits can be turned away for it.
         let mut connection = Arc::clone(&connections).try_acquire_owned().ok();
         if connection.is_none() && !gate.has_waiting() {
             connection = place_for(&connections, &gate).await;
@@ -114,6 +120,7 @@ pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, 
                     event = "accept_failed",
                     "cannot accept connections, next try in {pause:?}: {error}"
                 );
+                // Doubling: where files have run out, trying again at once would only burn processor time.
                 sleep(pause).await;
                 pause = (pause * 2).min(MAX_ACCEPT_PAUSE);
                 continue;
@@ -125,6 +132,7 @@ pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, 
             connection = place_for(&connections, &gate).await;
         }
         let Some(connection) = connection else { return };
+        // It waits at the gate from here on; its task learns there whether it may begin.
         let seat = gate.enter(from.ip().into(), looked_at(&tcp));
         match (speaks, &ways.http, &ways.placement) {
             (Speaks::Http, Some(http), _) => {
@@ -148,7 +156,8 @@ pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, 
     }
 }
 
-/// Waits until there are fewer connections than may be.
+/// Waits until there are fewer connections than may be. While it waits, the gate is under pressure: handshakes that do
+/// not get on are ended sooner.
 async fn place_for(connections: &Arc<Semaphore>, gate: &Gate) -> Option<OwnedSemaphorePermit> {
     gate.set_crowded(true);
     let place = Arc::clone(connections).acquire_owned().await;
@@ -156,7 +165,8 @@ async fn place_for(connections: &Arc<Semaphore>, gate: &Gate) -> Option<OwnedSem
     place.ok()
 }
 
-/// Whether a peer's first byte has come already, as it mostly has where connections waited in the kernel.
+/// Whether a peer's first byte has come already, as it mostly has where connections waited in the kernel. Asked once
+/// without waiting, so that a connection that is ready does not wait for its task to be scheduled first.
 fn looked_at(tcp: &TcpStream) -> FirstByte {
     let mut byte = [MaybeUninit::uninit()];
     match socket2::SockRef::from(tcp).peek(&mut byte) {
@@ -166,7 +176,8 @@ fn looked_at(tcp: &TcpStream) -> FirstByte {
     }
 }
 
-/// The next connection of any listener, beginning with the one at `first`.
+/// The next connection of any listener, beginning with the one at `first`. Polls them in turn; that all of them wake
+/// this task is what registering with each poll does.
 fn poll_accept(
     listeners: &[Listener],
     first: usize,
@@ -181,6 +192,8 @@ fn poll_accept(
     Poll::Pending
 }
 
+/// The handshake of a peer that speaks frames. The seat is dropped before the session begins, and also on an error or a
+/// panic.
 async fn welcome(
     tcp: TcpStream,
     from: SocketAddr,
@@ -208,6 +221,7 @@ async fn welcome(
     note_refusal(&hub, from, caught(work).await);
 }
 
+/// The same for HTTP.
 async fn welcome_http(
     (tcp, from): (TcpStream, SocketAddr),
     hub: Arc<Hub>,
@@ -229,6 +243,7 @@ async fn welcome_http(
     note_refusal(&hub, from, caught(work).await);
 }
 
+/// The same for the Placement API over HTTPS.
 async fn welcome_placement(
     (tcp, from): (TcpStream, SocketAddr),
     hub: Arc<Hub>,
@@ -248,7 +263,8 @@ async fn welcome_placement(
     note_refusal(&hub, from, caught(work).await);
 }
 
-/// Says why a connection was not let in, if it was not.
+/// Says why a connection was not let in, if it was not. A connection that closes by itself before CONNECT is only
+/// counted. A panic is logged, and ends nothing but the handshake.
 fn note_refusal(hub: &Hub, from: SocketAddr, welcomed: Result<Result<(), HandshakeError>, String>) {
     hub.note_handshake(match &welcomed {
         Ok(Ok(())) => Came::In,
@@ -276,6 +292,8 @@ fn note_refusal(hub: &Hub, from: SocketAddr, welcomed: Result<Result<(), Handsha
     }
 }
 
+/// No delay for small frames; and keepalive, because a peer whose machine is gone sends nothing, which only the kernel
+/// can find out.
 fn tune(tcp: &TcpStream) -> io::Result<()> {
     tcp.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
@@ -284,6 +302,8 @@ fn tune(tcp: &TcpStream) -> io::Result<()> {
     socket2::SockRef::from(tcp).set_tcp_keepalive(&keepalive)
 }
 
+/// Not `async` itself, so that the peer is known to the hub, and the core has decided about it, before its task first
+/// runs.
 fn serve(
     established: Established,
     from: SocketAddr,
@@ -303,6 +323,7 @@ fn serve(
         address: Some(from),
         ..hello
     };
+    // Controllers send to everybody and have the larger budget.
     let is_controller = hello.role.intersects(Role::CONTROLLER | LISTENER);
     let budget = if is_controller {
         limits.controller_budget
@@ -316,6 +337,7 @@ fn serve(
     };
     let state = PeerState::new(hello.uuid, hello.role, (from, subject.into()), budget);
     let id = hub.next_session();
+    // The queue first, then the input: the core's first message is `Connected`, or a refusal.
     hub.add_peer(id, Arc::clone(&state));
     let queue = (Arc::clone(&state.outbox), Arc::clone(&state.budget));
     let session = Session::new(Arc::clone(&hub), id, Arc::clone(&state));
@@ -333,8 +355,8 @@ fn serve(
             let (session, end) = peer.run().await;
             session.ended(end);
         });
-        // A panic ends this session alone: the core is told when it is dropped. Were that to fail too, the core would take
-        // it for connected for ever.
+        // A panic ends this session alone: the core is told when it is dropped. Were that to fail too, the core would
+        // take it for connected for ever.
         match caught(work).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => {

@@ -6,6 +6,7 @@ use sched_core::{Command, Target};
 
 /// What a command is about; `None` for what is no command, and for START.
 pub(super) fn object(command: &Command) -> Option<String> {
+    // The node as the sender named it.
     let instance =
         |target: &Target| format!("instance {} on node {}", target.instance, target.node);
     Some(match command {
@@ -31,6 +32,7 @@ pub(super) fn object(command: &Command) -> Option<String> {
     })
 }
 
+/// The mode in parentheses, where the command has one (`cordon`, `relocate`, …).
 fn node(uuid: &str, mode: &str) -> String {
     match mode {
         "" => format!("node {uuid}"),

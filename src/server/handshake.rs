@@ -1,5 +1,12 @@
 //! From an accepted socket to a session: its first byte, a place, TLS, CONNECT, and the checks that need no look at
 //! anybody else.
+//!
+//! The deadlines, in order: `tls_deadline` for the first byte, [`MAX_WAIT_FOR_PLACE`] for a place, `tls_deadline` again
+//! for TLS, `connect_deadline` for CONNECT; and under pressure, shorter ones ([`super::gate`]). A handshake holds its
+//! place from [`Verdict::Place`] until [`admit`] returns.
+//!
+//! The core is not involved: it learns of a peer only when `accept` hands in its [`Hello`]. Whether a second connection
+//! of the same peer is let in is the core's to decide.
 
 use std::io;
 use std::net::SocketAddr;
@@ -43,9 +50,11 @@ const NODE_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
 #[derive(Debug)]
 pub(super) struct Established {
     pub(super) stream: TlsStream<Ahead<Timed>>,
+    /// `address` is still `None`: `accept` knows it.
     pub(super) hello: Hello,
     /// The subject of its certificate.
     pub(super) subject: String,
+    /// In the middle of the peer's stream: the CONNECT is read, and with it the encoding is known.
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
     /// What came behind CONNECT already.
@@ -53,7 +62,9 @@ pub(super) struct Established {
 }
 
 impl Established {
-    /// Waits for so long before anybody hears of the peer; whether it is still there then.
+    /// Waits for so long before anybody hears of the peer; whether it is still there then. For peers whose connections
+    /// replace each other ([`super::twins`]). What comes meanwhile is kept, up to [`CONNECT_ROOM`]; beyond that it
+    /// stays in the socket. `false` if the peer has closed, and so need not replace anybody.
     pub(super) async fn outlasts(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while self.incoming.len() < CONNECT_ROOM {
@@ -71,7 +82,8 @@ impl Established {
     }
 }
 
-/// Why a connection did not become a session.
+/// Why a connection did not become a session. The sentences follow the peer's address in a log line. What the peer is
+/// told is decided in [`refuse`].
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandshakeError {
     #[error("nothing came within {0:?}")]
@@ -106,7 +118,8 @@ pub(super) enum HandshakeError {
     Io(#[from] io::Error),
 }
 
-/// Takes a connection from its first byte through its handshake with CONNECT, unless it has to leave for others.
+/// Takes a connection from its first byte through its handshake with CONNECT, unless it has to leave for others. For
+/// SSNTP. `seat` is only borrowed: whoever called drops it once this has returned, which frees the place.
 pub(super) async fn admit(
     tcp: TcpStream,
     acceptor: &Acceptor,
@@ -115,7 +128,8 @@ pub(super) async fn admit(
     admit_to(tcp, &acceptor.limits, seat, |tcp| establish(tcp, acceptor)).await
 }
 
-/// Takes a connection from its first byte through TLS alone, unless it has to leave for others; whom its peer is.
+/// Takes a connection from its first byte through TLS alone, unless it has to leave for others; whom its peer is. For
+/// HTTP: there is no CONNECT, and the certificate says who it is.
 pub(super) async fn admit_tls(
     tcp: TcpStream,
     (tls, limits): (&TlsAcceptor, &ServerLimits),
@@ -130,7 +144,8 @@ pub(super) async fn admit_tls(
     admit_to(tcp, limits, seat, establish).await
 }
 
-/// The same for a client that shows no certificate.
+/// The same for a client that shows no certificate. For the Placement API over HTTPS, whose clients show a token
+/// instead.
 pub(super) async fn admit_nameless(
     tcp: TcpStream,
     (tls, limits): (&TlsAcceptor, &ServerLimits),
@@ -144,7 +159,9 @@ pub(super) async fn admit_nameless(
     admit_to(tcp, limits, seat, establish).await
 }
 
-/// Takes a connection from its first byte to a place, and then through a handshake.
+/// Takes a connection from its first byte to a place, and then through a handshake. The stages that all kinds of
+/// connection share. What may end one early is raced against it; in each `select!` progress is looked at first, so that
+/// a slow scheduler ends no peer that has done its part.
 async fn admit_to<T>(
     tcp: TcpStream,
     limits: &ServerLimits,
@@ -165,6 +182,8 @@ async fn admit_to<T>(
     };
     let verdict = match verdict {
         Some(verdict) => verdict,
+        // It had to leave; or its first byte was there when it was accepted, and it got its place before this task saw
+        // the byte.
         None => {
             seat.first_byte();
             let verdict = timeout(MAX_WAIT_FOR_PLACE, seat.verdict()).await;
@@ -183,7 +202,8 @@ async fn admit_to<T>(
     }
 }
 
-/// Waits for a connection's first byte, which stays to be read.
+/// Waits for a connection's first byte, which stays to be read. Nothing is taken out of the socket: TLS reads it from
+/// the beginning.
 async fn first_byte(tcp: &TcpStream) -> Result<(), HandshakeError> {
     match tcp.peek(&mut [0]).await? {
         0 => Err(HandshakeError::Closed),
@@ -191,13 +211,14 @@ async fn first_byte(tcp: &TcpStream) -> Result<(), HandshakeError> {
     }
 }
 
-/// Waits so long, and then for pressure.
+/// Waits so long, and then for pressure. `pressure` is a future so that it is only waited for once the time is over.
 async fn overdue(pressure: impl Future<Output = ()>, time: Duration) {
     sleep(time).await;
     pressure.await;
 }
 
-/// Waits until a handshake has taken too long under pressure, and that is its peer's doing.
+/// Waits until a handshake has taken too long under pressure, and that is its peer's doing. A peer that sends something
+/// from time to time is not ended by this, but by the deadlines of TLS and CONNECT.
 async fn stuck(seat: &Seat, heard: &Heard) {
     sleep(PRESSED_HANDSHAKE).await;
     loop {
@@ -259,6 +280,7 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
     }
 }
 
+/// Errors are worded by `tls::explain`, for the log line.
 async fn accept_tls(
     tcp: Timed,
     tls: &TlsAcceptor,
@@ -270,6 +292,7 @@ async fn accept_tls(
         .map_err(|error| HandshakeError::Tls(explain(&error)))
 }
 
+/// A peer without a certificate does not get through TLS where one is required; the error is for the case that it did.
 fn identity_of(stream: &TlsStream<Ahead<Timed>>) -> Result<PeerIdentity, HandshakeError> {
     let (_, tls) = stream.get_ref();
     let leaf = tls.peer_certificates().and_then(<[_]>::first);
@@ -278,10 +301,12 @@ fn identity_of(stream: &TlsStream<Ahead<Timed>>) -> Result<PeerIdentity, Handsha
     Ok(PeerIdentity::from_der(leaf)?)
 }
 
+/// Before the first byte of CONNECT there is no encoding; ciao's is assumed then.
 fn encoder_kind(decoder: &Decoder) -> Encoding {
     decoder.encoding().unwrap_or(Encoding::Gob)
 }
 
+/// Reads as little as may be: what follows CONNECT in the same read stays in `incoming` for the session.
 async fn read_connect(
     stream: &mut TlsStream<Ahead<Timed>>,
     decoder: &mut Decoder,
@@ -301,6 +326,8 @@ async fn read_connect(
     }
 }
 
+/// What needs no look at other peers: the roles it claims against those that its certificate grants, and its UUID
+/// against the one it is bound to.
 fn check(
     connect: &Connect,
     identity: &PeerIdentity,
@@ -341,7 +368,9 @@ fn check(
     })
 }
 
-/// Tells the peer whether trying again may help, and closes.
+/// Tells the peer whether trying again may help, and closes. `ConnectionFailure` for what another try may mend,
+/// `ConnectionAborted` for what it cannot; nothing where TLS itself failed or the connection is gone, because there is
+/// no way to say it.
 async fn refuse(
     stream: &mut TlsStream<Ahead<Timed>>,
     mut encoder: Encoder,
@@ -367,12 +396,12 @@ async fn refuse(
     let _ = timeout(REFUSAL_TIME, tell).await;
 }
 
-/// The address a log line names.
+/// The line for the log: where the connection came from, and why it was refused.
 pub(super) fn describe(error: &HandshakeError, from: SocketAddr) -> String {
     format!("{from}: {error}")
 }
 
-/// What handshakes share.
+/// What handshakes share. Cloned for every connection; its parts are shared.
 #[derive(Clone)]
 pub(super) struct Acceptor {
     pub(super) tls: TlsAcceptor,

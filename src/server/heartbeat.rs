@@ -1,4 +1,6 @@
 //! `--heartbeat`: one line a second about controllers and compute nodes, in the original's words.
+//!
+//! Scripts that read the original's heartbeat read this one: columns, tabs and words are the same.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -21,7 +23,8 @@ const MAX_NODES: usize = 4;
 /// Lines between two column headers, as the original.
 const HEADER_EVERY: u64 = 22;
 
-/// Prints the heartbeat to standard error; ends never.
+/// Prints the heartbeat to standard error; ends never. A reading of the core a second, under its lock for as long as it
+/// takes to copy a handful of rows.
 pub(super) async fn beat(hub: Arc<Hub>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -41,9 +44,10 @@ fn say(time: &str, text: &str) {
     let _ = writeln!(std::io::stderr(), "{time} {text}");
 }
 
+/// Above the first column of controllers and the first of nodes.
 const HEADER: &str = "Controllers\t\t\t\t\tCompute Nodes";
 
-/// One line, without its time.
+/// One line, without its time. Separated from the time so that tests need no clock.
 fn line(state: &Heartbeat) -> String {
     if state.controller_count == 0 && state.node_count == 0 {
         return "** idle / disconnected **".to_owned();
@@ -77,6 +81,8 @@ fn line(state: &Heartbeat) -> String {
     text
 }
 
+/// Its UUID's beginning, its status, and what is free of its memory, where it has reported. `*` marks the node that was
+/// used last.
 fn add_node(text: &mut String, node: &HeartbeatNode) {
     let mark = if node.is_most_recently_used { "*" } else { "" };
     let _ = write!(
@@ -90,12 +96,14 @@ fn add_node(text: &mut String, node: &HeartbeatNode) {
     }
 }
 
+/// What is not shown, as a number.
 fn add_rest(text: &mut String, rest: usize) {
     if rest > 0 {
         let _ = write!(text, ", +{rest} more");
     }
 }
 
+/// The first eight digits: enough to tell nodes apart at a glance.
 fn short(uuid: &Uuid) -> String {
     uuid.simple().to_string()[..8].to_owned()
 }

@@ -2,6 +2,13 @@
 //!
 //! The lock is held while a batch of frames is handled and the resulting messages are queued, so that the order of the
 //! core's decisions is the order on every queue; never across an await. Writers are woken after it is released.
+//!
+//! What comes in as inputs of the core: the tasks of sessions ([`Hub::handle_then_wake`]), requests over HTTP and the
+//! store's thread ([`Hub::handle`]), and time ([`Hub::keep_time`]). What goes out: [`delivery`] takes each action of
+//! the core to a queue, the store, the images or the log. [`doors`] are sessions without a connection, [`leaving`] is
+//! the shutdown.
+//!
+//! Locks are taken in this order, and none is held across an await: the core's, then a peer's `queue` or `late`.
 
 mod connections;
 mod delivery;
@@ -43,7 +50,9 @@ use sched_core::{Departure, Input, Message, Scheduler, SessionId};
 /// The daemon's shared state.
 #[derive(Debug)]
 pub(super) struct Hub {
+    /// The one lock that matters: held for one input batch.
     scheduler: Mutex<Scheduler>,
+    /// Every connection that speaks frames, from its CONNECT until it has ended or was disconnected.
     peers: DashMap<SessionId, Arc<PeerState>>,
     /// Sessions without a connection of frames.
     doors: DashMap<SessionId, Arc<dyn Door>>,
@@ -52,6 +61,7 @@ pub(super) struct Hub {
     /// How long STARTs took from the core's taking them in until they were queued for a node.
     pub(super) placements: Holds,
     handshakes: Handshakes,
+    /// Numbers ascend and are never used again while the process runs.
     last_session: AtomicU64,
     /// The scheduler's own UUID.
     pub(super) uuid: Uuid,
@@ -92,12 +102,14 @@ pub(super) struct PeerState {
     pub(super) outbox: Arc<Outbox<Message>>,
     /// What its own frames may take up in others' queues.
     pub(super) budget: Arc<Budget>,
+    /// What the core was told last of its queue.
     queue: Mutex<Queue>,
     /// Messages that came after the connection ended and before the core was told.
     late: Mutex<Vec<Message>>,
 }
 
 impl PeerState {
+    /// `budget` is in bytes, of what its frames may take up in the queues of others.
     pub(super) fn new(
         uuid: Uuid,
         role: Role,
@@ -154,10 +166,12 @@ impl Hub {
         SessionId(self.last_session.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Makes a peer's queue known; before the core hears of the peer.
+    /// Makes a peer's queue known; before the core hears of the peer. Called before `Input::Connect`, so that the
+    /// core's first message finds the queue.
     pub(super) fn add_peer(&self, session: SessionId, peer: Arc<PeerState>) {
         self.peers.insert(session, Arc::clone(&peer));
         self.has_joined(&peer);
+        // The flag is set first and the map walked then; here the peer is put in first and the flag read then.
         // Whichever comes second, this or the flag, sees the other.
         if self.is_shutting_down() {
             peer.budget.close();
@@ -169,6 +183,7 @@ impl Hub {
     /// What is sent is charged to `budget`, the sender's, where its receiver may hold a sender back.
     pub(super) fn handle(
         &self,
+        // `budget` is `None` for what no connection is to wait for: ticks, and reports of the store.
         inputs: impl IntoIterator<Item = Input>,
         budget: Option<&Arc<Budget>>,
     ) {
@@ -213,16 +228,19 @@ impl Hub {
         work: impl FnOnce(&mut LockTurn<'_>, &mut Scheduler),
     ) -> Vec<Waker> {
         let mut scheduler = self.scheduler.lock();
+        // Inside, so that no two batches take their times in another order than they take the lock.
         let mut turn = LockTurn {
             // Under the lock: times never go back between two turns.
             now: Instant::now(),
             budget,
             wakers: Vec::new(),
         };
+        // Compared before and after, so that the timekeeper is woken only if the timeout is another one now.
         let timeout = scheduler.poll_timeout();
         work(&mut turn, &mut scheduler);
         let has_changed = scheduler.poll_timeout() != timeout;
         drop(scheduler);
+        // Measured from after the lock was taken: how long others were kept waiting, not how long this waited.
         self.holds.note(turn.now.elapsed());
         if has_changed {
             self.timeout_changed.notify_one();
@@ -230,12 +248,14 @@ impl Hub {
         turn.wakers
     }
 
-    /// Reads from the core under its lock.
+    /// Reads from the core under its lock. For short questions without a moment of time, such as the heartbeat's; see
+    /// [`Hub::read_now`] for others.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Scheduler) -> T) -> T {
         read(&self.scheduler.lock())
     }
 
-    /// Hands in ticks when they are due; ends never.
+    /// Hands in ticks when they are due; ends never. A notification that comes between reading the timeout and waiting
+    /// is not lost: [`Notify`] keeps one.
     pub(super) async fn keep_time(&self) {
         loop {
             let timeout = self.scheduler.lock().poll_timeout();
@@ -266,7 +286,8 @@ impl Hub {
         &self.notices
     }
 
-    /// A session has ended; `unsent` is what had not begun to be written.
+    /// A session has ended; `unsent` is what had not begun to be written. Called once for each session, by its task or
+    /// by its `Drop` after a panic. Does nothing where the hub disconnected it.
     pub(super) fn ended(&self, session: SessionId, mut unsent: Vec<Message>, departure: Departure) {
         self.turn(None, |turn, scheduler| {
             // If it was disconnected from this side, the core knows already.
@@ -302,7 +323,8 @@ impl Hub {
         tasks::told(self.failure.subscribe())
     }
 
-    /// Gives back the table's memory after many peers have left.
+    /// Gives back the table's memory after many peers have left. Hysteresis of eight, so that a cluster that comes and
+    /// goes does not pay for a copy each time.
     fn shrink(&self) {
         const SHRINK_ABOVE: usize = 4096;
         if self.peers.capacity() > SHRINK_ABOVE && self.peers.len() < self.peers.capacity() / 8 {
@@ -321,7 +343,8 @@ impl Hub {
     }
 }
 
-/// One turn of the scheduler's lock.
+/// One turn of the scheduler's lock. Passed down to whatever acts on the core's decisions, so that all of it uses one
+/// moment and one list of writers to wake.
 struct LockTurn<'a> {
     now: Instant,
     /// Whose frames are being handled.

@@ -1,9 +1,12 @@
 //! How long things took, as histograms that cost two additions each.
+//!
+//! Counts and sums are relaxed atomics: a reader may see one without the other, by one duration at most for each
+//! writer, which is good enough for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets, in microseconds; what takes longer is in a bucket of its own.
+/// Upper bounds of the buckets, in microseconds, inclusive; what takes longer is in a bucket of its own.
 const BOUNDS_US: [u64; 13] = [
     1, 5, 20, 50, 100, 250, 500, 1_000, 2_000, 10_000, 50_000, 250_000, 1_000_000,
 ];

@@ -1,4 +1,5 @@
-//! What the store holds on its way to the core: opened at start, its STARTs read again. How it is kept is `store`'s part.
+//! What the store holds on its way to the core: opened at start, its STARTs read again. How it is kept is `store`'s
+//! part.
 
 use std::io;
 use std::path::Path;
@@ -11,6 +12,8 @@ use super::wire;
 use sched_core::{self, Record, RecordKey, Restored, RestoredStart};
 
 /// Opens the store, and gives the core's settings what is in it.
+///
+/// The core is told that it is durable: it then withholds answers until records are on disk.
 ///
 /// # Errors
 /// Another process has it open, or the system does not let it be used.
@@ -30,6 +33,7 @@ pub(super) fn unix_ms() -> u64 {
     })
 }
 
+/// A START is kept as the payload that came, and read here in the way that it was read then.
 fn restored((key, record): (RecordKey, Record)) -> Restored {
     let start = match (&key, &record) {
         (RecordKey::Instance(name), Record::Instance(instance)) => instance
@@ -42,7 +46,8 @@ fn restored((key, record): (RecordKey, Record)) -> Restored {
     Restored { key, record, start }
 }
 
-/// A START that was taken in before. That it cannot be read is possible where limits have changed.
+/// A START that was taken in before; `None` if it cannot be read any more, which is possible where limits have changed.
+/// The core then no longer manages the instance, with a cause that says so.
 fn start(name: &str, payload: bytes::Bytes, sender: proto_frames::Uuid) -> Option<RestoredStart> {
     wire::kept(payload, sender)
         .inspect_err(|why| {

@@ -1,4 +1,8 @@
 //! One peer's session: what it sends is read, understood and handed to the core in batches.
+//!
+//! It implements [`Handler`]: [`crate::net::peer`] reads the socket, decodes frames and calls in; this reads their
+//! payloads ([`wire`]), logs commands ([`audit`]) and gives the hub a batch. The reverse way goes past it: the hub puts
+//! messages into the peer's outbox, and the connection's task calls [`Handler::encode`] for each.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,7 +23,7 @@ use sched_core::{Command, Departure, Input, Message, SessionId};
 #[cfg(test)]
 pub(super) const INJECTED: &[u8] = b"# this session is to panic";
 
-/// Inputs of a batch that room is kept for.
+/// Inputs that room is kept for between two batches; a larger buffer, of a burst, is given back.
 const KEEP_INPUTS: usize = 1024;
 
 thread_local! {
@@ -35,6 +39,7 @@ pub(super) struct Session {
     peer: Arc<PeerState>,
     /// Writers to be woken at the end of the turn.
     wakers: Vec<Waker>,
+    /// Whether [`Session::ended`] ran: if not, `Drop` tells the core.
     has_ended: bool,
 }
 
@@ -50,6 +55,7 @@ impl Drop for Session {
 }
 
 impl Session {
+    /// The peer must have been added to the hub before ([`Hub::add_peer`]).
     pub(super) fn new(hub: Arc<Hub>, id: SessionId, peer: Arc<PeerState>) -> Self {
         Self {
             hub,
@@ -60,7 +66,8 @@ impl Session {
         }
     }
 
-    /// The connection is over: tells the core, and the log why.
+    /// The connection is over: tells the core, and the log why. Who closed in order has left; anything else counts as
+    /// broken off.
     pub(super) fn ended(mut self, end: End<Message>) {
         self.turn_over();
         let (role, uuid) = (self.peer.role, self.peer.uuid);
@@ -82,11 +89,14 @@ impl Session {
         self.hub.ended(self.id, end.unsent, departure);
     }
 
+    /// What a frame says, as the core takes it; with the origin filled in and the trace stamped. Parsing happens here,
+    /// outside the core's lock.
     fn input(&self, mut frame: Frame) -> Input {
         if frame.origin.is_nil() {
             // The native encoding does not repeat the sender in each frame.
             frame.origin = self.peer.uuid;
         }
+        // A trace grows by a node at each peer, up to a limit of the format.
         if let Some(path) = frame.trace.as_mut().and_then(|trace| trace.path.as_mut())
             && path.len() < proto_frames::limits::MAX_TRACE_NODES
         {
@@ -106,7 +116,8 @@ impl Session {
         input
     }
 
-    /// Logs who asks for what; whether it may is said by what follows.
+    /// Logs who asks for what; whether it may is said by what follows. Only of controllers and operators: commands from
+    /// others are refused by the core, with a line of its own.
     fn audit(&self, kind: Kind, command: &Command) {
         let PeerState {
             uuid,
@@ -134,6 +145,8 @@ impl Session {
 impl Handler for Session {
     type Outgoing = Message;
 
+    /// One batch is what the connection has decoded in one go. The buffer is the thread's, so that an idle
+    /// connection holds none.
     fn received(&mut self, messages: &mut Vec<proto_frames::Message>) {
         let mut inputs = INPUTS.take();
         inputs.reserve(messages.len());
@@ -149,6 +162,7 @@ impl Handler for Session {
         }
     }
 
+    /// The decoder skipped the payload; it is answered like one that cannot be read.
     fn too_long(&mut self, refused: TooLong) {
         let input = wire::too_long(self.id, self.peer.uuid, &refused);
         self.hub
@@ -159,6 +173,7 @@ impl Handler for Session {
         wire::encode(message, self.hub.uuid, self.peer.uuid, encoder, dst);
     }
 
+    /// Only now are the writers woken: until here several batches of this peer may have added to the same queues.
     fn turn_over(&mut self) {
         std::mem::take(&mut self.wakers)
             .into_iter()
@@ -174,7 +189,7 @@ impl Handler for Session {
     }
 }
 
-/// Now, for traces.
+/// Now, for traces. The clock of the machine, which may be wrong or before 1970: then the time is 0.
 pub(super) fn wall_clock() -> Timestamp {
     let since_epoch = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -182,7 +197,8 @@ pub(super) fn wall_clock() -> Timestamp {
     Timestamp::from_unix_ns(i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// The scheduler's own frames carry its UUID.
+/// Writes the time of sending into the last node of a trace, if that is this scheduler's own, which [`Session::input`]
+/// added when the frame came. No other frame is changed.
 pub(super) fn stamp_sent(frame: &mut Frame, own: Uuid) {
     if let Some(path) = frame.trace.as_mut().and_then(|trace| trace.path.as_mut())
         && let Some(last) = path.last_mut()

@@ -13,7 +13,8 @@ use std::task::Poll;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 
-/// A part of the daemon has ended that runs as long as the daemon.
+/// A part of the daemon has ended that runs as long as the daemon. The program exits with it. The name is that given to
+/// `Tasks::spawn`.
 #[derive(Debug, thiserror::Error)]
 #[error("internal error: the task '{name}' has ended: {why}")]
 pub struct TaskEnded {
@@ -21,7 +22,7 @@ pub struct TaskEnded {
     why: String,
 }
 
-/// The tasks that run as long as the daemon; ended when dropped.
+/// The tasks that run as long as the daemon; ended when dropped. Dropping it aborts all of them, at their next await.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     set: JoinSet<String>,
@@ -29,7 +30,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Runs a task that is not to end.
+    /// Runs a task that is not to end. If it returns nevertheless, that is an error: [`Tasks::first_end`] reports it.
     pub(super) fn spawn(
         &mut self,
         name: &'static str,
@@ -41,7 +42,8 @@ impl Tasks {
         });
     }
 
-    /// Waits beside the tasks for something that is not to happen; its outcome says what.
+    /// Waits beside the tasks for something that is not to happen; its outcome says what. Used for the store's thread
+    /// and for sessions, which are no tasks of this set.
     pub(super) fn watch(
         &mut self,
         name: &'static str,
@@ -51,7 +53,7 @@ impl Tasks {
         self.names.insert(task.id(), name);
     }
 
-    /// Waits until one of them has ended.
+    /// Waits until one of them has ended. A panic is reported with its message. Pending for ever if there is no task.
     pub(super) async fn first_end(&mut self) -> TaskEnded {
         let (id, why) = match self.set.join_next_with_id().await {
             Some(Ok((id, why))) => (id, why),
@@ -73,7 +75,8 @@ impl Tasks {
 }
 
 /// Does something of which a panic is to end nothing but itself; what it said if it did. What the work holds is dropped
-/// before this returns.
+/// before this returns. `AssertUnwindSafe`: whatever the work shares with others must be sound after a panic; sessions
+/// share the hub, whose locks do not poison and whose core is told of the end.
 pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let mut work = pin!(work);
     poll_fn(

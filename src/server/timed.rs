@@ -1,5 +1,7 @@
-//! A connection that knows when its peer was last heard, as long as its handshake lasts: so that a peer that is slow can
-//! be told from a scheduler that is.
+//! A connection that knows when its peer was last heard, as long as its handshake lasts: so that a peer that is slow
+//! can be told from a scheduler that is.
+//!
+//! It stands below TLS, so that every byte counts, whole records or not.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +14,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// When a peer was last heard.
+/// When a peer was last heard. Shared by the connection, which notes, and the task that watches the handshake, which
+/// asks. The lock is held for a copy.
 #[derive(Debug, Clone)]
 pub(super) struct Heard(Arc<Mutex<Instant>>);
 
@@ -32,6 +35,7 @@ impl Heard {
 #[derive(Debug)]
 pub(super) struct Timed {
     tcp: TcpStream,
+    /// `None` once the handshake is over.
     heard: Option<Heard>,
 }
 

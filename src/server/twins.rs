@@ -2,6 +2,9 @@
 //! takes the other's place as fast as it can connect. So a newer connection waits a moment then; a peer that merely
 //! connects once more does not.
 
+//!
+//! Where the core can tell two launchers with one UUID apart, it refuses the newcomer instead (`Notice::Twins`); this
+//! is for peers that it cannot tell apart, of which the newer replaces the older.
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
@@ -11,8 +14,8 @@ use proto_frames::{Role, Uuid};
 /// network failed does so once, or a few times where the network goes on failing.
 pub(super) const FREE_REPLACEMENTS: u32 = 3;
 
-/// The time for which replacements are counted. Two machines that wait for [`HOLD_TIME`] replace each other far more often
-/// in it, so that they stay slow.
+/// The time for which replacements are counted. Two machines that wait for [`HOLD_TIME`] replace each other far more
+/// often in it, so that they stay slow.
 pub(super) const TWIN_WINDOW: Duration = Duration::from_secs(30);
 
 /// How long a further connection waits for its CONNECTED. Original clients wait for it for as long as it takes.
@@ -21,12 +24,14 @@ pub(super) const HOLD_TIME: Duration = Duration::from_secs(2);
 /// Peers whose replacements are counted. Of further ones nothing is known, and none of their connections waits.
 const MAX_TWINS: usize = 1024;
 
-/// How often connections of which peer were replaced.
+/// How often connections of which peer were replaced. Under a lock of its own in [`super::hub`], bounded by
+/// [`MAX_TWINS`].
 #[derive(Debug, Default)]
 pub(super) struct Twins {
     by_peer: IndexMap<(Uuid, Role), Replaced>,
 }
 
+/// Two adjacent windows are kept, so that a count does not fall to 0 at the moment a window ends.
 #[derive(Debug)]
 struct Replaced {
     /// When the time for which they are counted began.
@@ -37,7 +42,8 @@ struct Replaced {
 }
 
 impl Replaced {
-    /// How often within the window.
+    /// How often within the window. During a window that is the larger of its count and that of the one before; a
+    /// window that has passed counts for one more.
     fn times(&self, now: Instant) -> u32 {
         let passed = now.saturating_duration_since(self.since);
         if passed < TWIN_WINDOW {
@@ -49,6 +55,7 @@ impl Replaced {
         }
     }
 
+    /// Begins a new window where the current one has passed.
     fn note(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.since);
         if passed >= TWIN_WINDOW {
@@ -60,7 +67,8 @@ impl Replaced {
 }
 
 impl Twins {
-    /// Notes that a connection of a peer took the place of another; how often that was so within the window.
+    /// Notes that a connection of a peer took the place of another; how often that was so within the window. 0 where as
+    /// many peers are counted as may be: such a peer is not slowed down.
     pub(super) fn note(&mut self, peer: (Uuid, Role), now: Instant) -> u32 {
         if self.by_peer.len() >= MAX_TWINS && !self.by_peer.contains_key(&peer) {
             self.by_peer.retain(|_, replaced| replaced.times(now) > 0);
@@ -77,7 +85,8 @@ impl Twins {
         replaced.times(now)
     }
 
-    /// How long a further connection of a peer is to wait.
+    /// How long a further connection of a peer is to wait. `None` for all but peers that replace each other: almost
+    /// always.
     pub(super) fn hold_time(&self, peer: (Uuid, Role), now: Instant) -> Option<Duration> {
         let times = self.by_peer.get(&peer)?.times(now);
         (times >= FREE_REPLACEMENTS).then_some(HOLD_TIME)

@@ -7,7 +7,7 @@
 //!   and what they use ([`starts`], [`life`], [`ends`], [`node_extras`]) read the payload; [`names`] checks
 //!   identifiers; [`head`] finds the instance in a payload that cannot be read.
 //! - [`parcels`] turns the frame itself into what the core carries on.
-//! - [`ordered`] does the same for commands that come over HTTP.
+//! - [`mod@ordered`] does the same for commands that come over HTTP.
 //!
 //! Outbound, a message of the core becomes a frame for one peer:
 //!

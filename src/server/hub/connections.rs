@@ -19,7 +19,7 @@ pub(in crate::server) enum Came {
     Refused,
 }
 
-/// How many connections came how far.
+/// How many connections came how far. In the order of [`Came`], which is the order of the words in [`Hub::handshakes`].
 #[derive(Debug, Default)]
 pub(super) struct Handshakes([AtomicU64; 4]);
 
@@ -29,7 +29,7 @@ impl Hub {
         self.handshakes.0[came as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many connections came how far.
+    /// How many connections came how far. Names are values of a metric's label.
     pub(in crate::server) fn handshakes(&self) -> [(&'static str, u64); 4] {
         let words = ["established", "closed", "turned_away", "refused"];
         let mut at = 0;
@@ -40,7 +40,8 @@ impl Hub {
         })
     }
 
-    /// Bytes queued for peers by role, and how many peers take nothing. Not under the scheduler's lock.
+    /// Bytes queued for peers by role, and how many peers take nothing. Not under the scheduler's lock. Takes each
+    /// peer's `queue` lock in turn; the sums are of slightly different moments, which is good enough for a metric.
     pub(in crate::server) fn queue_totals(&self) -> ([(&'static str, u64); 4], u64) {
         let mut bytes = [
             ("controller", 0),

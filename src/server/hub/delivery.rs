@@ -1,11 +1,15 @@
 //! What the core decided on its way to the peers' queues: whose budget holds it, and what happens where a peer does not
 //! read.
 //!
-//! A launcher that adds to a long queue is not read from until that queue is shorter ([`crate::net::outbox::LONG_QUEUE`]).
-//! No peer waits for a listener. What is queued for an operator because of what others do is charged to no sender, what is
-//! queued for a launcher or controller that has stalled no longer. Memory is bounded all the same: by disconnecting
-//! operators and controllers beyond a number of uncharged bytes, and by leaving charges beyond it with launchers, on
-//! which nothing is placed meanwhile.
+//! A launcher that adds to a long queue is not read from until that queue is shorter
+//! ([`crate::net::outbox::LONG_QUEUE`]). No peer waits for a listener. What is queued for an operator because of what
+//! others do is charged to no sender, what is queued for a launcher or controller that has stalled no longer. Memory is
+//! bounded all the same: by disconnecting operators and controllers beyond a number of uncharged bytes, and by leaving
+//! charges beyond it with launchers, on which nothing is placed meanwhile.
+//!
+//! What becomes of one message: [`Hub::dispatch`] takes it from the core, `send` finds the receiver's queue, `charge`
+//! finds whose budget it is counted in, and the outbox takes it; its writer is woken by whoever holds the list of
+//! wakers, once the core's lock is released.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -33,8 +37,9 @@ use sched_core::{
 /// How a peer's queue stands.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// What the core was last told.
+    /// What the core was last told. Told again only if it changes: see [`Hub::look_at_queue`].
     backlog: Backlog,
+    /// Set and cleared by the peer's writer ([`Hub::flow`]), under the core's lock.
     is_stalled: bool,
 }
 
@@ -81,6 +86,7 @@ impl PeerState {
         }
     }
 
+    /// Only peers that are disconnected for it can have too much: with launchers the rest stays charged to its senders.
     fn has_too_much(&self, uncharged: usize) -> bool {
         let (limit, disconnects) = self.max_uncharged();
         disconnects && uncharged > limit
@@ -88,9 +94,11 @@ impl PeerState {
 }
 
 impl Hub {
-    /// Puts everything the core has decided on its way.
+    /// Puts everything the core has decided on its way. Handling a disconnection inside makes further actions, which
+    /// this loop takes as well: it ends when the core has none left.
     pub(super) fn dispatch(&self, scheduler: &mut Scheduler, turn: &mut LockTurn<'_>) {
         while let Some(mut action) = scheduler.poll_action() {
+            // Before anything else, so that what is sent, kept and logged has the same sentence.
             words::word(&mut action);
             match action {
                 Action::Send { to, message } => self.send(scheduler, turn, to, message),
@@ -118,6 +126,8 @@ impl Hub {
         }
     }
 
+    /// The receiver may be a connection, a door, or gone: then the message is dropped, and the core learns of the end
+    /// by itself.
     fn send(
         &self,
         scheduler: &mut Scheduler,
@@ -131,6 +141,7 @@ impl Hub {
             }
             return;
         };
+        // From the core's taking the batch in to the queue of the node: what the metric of placements counts.
         if matches!(message, Message::Start(_)) {
             self.placements.note(turn.now.elapsed());
         }
@@ -139,6 +150,7 @@ impl Hub {
         match peer.outbox.push(message, cost, charge) {
             Ok(pushed) => {
                 turn.wakers.extend(pushed.writer);
+                // Looked at only beyond the mark: below it nothing can have changed for the worse.
                 if pushed.bytes > self.limits.high_water {
                     self.look_at_queue(scheduler, turn, to, &peer);
                 }
@@ -169,16 +181,21 @@ impl Hub {
         if let Some(sender) = sender.and_then(|sender| self.peers.get(&sender)) {
             return Some(sender.budget.charge(cost));
         }
+        // A door's commands are charged to its connection's budget.
         let door = sender.and_then(|sender| self.doors.get(&sender));
         if let Some(budget) = door.as_ref().and_then(|door| door.budget()) {
             return Some(budget.charge(cost));
         }
+        // What nobody sent (ticks, the store) is charged to nobody.
         let causer = turn.budget?;
+        // An event for a listener is not charged to the peer that caused it, unless that is the listener itself.
         let is_copy = to.is_listener() && !Arc::ptr_eq(causer, &to.budget);
         (!is_copy).then(|| causer.charge(cost))
     }
 
-    /// Ends a connection at once; the core gets back what was not sent.
+    /// Ends a connection at once; the core gets back what was not sent. What is not sent comes back to the core as
+    /// `unsent`, in order, and is answered or placed again. Called under the core's lock; the next actions are taken by
+    /// the caller's loop.
     fn disconnect(
         &self,
         scheduler: &mut Scheduler,
@@ -232,6 +249,8 @@ impl Hub {
         self.twins.lock().hold_time((uuid, role), Instant::now())
     }
 
+    /// The connection ends once this one frame is written. `ConnectionAborted` tells ciao's peers that trying again
+    /// does not help.
     fn refuse(&self, turn: &mut LockTurn<'_>, session: SessionId, why: impl Display) {
         let Some(peer) = self.peers.get(&session) else {
             return;
@@ -286,7 +305,8 @@ impl Hub {
         scheduler.handle(turn.now, ended);
     }
 
-    /// A peer's writer wrote something; `queued` bytes still wait.
+    /// A peer's writer wrote something; `queued` bytes still wait. Called by the peer's task after each write; takes
+    /// the core's lock only where the core has to be told.
     pub(in crate::server) fn written(&self, session: SessionId, peer: &PeerState, queued: usize) {
         if queued <= self.limits.high_water / 2 && peer.queue.lock().backlog != Backlog::Clear {
             self.turn(None, |turn, scheduler| {
@@ -296,7 +316,8 @@ impl Hub {
         }
     }
 
-    /// A peer's writer stalled, or moves again.
+    /// A peer's writer stalled, or moves again. Charges are given back before the core's lock is taken, so that senders
+    /// that were held go on at once.
     pub(in crate::server) fn flow(&self, session: SessionId, peer: &PeerState, flow: Flow) {
         let is_stalled = flow == Flow::Stalled;
         let uncharged = if is_stalled {
@@ -346,7 +367,8 @@ impl Hub {
         }
     }
 
-    /// A controller that joins gets what others that have stalled do not read.
+    /// A controller that joins gets what others that have stalled do not read. The senders that stalled controllers'
+    /// queues hold are let go: from now on somebody reads what they send.
     pub(super) fn has_joined(&self, peer: &PeerState) {
         if peer.role.contains(Role::CONTROLLER) {
             for other in &self.peers {

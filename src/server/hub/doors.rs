@@ -1,5 +1,9 @@
-//! Sessions behind which there is no connection of frames: those of the HTTP door. What the core says to one is taken by
-//! what stands there for it, under the scheduler's lock and in the order of its decisions.
+//! Sessions behind which there is no connection of frames: those of the HTTP door. What the core says to one is taken
+//! by what stands there for it, under the scheduler's lock and in the order of its decisions.
+//!
+//! A door is to the core a native peer like any other: it connects, gives commands, is sent messages and leaves. It has
+//! no certificate of its own here; whoever opens one has checked what the person behind it may do, and gives the door
+//! that role.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,7 +16,7 @@ use super::Hub;
 use crate::net::budget::Budget;
 use sched_core::{Departure, Dialect, Hello, Input, Message, Scheduler, SessionId};
 
-/// What takes in what the core says to a session.
+/// What takes in what the core says to a session. Implementations must not call the hub from `take`: its lock is held.
 pub(in crate::server) trait Door: Debug + Send + Sync {
     /// Takes a message. Called under the scheduler's lock: it notes it and returns.
     fn take(&self, message: Message);
@@ -22,7 +26,8 @@ pub(in crate::server) trait Door: Debug + Send + Sync {
 }
 
 impl Hub {
-    /// Begins a session of a native peer of this name and role.
+    /// Begins a session of a native peer of this name and role. The session ends with [`Hub::close_door`], not by
+    /// itself.
     pub(in crate::server) fn open_door(
         &self,
         (uuid, role): (Uuid, Role),
@@ -41,7 +46,7 @@ impl Hub {
         session
     }
 
-    /// Ends such a session.
+    /// Ends such a session. A door that is closed twice, or while the scheduler leaves, is nothing to the core.
     pub(in crate::server) fn close_door(&self, session: SessionId) {
         if self.doors.remove(&session).is_none() || self.is_shutting_down() {
             return;
@@ -54,7 +59,8 @@ impl Hub {
         self.handle([ended], None);
     }
 
-    /// Reads from the core at this moment, and beside it with what holds as long as the core's lock is held.
+    /// Reads from the core at this moment, and beside it with what holds as long as the core's lock is held. `Instant`
+    /// is one moment for all that the closure reads. Counted as a time for which the lock was held.
     pub(in crate::server) fn read_now<T>(&self, read: impl FnOnce(&Scheduler, Instant) -> T) -> T {
         let scheduler = self.scheduler.lock();
         let begun = Instant::now();
@@ -64,8 +70,8 @@ impl Hub {
         found
     }
 
-    /// As [`Hub::read_now`], for questions whose answers are found by sets that the core keeps for the next one. Nothing is
-    /// decided by them, so that there is nothing to do about it.
+    /// As [`Hub::read_now`], for questions whose answers are found by sets that the core keeps for the next one.
+    /// Nothing is decided by them, so that there is nothing to do about it.
     pub(in crate::server) fn ask_now<T>(
         &self,
         ask: impl FnOnce(&mut Scheduler, Instant) -> T,
@@ -78,7 +84,8 @@ impl Hub {
         found
     }
 
-    /// As [`Hub::read_now`], unless the lock is not free within this time. Blocks the thread meanwhile.
+    /// As [`Hub::read_now`], unless the lock is not free within this time. Blocks the thread meanwhile. For probes,
+    /// which have to say within a deadline that the core does not answer. Call it on a thread for blocking work.
     pub(in crate::server) fn read_within<T>(
         &self,
         time: Duration,

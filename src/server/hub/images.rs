@@ -27,7 +27,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Has the store of images do what a peer asks for. Under the scheduler's lock: nothing waits.
+    /// Has the store of images do what a peer asks for. Under the scheduler's lock: nothing waits. The store of images
+    /// answers by [`Hub::send_behind`]; only a refusal (no store, or too many requests wait) is queued here.
     pub(super) fn ask_images(&self, turn: &mut LockTurn<'_>, session: SessionId, parcel: Parcel) {
         let refused = match self.images.get() {
             Some(images) => images.ask(session, parcel).err(),
@@ -43,8 +44,9 @@ impl Hub {
         }
     }
 
-    /// Sends a frame that leaves behind all else that waits for the peer; dropped where as many wait as may, which is so
-    /// only for one that has asked for more than its kind does.
+    /// Sends a frame that leaves behind all else that waits for the peer; dropped where as many wait as may, which is
+    /// so only for one that has asked for more than its kind does. Chunks of images are large and not urgent: a START
+    /// is not to wait behind them.
     pub(in crate::server) fn send_behind(&self, session: SessionId, frame: Frame) {
         let peer = self.peers.get(&session).map(|peer| Arc::clone(&peer));
         if let Some(peer) = peer

@@ -1,4 +1,7 @@
 //! What the core wants kept on its way to the store, and the news that it is on disk on its way back.
+//!
+//! The order of changes is that in which the core decided them, because they are pushed under its lock. The store's
+//! thread reports back as inputs like any other; it takes the core's lock for that, while it holds none of its own.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +35,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Hands a change to the store, under the scheduler's lock: their order is the order of the core's decisions.
+    /// Hands a change to the store, under the scheduler's lock: their order is the order of the core's decisions. Never
+    /// waits: the store merges what it cannot write yet.
     pub(super) fn persist(&self, change: Change) {
         match self.store.get() {
             Some(store) => store.push(change),
@@ -43,7 +47,8 @@ impl Hub {
         }
     }
 
-    /// Waits until the store is no longer written, though it was not closed.
+    /// Waits until the store is no longer written, though it was not closed. Pending for ever where there is no store:
+    /// then nothing can fail.
     pub(in crate::server) fn store_failure(&self) -> impl Future<Output = String> + Send + use<> {
         let failure = self.store.get().map(Store::failure);
         async move {
@@ -54,8 +59,9 @@ impl Hub {
         }
     }
 
-    /// Waits until what was handed to the store so far is on disk, and the core knows; no longer than until it is tried in
-    /// vain, where the disk takes no writes.
+    /// Waits until what was handed to the store so far is on disk, and the core knows; no longer than until it is tried
+    /// in vain, where the disk takes no writes. Blocks a thread for blocking work, not the runtime's. That it failed is
+    /// logged, because the shutdown goes on either way.
     pub(super) async fn flush(self: &Arc<Self>, time: Duration) {
         let hub = Arc::clone(self);
         let flush = move || hub.store.get().is_none_or(|store| store.flush(time));
@@ -67,7 +73,7 @@ impl Hub {
         }
     }
 
-    /// Writes what is left to the store and closes it.
+    /// Writes what is left to the store and closes it. Likewise; after this the store takes nothing more.
     pub(in crate::server) async fn close_store(self: &Arc<Self>, time: Duration) {
         let hub = Arc::clone(self);
         let close = move || hub.store.get().is_none_or(|store| store.close(time));

@@ -1,5 +1,8 @@
 //! How the scheduler leaves: nothing more is read or placed, queues are written out, and every START that its node did
 //! not get is answered while its sender can still be told.
+//!
+//! Time is `--drain-deadline` in all: half of it for nodes to take what is queued for them, up to three quarters for
+//! the sessions of nodes that were cut, the rest for everyone else. The store has a deadline of its own behind that.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,6 +34,7 @@ impl Hub {
     /// to end. The rest of the time is for those who wait for the answers, among them what is answered only once it is
     /// on disk. The store is closed last.
     pub(in crate::server) async fn leave(self: &Arc<Self>) {
+        // Counted for the log line at the end.
         let peers = self.peer_count();
         let deadline = self.limits.drain_deadline;
         let begun = Instant::now();
@@ -40,10 +44,12 @@ impl Hub {
             .all_gone(PeerState::is_node, begun + deadline / 2)
             .await
         {
+            // What these nodes did not take, their sessions hand back to the core, which answers the senders.
             late = self.cut_nodes();
             self.all_gone(PeerState::is_node, begun + deadline * 3 / 4)
                 .await;
         }
+        // Answers that the core withholds until they are on disk are queued by this.
         self.flush((begun + deadline).saturating_duration_since(Instant::now()))
             .await;
         self.finish(|_| true);
@@ -60,12 +66,14 @@ impl Hub {
         self.close_store(STORE_DEADLINE).await;
     }
 
-    /// No peer is read from, nothing is placed any more, and what is queued for nodes is finished.
+    /// No peer is read from, nothing is placed any more, and what is queued for nodes is finished. The flag, the core's
+    /// knowledge and the closed budgets change under one lock, so that no START is placed after it.
     pub(in crate::server) fn begin_shutdown(&self) {
         self.turn(None, |turn, scheduler| {
             self.shutting_down.store(true, Ordering::SeqCst);
             scheduler.handle(turn.now, Input::Leaving);
             for peer in &self.peers {
+                // To the core a stalled node is one on which nothing is placed.
                 peer.budget.close();
                 if peer.is_node() {
                     let (session, backlog) = (*peer.key(), Backlog::Stalled);

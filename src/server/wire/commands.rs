@@ -28,7 +28,7 @@ const MAX_CURSOR_LEN: usize = MAX_NAME_LEN + 32;
 type Read = Result<Command, Unusable>;
 
 /// The command of this name with this payload. `payload` is that of a frame, or of a command over HTTP that was encoded
-/// for this ([`super::ordered`]).
+/// for this ([`mod@super::ordered`]).
 pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
     match name {
         CommandName::Start => Ok(Command::Start(starts::read(payload)?)),

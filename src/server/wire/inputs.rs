@@ -15,7 +15,7 @@ use sched_core::{Fault, Input, InstanceId, Malformed, Sent, SessionId, Unknown};
 
 /// What the core is told of a frame that came. The payload is parsed here, on the task of the connection, so that no
 /// payload is read under the core's lock. Called for every frame that a peer sends ([`super::super::session`]) and, for
-/// commands over HTTP, by [`super::ordered`].
+/// commands over HTTP, by [`mod@super::ordered`].
 pub(in crate::server) fn input(session: SessionId, frame: Frame) -> Input {
     let sent = sent(frame.kind);
     let unusable = match sent {
