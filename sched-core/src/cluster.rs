@@ -53,7 +53,7 @@ use crate::cluster::cordons::Cordons;
 use crate::cluster::groups::Groups;
 use crate::cluster::isolation::Isolation;
 use crate::cluster::labels::LabelIndex;
-use crate::cluster::ledger::{Ended, Entry, EntryEnd, Ledger, Measured, Phase, Unconfirmed};
+use crate::cluster::ledger::{ClaimState, Ended, Entry, EntryEnd, Ledger, Measured, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::nodes::NodeStore;
 use crate::cluster::table::{Slot, Table};
@@ -93,12 +93,12 @@ pub(crate) struct Cluster {
     /// How often any node became another one.
     alterations: u64,
     /// What happened and was not taken by [`Cluster::take_change`] yet, in order.
-    changes: VecDeque<Change>,
+    changes: VecDeque<ClusterChange>,
 }
 
 /// A change of the cluster that concerns others.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum ClusterChange {
     /// A node offers more than before, or is another one: it may be what a request waits for.
     Capacity(NodeKey),
     /// A node joined, left or is another one, with the tables it is in: what is reserved on it may be for an instance
@@ -120,7 +120,7 @@ pub(crate) enum Change {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Released {
     /// How sure it was that its instance is on the node.
-    phase: Phase,
+    claim_state: ClaimState,
     /// Whether that node was the one that had the instance.
     was_placed: bool,
 }
@@ -162,7 +162,7 @@ impl Cluster {
 
     /// The next of what happened, if any.
     #[inline]
-    pub(crate) fn take_change(&mut self) -> Option<Change> {
+    pub(crate) fn take_change(&mut self) -> Option<ClusterChange> {
         const KEEP_CHANGES: usize = 4096;
         if self.changes.is_empty() {
             if self.changes.capacity() > KEEP_CHANGES {
@@ -363,10 +363,13 @@ impl Cluster {
     /// Takes an instance's claim on a node back, and its placement if it is there.
     #[inline]
     pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Released> {
-        let phase = self.nodes.node_mut(key).ledger.release(instance)?;
+        let claim_state = self.nodes.node_mut(key).ledger.release(instance)?;
         let was_placed = self.remove_placement(instance, key);
         self.refresh_offer(key);
-        Some(Released { phase, was_placed })
+        Some(Released {
+            claim_state,
+            was_placed,
+        })
     }
 
     /// A node says that it does not have an instance: what that means for its claim there, which is to be released where it
@@ -383,7 +386,7 @@ impl Cluster {
     /// Takes a claim back that was made with the latest START given to its node, which it was not sent after all.
     pub(crate) fn undo_claim(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Released> {
         let released = self.release(key, instance)?;
-        if released.phase != Phase::Claimed {
+        if released.claim_state != ClaimState::Claimed {
             self.nodes.node_mut(key).starts_sent -= 1;
         }
         Some(released)

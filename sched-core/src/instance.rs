@@ -50,7 +50,7 @@ pub use self::history::MAX_HISTORY_BYTES;
 pub(crate) use self::history::{History, HistoryEvent};
 pub use self::lifecycle::{Row, TRANSITIONS};
 pub(crate) use self::machine::{Before, Effects, LifecycleEvent, Loss};
-pub(crate) use self::names::About;
+pub(crate) use self::names::InstanceInfo;
 pub use self::names::MAX_NAMED;
 pub use self::outputs::MAX_OUTPUTS;
 pub(crate) use self::outputs::Output;
@@ -58,7 +58,8 @@ pub use self::past::MAX_PAST_BYTES;
 pub(crate) use self::past::Run;
 pub use self::size::{MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS};
 pub(crate) use self::state::{
-    AfterLoss, Awaits, By, Change, Errand, Late, Move, Placing, State, Then, Way,
+    AfterLoss, AfterStop, Awaits, DemandChange, LateEffects, Move, MoveRequest, Placing, State,
+    SuspendedBy, Transit,
 };
 pub(crate) use self::table::Instances;
 
@@ -125,7 +126,7 @@ pub(crate) struct Terms {
 
 /// What became of an instance before the scheduler was started.
 #[derive(Debug)]
-pub(crate) struct Past {
+pub(crate) struct RestoredPast {
     /// Nodes that could not start it, since it last ran.
     pub(crate) tried: AllTried,
     /// Whether a node ever listed it.
@@ -155,7 +156,7 @@ impl Instance {
             start: None,
             priority: DEFAULT_PRIORITY,
             state: State::Seeking {
-                way: Way::default(),
+                transit: Transit::default(),
             },
             order,
             arrived,
@@ -189,7 +190,7 @@ impl Instance {
     }
 
     /// The same with what became of it before the scheduler was started.
-    pub(crate) fn with_past(mut self, past: Past) -> Self {
+    pub(crate) fn with_past(mut self, past: RestoredPast) -> Self {
         self.tried = past.tried;
         self.has_run = past.has_run;
         self.last_node = past.last_node;
@@ -302,7 +303,7 @@ impl Instance {
 
     /// The node it is to wait for, if it waits for one alone; its START does not say so.
     pub(crate) fn pinned(&self) -> Option<Uuid> {
-        self.state.way().pinned
+        self.state.transit().pinned
     }
 
     /// Whether an operator sent its START, rather than a controller.
@@ -316,7 +317,7 @@ impl Instance {
     }
 
     /// Whether the launcher of its node has promised to stop it by itself when it is cut off.
-    pub(crate) fn is_fenced(&self) -> bool {
+    pub(crate) fn stops_with_lease(&self) -> bool {
         self.on_loss == OnLoss::Restart && self.lease.is_some()
     }
 
@@ -412,8 +413,8 @@ impl Instance {
     }
 
     /// Notes that original controllers were not told that it has left its node, while it is on its way to another.
-    pub(crate) fn note_pause_unsaid(&mut self) {
-        self.state.note_pause_unsaid();
+    pub(crate) fn note_stop_unannounced(&mut self) {
+        self.state.note_stop_unannounced();
     }
 
     /// Bytes of its START's payload, and of what others said of it.

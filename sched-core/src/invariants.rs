@@ -2,7 +2,7 @@
 
 use crate::Scheduler;
 use crate::api::ids::InstanceId;
-use crate::cluster::ledger::Phase;
+use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::{Pool, Presence};
 use crate::instance::{Awaits, Placing, State};
 use crate::queue::Purpose;
@@ -45,8 +45,8 @@ impl Scheduler {
 
     /// What moves has its room on both nodes, and nothing is claimed but for what moves or is on its way.
     fn check_moves(&self) -> Result<(), String> {
-        for (instance, kept) in self.instances.iter() {
-            let State::Migrating { from, to, .. } = *kept.state() else {
+        for (instance, managed) in self.instances.iter() {
+            let State::Migrating { from, to, .. } = *managed.state() else {
                 continue;
             };
             for (key, what) in [(from, "left"), (to, "reached")] {
@@ -65,8 +65,10 @@ impl Scheduler {
         }
         for (key, node) in self.cluster.nodes().iter_from(0) {
             let entries = node.ledger().entries_from(0);
-            for (instance, _) in entries.filter(|(_, entry)| entry.phase() == Phase::Claimed) {
-                let is_due = match self.instances.get(instance).map(|kept| kept.state()) {
+            for (instance, _) in
+                entries.filter(|(_, entry)| entry.claim_state() == ClaimState::Claimed)
+            {
+                let is_due = match self.instances.get(instance).map(|managed| managed.state()) {
                     Some(State::Placing(placing)) => placing.node == key,
                     Some(State::Migrating { to, .. }) => *to == key,
                     _ => false,
@@ -87,18 +89,18 @@ impl Scheduler {
         ensure(self.instances.is_consistent(), || {
             "what is due about instances is not what their states say".to_owned()
         })?;
-        for (instance, kept) in self.instances.iter() {
-            ensure(!matches!(kept.state(), State::Seeking { .. }), || {
+        for (instance, managed) in self.instances.iter() {
+            ensure(!matches!(managed.state(), State::Seeking { .. }), || {
                 format!("no node is looked for any more for {instance}, and it does not wait")
             })?;
-            let entry = kept.node().and_then(|key| {
+            let entry = managed.node().and_then(|key| {
                 let ledger = self.cluster.nodes().node(key).ledger();
                 Some((key, ledger.get(instance)?))
             });
-            match (kept.state(), entry) {
+            match (managed.state(), entry) {
                 (State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. }, _) => {}
                 (state, None) => {
-                    return Err(format!("{instance} is {} on no node", state.word()));
+                    return Err(format!("{instance} is {} on no node", state.life_state()));
                 }
                 (state, Some((_, entry))) => {
                     let may_be = matches!(
@@ -106,7 +108,10 @@ impl Scheduler {
                         State::Suspended { .. } | State::Stopping { .. } | State::Migrating { .. }
                     );
                     ensure(entry.is_suspended() <= may_be, || {
-                        format!("{instance} is {}, and its vcpus are free", state.word())
+                        format!(
+                            "{instance} is {}, and its vcpus are free",
+                            state.life_state()
+                        )
                     })?;
                     let is_free = entry.is_suspended() || entry.may_resume();
                     ensure(is_free >= state.is_suspended(), || {
@@ -117,7 +122,7 @@ impl Scheduler {
                     })?;
                 }
             }
-            if let State::Placing(placing) = kept.state() {
+            if let State::Placing(placing) = managed.state() {
                 self.check_placing(instance, placing)?;
             }
         }
@@ -127,17 +132,20 @@ impl Scheduler {
     /// What is managed is in one place: where its state says that it is, the map of placements has it, and its claim is
     /// marked as its own; what is on no node is in no such place.
     fn check_places(&self) -> Result<(), String> {
-        for (instance, kept) in self.instances.iter() {
-            let (state, holder) = (kept.state().word(), self.cluster.placement(instance));
-            ensure(holder == kept.node(), || {
+        for (instance, managed) in self.instances.iter() {
+            let (state, holder) = (
+                managed.state().life_state(),
+                self.cluster.placement(instance),
+            );
+            ensure(holder == managed.node(), || {
                 format!("{instance} is {state}, and held by another node than its state says")
             })?;
-            let entry = kept.node().and_then(|key| {
+            let entry = managed.node().and_then(|key| {
                 let is_there = self.cluster.nodes().contains(key);
                 is_there.then(|| self.cluster.nodes().node(key).ledger().get(instance))?
             });
             ensure(
-                entry.is_some_and(|it| it.is_kept()) == kept.node().is_some(),
+                entry.is_some_and(|it| it.is_managed()) == managed.node().is_some(),
                 || {
                     format!(
                         "{instance} is {state}, and its claim is not marked as one looked after"
@@ -147,8 +155,8 @@ impl Scheduler {
         }
         for (key, node) in self.cluster.nodes().iter_from(0) {
             let entries = node.ledger().entries_from(0);
-            for (instance, _) in entries.filter(|(_, entry)| entry.is_kept()) {
-                let is_here = match self.instances.get(instance).map(|kept| kept.state()) {
+            for (instance, _) in entries.filter(|(_, entry)| entry.is_managed()) {
+                let is_here = match self.instances.get(instance).map(|managed| managed.state()) {
                     Some(State::Migrating { from, to, .. }) => *from == key || *to == key,
                     state => state.and_then(State::node) == Some(key),
                 };
@@ -195,7 +203,7 @@ impl Scheduler {
             .node(placing.node)
             .ledger()
             .get(instance);
-        let is_claimed = entry.is_some_and(|entry| entry.phase() == Phase::Claimed);
+        let is_claimed = entry.is_some_and(|entry| entry.claim_state() == ClaimState::Claimed);
         ensure(is_claimed, || format!("no room is claimed for {instance}"))?;
         let Awaits::Victims(victims, _) = &placing.pending_on else {
             return Ok(());
@@ -233,8 +241,10 @@ impl Scheduler {
                 waiting += usize::from(waiter.purpose() == Purpose::Start);
             }
         }
-        let kept = self.instances.iter();
-        let waits = kept.filter(|(_, kept)| kept.state().is_waiting()).count();
+        let managed = self.instances.iter();
+        let waits = managed
+            .filter(|(_, managed)| managed.state().is_waiting())
+            .count();
         ensure(waits == waiting, || {
             format!("{waits} instances wait, and {waiting} of them are in the queue")
         })

@@ -52,9 +52,9 @@ pub(crate) enum Next {
     /// The instance's START is given to its node.
     Give,
     /// Those who follow it are told that it waits.
-    TellWaiting,
+    NotifyWaiting,
     /// Its sender is told that it waits.
-    TellQueued,
+    NotifyQueued,
     /// Its move begins.
     Move,
     /// Its launcher is told to suspend or stop it: it is preempted.

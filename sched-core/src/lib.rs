@@ -27,8 +27,8 @@ mod timers;
 mod workflow;
 
 pub use api::action::{
-    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, StartChanges,
-    StatsWithout, TargetedCommand,
+    Action, DisconnectReason, LauncherCommand, Message, Notice, PlacedStart, RefusedConnect,
+    StartChanges, StatsWithout, TargetedCommand,
 };
 pub use api::cause::Cause;
 pub use api::command::{Command, ImageCommand, Target};

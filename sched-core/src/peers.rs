@@ -264,12 +264,12 @@ impl Peers {
     }
 
     /// The controllers among them.
-    pub(crate) fn controllers_to_tell(&self, except: Option<SessionId>) -> Audience<'static> {
+    pub(crate) fn controllers_to_notify(&self, except: Option<SessionId>) -> Audience<'static> {
         Audience::new(0..self.controllers.len(), None, except)
     }
 
     /// The operators among them.
-    pub(crate) fn subscribers_to_tell<'t>(
+    pub(crate) fn subscribers_to_notify<'t>(
         &self,
         topic: &'t Topic,
         except: Option<SessionId>,
@@ -505,10 +505,10 @@ mod tests {
         assert_eq!(world.told(peers.audience(&nodes, Some(second))), [3, 4, 1]);
         assert_eq!(world.told(peers.audience(&stats, None)), [3, 4, 1]);
         assert_eq!(
-            world.told(peers.controllers_to_tell(Some(SessionId(3)))),
+            world.told(peers.controllers_to_notify(Some(SessionId(3)))),
             [4]
         );
-        assert_eq!(world.told(peers.subscribers_to_tell(&stats, None)), [1]);
+        assert_eq!(world.told(peers.subscribers_to_notify(&stats, None)), [1]);
         let is_outside = |id| peers.outside_audience(id, &stats).is_some();
         let outside = [1, 2, 3, 5].map(|id| is_outside(SessionId(id)));
         assert_eq!(outside, [false, true, false, false]);

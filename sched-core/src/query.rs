@@ -60,8 +60,8 @@ impl Scheduler {
     /// The images that STARTs name which are kept: as labels of nodes name them.
     #[must_use]
     pub fn images_in_use(&self) -> BTreeSet<String> {
-        let kept = self.instances.iter();
-        let requests = kept.filter_map(|(_, instance)| instance.request());
+        let managed = self.instances.iter();
+        let requests = managed.filter_map(|(_, instance)| instance.request());
         requests
             .filter_map(|request| request.image.as_deref().map(str::to_owned))
             .collect()

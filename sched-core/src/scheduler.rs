@@ -174,17 +174,17 @@ impl Scheduler {
             || self.queue.has_work()
             || self.cluster.cordons().is_stirred();
         if has_work {
-            self.end_turn();
+            self.finish_input();
         }
         self.set_timers();
     }
 
     /// Does what this input has made possible, and hands out what changed.
-    fn end_turn(&mut self) {
+    fn finish_input(&mut self) {
         /// Rounds of things that make other things possible; what is left then is done in the tick that is due at once.
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
-            let any = self.go_on() | self.go_on_draining();
+            let any = self.run_committed() | self.continue_drains();
             if !self.serve_waiting() && !self.seek_for_evicted() && !any {
                 break;
             }
@@ -244,7 +244,7 @@ impl Scheduler {
 
     pub(crate) fn send(&mut self, to: SessionId, message: Message) {
         if outcomes::is_outcome(&message) {
-            return self.tell_outcome(to, message);
+            return self.send_outcome(to, message);
         }
         if let Message::Forward(parcel) = &message
             && self.is_too_long_for(to, parcel)

@@ -130,7 +130,7 @@ pub enum Message {
     /// A command for an instance failed after it was taken in (native encoding only).
     CommandFailure(Box<Explained<CommandFailure>>),
     /// A command for a launcher that announced that it can carry it out (native encoding only).
-    Order(Box<Order>),
+    LauncherCommand(Box<LauncherCommand>),
     /// Ends that a launcher told are on record (native encoding only).
     EndsRecorded(EndsRecorded),
     /// What a launcher is to admit STARTs by (native encoding only).
@@ -218,7 +218,7 @@ pub struct StartChanges {
 
 /// What a launcher is to do with an instance.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Order {
+pub enum LauncherCommand {
     /// To suspend it.
     Suspend(Suspend),
     /// To resume it.

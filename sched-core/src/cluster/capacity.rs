@@ -6,13 +6,13 @@ use std::time::Instant;
 use crate::api::ids::NodeKey;
 use crate::api::input::Capabilities;
 use crate::api::rules::OfferRules;
-use crate::cluster::{Change, Cluster};
+use crate::cluster::{Cluster, ClusterChange};
 
 impl Cluster {
     /// Has a node's launcher told what its node offers, if it can be told and that is new to it on this connection.
     ///
     /// Called wherever that may have changed, before anything is placed on the node for the change.
-    pub(super) fn tell_capacity(&mut self, key: NodeKey) {
+    pub(super) fn notify_capacity(&mut self, key: NodeKey) {
         let node = self.nodes.node(key);
         let Some(session) = node.session() else {
             return;
@@ -33,7 +33,8 @@ impl Cluster {
         };
         if node.told != Some(rules) {
             self.nodes.node_mut(key).told = Some(rules);
-            self.changes.push_back(Change::Offered(session, rules));
+            self.changes
+                .push_back(ClusterChange::Offered(session, rules));
         }
     }
 
@@ -42,7 +43,7 @@ impl Cluster {
         let node = self.nodes.node_mut(key);
         let is_short = node.is_short_of_memory();
         if std::mem::replace(&mut node.was_short_of_memory, is_short) != is_short {
-            self.changes.push_back(Change::Pressure(key));
+            self.changes.push_back(ClusterChange::Pressure(key));
         }
     }
 

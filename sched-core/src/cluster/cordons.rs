@@ -340,7 +340,7 @@ impl Cordons {
     }
 
     /// An instance has come to another state, on this node.
-    pub(crate) fn note_turn(&mut self, instance: &InstanceId, node: Option<Uuid>) {
+    pub(crate) fn note_transition(&mut self, instance: &InstanceId, node: Option<Uuid>) {
         if self.drains == 0 || self.is_stirred {
             return;
         }

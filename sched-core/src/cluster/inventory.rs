@@ -12,7 +12,7 @@ use crate::cluster::isolation::Isolation;
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::cluster::traits::{self, Derived, Named, Sources};
 use crate::cluster::view::Candidate;
-use crate::cluster::{Change, Cluster};
+use crate::cluster::{Cluster, ClusterChange};
 
 impl Cluster {
     /// Puts what a node offers now into its tables, and what came and went of groups on it into those; after every
@@ -20,7 +20,7 @@ impl Cluster {
     pub(super) fn refresh_offer(&mut self, key: NodeKey) {
         let node = self.nodes.node_mut(key);
         if node.ledger.take_claims_changed() && !node.is_native {
-            self.changes.push_back(Change::Claims(node.uuid));
+            self.changes.push_back(ClusterChange::Claims(node.uuid));
         }
         for (group, change) in node.ledger.take_group_changes() {
             self.groups
@@ -63,7 +63,7 @@ impl Cluster {
             self.nodes.node_mut(key).last_resort = last_resort;
         }
         if has_grown {
-            self.changes.push_back(Change::Capacity(key));
+            self.changes.push_back(ClusterChange::Capacity(key));
         }
     }
 
@@ -118,7 +118,7 @@ impl Cluster {
             left_out,
         } = traits::derive(&candidate, rules, &mut self.columns);
         if let Some(zone) = second_zone {
-            self.changes.push_back(Change::TwoZones(uuid, zone));
+            self.changes.push_back(ClusterChange::TwoZones(uuid, zone));
         }
         if let Some(whole) = says_shares {
             match self.nodes.lets_share(whole, uuid) {
@@ -169,7 +169,7 @@ impl Cluster {
             .into_iter()
             .for_each(|relative| self.offer(relative));
         // It may be what somebody waits for now.
-        self.changes.push_back(Change::Capacity(key));
+        self.changes.push_back(ClusterChange::Capacity(key));
     }
 
     /// Puts a node into the tables of its roles. It takes no work yet, but one that is back has what it had.
@@ -242,7 +242,7 @@ impl Cluster {
         };
         if node.advised.note_told(&advice) {
             self.changes
-                .push_back(Change::LeftOut(session, node.uuid, advice));
+                .push_back(ClusterChange::LeftOut(session, node.uuid, advice));
         }
     }
 
@@ -252,7 +252,7 @@ impl Cluster {
         let node = self.nodes.node_mut(key);
         node.generation = generation;
         let tables = node.slots.map(|slot| slot.is_some());
-        self.changes.push_back(Change::Altered(key, tables));
+        self.changes.push_back(ClusterChange::Altered(key, tables));
     }
 
     /// Puts new settings into force: how instances are limited, and if given, the rules about nodes and placement.
@@ -275,9 +275,9 @@ impl Cluster {
             self.nodes.node_mut(key).ledger.set_measured(measured);
             if are_rules_new {
                 self.refresh_traits(key, now);
-                self.changes.push_back(Change::Capacity(key));
+                self.changes.push_back(ClusterChange::Capacity(key));
             }
-            self.tell_capacity(key);
+            self.notify_capacity(key);
             self.refresh_offer(key);
         }
     }

@@ -26,7 +26,9 @@ use self::sums::Sums;
 /// Largest processor use of one instance that is taken in, in per cent for each of its vcpus: more is no measurement.
 const MAX_CPU_SHARE: i64 = 100_000;
 
-pub(crate) use self::entry::{Claims, Entry, Extras, Floor, Measured, Phase, Unconfirmed, larger};
+pub(crate) use self::entry::{
+    ClaimState, Claims, Entry, Extras, Floor, Measured, Unconfirmed, larger,
+};
 pub(crate) use self::open::{Ended, EntryEnd};
 pub(crate) use self::orders::Resumption;
 
@@ -155,7 +157,7 @@ impl Ledger {
     /// Whether an instance's room is claimed, and its node has not said whether it has it.
     pub(crate) fn is_unanswered(&self, instance: &InstanceId) -> bool {
         let entry = self.entries.get(instance);
-        entry.is_some_and(|entry| entry.phase != Phase::Running)
+        entry.is_some_and(|entry| entry.claim_state != ClaimState::Running)
     }
 
     /// The entries from a position on; positions shift when entries are released.
@@ -186,27 +188,27 @@ impl Ledger {
     }
 
     /// Takes an entry out; how sure it was, if there was one.
-    pub(crate) fn release(&mut self, instance: &InstanceId) -> Option<Phase> {
+    pub(crate) fn release(&mut self, instance: &InstanceId) -> Option<ClaimState> {
         let (sums, claims_changed) = (&mut self.sums, &mut self.claims_changed);
         self.entries.remove(instance, |entry| {
             *claims_changed |= entry.is_known;
             sums.count_out(entry);
-            entry.phase
+            entry.claim_state
         })
     }
 
     /// Changes how sure an entry is.
-    pub(crate) fn set_phase(&mut self, instance: &InstanceId, phase: Phase) {
+    pub(crate) fn set_claim_state(&mut self, instance: &InstanceId, claim_state: ClaimState) {
         let measured = self.sums.measured;
         let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
         self.sums.claims -= entry.claims(measured);
         self.sums.unconfirmed -= usize::from(entry.unconfirmed().is_some());
-        if let Phase::Placed(start) | Phase::InDoubt(start) = phase {
+        if let ClaimState::Placed(start) | ClaimState::InDoubt(start) = claim_state {
             entry.sender = Some(start.sender);
         }
-        entry.phase = phase;
+        entry.claim_state = claim_state;
         entry.repeated = None;
         entry.misses = 0;
         self.sums.claims += entry.claims(measured);
@@ -214,9 +216,9 @@ impl Ledger {
     }
 
     /// Says whether an instance is managed.
-    pub(crate) fn set_kept(&mut self, instance: &InstanceId, is_kept: bool) {
+    pub(crate) fn set_managed(&mut self, instance: &InstanceId, is_managed: bool) {
         if let Some(entry) = self.entries.get_mut(instance) {
-            entry.is_kept = is_kept;
+            entry.is_managed = is_managed;
             self.claims_changed = true;
         }
     }
@@ -295,16 +297,16 @@ impl Ledger {
     pub(crate) fn put_in_doubt(&mut self) -> usize {
         for entry in self.entries.values_mut() {
             entry.lose_orders();
-            let start = match entry.phase {
-                Phase::Placed(start) => Some(start),
-                Phase::Running => entry.repeated,
-                Phase::Claimed | Phase::InDoubt(_) => None,
+            let start = match entry.claim_state {
+                ClaimState::Placed(start) => Some(start),
+                ClaimState::Running => entry.repeated,
+                ClaimState::Claimed | ClaimState::InDoubt(_) => None,
             };
             if let Some(start) = start {
                 let before = entry.claims(self.sums.measured);
-                self.sums.unconfirmed += usize::from(entry.phase == Phase::Running);
+                self.sums.unconfirmed += usize::from(entry.claim_state == ClaimState::Running);
                 entry.is_starting = false;
-                entry.phase = Phase::InDoubt(Unconfirmed {
+                entry.claim_state = ClaimState::InDoubt(Unconfirmed {
                     ordinal: 0,
                     ..start
                 });
@@ -375,35 +377,38 @@ impl Ledger {
             return false;
         };
         let is_first = entry.listed_in != stats_count;
-        if matches!(entry.phase, Phase::Placed(_) | Phase::InDoubt(_)) {
+        if matches!(
+            entry.claim_state,
+            ClaimState::Placed(_) | ClaimState::InDoubt(_)
+        ) {
             let took = now.saturating_duration_since(entry.since());
             outcome.confirmed.note(took);
         }
         let before = entry.claims(measured);
         self.sums.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         let latest = entry.repeated.or(entry.unconfirmed());
-        match entry.phase {
+        match entry.claim_state {
             // An original launcher does not say which STARTs it has seen: all of them, as far as anybody can tell.
             _ if rules.starts_seen.is_none() => entry.open = 0,
-            Phase::Claimed | Phase::Running => {}
+            ClaimState::Claimed | ClaimState::Running => {}
             // That it runs is what came of one START; of those repeated since nothing has been heard.
-            Phase::Placed(_) if entry.is_doubted => {}
-            Phase::Placed(start) => {
+            ClaimState::Placed(_) if entry.is_doubted => {}
+            ClaimState::Placed(start) => {
                 let unseen = u32::from(rules.is_unseen(start));
                 entry.open = entry.open.saturating_sub(1).max(unseen);
             }
-            Phase::InDoubt(_) => entry.open = 0,
+            ClaimState::InDoubt(_) => entry.open = 0,
         }
         (entry.is_doubted, entry.is_remembered) = (false, false);
         entry.is_starting = report.state == InstanceState::Pending;
         entry.repeated = latest.filter(|_| entry.open > 0);
-        let is_news = entry.phase != Phase::Running
+        let is_news = entry.claim_state != ClaimState::Running
             || entry.reported != Some(report.state)
             || entry.resumption == Resumption::Lost;
-        if entry.is_kept && is_news {
+        if entry.is_managed && is_news {
             outcome.listed.push((report.instance.clone(), report.state));
         }
-        entry.phase = Phase::Running;
+        entry.claim_state = ClaimState::Running;
         if let Some(asked) = report.requested {
             entry.is_known = true;
             let asked = asked.clamped(MAX_ADOPTED);
@@ -483,8 +488,8 @@ impl Ledger {
         });
         for instance in gone {
             match self.release(&instance) {
-                Some(Phase::InDoubt(start)) => outcome.failed.push((instance, start)),
-                Some(phase) => outcome.dropped.push((instance, phase.unconfirmed())),
+                Some(ClaimState::InDoubt(start)) => outcome.failed.push((instance, start)),
+                Some(claim_state) => outcome.dropped.push((instance, claim_state.unconfirmed())),
                 None => {}
             }
         }

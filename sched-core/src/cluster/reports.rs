@@ -98,7 +98,7 @@ impl Cluster {
         if is_other == IsOther::Yes || !node.left_out.is_empty() {
             self.refresh_traits(key, now);
         }
-        self.tell_capacity(key);
+        self.notify_capacity(key);
         self.note_pressure(key);
         self.refresh_offer(key);
     }
@@ -119,7 +119,7 @@ impl Cluster {
     pub(crate) fn set_extras(&mut self, key: NodeKey, extras: Box<NodeExtras>, now: Instant) {
         if self.nodes.set_extras(key, extras) == IsOther::Yes {
             self.refresh_traits(key, now);
-            self.tell_capacity(key);
+            self.notify_capacity(key);
             self.note_pressure(key);
             self.refresh_offer(key);
         }

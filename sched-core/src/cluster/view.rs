@@ -67,7 +67,7 @@ pub(crate) struct Asked<'a> {
     /// Custom resources, by number.
     custom: Amounts,
     /// Custom resources that no node ever reported.
-    unheard_of: Vec<&'a str>,
+    unknown_names: Vec<&'a str>,
     group: Option<GroupNow<'a>>,
     near: Vec<NearNow<'a>>,
     /// The nodes that have the instances of `same_node`; `None` where it names none.
@@ -176,7 +176,7 @@ impl<'a> View<'a> {
             query,
             room: query.asked(),
             custom: Amounts::default(),
-            unheard_of: Vec::new(),
+            unknown_names: Vec::new(),
             group: None,
             near: Vec::new(),
             same_node: None,
@@ -195,7 +195,7 @@ impl<'a> View<'a> {
         for (name, amount) in query.amounts().filter(|(_, amount)| *amount > 0) {
             match self.columns.find(name) {
                 Some(column) => custom.push((column, amount)),
-                None => asked.unheard_of.push(name),
+                None => asked.unknown_names.push(name),
             }
         }
         if !custom.is_empty() {
@@ -406,8 +406,8 @@ impl<'a> Asked<'a> {
 
     /// Custom resources that no node ever reported: what asks for any fits nowhere.
     #[inline]
-    pub(crate) fn unheard_of(&self) -> &[&'a str] {
-        &self.unheard_of
+    pub(crate) fn unknown_names(&self) -> &[&'a str] {
+        &self.unknown_names
     }
 
     /// The group it is to join.

@@ -5,7 +5,7 @@
 //! A phase is a state without its data, but for what decides how an instance may go on: a claim that is not on disk yet is
 //! not a START on its way, and an instance that is deleted is not one that is stopped to be placed again.
 
-use super::{AfterLoss, Awaits, Move, Placing, State, Then};
+use super::{AfterLoss, AfterStop, Awaits, Move, Placing, State};
 use crate::api::ids::InstanceId;
 use crate::api::phase::{EventKind, IllegalTransition, Phase};
 
@@ -16,8 +16,8 @@ impl Phase {
     pub fn on(self, event: EventKind) -> &'static [Self] {
         let row = TRANSITIONS.iter().find(|row| row.event == event);
         let ways = row.map_or(&[][..], |row| row.ways);
-        let way = ways.iter().find(|(from, _)| from.contains(&self));
-        way.map_or(&[], |(_, to)| to)
+        let found = ways.iter().find(|(from, _)| from.contains(&self));
+        found.map_or(&[], |(_, to)| to)
     }
 }
 
@@ -38,9 +38,9 @@ impl State {
             Self::Suspended { .. } => Phase::Suspended,
             Self::Resuming { .. } => Phase::Resuming,
             Self::Stopping { then, .. } => match then {
-                Then::Wait(_) => Phase::Preempted,
-                Then::Again(_) => Phase::Relocating,
-                Then::End(_) => Phase::Deleting,
+                AfterStop::Wait(_) => Phase::Preempted,
+                AfterStop::Again(_) => Phase::Relocating,
+                AfterStop::End(_) => Phase::Deleting,
             },
             Self::Migrating { how, .. } => match how {
                 Move::Claimed => Phase::MoveClaimed,

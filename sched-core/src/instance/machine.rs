@@ -6,7 +6,10 @@ use std::time::Instant;
 
 use sched_model::{LifeState, Uuid};
 
-use super::{AfterLoss, Awaits, By, Change, Errand, Late, Move, Placing, State, Then, Way};
+use super::{
+    AfterLoss, AfterStop, Awaits, DemandChange, LateEffects, Move, MoveRequest, Placing, State,
+    SuspendedBy, Transit,
+};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::phase::EventKind;
 
@@ -40,7 +43,7 @@ pub(crate) enum LifecycleEvent {
     StartedAgain,
     StartAwaited,
     Updated {
-        change: Box<Change>,
+        change: Box<DemandChange>,
         due: Instant,
     },
     UpdateResumed {
@@ -48,22 +51,22 @@ pub(crate) enum LifecycleEvent {
     },
     UpdateSettled,
     SuspendAsked {
-        by: By,
+        by: SuspendedBy,
         asker: Option<SessionId>,
         due: Instant,
     },
     IsSuspended {
-        by: By,
+        by: SuspendedBy,
     },
     ResumeAsked {
-        by: By,
+        by: SuspendedBy,
         asker: Option<SessionId>,
         due: Instant,
     },
     Runs,
     Undone {
         /// Who had it suspended, if its node has said last that it is.
-        suspended: Option<By>,
+        suspended: Option<SuspendedBy>,
     },
     Preempted {
         by: InstanceId,
@@ -74,7 +77,7 @@ pub(crate) enum LifecycleEvent {
     },
     MovePlanned {
         to: NodeKey,
-        errand: Box<Errand>,
+        move_request: Box<MoveRequest>,
         due: Instant,
     },
     MoveBegun {
@@ -95,7 +98,7 @@ pub(crate) enum LifecycleEvent {
     NodeBack {
         node: NodeKey,
         /// Who had it suspended, if the node lists it so.
-        suspended: Option<By>,
+        suspended: Option<SuspendedBy>,
         /// When a DELETE there counts as failed.
         due: Instant,
     },
@@ -126,9 +129,9 @@ pub(crate) struct Loss {
     /// The node that it was being shipped to: it may have arrived.
     pub(crate) bound_for: Option<Uuid>,
     /// What its launcher was told before.
-    pub(crate) late: Late,
+    pub(crate) late: LateEffects,
     /// What it brings along if it was on its way there.
-    pub(crate) way: Way,
+    pub(crate) transit: Transit,
 }
 
 /// What follows from an event for others.
@@ -136,20 +139,20 @@ pub(crate) struct Loss {
 #[must_use]
 pub(crate) struct Effects {
     /// The state as others are told it.
-    pub(crate) word: LifeState,
+    pub(crate) life_state: LifeState,
     /// The node it is on, or is to be.
     pub(crate) node: Option<NodeKey>,
     /// Whether it may stand in the queue.
     pub(crate) waits: bool,
     /// Whether it waits now, and original controllers were not told that it had left its node.
-    pub(crate) is_pause_unsaid: bool,
+    pub(crate) is_stop_unannounced: bool,
 }
 
 impl Effects {
     pub(super) fn of(before: &State, state: &State) -> Self {
         Self {
-            is_pause_unsaid: state.is_waiting() && before.way().is_pause_unsaid,
-            word: state.word(),
+            is_stop_unannounced: state.is_waiting() && before.transit().is_stop_unannounced,
+            life_state: state.life_state(),
             node: state.node(),
             waits: state.waits(),
         }
@@ -201,11 +204,11 @@ impl State {
     pub(super) fn first(event: LifecycleEvent) -> Option<Self> {
         match event {
             LifecycleEvent::Managed => Some(Self::Seeking {
-                way: Way::default(),
+                transit: Transit::default(),
             }),
-            LifecycleEvent::Adopted { node, is_suspended } => {
-                Some(Late::default().settled(node, is_suspended.then_some(By::Command)))
-            }
+            LifecycleEvent::Adopted { node, is_suspended } => Some(
+                LateEffects::default().settled(node, is_suspended.then_some(SuspendedBy::Command)),
+            ),
             LifecycleEvent::Restored(Before::Waited { pinned }) => Some(Self::Waiting {
                 pinned,
                 waits_with: 0,
@@ -221,21 +224,23 @@ impl State {
             return None;
         }
         Some(match event {
-            LifecycleEvent::Sought => Self::Seeking { way: self.way() },
+            LifecycleEvent::Sought => Self::Seeking {
+                transit: self.transit(),
+            },
             LifecycleEvent::Queued => Self::Waiting {
-                pinned: self.way().pinned,
+                pinned: self.transit().pinned,
                 waits_with: 0,
             },
-            LifecycleEvent::Claimed { node } => placing(node, Awaits::Commit, self.way()),
+            LifecycleEvent::Claimed { node } => placing(node, Awaits::Commit, self.transit()),
             LifecycleEvent::Preempts { node, victims, due } => {
-                placing(node, Awaits::Victims(victims, due), self.way())
+                placing(node, Awaits::Victims(victims, due), self.transit())
             }
             LifecycleEvent::VictimAway(victim) => self.without_victim(&victim)?,
             LifecycleEvent::Given { node } => self.starting(node, false),
             LifecycleEvent::StartedAgain | LifecycleEvent::StartAwaited => {
                 self.starting(self.node()?, self.is_told_to_stop())
             }
-            LifecycleEvent::Listed { node } => Late::default().settled(node, None),
+            LifecycleEvent::Listed { node } => LateEffects::default().settled(node, None),
             commanded => return self.on_command(commanded),
         })
     }
@@ -283,7 +288,7 @@ impl State {
                 due,
             },
             LifecycleEvent::UpdateSettled => match *self {
-                Self::Stopping { due, .. } => self.stopping(Then::End(None), due)?,
+                Self::Stopping { due, .. } => self.stopping(AfterStop::End(None), due)?,
                 _ => self.late().settled(self.node()?, None),
             },
             LifecycleEvent::Runs => self.late().settled(self.node()?, None),
@@ -294,7 +299,7 @@ impl State {
                 };
                 late.settled(self.node()?, suspended)
             }
-            LifecycleEvent::Preempted { by, due } => self.stopping(Then::Wait(by), due)?,
+            LifecycleEvent::Preempted { by, due } => self.stopping(AfterStop::Wait(by), due)?,
             LifecycleEvent::Deleted { due } => match self.as_loss() {
                 Some(loss) => Loss {
                     then: AfterLoss::Delete,
@@ -303,7 +308,7 @@ impl State {
                 .state(),
                 None => {
                     let change = self.change().cloned().map(Box::new);
-                    self.stopping(Then::End(change), due)?
+                    self.stopping(AfterStop::End(change), due)?
                 }
             },
             moved => return self.on_move(moved),
@@ -313,12 +318,16 @@ impl State {
     /// What becomes of it as it moves.
     fn on_move(&self, event: LifecycleEvent) -> Option<Self> {
         Some(match event {
-            LifecycleEvent::MovePlanned { to, errand, due } => Self::Migrating {
+            LifecycleEvent::MovePlanned {
+                to,
+                move_request,
+                due,
+            } => Self::Migrating {
                 from: self.node()?,
                 to,
                 how: Move::Claimed,
-                errand,
-                late: Late {
+                move_request,
+                late: LateEffects {
                     is_told_to_stop: false,
                     ..self.late()
                 },
@@ -334,8 +343,8 @@ impl State {
             }
             LifecycleEvent::Retargeted { to } => self.moving(Some(to), Move::Cold),
             LifecycleEvent::TargetLost { due } => {
-                let errand = Box::new(self.errand()?.clone());
-                self.stopping(Then::Again(errand), due)?
+                let move_request = Box::new(self.move_request()?.clone());
+                self.stopping(AfterStop::Again(move_request), due)?
             }
             LifecycleEvent::LeftForTarget => match *self {
                 Self::Migrating {
@@ -343,11 +352,11 @@ impl State {
                     how: Move::Shipped,
                     ..
                 } => self.starting(to, false),
-                Self::Migrating { to, .. } => placing(to, Awaits::Commit, Way::default()),
+                Self::Migrating { to, .. } => placing(to, Awaits::Commit, Transit::default()),
                 _ => return None,
             },
             LifecycleEvent::Arrived => match *self {
-                Self::Migrating { to, .. } => Late::default().settled(to, None),
+                Self::Migrating { to, .. } => LateEffects::default().settled(to, None),
                 _ => return None,
             },
             lost => return self.on_loss(lost),
@@ -361,7 +370,7 @@ impl State {
                 let is_deleted = matches!(
                     self,
                     Self::Stopping {
-                        then: Then::End(_),
+                        then: AfterStop::End(_),
                         ..
                     }
                 );
@@ -374,7 +383,7 @@ impl State {
                 Loss {
                     then,
                     late,
-                    way: self.way(),
+                    transit: self.transit(),
                     ..loss
                 }
                 .state()
@@ -394,7 +403,7 @@ impl State {
                     ..
                 } => Self::Stopping {
                     node,
-                    then: Then::End(None),
+                    then: AfterStop::End(None),
                     late: self.late(),
                     due,
                 },
@@ -407,19 +416,19 @@ impl State {
 
     /// A START of it was given to a node.
     fn starting(&self, node: NodeKey, is_told_to_stop: bool) -> Self {
-        placing(node, Awaits::Node { is_told_to_stop }, self.way())
+        placing(node, Awaits::Node { is_told_to_stop }, self.transit())
     }
 
     /// What its launcher was told before, and may yet do.
-    fn late(&self) -> Late {
-        Late {
+    fn late(&self) -> LateEffects {
+        LateEffects {
             suspended_by: self.suspended_by().cloned(),
             is_told_to_stop: self.is_told_to_stop(),
         }
     }
 
     /// The same where it was to leave its node, or the node is given up: it may be ended there, however late that is heard.
-    fn late_on_leaving(&self) -> Late {
+    fn late_on_leaving(&self) -> LateEffects {
         let mut late = self.late();
         match self {
             Self::Migrating { how, .. } => late.is_told_to_stop = *how != Move::Claimed,
@@ -433,16 +442,16 @@ impl State {
         matches!(
             self,
             Self::Stopping {
-                then: Then::Wait(_) | Then::Again(_),
+                then: AfterStop::Wait(_) | AfterStop::Again(_),
                 ..
             }
         )
     }
 
-    fn stopping(&self, then: Then, due: Instant) -> Option<Self> {
+    fn stopping(&self, then: AfterStop, due: Instant) -> Option<Self> {
         let (node, mut late) = (self.node()?, self.late());
         // Should a DELETE have no effect, its end is not its own either.
-        late.is_told_to_stop |= matches!(then, Then::End(_)) && self.is_to_go_on();
+        late.is_told_to_stop |= matches!(then, AfterStop::End(_)) && self.is_to_go_on();
         Some(Self::Stopping {
             node,
             then,
@@ -469,14 +478,14 @@ impl State {
                 then,
                 bound_for,
                 late,
-                way,
+                transit,
             } => Some(Loss {
                 node: *node,
                 until: *until,
                 then: *then,
                 bound_for: *bound_for,
                 late: late.clone(),
-                way: *way,
+                transit: *transit,
             }),
             _ => None,
         }
@@ -487,7 +496,7 @@ impl State {
         let Self::Placing(Placing {
             node,
             pending_on: Awaits::Victims(victims, due),
-            way,
+            transit,
         }) = self
         else {
             return None;
@@ -495,16 +504,16 @@ impl State {
         let mut left = victims.clone();
         left.remove(victim);
         Some(if left.is_empty() {
-            placing(*node, Awaits::Commit, *way)
+            placing(*node, Awaits::Commit, *transit)
         } else {
-            placing(*node, Awaits::Victims(left, *due), *way)
+            placing(*node, Awaits::Victims(left, *due), *transit)
         })
     }
 }
 
-impl Late {
+impl LateEffects {
     /// On a node, as the node says: suspended, or it runs.
-    fn settled(self, node: NodeKey, suspended: Option<By>) -> State {
+    fn settled(self, node: NodeKey, suspended: Option<SuspendedBy>) -> State {
         match suspended {
             Some(by) => State::Suspended {
                 node,
@@ -524,16 +533,16 @@ impl Loss {
             then: self.then,
             bound_for: self.bound_for,
             late: self.late,
-            way: self.way,
+            transit: self.transit,
         }
     }
 }
 
 /// A START that has a node.
-fn placing(node: NodeKey, pending_on: Awaits, way: Way) -> State {
+fn placing(node: NodeKey, pending_on: Awaits, transit: Transit) -> State {
     State::Placing(Placing {
         node,
         pending_on,
-        way,
+        transit,
     })
 }

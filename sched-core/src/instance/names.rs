@@ -19,7 +19,7 @@ const PRUNE_ABOVE: usize = 4096;
 
 /// What is known of one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct About {
+pub(crate) struct InstanceInfo {
     /// What it is called; empty for nothing.
     pub(crate) name: Box<str>,
     /// Its tenant, if it has one.
@@ -33,7 +33,7 @@ pub(crate) struct About {
 /// All that is known.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    abouts: Map<InstanceId, About>,
+    abouts: Map<InstanceId, InstanceInfo>,
     by_name: Map<(Option<TenantId>, Box<str>), InstanceId>,
     /// How many there were when those that are gone were left out last.
     pruned_to: usize,
@@ -41,7 +41,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Something is known of an instance; what was known before is left where this says nothing.
-    pub(super) fn note(&mut self, instance: &InstanceId, about: About) {
+    pub(super) fn note(&mut self, instance: &InstanceId, about: InstanceInfo) {
         if self.abouts.len() >= MAX_NAMED && !self.abouts.contains_key(instance) {
             return;
         }
@@ -65,7 +65,7 @@ impl Names {
         self.by_name.get(&(tenant.clone(), name.into()))
     }
 
-    pub(super) fn get(&self, instance: &InstanceId) -> Option<&About> {
+    pub(super) fn get(&self, instance: &InstanceId) -> Option<&InstanceInfo> {
         self.abouts.get(instance)
     }
 
@@ -89,12 +89,12 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::{About, InstanceId, Names, PRUNE_ABOVE};
+    use super::{InstanceId, InstanceInfo, Names, PRUNE_ABOVE};
 
-    fn called(name: &str) -> About {
-        About {
+    fn called(name: &str) -> InstanceInfo {
+        InstanceInfo {
             name: name.into(),
-            ..About::default()
+            ..InstanceInfo::default()
         }
     }
 
@@ -105,9 +105,9 @@ mod tests {
         names.note(&a, called("web"));
         names.note(
             &a,
-            About {
+            InstanceInfo {
                 program: "nginx".into(),
-                ..About::default()
+                ..InstanceInfo::default()
             },
         );
         let about = names.get(&a).unwrap();

@@ -21,21 +21,21 @@ pub(crate) struct Size {
 
 impl Size {
     /// Counts one as it is now, in place of what was counted of it before.
-    pub(super) fn count(&mut self, kept: &mut Instance) {
-        let bytes = FIXED + kept.texts();
-        self.forget(kept);
-        kept.counted = bytes;
+    pub(super) fn count(&mut self, managed: &mut Instance) {
+        let bytes = FIXED + managed.texts();
+        self.forget(managed);
+        managed.counted = bytes;
         self.all += bytes;
-        if kept.is_operators {
+        if managed.is_operators {
             self.of_operators += bytes;
         }
     }
 
     /// One is gone.
-    pub(super) fn forget(&mut self, kept: &mut Instance) {
-        let bytes = std::mem::take(&mut kept.counted);
+    pub(super) fn forget(&mut self, managed: &mut Instance) {
+        let bytes = std::mem::take(&mut managed.counted);
         self.all -= bytes;
-        if kept.is_operators {
+        if managed.is_operators {
             self.of_operators -= bytes;
         }
     }

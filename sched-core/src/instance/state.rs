@@ -15,11 +15,11 @@ pub(crate) enum State {
     /// It is on no node, and one is looked for while an input is handled.
     Seeking {
         /// What it brings along.
-        way: Way,
+        transit: Transit,
     },
     /// It is on no node and waits for room.
     Waiting {
-        /// As [`Way::pinned`].
+        /// As [`Transit::pinned`].
         pinned: Option<Uuid>,
         /// The change with which it is on disk that it waits: nothing is said of that before.
         waits_with: u64,
@@ -31,17 +31,17 @@ pub(crate) enum State {
         /// Where.
         node: NodeKey,
         /// What its launcher may yet do.
-        late: Late,
+        late: LateEffects,
     },
     /// Its launcher was told to suspend it.
     Suspending {
         /// Where.
         node: NodeKey,
         /// Who wants it.
-        by: By,
+        by: SuspendedBy,
         /// Whose command it is, to be told if it fails.
         asker: Option<SessionId>,
-        /// As [`Late::is_told_to_stop`].
+        /// As [`LateEffects::is_told_to_stop`].
         is_told_to_stop: bool,
         /// When that counts as failed.
         due: Instant,
@@ -51,8 +51,8 @@ pub(crate) enum State {
         /// Where.
         node: NodeKey,
         /// Who wanted it: what was evicted is resumed by itself, what somebody suspended is not.
-        by: By,
-        /// As [`Late::is_told_to_stop`].
+        by: SuspendedBy,
+        /// As [`LateEffects::is_told_to_stop`].
         is_told_to_stop: bool,
     },
     /// Its launcher was told to resume it; its vcpus are claimed.
@@ -60,10 +60,10 @@ pub(crate) enum State {
         /// Where.
         node: NodeKey,
         /// Who had it suspended.
-        by: By,
+        by: SuspendedBy,
         /// Whose command it is to resume it, to be told if it fails.
         asker: Option<SessionId>,
-        /// As [`Late::is_told_to_stop`].
+        /// As [`LateEffects::is_told_to_stop`].
         is_told_to_stop: bool,
         /// When that counts as failed.
         due: Instant,
@@ -73,9 +73,9 @@ pub(crate) enum State {
         /// Where.
         node: NodeKey,
         /// What comes then.
-        then: Then,
+        then: AfterStop,
         /// What its launcher was told before.
-        late: Late,
+        late: LateEffects,
         /// When that counts as failed.
         due: Instant,
     },
@@ -84,9 +84,9 @@ pub(crate) enum State {
         /// Where.
         node: NodeKey,
         /// From what to what.
-        change: Box<Change>,
+        change: Box<DemandChange>,
         /// What its launcher may yet do.
-        late: Late,
+        late: LateEffects,
         /// When that counts as failed.
         due: Instant,
     },
@@ -99,9 +99,9 @@ pub(crate) enum State {
         /// How.
         how: Move,
         /// What for.
-        errand: Box<Errand>,
+        move_request: Box<MoveRequest>,
         /// What its launcher was told before.
-        late: Late,
+        late: LateEffects,
         /// When that counts as failed.
         due: Instant,
     },
@@ -117,26 +117,26 @@ pub(crate) enum State {
         /// The node that it was being shipped to when its own was lost: it may have arrived.
         bound_for: Option<Uuid>,
         /// What its launcher was told before.
-        late: Late,
+        late: LateEffects,
         /// What it brings along if it was on its way there.
-        way: Way,
+        transit: Transit,
     },
 }
 
 /// What an instance brings along until a node lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Way {
+pub(crate) struct Transit {
     /// The node it is to go to, if it waits for one alone; its START does not say so.
     pub(crate) pinned: Option<Uuid>,
     /// Whether it has left a node to go on elsewhere and original controllers were not told.
-    pub(crate) is_pause_unsaid: bool,
+    pub(crate) is_stop_unannounced: bool,
 }
 
 /// What the launcher of an instance's node was told of it before, without effect as it seems, and may yet do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Late {
+pub(crate) struct LateEffects {
     /// Who had it suspended last since it was started: if it is suspended after all, it is for that one.
-    pub(crate) suspended_by: Option<By>,
+    pub(crate) suspended_by: Option<SuspendedBy>,
     /// Whether the launcher was told to end it: if it ends after all, that is not its end.
     pub(crate) is_told_to_stop: bool,
 }
@@ -149,7 +149,7 @@ pub(crate) struct Placing {
     /// What it waits for.
     pub(crate) pending_on: Awaits,
     /// What it brings along.
-    pub(crate) way: Way,
+    pub(crate) transit: Transit,
 }
 
 /// What a START that has a node waits for.
@@ -161,7 +161,7 @@ pub(crate) enum Awaits {
     Victims(BTreeSet<InstanceId>, Instant),
     /// That its node confirms it.
     Node {
-        /// As [`Late::is_told_to_stop`], of what ran there before.
+        /// As [`LateEffects::is_told_to_stop`], of what ran there before.
         is_told_to_stop: bool,
     },
 }
@@ -175,7 +175,7 @@ impl Awaits {
 
 /// Who had an instance suspended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum SuspendedBy {
     /// A START of higher priority.
     Preemptor(InstanceId),
     /// An operator or a controller.
@@ -184,16 +184,16 @@ pub(crate) enum By {
 
 /// What comes after an instance was stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterStop {
     /// It waits for room again: it had to leave for this one.
     Wait(InstanceId),
     /// It is gone. Should it not be stopped, what it has goes on being changed.
-    End(Option<Box<Change>>),
+    End(Option<Box<DemandChange>>),
     /// It is placed again: it was to move, and the target is lost.
-    Again(Box<Errand>),
+    Again(Box<MoveRequest>),
 }
 
-impl Then {
+impl AfterStop {
     /// What happens to the instance once it was stopped.
     pub(crate) fn event(&self) -> EventKind {
         match self {
@@ -205,7 +205,7 @@ impl Then {
 
 /// A change of what an instance has, under way on its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct DemandChange {
     /// What it had before.
     pub(crate) before: Demand,
     /// What it is to have.
@@ -216,7 +216,7 @@ pub(crate) struct Change {
 
 /// What an instance moves for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Errand {
+pub(crate) struct MoveRequest {
     /// Who is told if it does not.
     pub(crate) asker: Option<SessionId>,
     /// What it asks for from then on; `None` = what it did before.
@@ -265,7 +265,7 @@ impl State {
     }
 
     /// Who had it suspended last since it was started, also where that seemed to have no effect.
-    pub(crate) fn suspended_by(&self) -> Option<&By> {
+    pub(crate) fn suspended_by(&self) -> Option<&SuspendedBy> {
         match self {
             Self::Suspending { by, .. }
             | Self::Suspended { by, .. }
@@ -336,28 +336,28 @@ impl State {
         match self {
             Self::Suspending { asker, .. } | Self::Resuming { asker, .. } => *asker,
             Self::Updating { change, .. } => change.asker,
-            _ => self.errand()?.asker,
+            _ => self.move_request()?.asker,
         }
     }
 
     /// What it leaves its node for, where it does.
-    pub(crate) fn errand(&self) -> Option<&Errand> {
+    pub(crate) fn move_request(&self) -> Option<&MoveRequest> {
         match self {
-            Self::Migrating { errand, .. }
+            Self::Migrating { move_request, .. }
             | Self::Stopping {
-                then: Then::Again(errand),
+                then: AfterStop::Again(move_request),
                 ..
-            } => Some(errand),
+            } => Some(move_request),
             _ => None,
         }
     }
 
     /// How what it has is being changed: also while it is to be stopped for good, until it has been.
-    pub(crate) fn change(&self) -> Option<&Change> {
+    pub(crate) fn change(&self) -> Option<&DemandChange> {
         match self {
             Self::Updating { change, .. }
             | Self::Stopping {
-                then: Then::End(Some(change)),
+                then: AfterStop::End(Some(change)),
                 ..
             } => Some(change),
             _ => None,
@@ -386,7 +386,7 @@ impl State {
     }
 
     /// Its name on the wire.
-    pub(crate) fn word(&self) -> LifeState {
+    pub(crate) fn life_state(&self) -> LifeState {
         match self {
             Self::Seeking { .. } | Self::Waiting { .. } => LifeState::Waiting,
             Self::Placing(_) => LifeState::Placing,
@@ -406,26 +406,26 @@ impl State {
     }
 
     /// What it brings along until a node lists it.
-    pub(crate) fn way(&self) -> Way {
+    pub(crate) fn transit(&self) -> Transit {
         match self {
-            Self::Seeking { way } | Self::Placing(Placing { way, .. }) | Self::Lost { way, .. } => {
-                *way
-            }
-            Self::Waiting { pinned, .. } => Way {
+            Self::Seeking { transit }
+            | Self::Placing(Placing { transit, .. })
+            | Self::Lost { transit, .. } => *transit,
+            Self::Waiting { pinned, .. } => Transit {
                 pinned: *pinned,
                 // That is told as soon as it waits.
-                is_pause_unsaid: false,
+                is_stop_unannounced: false,
             },
-            _ => Way::default(),
+            _ => Transit::default(),
         }
     }
 
     /// Notes that original controllers were not told that it has left its node, while it is on its way to another.
-    pub(super) fn note_pause_unsaid(&mut self) {
+    pub(super) fn note_stop_unannounced(&mut self) {
         match self {
-            Self::Seeking { way } | Self::Placing(Placing { way, .. }) | Self::Lost { way, .. } => {
-                way.is_pause_unsaid = true
-            }
+            Self::Seeking { transit }
+            | Self::Placing(Placing { transit, .. })
+            | Self::Lost { transit, .. } => transit.is_stop_unannounced = true,
             _ => {}
         }
     }
@@ -437,7 +437,7 @@ impl State {
 
     /// Whether it may stand in the queue: it waits for a node, or to be resumed by itself.
     pub(crate) fn waits(&self) -> bool {
-        let by_itself = |by: &By| matches!(by, By::Preemptor(_));
+        let by_itself = |by: &SuspendedBy| matches!(by, SuspendedBy::Preemptor(_));
         self.is_waiting() || matches!(self, Self::Suspended { by, .. } if by_itself(by))
     }
 }

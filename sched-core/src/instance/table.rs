@@ -11,7 +11,7 @@ use indexmap::{IndexMap, IndexSet};
 use sched_model::Uuid;
 
 use super::lifecycle::check;
-use super::names::{About, Names};
+use super::names::{InstanceInfo, Names};
 use super::outputs::{Output, Outputs};
 use super::past::{Past, Run};
 use super::size::Size;
@@ -24,7 +24,7 @@ use crate::maps::Map;
 /// All instances that are managed.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
-    kept: Map<InstanceId, Box<Instance>>,
+    managed: Map<InstanceId, Box<Instance>>,
     /// When something is due about those of which something is.
     due: BTreeSet<(Instant, InstanceId)>,
     /// Those on no node.
@@ -43,30 +43,32 @@ pub(crate) struct Instances {
 impl Instances {
     /// Whether none is managed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.managed.is_empty()
     }
 
     /// Whether this one is managed.
     pub(crate) fn contains(&self, instance: &InstanceId) -> bool {
-        !self.kept.is_empty() && self.kept.contains_key(instance)
+        !self.managed.is_empty() && self.managed.contains_key(instance)
     }
 
     /// One that is managed.
     pub(crate) fn get(&self, instance: &InstanceId) -> Option<&Instance> {
-        if self.kept.is_empty() {
+        if self.managed.is_empty() {
             return None;
         }
-        self.kept.get(instance).map(|kept| &**kept)
+        self.managed.get(instance).map(|managed| &**managed)
     }
 
     /// A managed instance, to be changed; its state is changed by [`Instances::on`] alone.
     pub(crate) fn get_mut(&mut self, instance: &InstanceId) -> Option<&mut Instance> {
-        self.kept.get_mut(instance).map(|kept| &mut **kept)
+        self.managed.get_mut(instance).map(|managed| &mut **managed)
     }
 
     /// All of them, in no order that means anything.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
-        self.kept.iter().map(|(instance, kept)| (instance, &**kept))
+        self.managed
+            .iter()
+            .map(|(instance, managed)| (instance, &**managed))
     }
 
     /// The first on no node, in order of identifiers, or the one behind another.
@@ -83,7 +85,7 @@ impl Instances {
     /// none is ever put over another: its state, and what is due about it, would be lost while a node still has it.
     pub(crate) fn vacant(&mut self, instance: InstanceId) -> Option<Vacant<'_>> {
         let Self {
-            kept,
+            managed,
             due,
             nowhere,
             lost,
@@ -91,7 +93,7 @@ impl Instances {
             epochs,
             ..
         } = self;
-        let Entry::Vacant(place) = kept.entry(instance) else {
+        let Entry::Vacant(place) = managed.entry(instance) else {
             return None;
         };
         Some(Vacant {
@@ -138,7 +140,7 @@ impl Instances {
         event: EventKind,
     ) -> Result<(), IllegalTransition> {
         match self.get(instance) {
-            Some(kept) => check(instance, kept.state.phase(), event),
+            Some(managed) => check(instance, managed.state.phase(), event),
             None => Ok(()),
         }
     }
@@ -152,27 +154,27 @@ impl Instances {
         instance: &InstanceId,
         event: LifecycleEvent,
     ) -> Result<Option<Effects>, IllegalTransition> {
-        let Some(kept) = self.kept.get_mut(instance) else {
+        let Some(managed) = self.managed.get_mut(instance) else {
             return Ok(None);
         };
-        let (phase, kind) = (kept.state.phase(), event.kind());
+        let (phase, kind) = (managed.state.phase(), event.kind());
         let refused = || IllegalTransition {
             instance: instance.clone(),
             phase,
             event: kind,
         };
-        let state = kept.state.on(event).ok_or_else(refused)?;
-        let effects = Effects::of(&kept.state, &state);
-        let (before, after) = (kept.state.due(), state.due());
+        let state = managed.state.on(event).ok_or_else(refused)?;
+        let effects = Effects::of(&managed.state, &state);
+        let (before, after) = (managed.state.due(), state.due());
         let (place, is_moved) = (
             state.node(),
-            kept.state.node().is_some() != state.node().is_some(),
+            managed.state.node().is_some() != state.node().is_some(),
         );
-        let nodes = (lost_node(&kept.state), lost_node(&state));
-        kept.state = state;
+        let nodes = (lost_node(&managed.state), lost_node(&state));
+        managed.state = state;
         self.epochs += 1;
-        kept.epoch = self.epochs;
-        self.size.count(kept);
+        managed.epoch = self.epochs;
+        self.size.count(managed);
         self.note_lost(instance, nodes.0, nodes.1);
         if let Some(due) = before {
             self.due.remove(&(due, instance.clone()));
@@ -205,22 +207,24 @@ impl Instances {
         last: HistoryEvent,
     ) -> Result<(), IllegalTransition> {
         self.may(instance, LifecycleEvent::Ended.kind())?;
-        let Some(mut kept) = self.kept.swap_remove(instance) else {
+        let Some(mut managed) = self.managed.swap_remove(instance) else {
             return Ok(());
         };
         let at = last.at;
-        kept.note(last);
-        self.size.forget(&mut kept);
+        managed.note(last);
+        self.size.forget(&mut managed);
         self.nowhere.remove(instance);
-        if let Some(due) = kept.state.due() {
+        if let Some(due) = managed.state.due() {
             self.due.remove(&(due, instance.clone()));
         }
-        self.note_lost(instance, lost_node(&kept.state), None);
-        let history = std::mem::take(&mut kept.history);
+        self.note_lost(instance, lost_node(&managed.state), None);
+        let history = std::mem::take(&mut managed.history);
         self.past.note(Run::managed(instance.clone(), at, history));
         const SHRINK_ABOVE: usize = 4096;
-        if self.kept.capacity() > SHRINK_ABOVE && self.kept.len() < self.kept.capacity() / 4 {
-            self.kept.shrink_to(2 * self.kept.len());
+        if self.managed.capacity() > SHRINK_ABOVE
+            && self.managed.len() < self.managed.capacity() / 4
+        {
+            self.managed.shrink_to(2 * self.managed.len());
         }
         Ok(())
     }
@@ -237,7 +241,7 @@ impl Instances {
 
     /// Places in the table.
     pub(crate) fn capacity(&self) -> usize {
-        self.kept.capacity() + self.lost.capacity()
+        self.managed.capacity() + self.lost.capacity()
     }
 
     /// When something is due next.
@@ -251,7 +255,7 @@ impl Instances {
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<InstanceId> {
         while self.due.first().is_some_and(|(due, _)| *due <= now) {
             let (due, instance) = self.due.pop_first()?;
-            if self.get(&instance).and_then(|kept| kept.state.due()) == Some(due) {
+            if self.get(&instance).and_then(|managed| managed.state.due()) == Some(due) {
                 return Some(instance);
             }
         }
@@ -263,8 +267,8 @@ impl Instances {
         &self,
         instance: &InstanceId,
     ) -> impl Iterator<Item = (Cow<'_, HistoryEvent>, Option<&Run>)> {
-        let now = self.kept.get(instance).into_iter();
-        let now = now.flat_map(|kept| kept.history.iter());
+        let now = self.managed.get(instance).into_iter();
+        let now = now.flat_map(|managed| managed.history.iter());
         let now = now.map(|event| (Cow::Borrowed(event), None));
         self.past.of(instance).chain(now)
     }
@@ -295,12 +299,12 @@ impl Instances {
     }
 
     /// Notes what an instance is called, what it runs or since when.
-    pub(crate) fn note_about(&mut self, instance: &InstanceId, about: About) {
+    pub(crate) fn note_about(&mut self, instance: &InstanceId, about: InstanceInfo) {
         self.names.note(instance, about);
     }
 
     /// What is known of what an instance is, whether or not it lives.
-    pub(crate) fn about(&self, instance: &InstanceId) -> Option<&About> {
+    pub(crate) fn about(&self, instance: &InstanceId) -> Option<&InstanceInfo> {
         self.names.get(instance)
     }
 
@@ -316,9 +320,9 @@ impl Instances {
 
     /// Leaves out names of instances that are gone; `is_placed` says which of those live that are not managed.
     pub(crate) fn forget_old_names(&mut self, is_placed: impl Fn(&InstanceId) -> bool) {
-        let kept = &self.kept;
+        let managed = &self.managed;
         self.names
-            .prune(|instance| kept.contains_key(instance) || is_placed(instance));
+            .prune(|instance| managed.contains_key(instance) || is_placed(instance));
     }
 
     /// Instances of which it is known what they are.
@@ -374,27 +378,30 @@ impl Instances {
     /// Puts an instance into a state past all checks.
     #[cfg(test)]
     pub(crate) fn force(&mut self, instance: &InstanceId, state: State) {
-        if let Some(kept) = self.kept.get_mut(instance) {
-            kept.state = state;
+        if let Some(managed) = self.managed.get_mut(instance) {
+            managed.state = state;
         }
     }
 
     /// Whether the times at which something is due, and who is on no node, are what the states say.
     pub(crate) fn is_consistent(&self) -> bool {
-        let of = |(instance, kept): (&InstanceId, &Instance)| {
-            Some((kept.state.due()?, instance.clone()))
+        let of = |(instance, managed): (&InstanceId, &Instance)| {
+            Some((managed.state.due()?, instance.clone()))
         };
         let due: BTreeSet<_> = self.iter().filter_map(of).collect();
-        let nowhere = self.kept.iter().filter(|(_, kept)| kept.node().is_none());
+        let nowhere = self
+            .managed
+            .iter()
+            .filter(|(_, managed)| managed.node().is_none());
         let nowhere: BTreeSet<_> = nowhere.map(|(instance, _)| instance.clone()).collect();
-        let lost = |(instance, kept): (&InstanceId, &Instance)| {
-            let node = lost_node(&kept.state)?;
+        let lost = |(instance, managed): (&InstanceId, &Instance)| {
+            let node = lost_node(&managed.state)?;
             Some((node, instance.clone()))
         };
         let lost: BTreeSet<_> = self.iter().filter_map(lost).collect();
         let listed = self.lost.iter();
         let listed = listed.flat_map(|(&node, all)| all.iter().map(move |it| (node, it.clone())));
-        let counted: usize = self.iter().map(|(_, kept)| kept.counted).sum();
+        let counted: usize = self.iter().map(|(_, managed)| managed.counted).sum();
         counted == self.size.all()
             && due == self.due
             && nowhere == self.nowhere
@@ -420,29 +427,29 @@ impl Vacant<'_> {
     pub(crate) fn insert(
         self,
         event: LifecycleEvent,
-        mut kept: Instance,
+        mut managed: Instance,
     ) -> Result<(), IllegalTransition> {
         let refused = IllegalTransition {
             instance: self.place.key().clone(),
             phase: Phase::New,
             event: event.kind(),
         };
-        kept.state = State::first(event).ok_or(refused)?;
+        managed.state = State::first(event).ok_or(refused)?;
         *self.epochs += 1;
-        kept.epoch = *self.epochs;
-        self.size.count(&mut kept);
+        managed.epoch = *self.epochs;
+        self.size.count(&mut managed);
         let instance = self.place.key();
-        if kept.state.node().is_none() {
+        if managed.state.node().is_none() {
             self.nowhere.insert(instance.clone());
         }
-        if let Some(due) = kept.state.due() {
+        if let Some(due) = managed.state.due() {
             self.due.insert((due, instance.clone()));
         }
-        if let Some(node) = lost_node(&kept.state) {
+        if let Some(node) = lost_node(&managed.state) {
             let lost = self.lost.entry(node).or_default();
             lost.insert(instance.clone());
         }
-        self.place.insert(Box::new(kept));
+        self.place.insert(Box::new(managed));
         Ok(())
     }
 }

@@ -72,7 +72,7 @@ impl Placement {
             return found;
         }
         let asked = view.asked(query, labels);
-        if !asked.unheard_of().is_empty() {
+        if !asked.unknown_names().is_empty() {
             return None;
         }
         let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
@@ -107,7 +107,7 @@ impl Placement {
         let full: Vec<NodeKey> = cluster.full_nodes().iter().copied().collect();
         let (view, labels) = cluster.view_and_labels(pool, now);
         let asked = view.asked(query, labels);
-        if !asked.unheard_of().is_empty() {
+        if !asked.unknown_names().is_empty() {
             return None;
         }
         let search = Search::new(

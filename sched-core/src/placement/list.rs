@@ -24,7 +24,7 @@ impl Placement {
         count_group(cluster, query);
         let (view, labels) = cluster.view_and_labels(query.pool(), now);
         let asked = view.asked(query, labels);
-        if limit == 0 || !asked.unheard_of().is_empty() {
+        if limit == 0 || !asked.unknown_names().is_empty() {
             return Vec::new();
         }
         let filters = self.policy().concerned(&asked).collect();

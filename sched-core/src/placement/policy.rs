@@ -127,7 +127,7 @@ impl Policy {
     }
 
     /// Whether any instance may have to be placed again, so that its START is kept whatever it says itself.
-    pub(crate) fn keeps_all(&self) -> bool {
+    pub(crate) fn manages_all(&self) -> bool {
         self.preemption || self.relocation || self.pressure == PressurePolicy::Evict
     }
 

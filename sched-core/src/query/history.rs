@@ -9,7 +9,7 @@ use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::explained::QueryProblem;
 use crate::api::ids::InstanceId;
-use crate::cluster::ledger::Phase;
+use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::Presence;
 use crate::instance::{HistoryEvent, Output, Run};
 
@@ -110,11 +110,11 @@ impl Scheduler {
     fn plain_history(&self, instance: &InstanceId) -> Option<(HistoryRow, Cause)> {
         let node = self.cluster.nodes().node(self.cluster.placement(instance)?);
         let entry = node.ledger().get(instance)?;
-        let (what, cause) = match (node.presence(), entry.phase()) {
+        let (what, cause) = match (node.presence(), entry.claim_state()) {
             (Presence::Lost(_), _) => ("in_doubt", Cause::KnownSinceNodeLost),
-            (_, Phase::InDoubt(_)) => ("in_doubt", Cause::GivenUnlisted),
-            (_, Phase::Claimed | Phase::Placed(_)) => ("placed", Cause::GivenUnlisted),
-            (_, Phase::Running) => ("running", Cause::ListedSince),
+            (_, ClaimState::InDoubt(_)) => ("in_doubt", Cause::GivenUnlisted),
+            (_, ClaimState::Claimed | ClaimState::Placed(_)) => ("placed", Cause::GivenUnlisted),
+            (_, ClaimState::Running) => ("running", Cause::ListedSince),
         };
         let row = HistoryRow {
             at_ms: ms(self.unix_ms(entry.since())),

@@ -12,9 +12,9 @@ use super::{InstanceRow, Page, amounts_len, limit, named, push_row, start_of};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::cluster::ledger::{Entry, Phase};
+use crate::cluster::ledger::{ClaimState, Entry};
 use crate::cluster::node::{Node, Pool, Presence};
-use crate::instance::{Awaits, By, Instance, Placing, State};
+use crate::instance::{Awaits, Instance, Placing, State, SuspendedBy};
 use crate::queue::Rank;
 
 impl Scheduler {
@@ -90,13 +90,13 @@ impl Scheduler {
             InstanceCursor::Node(first, left) => (first, left),
             InstanceCursor::Nowhere(after) => {
                 let mut last = after;
-                while let Some((instance, kept)) = self.instances.next_nowhere(last.as_ref()) {
+                while let Some((instance, managed)) = self.instances.next_nowhere(last.as_ref()) {
                     if allowance.is_used_up() {
                         return Some(InstanceCursor::Nowhere(last));
                     }
                     allowance.look();
                     if instance.starts_with(pattern) || self.is_called(instance, pattern) {
-                        let row = self.row_nowhere(now, instance, kept);
+                        let row = self.row_nowhere(now, instance, managed);
                         allowance.take_row(text_len(&row));
                         push_row(row, rows, causes);
                     }
@@ -159,18 +159,18 @@ impl Scheduler {
 
     /// The row of one instance, wherever it is.
     fn instance_row(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
-        let kept = self.instances.get(instance);
-        let place = match kept {
-            Some(kept) => kept.node(),
+        let managed = self.instances.get(instance);
+        let place = match managed {
+            Some(managed) => managed.node(),
             None => self.cluster.placement(instance),
         };
-        match (place, kept) {
+        match (place, managed) {
             (Some(key), _) => {
                 let node = self.cluster.nodes().node(key);
                 let entry = node.ledger().get(instance)?;
                 Some(self.row_on(now, node, instance, entry))
             }
-            (None, Some(kept)) => Some(self.row_nowhere(now, instance, kept)),
+            (None, Some(managed)) => Some(self.row_nowhere(now, instance, managed)),
             (None, None) => None,
         }
     }
@@ -181,7 +181,7 @@ impl Scheduler {
             None => true,
             Some(None) => false,
             // Listed by two nodes, which should not be: people are to see that.
-            Some(Some(place)) => place == key || entry.phase() != Phase::Claimed,
+            Some(Some(place)) => place == key || entry.claim_state() != ClaimState::Claimed,
         }
     }
 
@@ -192,11 +192,11 @@ impl Scheduler {
         instance: &InstanceId,
         entry: &Entry,
     ) -> InstanceRow {
-        let state = match (node.presence(), entry.phase()) {
-            (Presence::Lost(_), Phase::Running) => PlacementState::Lost,
-            (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => PlacementState::InDoubt,
-            (_, Phase::Claimed | Phase::Placed(_)) => PlacementState::Placed,
-            (_, Phase::Running) => PlacementState::Running,
+        let state = match (node.presence(), entry.claim_state()) {
+            (Presence::Lost(_), ClaimState::Running) => PlacementState::Lost,
+            (Presence::Lost(_), _) | (_, ClaimState::InDoubt(_)) => PlacementState::InDoubt,
+            (_, ClaimState::Claimed | ClaimState::Placed(_)) => PlacementState::Placed,
+            (_, ClaimState::Running) => PlacementState::Running,
         };
         let row = InstanceView {
             instance_uuid: instance.to_string(),
@@ -215,7 +215,7 @@ impl Scheduler {
             ..InstanceView::default()
         };
         let row = match self.instances.get(instance) {
-            Some(kept) => self.with_life(now, instance, kept, row),
+            Some(managed) => self.with_life(now, instance, managed, row),
             None => row.into(),
         };
         let mut row = self.with_about(instance, row);
@@ -229,8 +229,8 @@ impl Scheduler {
     }
 
     /// The row of one that waits, or whose node is lost.
-    fn row_nowhere(&self, now: Instant, instance: &InstanceId, kept: &Instance) -> InstanceRow {
-        let (state, node) = match *kept.state() {
+    fn row_nowhere(&self, now: Instant, instance: &InstanceId, managed: &Instance) -> InstanceRow {
+        let (state, node) = match *managed.state() {
             State::Lost { node, .. } => (PlacementState::Lost, Some(node)),
             _ => (PlacementState::Waiting, None),
         };
@@ -241,7 +241,7 @@ impl Scheduler {
             state,
             ..InstanceView::default()
         };
-        if let Some(request) = kept.request() {
+        if let Some(request) = managed.request() {
             row.mem_mb = request.asked.mem_mib;
             row.vcpus = request.asked.vcpus;
             row.disk_mb = request.asked.disk_mib;
@@ -253,7 +253,7 @@ impl Scheduler {
                 .unwrap_or_default();
             row.program = request.image.as_deref().unwrap_or_default().to_owned();
         }
-        let row = self.with_life(now, instance, kept, row);
+        let row = self.with_life(now, instance, managed, row);
         self.with_about(instance, row)
     }
 
@@ -261,70 +261,70 @@ impl Scheduler {
         &self,
         now: Instant,
         instance: &InstanceId,
-        kept: &Instance,
+        managed: &Instance,
         row: InstanceView,
     ) -> InstanceRow {
         let position = self.queue.position(instance);
-        let waits_until = kept.waits_until().filter(|_| !kept.has_run());
-        let deadline = match *kept.state() {
+        let waits_until = managed.waits_until().filter(|_| !managed.has_run());
+        let deadline = match *managed.state() {
             State::Waiting { .. } => waits_until,
-            _ => kept.state().due(),
+            _ => managed.state().due(),
         };
         let left = deadline.map(|until| until.saturating_duration_since(now).as_millis());
-        let target = match *kept.state() {
+        let target = match *managed.state() {
             State::Migrating { to, .. } => self.cluster.nodes().node(to).uuid().to_string(),
             _ => String::new(),
         };
         let row = InstanceView {
-            age_s: now.saturating_duration_since(kept.arrived()).as_secs() as i64,
-            priority: Some(i64::from(kept.priority())),
-            attempts: Some(attempts(kept)),
-            life: kept.state().word().as_str().to_owned(),
+            age_s: now.saturating_duration_since(managed.arrived()).as_secs() as i64,
+            priority: Some(i64::from(managed.priority())),
+            attempts: Some(attempts(managed)),
+            life: managed.state().life_state().as_str().to_owned(),
             position: position.map(|position| position as u64),
             deadline_ms: left.map(|left| i64::try_from(left).unwrap_or(i64::MAX)),
             target_node_uuid: target,
             ..row
         };
-        InstanceRow::new(row, self.waits_for(kept))
+        InstanceRow::new(row, self.waits_for(managed))
     }
 }
 
 /// How often it has been tried on a node since it last ran: the failed tries, and the one that is being made or came to
 /// something.
-fn attempts(kept: &Instance) -> u32 {
-    let is_tried = match kept.state() {
+fn attempts(managed: &Instance) -> u32 {
+    let is_tried = match managed.state() {
         State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. } => false,
         State::Placing(Placing { pending_on, .. }) => pending_on.is_given(),
         _ => true,
     };
-    let failed = u32::try_from(kept.tried().len()).unwrap_or(u32::MAX);
+    let failed = u32::try_from(managed.tried().len()).unwrap_or(u32::MAX);
     failed.saturating_add(u32::from(is_tried))
 }
 
 impl Scheduler {
     /// Why it waits; plain where it does not.
-    fn waits_for(&self, kept: &Instance) -> Cause {
+    fn waits_for(&self, managed: &Instance) -> Cause {
         // Whom it was suspended for may be gone by now.
-        match kept.state() {
+        match managed.state() {
             State::Suspended {
-                by: By::Preemptor(other),
+                by: SuspendedBy::Preemptor(other),
                 ..
             } if !self.instances.contains(other) && self.cluster.placement(other).is_none() => {
                 Cause::PreemptorGone
             }
-            _ => waits_for(kept),
+            _ => waits_for(managed),
         }
     }
 }
 
 /// Why it waits; plain where it does not.
-fn waits_for(kept: &Instance) -> Cause {
-    let last = || kept.history().last().map(|event| event.cause.clone());
-    match kept.state() {
+fn waits_for(managed: &Instance) -> Cause {
+    let last = || managed.history().last().map(|event| event.cause.clone());
+    match managed.state() {
         State::Waiting { .. }
         | State::Lost { .. }
         | State::Suspended {
-            by: By::Preemptor(_),
+            by: SuspendedBy::Preemptor(_),
             ..
         } => last().unwrap_or_default(),
         State::Placing(Placing {

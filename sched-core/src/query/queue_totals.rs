@@ -88,8 +88,8 @@ impl Scheduler {
         let mut last = None;
         for waiter in self.queue.iter_after(pool, after).take(WAITERS_PER_STEP) {
             sum.add(waiter, totals);
-            if let Some(kept) = self.instances.get(waiter.instance()) {
-                let waited = now.saturating_duration_since(kept.arrived());
+            if let Some(managed) = self.instances.get(waiter.instance()) {
+                let waited = now.saturating_duration_since(managed.arrived());
                 sum.oldest = sum.oldest.max(waited);
             }
             last = Some((waiter.priority(), waiter.order()));

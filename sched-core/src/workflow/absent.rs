@@ -110,7 +110,7 @@ impl Scheduler {
         let mut lost = self.instances.lost_with(uuid);
         self.put_in_order(&mut lost, |instance| instance);
         for instance in lost {
-            let state = self.instances.get(&instance).map(|kept| kept.state());
+            let state = self.instances.get(&instance).map(|managed| managed.state());
             match state {
                 Some(State::Lost { then, .. }) if *then != AfterLoss::Restart => {
                     let then = *then;

@@ -66,14 +66,14 @@ impl NewStart {
 impl Scheduler {
     /// What is known of an instance of which a START has come.
     pub(crate) fn known(&self, instance: &InstanceId) -> Known {
-        let Some(kept) = self.instances.get(instance) else {
+        let Some(managed) = self.instances.get(instance) else {
             return match self.cluster.placement(instance) {
                 Some(key) => Known::On(key),
                 None if self.recovery.expected_on(instance).is_some() => Known::Expected,
                 None => Known::Nowhere,
             };
         };
-        match kept.state() {
+        match managed.state() {
             State::Seeking { .. } | State::Waiting { .. } => Known::Waits,
             State::Running { node, .. }
             | State::Placing(Placing {
@@ -85,14 +85,14 @@ impl Scheduler {
             State::Lost {
                 then: AfterLoss::Delete,
                 ..
-            } if kept.is_fenced() => Known::Taken(Refusal::DeletedUnderLease),
+            } if managed.stops_with_lease() => Known::Taken(Refusal::DeletedUnderLease),
             // It is not placed again by itself.
             State::Lost {
                 node,
                 then: AfterLoss::Forget | AfterLoss::Delete,
                 ..
             } => self.known_of_lost(*node),
-            state => Known::Taken(Refusal::Is(state.word())),
+            state => Known::Taken(Refusal::Is(state.life_state())),
         }
     }
 
@@ -122,12 +122,12 @@ impl Scheduler {
     }
 
     /// Whether a START's instance is to be managed: it may have to be placed again.
-    pub(crate) fn is_to_keep(&self, request: &StartRequest) -> bool {
-        self.asks_to_be_kept(request) || self.placement.policy().keeps_all()
+    pub(crate) fn is_to_be_managed(&self, request: &StartRequest) -> bool {
+        self.asks_to_be_managed(request) || self.placement.policy().manages_all()
     }
 
     /// Whether a START asks for something that makes its instance a managed one.
-    pub(crate) fn asks_to_be_kept(&self, request: &StartRequest) -> bool {
+    pub(crate) fn asks_to_be_managed(&self, request: &StartRequest) -> bool {
         request.scheduling.as_deref().is_some_and(|asked| {
             asked.priority.is_some()
                 || asked.queue.is_some()
@@ -142,7 +142,7 @@ impl Scheduler {
     /// on disk: as one that waits in a batch, or from a life before.
     pub(crate) fn is_to_manage(&self, start: &NewStart) -> bool {
         let request = start.request();
-        self.is_to_keep(request)
+        self.is_to_be_managed(request)
             || self.instances.contains(&request.instance)
             || self.journal.is_recorded(&request.instance)
     }
@@ -189,9 +189,9 @@ impl Scheduler {
         let instance = start.request.instance.clone();
         match known {
             Known::Nowhere => debug_assert!(false, "{instance} is not known"),
-            Known::On(holder) => {
+            Known::On(node) => {
                 self.note_asker(&start);
-                self.repeat(holder, start);
+                self.resend(node, start);
             }
             Known::Waits => {
                 self.note_asker(&start);
@@ -230,8 +230,8 @@ impl Scheduler {
 
     /// The one who asks for an instance now hears of what becomes of it.
     fn note_asker(&mut self, start: &PlacedStart) {
-        if let Some(kept) = self.instances.get_mut(&start.request.instance) {
-            kept.set_sender(start.sender);
+        if let Some(managed) = self.instances.get_mut(&start.request.instance) {
+            managed.set_sender(start.sender);
         }
     }
 }

@@ -195,7 +195,7 @@ impl Scheduler {
     }
 
     /// Fails the batch of an instance that is deleted while it waits: it can no longer become complete.
-    pub(crate) fn undo_batch(&mut self, instance: &InstanceId) {
+    pub(crate) fn cancel_batch(&mut self, instance: &InstanceId) {
         let Some(id) = self.batches.batch_of(instance).cloned() else {
             return;
         };

@@ -7,7 +7,7 @@ use crate::api::ids::NodeKey;
 use crate::api::refused::RefusalCause;
 use crate::api::sent::ReportName;
 use crate::api::text::ShortText;
-use crate::cluster::Change;
+use crate::cluster::ClusterChange;
 use crate::cluster::advice::Advice;
 use crate::cluster::node::Pool;
 
@@ -19,17 +19,17 @@ impl Scheduler {
         }
     }
 
-    fn note_change(&mut self, change: Change) {
+    fn note_change(&mut self, change: ClusterChange) {
         match change {
-            Change::Capacity(key) => self.capacity_changed(key),
-            Change::Altered(key, tables) => self.reconsider_reservations(key, tables),
-            Change::Claims(node) => self.journal.note_claims(node, self.now),
-            Change::TwoZones(node, zone) => self.notice(Notice::TwoZones(node, zone)),
-            Change::Offered(session, rules) => {
+            ClusterChange::Capacity(key) => self.capacity_changed(key),
+            ClusterChange::Altered(key, tables) => self.reconsider_reservations(key, tables),
+            ClusterChange::Claims(node) => self.journal.note_claims(node, self.now),
+            ClusterChange::TwoZones(node, zone) => self.notice(Notice::TwoZones(node, zone)),
+            ClusterChange::Offered(session, rules) => {
                 self.send(session, Message::OfferRules(Box::new(rules)));
             }
-            Change::Pressure(key) => self.pressure_changed(key),
-            Change::LeftOut(session, node, advice) => {
+            ClusterChange::Pressure(key) => self.pressure_changed(key),
+            ClusterChange::LeftOut(session, node, advice) => {
                 let name = match advice {
                     Advice::TooManyInstances(_) => ReportName::Stats,
                     Advice::TooManyNames(_) | Advice::SharesAlone(_) => ReportName::Ready,

@@ -10,8 +10,8 @@ use crate::journal::{Name, Next};
 impl Scheduler {
     /// Does something about an instance, unless its state changes before, once all that changed so far is on disk.
     pub(crate) fn after_commit(&mut self, instance: &InstanceId, next: Next) {
-        if let Some(kept) = self.instances.get(instance) {
-            self.journal.wait(instance, kept.epoch(), next);
+        if let Some(managed) = self.instances.get(instance) {
+            self.journal.wait(instance, managed.epoch(), next);
         }
     }
 
@@ -24,16 +24,16 @@ impl Scheduler {
     }
 
     /// Does what waited for the disk and need wait no longer; whether there was anything.
-    pub(crate) fn go_on(&mut self) -> bool {
-        let mut any = self.acknowledge_recorded() | self.tell_recorded_failures();
+    pub(crate) fn run_committed(&mut self) -> bool {
+        let mut any = self.acknowledge_recorded() | self.notify_recorded_failures();
         while let Some(ready) = self.journal.take_ready() {
             any = true;
             let instance = ready.instance();
-            let kept = self.instances.get(instance);
-            match kept.and_then(|kept| ready.next_in(kept.epoch())) {
+            let managed = self.instances.get(instance);
+            match managed.and_then(|managed| ready.next_in(managed.epoch())) {
                 Some(Next::Give) => self.give(instance),
-                Some(Next::TellWaiting) => self.tell_waiting(instance),
-                Some(Next::TellQueued) => self.tell_queued(instance),
+                Some(Next::NotifyWaiting) => self.notify_waiting(instance),
+                Some(Next::NotifyQueued) => self.notify_queued(instance),
                 Some(Next::Move) => self.begin_move(instance),
                 Some(Next::Preempt) => self.begin_preempting(instance),
                 None => {}

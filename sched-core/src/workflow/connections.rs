@@ -10,7 +10,7 @@ use sched_model::{Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{
-    Action, DisconnectReason, Message, Notice, Order, PlacedStart, TargetedCommand,
+    Action, DisconnectReason, LauncherCommand, Message, Notice, PlacedStart, TargetedCommand,
 };
 use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
@@ -18,7 +18,7 @@ use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, Dialect, Hello};
 use crate::cluster::node::Node;
-use crate::instance::{By, LifecycleEvent, State, Then};
+use crate::instance::{AfterStop, LifecycleEvent, State, SuspendedBy};
 use crate::peers::Place;
 use crate::peers::bindings::Bound;
 use crate::peers::session::{LAUNCHER, Session};
@@ -110,7 +110,7 @@ impl Scheduler {
 
     fn connect_controller(&mut self, id: SessionId, old: Option<SessionId>) {
         let place = self.peers.add_controller(id, old);
-        self.tell_standing(id);
+        self.notify_role(id);
         let is_new_master = place == Place::Last && self.peers.is_master(id);
         if is_new_master {
             self.notice(Notice::Master(self.peers.session(id).uuid()));
@@ -130,7 +130,7 @@ impl Scheduler {
         }
     }
 
-    fn tell_standing(&mut self, id: SessionId) {
+    fn notify_role(&mut self, id: SessionId) {
         if self.peers.is_native(id) {
             let status = if self.peers.is_master(id) {
                 Standing::Master
@@ -177,7 +177,7 @@ impl Scheduler {
 
     fn promote(&mut self, master: SessionId) {
         self.notice(Notice::Master(self.peers.session(master).uuid()));
-        self.tell_standing(master);
+        self.notify_role(master);
         self.sync_from_start(master);
     }
 
@@ -202,12 +202,12 @@ impl Scheduler {
         let given_up = now + self.config.in_doubt_time;
         self.timers.set(Timer::GiveUp(key), given_up);
         // What is placed again finds other nodes only now that this one is off the tables.
-        self.place_untold(now, key, unsent);
+        self.place_not_given(now, key, unsent);
         let event = NodeDisconnected {
             node_uuid: uuid.to_string(),
             node_type,
         };
-        self.tell_controllers(Topic::Nodes, |_| {
+        self.notify_controllers(Topic::Nodes, |_| {
             Some(Message::NodeDisconnected(event.clone()))
         });
     }
@@ -215,7 +215,7 @@ impl Scheduler {
     fn announce_node(&mut self, key: NodeKey) {
         let events: Vec<NodeConnected> = connected(self.cluster.nodes().node(key)).collect();
         for event in events {
-            self.tell_controllers(Topic::Nodes, |_| {
+            self.notify_controllers(Topic::Nodes, |_| {
                 Some(Message::NodeConnected(event.clone()))
             });
         }
@@ -235,10 +235,10 @@ impl Scheduler {
         for (at, message) in unsent.into_iter().enumerate() {
             match (message, newer) {
                 (Message::Start(start), _) => {
-                    let is_undone = deletes
+                    let is_cancelled = deletes
                         .get(&start.request.instance)
                         .is_some_and(|&delete| delete > at);
-                    self.place_again(now, peer.uuid(), *start, is_undone);
+                    self.place_again(now, peer.uuid(), *start, is_cancelled);
                 }
                 // A launcher that was started again numbers what it asks again: this is no answer to that.
                 (Message::LeaseRenewed(_), _) => {}
@@ -289,11 +289,11 @@ impl Scheduler {
         };
         let mut ledger = self.cluster.ledger_mut(key);
         match message {
-            Message::Order(order) => match &**order {
-                Order::Resume(resume) => {
+            Message::LauncherCommand(order) => match &**order {
+                LauncherCommand::Resume(resume) => {
                     ledger.resume_sent(&InstanceId::new(&resume.instance_uuid));
                 }
-                Order::Stop(delete) => {
+                LauncherCommand::Stop(delete) => {
                     ledger.stop_sent(&InstanceId::new(&delete.instance_uuid));
                 }
                 _ => {}
@@ -311,10 +311,10 @@ impl Scheduler {
         let Some(key) = self.cluster.nodes().by_uuid(peer) else {
             return;
         };
-        let state = self.instances.get(instance).map(|kept| kept.state());
+        let state = self.instances.get(instance).map(|managed| managed.state());
         let is_to_end = matches!(
             state,
-            Some(State::Stopping { node, then: Then::End(_), .. }) if *node == key
+            Some(State::Stopping { node, then: AfterStop::End(_), .. }) if *node == key
         );
         if !is_to_end {
             return;
@@ -325,11 +325,11 @@ impl Scheduler {
         }
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
         if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
-            return self.turn(instance, LifecycleEvent::StartAwaited, cause);
+            return self.transition(instance, LifecycleEvent::StartAwaited, cause);
         }
-        let kept = self.instances.get(instance);
-        let by = kept.and_then(|kept| kept.state().suspended_by().cloned());
-        self.rolled_back(key, instance, by.unwrap_or(By::Command), cause);
+        let managed = self.instances.get(instance);
+        let by = managed.and_then(|managed| managed.state().suspended_by().cloned());
+        self.rolled_back(key, instance, by.unwrap_or(SuspendedBy::Command), cause);
         self.note_not_stopped(instance);
     }
 
@@ -341,7 +341,7 @@ impl Scheduler {
             never: false,
             ..failure.payload.clone()
         });
-        self.tell_controllers(Topic::Failures, |session| {
+        self.notify_controllers(Topic::Failures, |session| {
             let failure = if session.is_native() { failure } else { &plain };
             Some(Message::StartFailureCopy(Box::new(failure.clone())))
         });
@@ -352,7 +352,7 @@ impl Scheduler {
         now: Instant,
         peer: Uuid,
         start: PlacedStart,
-        is_undone: bool,
+        is_cancelled: bool,
     ) {
         let instance = &start.request.instance;
         let held_here = self
@@ -367,13 +367,13 @@ impl Scheduler {
             }
             self.release(key, instance);
             if self.instances.contains(instance) {
-                return self.unsent_again(&start.request.instance.clone(), is_undone);
+                return self.unsent_again(&start.request.instance.clone(), is_cancelled);
             }
         }
         match self.known(instance) {
-            Known::Nowhere if is_undone => self.fail_start(&start, Refusal::Undone),
+            Known::Nowhere if is_cancelled => self.fail_start(&start, Refusal::Undone),
             // It is elsewhere by now, and this START, which was deleted again, never was.
-            _ if is_undone => {}
+            _ if is_cancelled => {}
             _ => self.place(now, Box::new(start)),
         }
     }

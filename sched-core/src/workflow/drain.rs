@@ -26,7 +26,7 @@ use crate::api::record::{DrainRecord, NodeRecord, Record};
 use crate::api::refused::RefusalCause;
 use crate::api::sent::CommandName;
 use crate::cluster::cordons::{Drain, Moved, Unmovable};
-use crate::instance::{Awaits, DEFAULT_PRIORITY, Errand, Placing, State, Then};
+use crate::instance::{AfterStop, Awaits, DEFAULT_PRIORITY, MoveRequest, Placing, State};
 use crate::peers::session::Session;
 use crate::timers::Timer;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
@@ -74,7 +74,7 @@ impl Scheduler {
             },
             EvacuateMode::Forget => self.forget_node(id, name),
             EvacuateMode::Other(_) => {
-                self.carry_to_node(id, CommandName::Evacuate, parcel, name);
+                self.forward_to_node(id, CommandName::Evacuate, parcel, name);
             }
         }
     }
@@ -88,7 +88,7 @@ impl Scheduler {
         match restore.mode {
             RestoreMode::Uncordon => {}
             RestoreMode::Other(_) => {
-                self.carry_to_node(id, CommandName::Restore, parcel, name);
+                self.forward_to_node(id, CommandName::Restore, parcel, name);
             }
         }
     }
@@ -213,7 +213,7 @@ impl Scheduler {
         self.cluster.cordons_mut().begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
         self.journal.note_node(uuid);
-        self.tell_drain(uuid, progress);
+        self.notify_drain(uuid, progress);
     }
 
     /// Notes that what a node has, or what becomes of it, has changed.
@@ -229,17 +229,17 @@ impl Scheduler {
     }
 
     /// Goes on with the drains after which something has happened; whether anything was done.
-    pub(crate) fn go_on_draining(&mut self) -> bool {
+    pub(crate) fn continue_drains(&mut self) -> bool {
         if !self.cluster.cordons_mut().take_stirred() {
             return false;
         }
         for uuid in self.cluster.cordons().drained() {
-            self.go_on_with_drain(uuid);
+            self.continue_drain(uuid);
         }
         true
     }
 
-    fn go_on_with_drain(&mut self, uuid: Uuid) {
+    fn continue_drain(&mut self, uuid: Uuid) {
         let Some(key) = self.cluster.nodes().by_uuid(uuid) else {
             return;
         };
@@ -265,7 +265,7 @@ impl Scheduler {
         }
         if drain.say(census.there, census.leaving) {
             let progress = self.progress(uuid, DrainState::Moving, None);
-            self.tell_drain(uuid, progress);
+            self.notify_drain(uuid, progress);
         }
     }
 
@@ -278,12 +278,12 @@ impl Scheduler {
         };
         let instances = &self.instances;
         drain.settle(look, |instance| {
-            let kept = instances.get(instance);
-            match kept.map(|kept| (kept.state(), kept.history().last())) {
+            let managed = instances.get(instance);
+            match managed.map(|managed| (managed.state(), managed.history().last())) {
                 Some((State::Migrating { .. } | State::Placing(_), _)) => Moved::NotYet,
                 Some((
                     State::Stopping {
-                        then: Then::Again(_),
+                        then: AfterStop::Again(_),
                         ..
                     },
                     _,
@@ -307,8 +307,8 @@ impl Scheduler {
         let mut waiting = Vec::new();
         for (instance, _) in self.cluster.nodes().node(key).ledger().entries_from(0) {
             census.there += 1;
-            let kept = self.instances.get(instance);
-            let leaves = kept.is_some_and(|kept| match kept.state() {
+            let managed = self.instances.get(instance);
+            let leaves = managed.is_some_and(|managed| match managed.state() {
                 State::Migrating { from, .. } => *from == key,
                 State::Stopping { .. } => true,
                 _ => false,
@@ -321,8 +321,8 @@ impl Scheduler {
             {
                 continue;
             }
-            let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority());
-            let order = kept.map_or(0, |kept| kept.order());
+            let priority = managed.map_or(DEFAULT_PRIORITY, |managed| managed.priority());
+            let order = managed.map_or(0, |managed| managed.order());
             waiting.push((tried, Reverse(priority), order, instance.clone()));
         }
         waiting.sort();
@@ -372,7 +372,7 @@ impl Scheduler {
         let state = self
             .instances
             .get(instance)
-            .map(|kept| kept.state().clone());
+            .map(|managed| managed.state().clone());
         if let Some(State::Placing(Placing {
             node, pending_on, ..
         })) = state
@@ -386,7 +386,7 @@ impl Scheduler {
         let plan = MovePlan {
             target: None,
             due: self.now + MOVE_TIME,
-            errand: Errand::default(),
+            move_request: MoveRequest::default(),
             why: Cause::NodeDrained,
         };
         self.move_instance(instance, plan).map_err(|declined| {
@@ -408,7 +408,7 @@ impl Scheduler {
             self.timers.cancel(&Timer::Drain(uuid));
             self.journal.note_node(uuid);
             debug_assert!(key.is_some() || progress.state != DrainState::Done);
-            self.tell_progress(asker, &progress);
+            self.notify_progress(asker, &progress);
         }
     }
 
@@ -455,15 +455,15 @@ impl Scheduler {
         progress
     }
 
-    fn tell_drain(&mut self, uuid: Uuid, progress: Progress) {
+    fn notify_drain(&mut self, uuid: Uuid, progress: Progress) {
         let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
-        self.tell_progress(asker, &progress);
+        self.notify_progress(asker, &progress);
     }
 
     /// Tells native controllers, who watches nodes, and who asked.
-    fn tell_progress(&mut self, asker: Option<SessionId>, progress: &Progress) {
+    fn notify_progress(&mut self, asker: Option<SessionId>, progress: &Progress) {
         let message = || Message::DrainProgress(Box::new(progress.clone()));
-        self.tell_controllers(Topic::Nodes, |session| session.is_native().then(message));
+        self.notify_controllers(Topic::Nodes, |session| session.is_native().then(message));
         let Some(asker) = asker else { return };
         let asker_alone = self.peers.outside_audience(asker, &Topic::Nodes);
         if asker_alone.is_some_and(Session::is_native) {

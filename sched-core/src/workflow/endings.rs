@@ -13,39 +13,41 @@ use crate::api::parcel::Parcel;
 use crate::api::phase::EventKind;
 use crate::api::sent::CommandName;
 use crate::cluster::ledger::{Ended, Entry, EntryEnd};
-use crate::instance::{AfterLoss, By, Instance, LifecycleEvent, Placing, State, Then};
+use crate::instance::{
+    AfterLoss, AfterStop, Instance, LifecycleEvent, Placing, State, SuspendedBy,
+};
 use crate::placement::explain::Explanation;
-use crate::workflow::care::COMMAND_TIME;
+use crate::workflow::managed::COMMAND_TIME;
 
 impl Scheduler {
     /// A node says that it does not have an instance: the one place where an entry ends by what a node says. Who hears of
     /// it.
-    pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
-        let is_kept = self.instances.contains(instance);
+    pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> EndAudience {
+        let is_managed = self.instances.contains(instance);
         // That it is not there tells the sender of a START nothing about it, unlike every other word on an end.
         let unanswered = match how {
             Ended::NotThere => self.cluster.nodes().node(key).ledger().in_doubt(instance),
             Ended::Failed | Ended::Gone | Ended::CutOff => None,
         };
         match self.end_entry(key, instance, how) {
-            EntryEnd::Unknown | EntryEnd::Over if is_kept => {
-                self.kept_ended(key, instance, how, unanswered.is_some())
+            EntryEnd::Unknown | EntryEnd::Over if is_managed => {
+                self.managed_ended(key, instance, how, unanswered.is_some())
             }
             EntryEnd::Unknown | EntryEnd::Over => {
                 self.release(key, instance);
                 if let Some(start) = unanswered {
                     self.fail_unconfirmed(instance, start);
                 }
-                Heard::Everybody
+                EndAudience::All
             }
-            EntryEnd::Open if is_kept => self.kept_is_started_again(key, instance, how),
+            EntryEnd::Open if is_managed => self.managed_is_started_again(key, instance, how),
             EntryEnd::Open | EntryEnd::Earlier => {
-                let kept = self.instances.get(instance);
-                let is_elsewhere = kept.and_then(Instance::node).is_some_and(|it| it != key);
+                let managed = self.instances.get(instance);
+                let is_elsewhere = managed.and_then(Instance::node).is_some_and(|it| it != key);
                 if is_elsewhere {
-                    Heard::Originals
+                    EndAudience::Originals
                 } else {
-                    Heard::Everybody
+                    EndAudience::All
                 }
             }
         }
@@ -55,24 +57,24 @@ impl Scheduler {
     /// call an instance that has stopped `exited`, and start a CNCI again at once, beside the one that is on its way. So
     /// they are told only once it is on no node and waits; of what moves, the STATS of its next node tell them. Of network
     /// workloads, which CNCIs are, they are not told at all.
-    pub(crate) fn pause_told(&mut self, from: SessionId, parcel: Parcel, instance: &InstanceId) {
-        let Some(kept) = self.instances.get_mut(instance) else {
+    pub(crate) fn announce_stop(&mut self, from: SessionId, parcel: Parcel, instance: &InstanceId) {
+        let Some(managed) = self.instances.get_mut(instance) else {
             return;
         };
-        if !kept.state().is_waiting() {
-            kept.note_pause_unsaid();
-        } else if !kept.is_network_workload() {
-            self.tell_originals(Some(from), || Message::Forward(parcel.clone()));
+        if !managed.state().is_waiting() {
+            managed.note_stop_unannounced();
+        } else if !managed.is_network_workload() {
+            self.notify_originals(Some(from), || Message::Forward(parcel.clone()));
         }
     }
 
     /// Tells original controllers that an instance has stopped which went on elsewhere before, and waits now.
-    pub(crate) fn tell_unsaid_pause(&mut self, instance: &InstanceId) {
-        let kept = self.instances.get(instance);
-        if kept.is_none_or(Instance::is_network_workload) {
+    pub(crate) fn announce_deferred_stop(&mut self, instance: &InstanceId) {
+        let managed = self.instances.get(instance);
+        if managed.is_none_or(Instance::is_network_workload) {
             return;
         }
-        self.tell_originals(None, || Message::InstanceStopped(instance.clone()));
+        self.notify_originals(None, || Message::InstanceStopped(instance.clone()));
     }
 
     /// Counts the STARTs of an instance that are on their way to a node which says that it does not have it, and says
@@ -88,42 +90,42 @@ impl Scheduler {
 
     /// A launcher says that a managed instance has ended on it, while the outcome of its START `is_open`
     /// because it never arrived, or not; whether original controllers alone are to hear of it, because it is not its end.
-    fn kept_ended(
+    fn managed_ended(
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
         how: Ended,
         is_open: bool,
-    ) -> Heard {
-        let Some(kept) = self.instances.get(instance) else {
-            return Heard::Everybody;
+    ) -> EndAudience {
+        let Some(managed) = self.instances.get(instance) else {
+            return EndAudience::All;
         };
-        let why = kept.goes_on_after(how);
+        let why = managed.goes_on_after(how);
         // The START of what ran before has had its outcome.
-        let has_failed = is_open && !kept.has_run();
-        match kept.state().clone() {
+        let has_failed = is_open && !managed.has_run();
+        match managed.state().clone() {
             State::Stopping { node, then, .. } if node == key => {
                 if !self.may(instance, then.event()) {
-                    return Heard::NoOne;
+                    return EndAudience::NoOne;
                 }
                 self.release(key, instance);
                 match then {
-                    Then::End(_) if has_failed => {
+                    AfterStop::End(_) if has_failed => {
                         self.start_is_lost(key, instance);
-                        Heard::Everybody
+                        EndAudience::All
                     }
-                    Then::End(_) => {
+                    AfterStop::End(_) => {
                         self.end_managing(instance, &Cause::Stopped);
-                        Heard::Everybody
+                        EndAudience::All
                     }
-                    Then::Wait(by) => {
+                    AfterStop::Wait(by) => {
                         self.victim_is_away(instance, &by);
-                        Heard::Originals
+                        EndAudience::Originals
                     }
-                    Then::Again(errand) => {
-                        self.note_demand(instance, errand.demand);
+                    AfterStop::Again(move_request) => {
+                        self.note_demand(instance, move_request.demand);
                         self.seek(instance, &Cause::LeftNode);
-                        Heard::Originals
+                        EndAudience::Originals
                     }
                 }
             }
@@ -136,7 +138,7 @@ impl Scheduler {
                     None => EventKind::Ended,
                 };
                 if !self.may(instance, event) {
-                    return Heard::NoOne;
+                    return EndAudience::NoOne;
                 }
                 self.release(key, instance);
                 let Some(why) = why else {
@@ -145,71 +147,77 @@ impl Scheduler {
                     } else {
                         self.end_managing(instance, &Cause::Ended);
                     }
-                    return Heard::Everybody;
+                    return EndAudience::All;
                 };
                 self.seek_after_its_end(key, instance, &why);
-                Heard::Originals
+                EndAudience::Originals
             }
             State::Lost { node, then, .. } if node == self.cluster.nodes().node(key).uuid() => {
                 if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {
                     self.seek(instance, &why);
-                    return Heard::Originals;
+                    return EndAudience::Originals;
                 }
                 self.end_managing(instance, &Cause::Ended);
-                Heard::Everybody
+                EndAudience::All
             }
             _ => {
                 // It is elsewhere, or is to be: this was a copy that should not have been.
                 self.release(key, instance);
-                Heard::NoOne
+                EndAudience::NoOne
             }
         }
     }
 
     /// An instance that is managed has ended, and a START of it is on its way to its node: what becomes of it is what
     /// becomes of that. What its launcher was told of it beside comes after that START.
-    fn kept_is_started_again(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
-        let Some(kept) = self.instances.get(instance) else {
-            return Heard::Everybody;
+    fn managed_is_started_again(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        how: Ended,
+    ) -> EndAudience {
+        let Some(managed) = self.instances.get(instance) else {
+            return EndAudience::All;
         };
-        let goes_on = kept.goes_on_after(how).is_some();
-        match kept.state().clone() {
+        let goes_on = managed.goes_on_after(how).is_some();
+        match managed.state().clone() {
             State::Running { .. }
             | State::Suspended { .. }
             | State::Resuming { .. }
             | State::Updating { .. }
             | State::Suspending {
-                by: By::Command, ..
-            } if kept.node() == Some(key) => {
+                by: SuspendedBy::Command,
+                ..
+            } if managed.node() == Some(key) => {
                 if !self.may(instance, EventKind::StartedAgain) {
-                    return Heard::NoOne;
+                    return EndAudience::NoOne;
                 }
                 self.give_up_command(key, instance);
-                if let Some(kept) = self.instances.get_mut(instance) {
+                if let Some(managed) = self.instances.get_mut(instance) {
                     if !goes_on {
-                        kept.note_own_end();
+                        managed.note_own_end();
                     }
-                    kept.forget_refusals();
+                    managed.forget_refusals();
                 }
                 let cause = &Cause::StartedAgain;
-                self.turn(instance, LifecycleEvent::StartedAgain, cause);
+                self.transition(instance, LifecycleEvent::StartedAgain, cause);
             }
             // They end when their launcher has done, or could not do, what it was told.
             State::Stopping { .. } | State::Migrating { .. } | State::Suspending { .. } => {
-                if let Some(kept) = self.instances.get_mut(instance)
+                if let Some(managed) = self.instances.get_mut(instance)
                     && goes_on
                 {
-                    kept.set_told_to_stop(true);
+                    managed.set_told_to_stop(true);
                 }
                 self.journal.note_instance(instance);
             }
             state if state.node() == Some(key) => {}
-            _ => return Heard::Originals,
+            _ => return EndAudience::Originals,
         }
         if goes_on {
-            Heard::Originals
+            EndAudience::Originals
         } else {
-            Heard::Everybody
+            EndAudience::All
         }
     }
 
@@ -235,7 +243,7 @@ impl Scheduler {
         let reason = CommandFailureReason::Failed;
         let asker = self.asker_of(instance);
         let cause = &Cause::EndedOnNode;
-        self.tell_asker(asker, instance, key, command, reason, cause);
+        self.notify_asker(asker, instance, key, command, reason, cause);
     }
 
     /// A START never arrived, and its instance, which is on no node, is not to be placed again.
@@ -243,28 +251,28 @@ impl Scheduler {
         let uuid = self.cluster.nodes().node(key).uuid();
         let why = Explanation::of(Refusal::Lost.into());
         let reason = StartFailureReason::LaunchFailure;
-        self.fail_kept(instance, reason, Some(uuid), why);
+        self.fail_managed(instance, reason, Some(uuid), why);
     }
 
     /// A node does not list a managed instance any more, without having said that it ended; the outcome of its
     /// START `is_open`, or not.
-    pub(crate) fn kept_vanished(&mut self, key: NodeKey, instance: &InstanceId, is_open: bool) {
-        let Some(kept) = self.instances.get(instance) else {
+    pub(crate) fn managed_vanished(&mut self, key: NodeKey, instance: &InstanceId, is_open: bool) {
+        let Some(managed) = self.instances.get(instance) else {
             return;
         };
-        match kept.state().clone() {
+        match managed.state().clone() {
             State::Placing(Placing { node, .. }) if node == key => {
                 let ledger = self.cluster.nodes().node(key).ledger();
-                if kept.has_run() || ledger.counts_starts() {
+                if managed.has_run() || ledger.counts_starts() {
                     return self.seek(instance, &Cause::NodeWithoutIt);
                 }
                 // An original launcher may yet begin it: nothing is started elsewhere that may run there.
                 self.start_is_lost(key, instance);
             }
             State::Stopping { .. } | State::Migrating { .. } => {
-                self.kept_ended(key, instance, Ended::NotThere, is_open);
+                self.managed_ended(key, instance, Ended::NotThere, is_open);
             }
-            state if state.node() == Some(key) && kept.state().is_told_to_stop() => {
+            state if state.node() == Some(key) && managed.state().is_told_to_stop() => {
                 self.seek_after_its_end(key, instance, &Cause::EndedAfterAll);
             }
             state if state.node() == Some(key) => self.end_managing(instance, &Cause::LostByNode),
@@ -273,12 +281,12 @@ impl Scheduler {
     }
 
     /// DELETE of an instance that is managed: it goes to the node that has it, whichever the command names.
-    pub(crate) fn delete_kept(&mut self, id: SessionId, parcel: Parcel, target: &Target) {
+    pub(crate) fn delete_managed(&mut self, id: SessionId, parcel: Parcel, target: &Target) {
         let instance = target.instance.clone();
-        let Some(kept) = self.instances.get(&instance) else {
+        let Some(managed) = self.instances.get(&instance) else {
             return;
         };
-        match kept.state().clone() {
+        match managed.state().clone() {
             State::Seeking { .. } | State::Waiting { .. } => self.deleted_here(id, &instance),
             State::Placing(Placing {
                 node, pending_on, ..
@@ -291,8 +299,8 @@ impl Scheduler {
             }
             State::Lost { until, .. } => {
                 let event = LifecycleEvent::Deleted { due: until };
-                self.turn(&instance, event, &Cause::DeletedLost);
-                self.tell_deleted(id, &instance);
+                self.transition(&instance, event, &Cause::DeletedLost);
+                self.notify_deleted(id, &instance);
             }
             State::Migrating { from, .. } => {
                 let reason = CommandFailureReason::WrongState;
@@ -328,7 +336,7 @@ impl Scheduler {
             return;
         }
         let due = self.now + COMMAND_TIME;
-        self.turn(instance, LifecycleEvent::Deleted { due }, &Cause::Deleted);
+        self.transition(instance, LifecycleEvent::Deleted { due }, &Cause::Deleted);
         self.cluster.ledger_mut(key).stop_sent(instance);
         let command = TargetedCommand {
             sender: id,
@@ -343,7 +351,7 @@ impl Scheduler {
     /// An instance that is on no node is deleted here.
     fn deleted_here(&mut self, id: SessionId, instance: &InstanceId) {
         self.end_managing(instance, &Cause::Deleted);
-        self.tell_deleted(id, instance);
+        self.notify_deleted(id, instance);
     }
 
     /// A launcher has not said that it stopped an instance: no one knows, and STATS will tell.
@@ -357,37 +365,43 @@ impl Scheduler {
         if self.take_up_update(instance, cause) {
             return;
         }
-        let kept = self.instances.get(instance);
-        let by = kept.and_then(|kept| kept.state().suspended_by().cloned());
-        let by = by.unwrap_or(By::Command);
-        let errand = self.errand_of(instance);
+        let managed = self.instances.get(instance);
+        let by = managed.and_then(|managed| managed.state().suspended_by().cloned());
+        let by = by.unwrap_or(SuspendedBy::Command);
+        let move_request = self.move_request_of(instance);
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
         // While it is not on disk that it is to stop, its launcher is not told.
         let may_stop = entry.is_some_and(Entry::may_stop);
         let was_told = may_stop || !self.journal.is_unwritten(instance);
         self.rolled_back(key, instance, by, cause);
-        self.tell_mover(errand, instance, key, CommandFailureReason::Timeout, cause);
+        self.notify_mover(
+            move_request,
+            instance,
+            key,
+            CommandFailureReason::Timeout,
+            cause,
+        );
         match then {
-            Then::Wait(_) | Then::Again(_) if was_told => {
+            AfterStop::Wait(_) | AfterStop::Again(_) if was_told => {
                 // Its launcher may yet come to it: that is not its end.
-                if let Some(kept) = self.instances.get_mut(instance) {
-                    kept.set_told_to_stop(true);
+                if let Some(managed) = self.instances.get_mut(instance) {
+                    managed.set_told_to_stop(true);
                 }
             }
-            Then::Wait(_) | Then::Again(_) | Then::End(_) => {}
+            AfterStop::Wait(_) | AfterStop::Again(_) | AfterStop::End(_) => {}
         }
         self.note_not_stopped(instance);
     }
 
     /// Tells whom it concerns that an instance which was on no node is deleted: in the words a launcher would use.
-    pub(crate) fn tell_deleted(&mut self, id: SessionId, instance: &InstanceId) {
+    pub(crate) fn notify_deleted(&mut self, id: SessionId, instance: &InstanceId) {
         let message = || {
             Message::InstanceDeleted(InstanceDeleted {
                 instance_uuid: instance.to_string(),
                 ..InstanceDeleted::default()
             })
         };
-        self.tell_controllers(Topic::Instances, |_| Some(message()));
+        self.notify_controllers(Topic::Instances, |_| Some(message()));
         let sender_alone = self.peers.outside_audience(id, &Topic::Instances);
         if sender_alone.is_some() {
             self.send(id, message());
@@ -397,10 +411,10 @@ impl Scheduler {
 
 /// Who hears of what a launcher says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum EndAudience {
     /// Everybody whom it concerns.
-    Everybody,
-    /// Original controllers, as far as they understand it ([`Scheduler::pause_told`]): others are told of the instance's
+    All,
+    /// Original controllers, as far as they understand it ([`Scheduler::announce_stop`]): others are told of the instance's
     /// state.
     Originals,
     /// No one: it changes nothing for them.

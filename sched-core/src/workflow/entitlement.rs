@@ -29,14 +29,14 @@ use crate::api::input::{InstanceState, StatsReport};
 use crate::api::parcel::Parcel;
 use crate::api::report::Report;
 use crate::api::sent::{CommandName, ReportName};
-use crate::cluster::ledger::{Ended, EntryEnd, Phase};
+use crate::cluster::ledger::{ClaimState, Ended, EntryEnd};
 use crate::cluster::questions::{Asker, MAX_QUESTIONS};
 use crate::instance::{Instance, Placing, State};
 use crate::workflow::reports::lives_on;
 
 /// What becomes of what a node says of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum ReportVerdict {
     /// It is for this node to say.
     Counts,
     /// It had the instance, which is elsewhere by now.
@@ -47,7 +47,7 @@ pub(crate) enum Word {
 
 /// What a node says of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum Statement {
     /// That it is there.
     Listed,
     /// Anything else: that it failed, ended or changed.
@@ -56,31 +56,36 @@ pub(crate) enum Says {
 
 impl Scheduler {
     /// What becomes of what a node says of an instance.
-    pub(crate) fn word_on(&self, key: NodeKey, instance: &InstanceId, says: Says) -> Word {
-        let Some(kept) = self.instances.get(instance) else {
+    pub(crate) fn verdict_on(
+        &self,
+        key: NodeKey,
+        instance: &InstanceId,
+        statement: Statement,
+    ) -> ReportVerdict {
+        let Some(managed) = self.instances.get(instance) else {
             let holder = self.cluster.placement(instance);
             return if holder.is_none_or(|holder| holder == key) {
-                Word::Counts
+                ReportVerdict::Counts
             } else {
-                Word::Foreign
+                ReportVerdict::Foreign
             };
         };
         let uuid = self.cluster.nodes().node(key).uuid();
-        let counts = match kept.state() {
+        let counts = match managed.state() {
             State::Migrating { from, to, .. } => *from == key || *to == key,
             State::Lost {
                 node, bound_for, ..
             } => *node == uuid || *bound_for == Some(uuid),
-            state if is_untold(state) => {
-                let may_be_there = state.node() == Some(key) || kept.was_on(uuid);
-                may_be_there && says == Says::Listed
+            state if is_not_given(state) => {
+                let may_be_there = state.node() == Some(key) || managed.was_on(uuid);
+                may_be_there && statement == Statement::Listed
             }
             state => state.node() == Some(key),
         };
         match counts {
-            true => Word::Counts,
-            false if kept.was_on(uuid) => Word::Late,
-            false => Word::Foreign,
+            true => ReportVerdict::Counts,
+            false if managed.was_on(uuid) => ReportVerdict::Late,
+            false => ReportVerdict::Foreign,
         }
     }
 
@@ -104,8 +109,8 @@ impl Scheduler {
             return true;
         };
         let instance = &*instance;
-        let word = self.word_on(key, instance, Says::Other);
-        if word == Word::Counts {
+        let verdict = self.verdict_on(key, instance, Statement::Other);
+        if verdict == ReportVerdict::Counts {
             return false;
         }
         if let Some(how) = report.end()
@@ -117,7 +122,7 @@ impl Scheduler {
         match self.cluster.question_answered(key, instance, name) {
             Some((command, Asker::Peer)) => self.carry_answer(id, command, instance, name, parcel),
             Some((_, Asker::Scheduler)) => {}
-            None if word == Word::Foreign => self.note_foreign(id, name, instance, 1),
+            None if verdict == ReportVerdict::Foreign => self.note_foreign(id, name, instance, 1),
             None => {}
         }
         true
@@ -131,7 +136,7 @@ impl Scheduler {
         command: CommandName,
         asker: Asker,
     ) {
-        if self.word_on(key, instance, Says::Other) != Word::Counts {
+        if self.verdict_on(key, instance, Statement::Other) != ReportVerdict::Counts {
             self.cluster
                 .note_question(key, instance.clone(), command, asker);
         }
@@ -173,11 +178,11 @@ impl Scheduler {
         let mut foreign = 0;
         let mut first = None;
         for (at, listed) in (0..).zip(&report.instances) {
-            let word = self.word_on(key, &listed.instance, Says::Listed);
-            if word != Word::Counts {
+            let verdict = self.verdict_on(key, &listed.instance, Statement::Listed);
+            if verdict != ReportVerdict::Counts {
                 rows.push(at);
             }
-            if word == Word::Foreign {
+            if verdict == ReportVerdict::Foreign {
                 foreign += 1;
                 first.get_or_insert(&listed.instance);
             }
@@ -215,8 +220,8 @@ impl Scheduler {
     /// Whether a copy of an instance on a node is certainly not to be: the instance is elsewhere, or about to be. Where
     /// only the word of two nodes stands against each other, no one knows which is right.
     fn is_one_too_many(&self, key: NodeKey, instance: &InstanceId, state: InstanceState) -> bool {
-        if let Some(kept) = self.instances.get(instance) {
-            return !matches!(kept.state(), State::Lost { .. });
+        if let Some(managed) = self.instances.get(instance) {
+            return !matches!(managed.state(), State::Lost { .. });
         }
         let holder = self
             .cluster
@@ -225,13 +230,14 @@ impl Scheduler {
         let entry =
             holder.and_then(|holder| self.cluster.nodes().node(holder).ledger().get(instance));
         // The START was given from here, and is known to have come to something.
-        let is_sure = entry.is_some_and(|it| it.sender().is_some() && it.phase() == Phase::Running);
+        let is_sure = entry
+            .is_some_and(|it| it.sender().is_some() && it.claim_state() == ClaimState::Running);
         is_sure && !state.is_over()
     }
 }
 
 /// Whether an instance runs nowhere as far as is known, and no node was told to start it.
-fn is_untold(state: &State) -> bool {
+fn is_not_given(state: &State) -> bool {
     match state {
         State::Seeking { .. } | State::Waiting { .. } => true,
         State::Placing(Placing { pending_on, .. }) => !pending_on.is_given(),

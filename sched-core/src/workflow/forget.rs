@@ -12,10 +12,10 @@ impl Scheduler {
     /// Forgets an instance whose node is lost, and does nothing about any other. If its node comes back with it, it is
     /// listed again as what it then is: an instance that the node has.
     pub(crate) fn forget_lost(&mut self, id: SessionId, instance: &InstanceId) {
-        if let Some(kept) = self.instances.get(instance) {
-            if let State::Lost { .. } = kept.state() {
+        if let Some(managed) = self.instances.get(instance) {
+            if let State::Lost { .. } = managed.state() {
                 self.end_managing(instance, &Cause::Forgotten);
-                return self.tell_deleted(id, instance);
+                return self.notify_deleted(id, instance);
             }
         } else if let Some(key) = self.cluster.placement(instance)
             && let Presence::Lost(_) = self.cluster.nodes().node(key).presence()
@@ -23,7 +23,7 @@ impl Scheduler {
             let before = self.before_end(key, instance);
             self.release(key, instance);
             self.run_is_over(key, instance, before, &Cause::Forgotten);
-            return self.tell_deleted(id, instance);
+            return self.notify_deleted(id, instance);
         }
         let cause = RefusalCause::NotOnLostNode;
         self.refuse(id, CommandName::Delete.into(), cause, Some(instance));

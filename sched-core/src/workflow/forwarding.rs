@@ -57,7 +57,7 @@ impl Scheduler {
             Command::Delete(target) => self.delete(id, parcel, target),
             Command::Forget(target) => self.forget_lost(id, &target.instance),
             Command::AttachVolume { target, volume } => {
-                self.carry_to_holder(id, parcel, target, Some(volume))
+                self.forward_to_named_node(id, parcel, target, Some(volume))
             }
             Command::Suspend(target) => self.suspend(id, &target),
             Command::Resume(target) => self.resume(id, &target),
@@ -67,7 +67,7 @@ impl Scheduler {
             Command::Restore(restore) => self.restore_node(id, parcel, &restore),
             Command::AssignPublicIp { agent, otherwise } => {
                 let otherwise = Message::AssignPublicIpFailure(otherwise);
-                self.carry_to_concentrator(
+                self.forward_to_concentrator(
                     id,
                     CommandName::AssignPublicIp.into(),
                     parcel,
@@ -77,7 +77,7 @@ impl Scheduler {
             }
             Command::ReleasePublicIp { agent, otherwise } => {
                 let otherwise = Message::UnassignPublicIpFailure(otherwise);
-                self.carry_to_concentrator(
+                self.forward_to_concentrator(
                     id,
                     CommandName::ReleasePublicIp.into(),
                     parcel,
@@ -86,7 +86,7 @@ impl Scheduler {
                 );
             }
             Command::RefreshCnci { agent } => {
-                self.carry_to_concentrator(
+                self.forward_to_concentrator(
                     id,
                     CommandName::RefreshCnci.into(),
                     parcel,
@@ -174,7 +174,7 @@ impl Scheduler {
                 self.attach_volume_failed(id, parcel, instance);
             }
             Report::TenantAdded { agent } | Report::TenantRemoved { agent } => {
-                self.carry_to_concentrator(id, name.into(), parcel, &agent, None);
+                self.forward_to_concentrator(id, name.into(), parcel, &agent, None);
             }
             Report::ConcentratorInstanceAdded
             | Report::PublicIpAssigned
@@ -182,7 +182,7 @@ impl Scheduler {
             Report::AssignPublicIpFailed | Report::UnassignPublicIpFailed => {
                 self.broadcast(Topic::Failures, id, parcel);
             }
-            Report::KeptRuns(kept) => self.kept_runs(id, *kept),
+            Report::KeptRuns(managed) => self.kept_runs(id, *managed),
             Report::Workloads(workloads) => self.workloads(id, workloads),
             Report::TraceReport => self.broadcast(Topic::Stats, id, parcel),
             Report::Output(read) => self.output_read(id, read, parcel),
@@ -309,12 +309,12 @@ impl Scheduler {
     }
 
     /// Tells the original controllers something; others are told of the same in other words.
-    pub(crate) fn tell_originals(
+    pub(crate) fn notify_originals(
         &mut self,
         except: Option<SessionId>,
         message: impl Fn() -> Message,
     ) {
-        let mut originals = self.peers.controllers_to_tell(except);
+        let mut originals = self.peers.controllers_to_notify(except);
         while let Some((to, session)) = originals.next(&self.peers) {
             if !session.is_native() {
                 self.send(to, message());
@@ -343,29 +343,29 @@ impl Scheduler {
     }
 
     /// Tells all controllers, and operators that watch the topic, something in words fit for each.
-    pub(crate) fn tell_controllers(
+    pub(crate) fn notify_controllers(
         &mut self,
         topic: Topic,
         message: impl Fn(&Session) -> Option<Message>,
     ) {
-        let mut controllers = self.peers.controllers_to_tell(None);
+        let mut controllers = self.peers.controllers_to_notify(None);
         while let Some((to, session)) = controllers.next(&self.peers) {
             if let Some(message) = message(session) {
                 // All hear it: nothing for `outcomes` to remember.
                 self.act(Action::Send { to, message });
             }
         }
-        self.tell_watchers(topic, None, message);
+        self.notify_subscribers(topic, None, message);
     }
 
     /// Tells operators that watch the topic, and do not hear of it as controllers.
-    pub(crate) fn tell_watchers(
+    pub(crate) fn notify_subscribers(
         &mut self,
         topic: Topic,
         except: Option<SessionId>,
         message: impl Fn(&Session) -> Option<Message>,
     ) {
-        let mut subscribers = self.peers.subscribers_to_tell(&topic, except);
+        let mut subscribers = self.peers.subscribers_to_notify(&topic, except);
         while let Some((to, session)) = subscribers.next(&self.peers) {
             if let Some(message) = message(session) {
                 self.send(to, message);

@@ -76,14 +76,14 @@ impl Scheduler {
         {
             return false;
         }
-        self.asks_to_be_kept(request)
+        self.asks_to_be_managed(request)
             || asked.is_some_and(|asked| asked.batch.is_some())
             || self.journal.is_recorded(&request.instance)
-            || (self.journal.is_crowded() && self.is_to_keep(request))
+            || (self.journal.is_crowded() && self.is_to_be_managed(request))
     }
 
     /// Fails a START that waits at the door because its instance was deleted.
-    pub(crate) fn undo_held(&mut self, instance: &InstanceId) {
+    pub(crate) fn cancel_held(&mut self, instance: &InstanceId) {
         if let Some(start) = self.journal.take_held_of(instance) {
             self.fail_start(&start, Refusal::Undone);
         }
@@ -112,15 +112,16 @@ impl Scheduler {
     /// Fails a START that was taken in and is not on disk, unless its node has it by now.
     fn look_at_unwritten(&mut self, start: Unwritten) {
         let instance = &start.instance;
-        let kept = self.instances.get(instance);
-        let Some(kept) = kept.filter(|kept| kept.arrived() == start.arrived && !kept.has_run())
+        let managed = self.instances.get(instance);
+        let Some(managed) =
+            managed.filter(|managed| managed.arrived() == start.arrived && !managed.has_run())
         else {
             return;
         };
         if self.journal.is_on_disk(start.ticket) {
             return;
         }
-        match kept.state() {
+        match managed.state() {
             State::Waiting { .. } => {}
             State::Placing(Placing {
                 node, pending_on, ..
@@ -133,7 +134,7 @@ impl Scheduler {
             _ => return,
         }
         let why = Explanation::of(self.journal.trouble_cause());
-        self.fail_kept(instance, StartFailureReason::NotRecorded, None, why);
+        self.fail_managed(instance, StartFailureReason::NotRecorded, None, why);
     }
 
     /// Fails all STARTs that were not acknowledged, because the scheduler leaves.
@@ -164,11 +165,11 @@ impl Scheduler {
     }
 
     /// Tells failures that are on disk by now; whether there was any.
-    pub(crate) fn tell_recorded_failures(&mut self) -> bool {
+    pub(crate) fn notify_recorded_failures(&mut self) -> bool {
         let mut any = false;
         while let Some((sender, failure)) = self.journal.take_failure() {
             any = true;
-            self.tell_failure_now(sender, failure);
+            self.notify_failure_now(sender, failure);
         }
         any
     }
@@ -217,9 +218,9 @@ impl Scheduler {
 
     /// Whether an instance is known to the scheduler and to no node, and on disk: it would be back after a restart.
     fn is_here_alone(&self, instance: &InstanceId) -> bool {
-        let kept = self.instances.get(instance);
+        let managed = self.instances.get(instance);
         self.journal.is_recorded(instance)
-            && kept.is_some_and(|kept| match kept.state() {
+            && managed.is_some_and(|managed| match managed.state() {
                 State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. } => true,
                 State::Placing(placing) => !placing.pending_on.is_given(),
                 _ => false,

@@ -10,22 +10,23 @@ use indexmap::IndexSet;
 use sched_model::{Delete, LeaseRenewed, StartFailureReason, Uuid};
 
 use crate::Scheduler;
-use crate::api::action::{Action, DisconnectReason, Message, Order, PlacedStart};
+use crate::api::action::{Action, DisconnectReason, LauncherCommand, Message, PlacedStart};
 use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::api::phase::EventKind;
-use crate::cluster::ledger::Phase;
+use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::Presence;
 use crate::cluster::query::Query;
 use crate::instance::{
-    AfterLoss, By, Instance, Late, LifecycleEvent, Loss, Move, OnLoss, Placing, State, Then, Way,
+    AfterLoss, AfterStop, Instance, LateEffects, LifecycleEvent, Loss, Move, OnLoss, Placing,
+    State, SuspendedBy, Transit,
 };
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
-use crate::workflow::care::COMMAND_TIME;
+use crate::workflow::managed::COMMAND_TIME;
 
 /// Added to a lease before what was under it is started elsewhere: what a launcher may need to kill it, and what two
 /// clocks may differ by in the time of a lease (an eighth of it, far beyond what any clock is off).
@@ -75,10 +76,10 @@ impl Scheduler {
         let mut has_grown = false;
         let own = (0..).zip(listed).filter(|(at, _)| is_own(*at));
         for instance in own.map(|(_, listed)| &listed.instance) {
-            if let Some(kept) = self.instances.get_mut(instance)
-                && kept.lease().is_some_and(|lease| lease < announced)
+            if let Some(managed) = self.instances.get_mut(instance)
+                && managed.lease().is_some_and(|lease| lease < announced)
             {
-                kept.note_node(None, Some(announced));
+                managed.note_node(None, Some(announced));
                 has_grown = true;
                 self.journal.note_instance(instance);
             }
@@ -99,7 +100,7 @@ impl Scheduler {
         let (Some(session), Some(heard)) = (node.session(), node.leased_at()) else {
             return;
         };
-        let silent = self.lease_of(key).map_or(LEASE_LOOK, fence);
+        let silent = self.lease_of(key).map_or(LEASE_LOOK, fencing_time);
         if heard + silent > now {
             return self.timers.set(Timer::Lease(key), heard + silent);
         }
@@ -109,7 +110,7 @@ impl Scheduler {
 
     /// The managed instances that a STATS lists and that its node's ledger does not know as such; those that it does
     /// not list although they were lost with the node are dealt with.
-    pub(crate) fn take_note_of_strangers(
+    pub(crate) fn take_newly_listed(
         &mut self,
         key: NodeKey,
         counts_starts: bool,
@@ -121,16 +122,16 @@ impl Scheduler {
         }
         let node = self.cluster.nodes().node(key);
         let uuid = node.uuid();
-        let is_stranger = |instance: &InstanceId| {
+        let is_new = |instance: &InstanceId| {
             self.instances.contains(instance)
                 && node
                     .ledger()
                     .get(instance)
-                    .is_none_or(|entry| !entry.is_kept())
+                    .is_none_or(|entry| !entry.is_managed())
         };
         let own = (0..).zip(listed).filter(|(at, _)| is_own(*at));
-        let strangers = own
-            .filter(|(_, listed)| is_stranger(&listed.instance))
+        let newly_listed = own
+            .filter(|(_, listed)| is_new(&listed.instance))
             .map(|(_, listed)| (listed.instance.clone(), listed.state))
             .collect();
         // An original launcher's empty list may only mean that it has not looked yet.
@@ -146,26 +147,26 @@ impl Scheduler {
                 self.came_back_without(&instance);
             }
         }
-        strangers
+        newly_listed
     }
 
     /// The managed instances that have an entry on a node.
-    pub(crate) fn kept_on(&self, key: NodeKey) -> Vec<InstanceId> {
+    pub(crate) fn managed_on(&self, key: NodeKey) -> Vec<InstanceId> {
         let ledger = self.cluster.nodes().node(key).ledger();
         let entries = ledger.entries_from(0);
         entries
-            .filter(|(_, entry)| entry.is_kept())
+            .filter(|(_, entry)| entry.is_managed())
             .map(|(instance, _)| instance.clone())
             .collect()
     }
 
     /// A node's connection has ended: what it was not told of goes elsewhere, the most urgent first, whether it waited for
     /// the disk or is among the STARTs that were not sent.
-    pub(crate) fn place_untold(&mut self, now: Instant, key: NodeKey, unsent: Vec<PlacedStart>) {
+    pub(crate) fn place_not_given(&mut self, now: Instant, key: NodeKey, unsent: Vec<PlacedStart>) {
         let uuid = self.cluster.nodes().node(key).uuid();
-        let is_claimed = |kept: &Instance| {
+        let is_claimed = |managed: &Instance| {
             matches!(
-                *kept.state(),
+                *managed.state(),
                 State::Placing(Placing { node, ref pending_on, .. }) if node == key && !pending_on.is_given()
             )
         };
@@ -174,7 +175,7 @@ impl Scheduler {
             .map(|start| (start.request.instance.clone(), Some(start)));
         let mut untold: Vec<(InstanceId, Option<PlacedStart>)> = starts.collect();
         if !self.instances.is_empty() {
-            let there = self.kept_on(key).into_iter();
+            let there = self.managed_on(key).into_iter();
             let claimed =
                 there.filter(|instance| self.instances.get(instance).is_some_and(is_claimed));
             untold.extend(claimed.map(|instance| (instance, None)));
@@ -193,17 +194,17 @@ impl Scheduler {
     }
 
     /// A lost node is given up: whatever is managed and was there waits for it no longer than is of use.
-    pub(crate) fn kept_given_up(&mut self, key: NodeKey) {
+    pub(crate) fn managed_given_up(&mut self, key: NodeKey) {
         if self.instances.is_empty() {
             return;
         }
-        for instance in self.kept_on(key) {
+        for instance in self.managed_on(key) {
             let Some(entry) = self.cluster.nodes().node(key).ledger().get(&instance) else {
                 continue;
             };
-            let is_claim = entry.phase() == Phase::Claimed;
-            let kept = self.instances.get(&instance);
-            match kept.map(|kept| kept.state().clone()) {
+            let is_claim = entry.claim_state() == ClaimState::Claimed;
+            let managed = self.instances.get(&instance);
+            match managed.map(|managed| managed.state().clone()) {
                 Some(State::Migrating { to, .. }) if to == key && is_claim => {
                     self.unclaim(key, &instance);
                     self.target_is_lost(&instance);
@@ -236,34 +237,37 @@ impl Scheduler {
             Presence::Lost(at) => (node.uuid(), at),
             Presence::Connected(_) => (node.uuid(), self.now),
         };
-        let fence = self.lease_of(key).map(|lease| lost_at + fence(lease));
+        let fenced_at = self
+            .lease_of(key)
+            .map(|lease| lost_at + fencing_time(lease));
         let entry = node.ledger().get(instance);
-        let is_confirmed = entry.is_some_and(|entry| entry.phase() == Phase::Running);
-        let Some(kept) = self.instances.get(instance) else {
+        let is_confirmed = entry.is_some_and(|entry| entry.claim_state() == ClaimState::Running);
+        let Some(managed) = self.instances.get(instance) else {
             return;
         };
         let then = match state {
             State::Stopping {
-                then: Then::End(_), ..
+                then: AfterStop::End(_),
+                ..
             } => AfterLoss::Delete,
-            _ if kept.on_loss() == OnLoss::Restart && fence.is_some() => AfterLoss::Restart,
+            _ if managed.on_loss() == OnLoss::Restart && fenced_at.is_some() => AfterLoss::Restart,
             State::Placing(_) if !is_confirmed => {
                 self.release(key, instance);
                 let why = Explanation::of(Refusal::Lost.into());
                 let reason = StartFailureReason::LaunchFailure;
-                return self.fail_kept(instance, reason, Some(uuid), why);
+                return self.fail_managed(instance, reason, Some(uuid), why);
             }
             // It is being stopped, and was to be placed again.
             State::Stopping {
-                then: Then::Wait(_) | Then::Again(_),
+                then: AfterStop::Wait(_) | AfterStop::Again(_),
                 ..
             } => AfterLoss::Replace,
             _ if may_have_ended => AfterLoss::Replace,
             _ => AfterLoss::Forget,
         };
-        let until = match (then, fence) {
-            (AfterLoss::Restart, Some(fence)) => fence,
-            (AfterLoss::Delete, Some(fence)) if kept.is_fenced() => fence,
+        let until = match (then, fenced_at) {
+            (AfterLoss::Restart, Some(fenced_at)) => fenced_at,
+            (AfterLoss::Delete, Some(fenced_at)) if managed.stops_with_lease() => fenced_at,
             _ => self.now + LOST_TIME,
         };
         let node = uuid;
@@ -280,10 +284,10 @@ impl Scheduler {
             until,
             then,
             bound_for,
-            late: Late::default(),
-            way: Way::default(),
+            late: LateEffects::default(),
+            transit: Transit::default(),
         };
-        self.turn(instance, LifecycleEvent::NodeLost(loss), &Cause::NodeLost);
+        self.transition(instance, LifecycleEvent::NodeLost(loss), &Cause::NodeLost);
         self.batches.note_lost(instance);
         self.queue.remove(instance);
         self.release(key, instance);
@@ -304,14 +308,15 @@ impl Scheduler {
     }
 
     /// A START came back that was never written to its node, which has no claim of it any more.
-    pub(crate) fn unsent_again(&mut self, instance: &InstanceId, is_undone: bool) {
+    pub(crate) fn unsent_again(&mut self, instance: &InstanceId, is_cancelled: bool) {
         match self.instances.get(instance).map(Instance::state) {
             None => {}
             // It is to be on no node.
             Some(State::Stopping {
-                then: Then::End(_), ..
-            }) => self.start_is_undone(instance),
-            Some(_) if is_undone => self.start_is_undone(instance),
+                then: AfterStop::End(_),
+                ..
+            }) => self.start_is_cancelled(instance),
+            Some(_) if is_cancelled => self.start_is_cancelled(instance),
             Some(_) => {
                 self.seek(instance, &Cause::NodeLostUntold);
                 self.note_out_of_the_way(instance);
@@ -320,9 +325,9 @@ impl Scheduler {
     }
 
     /// A START was taken back before any node was told of it.
-    fn start_is_undone(&mut self, instance: &InstanceId) {
+    fn start_is_cancelled(&mut self, instance: &InstanceId) {
         let why = Explanation::of(Refusal::Undone.into());
-        self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
+        self.fail_managed(instance, StartFailureReason::LaunchFailure, None, why);
     }
 
     /// A node lists an instance that was taken for lost.
@@ -344,29 +349,29 @@ impl Scheduler {
             due,
         };
         if then == AfterLoss::Delete {
-            self.turn(instance, back(None), &Cause::DeletedWhileLost);
+            self.transition(instance, back(None), &Cause::DeletedWhileLost);
             return self.order_stop(key, instance);
         }
-        let kept = self.instances.get(instance);
-        let by = kept.and_then(|kept| kept.state().suspended_by().cloned());
+        let managed = self.instances.get(instance);
+        let by = managed.and_then(|managed| managed.state().suspended_by().cloned());
         // Who had it suspended is not known where the scheduler was restarted during a move, or where somebody else did:
         // it stays suspended until it is resumed by command. A node may list it before it says in READY what it can do.
         let node = self.cluster.nodes().node(key);
         let may_suspend = node.report().is_none() || node.can(Capabilities::SUSPEND);
-        let by = by.or_else(|| may_suspend.then_some(By::Command));
+        let by = by.or_else(|| may_suspend.then_some(SuspendedBy::Command));
         match by.filter(|_| is_suspended) {
-            None => self.turn(instance, back(None), &Cause::NodeBack),
+            None => self.transition(instance, back(None), &Cause::NodeBack),
             Some(by) => {
-                let is_evicted = by != By::Command;
+                let is_evicted = by != SuspendedBy::Command;
                 self.cluster.ledger_mut(key).set_suspended(instance, true);
-                self.turn(instance, back(Some(by)), &Cause::NodeBack);
+                self.transition(instance, back(Some(by)), &Cause::NodeBack);
                 if is_evicted {
                     self.wait_for_resume(instance, key);
                 }
             }
         }
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.note_running();
+        if let Some(managed) = self.instances.get_mut(instance) {
+            managed.note_running();
         }
     }
 
@@ -402,7 +407,7 @@ impl Scheduler {
             AfterLoss::Replace => {
                 let why = Explanation::of(Refusal::Lost.into());
                 let reason = StartFailureReason::LaunchFailure;
-                self.fail_kept(instance, reason, Some(node), why);
+                self.fail_managed(instance, reason, Some(node), why);
             }
             AfterLoss::Forget | AfterLoss::Delete => self.end_managing(instance, &Cause::NodeLost),
         }
@@ -418,7 +423,7 @@ impl Scheduler {
                 }
                 self.queue.remove(instance);
                 self.take_up(key, instance);
-                self.turn(instance, listed, &Cause::Found);
+                self.transition(instance, listed, &Cause::Found);
             }
             State::Placing(Placing {
                 node, pending_on, ..
@@ -428,7 +433,7 @@ impl Scheduler {
                 }
                 self.release(*node, instance);
                 self.take_up(key, instance);
-                self.turn(instance, listed, &Cause::Found);
+                self.transition(instance, listed, &Cause::Found);
             }
             // It is on another node: this copy must not be.
             _ => self.order_stop(key, instance),
@@ -438,8 +443,11 @@ impl Scheduler {
     /// An instance is where its node says.
     fn take_up(&mut self, key: NodeKey, instance: &InstanceId) {
         self.cluster.set_placement(instance, key);
-        self.cluster.ledger_mut(key).set_kept(instance, true);
-        let asked = self.instances.get(instance).and_then(|kept| kept.request());
+        self.cluster.ledger_mut(key).set_managed(instance, true);
+        let asked = self
+            .instances
+            .get(instance)
+            .and_then(|managed| managed.request());
         let asked = asked.map(Query::of);
         let known = self.cluster.nodes().node(key).ledger().get(instance);
         // An original launcher does not say what it asked for.
@@ -465,7 +473,10 @@ impl Scheduler {
             stop: true,
             ..Delete::default()
         };
-        self.send(session, Message::Order(Box::new(Order::Stop(delete))));
+        self.send(
+            session,
+            Message::LauncherCommand(Box::new(LauncherCommand::Stop(delete))),
+        );
     }
 
     /// Counts a START's failure against its node, if it says something about that, and not about what was to run: what
@@ -485,7 +496,7 @@ impl Scheduler {
             .instances
             .get(instance)
             .into_iter()
-            .flat_map(|kept| kept.tried().iter());
+            .flat_map(|managed| managed.tried().iter());
         let alike: Vec<NodeKey> = tried
             .filter(|tried| tried.reason == *reason && tried.node != uuid)
             .filter_map(|tried| self.cluster.nodes().by_uuid(tried.node))
@@ -500,7 +511,7 @@ impl Scheduler {
 }
 
 /// How long after its launcher was heard of last an instance under this lease has certainly been stopped.
-pub(crate) fn fence(lease: Duration) -> Duration {
+pub(crate) fn fencing_time(lease: Duration) -> Duration {
     lease + lease / CLOCK_PART + LEASE_MARGIN
 }
 

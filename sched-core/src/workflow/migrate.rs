@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, Migrate};
 
 use crate::Scheduler;
-use crate::api::action::{Message, Order};
+use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
 use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
 use crate::api::record::Demand;
-use crate::cluster::ledger::{Entry, Phase, Unconfirmed};
+use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
 use crate::cluster::query::Query;
-use crate::instance::{By, Errand, LifecycleEvent, Move, State, Then};
+use crate::instance::{AfterStop, LifecycleEvent, Move, MoveRequest, State, SuspendedBy};
 use crate::journal::Next;
-use crate::workflow::care::COMMAND_TIME;
-use crate::workflow::endings::Heard;
+use crate::workflow::endings::EndAudience;
+use crate::workflow::managed::COMMAND_TIME;
 
 use self::target::pinned;
 
@@ -69,7 +69,7 @@ pub(crate) struct MovePlan {
     /// When it counts as failed.
     pub(crate) due: Instant,
     /// What for.
-    pub(crate) errand: Errand,
+    pub(crate) move_request: MoveRequest,
     /// Why it moves, for people.
     pub(crate) why: Cause,
 }
@@ -95,7 +95,7 @@ impl Scheduler {
             "" => None,
             text => Some(self.named_target(text)?),
         };
-        let state = self.instances.get(instance).map(|kept| kept.state());
+        let state = self.instances.get(instance).map(|managed| managed.state());
         if state.is_some_and(State::is_waiting) {
             return self.pin(instance, target);
         }
@@ -106,7 +106,7 @@ impl Scheduler {
         let plan = MovePlan {
             target,
             due: self.now + time,
-            errand: Errand {
+            move_request: MoveRequest {
                 asker: Some(id),
                 demand: None,
             },
@@ -129,8 +129,8 @@ impl Scheduler {
                 return Err(Declined::lasting(CommandFailureReason::NoRoom, why.cause));
             }
         }
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.pin(uuid);
+        if let Some(managed) = self.instances.get_mut(instance) {
+            managed.pin(uuid);
         }
         self.seek(instance, &Cause::WaitsForOneNode);
         Ok(())
@@ -146,7 +146,7 @@ impl Scheduler {
         plan: MovePlan,
     ) -> Result<(), Declined> {
         let from = self.movable(instance)?;
-        let query = self.query_on(from, instance, plan.errand.demand.as_ref());
+        let query = self.query_on(from, instance, plan.move_request.demand.as_ref());
         let to = self.target_for(instance, from, query.clone(), plan.target)?;
         self.ensure_managed(from, instance);
         if let Err(illegal) = self.instances.may(instance, EventKind::MovePlanned) {
@@ -157,10 +157,10 @@ impl Scheduler {
         self.claim_as(&query, to);
         let event = LifecycleEvent::MovePlanned {
             to,
-            errand: Box::new(plan.errand),
+            move_request: Box::new(plan.move_request),
             due: plan.due,
         };
-        self.turn(instance, event, &plan.why);
+        self.transition(instance, event, &plan.why);
         self.after_commit(instance, Next::Move);
         Ok(())
     }
@@ -168,10 +168,10 @@ impl Scheduler {
     /// The node of an instance that could be moved as far as its state goes.
     fn movable(&self, instance: &InstanceId) -> Result<NodeKey, Declined> {
         use CommandFailureReason::{NoInstance, WrongState};
-        let key = match self.instances.get(instance).map(|kept| kept.state()) {
+        let key = match self.instances.get(instance).map(|managed| managed.state()) {
             Some(State::Running { node, .. } | State::Suspended { node, .. }) => *node,
             Some(state) => {
-                let why = Objection::NotMovable(state.word());
+                let why = Objection::NotMovable(state.life_state());
                 return Err(Declined::new(WrongState, why));
             }
             None => {
@@ -180,7 +180,7 @@ impl Scheduler {
                     .placement(instance)
                     .ok_or_else(|| Declined::lasting(NoInstance, Objection::NoNode))?;
                 let entry = self.cluster.nodes().node(key).ledger().get(instance);
-                if entry.is_none_or(|entry| entry.phase() != Phase::Running) {
+                if entry.is_none_or(|entry| entry.claim_state() != ClaimState::Running) {
                     return Err(Declined::new(WrongState, Objection::NotListedYet));
                 }
                 key
@@ -199,8 +199,8 @@ impl Scheduler {
     }
 
     pub(crate) fn has_start(&self, instance: &InstanceId) -> bool {
-        let kept = self.instances.get(instance);
-        kept.is_some_and(|kept| kept.start().is_some())
+        let managed = self.instances.get(instance);
+        managed.is_some_and(|managed| managed.start().is_some())
     }
 
     /// The claim on the target is on disk: the holder is told.
@@ -227,7 +227,7 @@ impl Scheduler {
             .get(instance)
             .is_some_and(Entry::is_held_back);
         // What it asks for is not changed by shipping it as it is.
-        let is_changed = self.errand_of(instance).demand.is_some();
+        let is_changed = self.move_request_of(instance).demand.is_some();
         let is_shipped = both_ship && !is_suspended && !is_changed;
         if !is_shipped && !self.has_start(instance) {
             let cause = &Cause::CannotBeShipped;
@@ -237,7 +237,7 @@ impl Scheduler {
             true => &Cause::ShipsIt,
             false => &Cause::StopsIt,
         };
-        self.turn(instance, LifecycleEvent::MoveBegun { is_shipped }, words);
+        self.transition(instance, LifecycleEvent::MoveBegun { is_shipped }, words);
         match is_shipped {
             true => self.order_to_ship(instance, from, to),
             false => self.order_stop(from, instance),
@@ -263,7 +263,10 @@ impl Scheduler {
             target_node_uuid: target.to_string(),
             deadline: None,
         };
-        self.send(session, Message::Order(Box::new(Order::Migrate(migrate))));
+        self.send(
+            session,
+            Message::LauncherCommand(Box::new(LauncherCommand::Migrate(migrate))),
+        );
     }
 
     /// The target lists an instance that is to come to it.
@@ -283,7 +286,7 @@ impl Scheduler {
 
     fn note_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
         self.cluster.set_placement(instance, key);
-        self.turn(instance, LifecycleEvent::Arrived, &Cause::Moved);
+        self.transition(instance, LifecycleEvent::Arrived, &Cause::Moved);
     }
 
     /// The holder says that an instance which moves like this has ended there; whether that is its own end, or it `goes_on`,
@@ -293,35 +296,38 @@ impl Scheduler {
         (from, to, how): (NodeKey, NodeKey, Move),
         instance: &InstanceId,
         goes_on: bool,
-    ) -> Heard {
+    ) -> EndAudience {
         self.release(from, instance);
         if how == Move::Claimed && !(goes_on && self.has_start(instance)) {
             // By itself: no one was told to end it yet.
             self.unclaim(to, instance);
             let cause = &Cause::EndedBeforeMove;
-            let (errand, reason) = (self.errand_of(instance), CommandFailureReason::WrongState);
-            self.tell_mover(errand, instance, from, reason, cause);
+            let (move_request, reason) = (
+                self.move_request_of(instance),
+                CommandFailureReason::WrongState,
+            );
+            self.notify_mover(move_request, instance, from, reason, cause);
             self.end_managing(instance, &Cause::Ended);
-            return Heard::Everybody;
+            return EndAudience::All;
         }
-        self.note_demand(instance, self.errand_of(instance).demand);
+        self.note_demand(instance, self.move_request_of(instance).demand);
         let mut start = None;
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.note_ran();
-            start = kept.start().map(|start| start.sender);
+        if let Some(managed) = self.instances.get_mut(instance) {
+            managed.note_ran();
+            start = managed.start().map(|start| start.sender);
         }
         let target = self.cluster.nodes().node(to);
         let is_listed = target
             .ledger()
             .get(instance)
-            .is_some_and(|entry| entry.phase() == Phase::Running);
+            .is_some_and(|entry| entry.claim_state() == ClaimState::Running);
         if is_listed {
             self.note_arrived(instance, to);
-            return Heard::Originals;
+            return EndAudience::Originals;
         }
         self.cluster.set_placement(instance, to);
         if how != Move::Shipped {
-            self.turn(instance, LifecycleEvent::LeftForTarget, &Cause::LeftNode);
+            self.transition(instance, LifecycleEvent::LeftForTarget, &Cause::LeftNode);
             self.after_commit(instance, Next::Give);
         } else {
             // It is the target's to list it now; if it never does, the instance is started again.
@@ -331,16 +337,16 @@ impl Scheduler {
                 restart: true,
             };
             self.cluster.ledger_mut(to).give(instance, unconfirmed);
-            self.turn(instance, LifecycleEvent::LeftForTarget, &Cause::Shipped);
+            self.transition(instance, LifecycleEvent::LeftForTarget, &Cause::Shipped);
         }
-        Heard::Originals
+        EndAudience::Originals
     }
 
     /// A launcher could not ship an instance.
     pub(crate) fn move_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = InstanceId::new(&failure.instance_uuid);
         let cause = Cause::CannotShip(failure.detail.as_str().into());
-        self.holder_declines(key, &instance, failure.reason.clone(), &cause);
+        self.source_declines(key, &instance, failure.reason.clone(), &cause);
     }
 
     /// A launcher could not stop an instance; whether it was to because the instance is to leave.
@@ -353,15 +359,15 @@ impl Scheduler {
         let preemptor = match state {
             State::Migrating { .. } => None,
             State::Stopping { then, .. } => match then {
-                Then::Again(_) => None,
-                Then::Wait(preemptor) => Some(preemptor),
-                Then::End(_) => return false,
+                AfterStop::Again(_) => None,
+                AfterStop::Wait(preemptor) => Some(preemptor),
+                AfterStop::End(_) => return false,
             },
             _ => {
-                if let Some(kept) = self.instances.get_mut(instance)
+                if let Some(managed) = self.instances.get_mut(instance)
                     && !is_told_again
                 {
-                    kept.set_told_to_stop(false);
+                    managed.set_told_to_stop(false);
                 }
                 self.journal.note_instance(instance);
                 return false;
@@ -373,14 +379,14 @@ impl Scheduler {
         }
         let cause = &Cause::NotStopped;
         let Some(preemptor) = preemptor else {
-            return self.holder_declines(key, instance, CommandFailureReason::Failed, cause);
+            return self.source_declines(key, instance, CommandFailureReason::Failed, cause);
         };
         self.stays(instance, key, cause);
         self.victim_stays(&preemptor, instance);
         true
     }
 
-    fn holder_declines(
+    fn source_declines(
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
@@ -390,25 +396,25 @@ impl Scheduler {
         match self
             .instances
             .get(instance)
-            .map(|kept| kept.state().clone())
+            .map(|managed| managed.state().clone())
         {
             Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
                 self.undo_move(instance, reason, cause);
                 let entry = self.cluster.nodes().node(key).ledger().get(instance);
                 let may_stop = entry.is_some_and(Entry::may_stop);
-                if let Some(kept) = self.instances.get_mut(instance) {
+                if let Some(managed) = self.instances.get_mut(instance) {
                     // It says itself that it goes on running it, unless it was told before.
-                    kept.set_told_to_stop(may_stop);
+                    managed.set_told_to_stop(may_stop);
                 }
                 true
             }
             Some(State::Stopping {
                 node,
-                then: Then::Again(errand),
+                then: AfterStop::Again(move_request),
                 ..
             }) if node == key => {
                 self.stays(instance, key, cause);
-                self.tell_mover(*errand, instance, key, reason, cause);
+                self.notify_mover(*move_request, instance, key, reason, cause);
                 true
             }
             _ => false,
@@ -430,12 +436,12 @@ impl Scheduler {
         match how {
             Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &cause),
             Move::Cold => {
-                let demand = self.errand_of(instance).demand;
+                let demand = self.move_request_of(instance).demand;
                 let query = self.query_on(from, instance, demand.as_ref());
                 let query = query.avoiding([self.cluster.nodes().node(lost).uuid()]);
                 if let Some(to) = self.choose_ready(&query) {
                     self.claim_as(&query, to);
-                    return self.turn(instance, LifecycleEvent::Retargeted { to }, &cause);
+                    return self.transition(instance, LifecycleEvent::Retargeted { to }, &cause);
                 }
                 self.ends_first(instance, &cause);
             }
@@ -447,7 +453,7 @@ impl Scheduler {
     /// placed again.
     fn ends_first(&mut self, instance: &InstanceId, cause: &Cause) {
         let due = self.now + COMMAND_TIME;
-        self.turn(instance, LifecycleEvent::TargetLost { due }, cause);
+        self.transition(instance, LifecycleEvent::TargetLost { due }, cause);
     }
 
     /// An instance that was to leave its node does not: its room on the target is given back.
@@ -463,19 +469,19 @@ impl Scheduler {
         if !self.may(instance, EventKind::Undone) {
             return;
         }
-        let errand = self.errand_of(instance);
+        let move_request = self.move_request_of(instance);
         self.unclaim(to, instance);
         self.stays(instance, from, cause);
-        self.tell_mover(errand, instance, from, reason, cause);
+        self.notify_mover(move_request, instance, from, reason, cause);
     }
 
     /// The holder of an instance is given up; what was to become of it elsewhere is undone. Whether it may have been ended
     /// there because of it.
     pub(crate) fn moved_with_node(&mut self, instance: &InstanceId, state: &State) -> bool {
         let told = state.is_told_to_stop();
-        let (errand, reason) = (self.errand_of(instance), CommandFailureReason::Failed);
+        let (move_request, reason) = (self.move_request_of(instance), CommandFailureReason::Failed);
         if let Some(node) = state.node() {
-            self.tell_mover(errand, instance, node, reason, &Cause::NodeLost);
+            self.notify_mover(move_request, instance, node, reason, &Cause::NodeLost);
         }
         let State::Migrating { to, how, .. } = *state else {
             return told;
@@ -491,18 +497,18 @@ impl Scheduler {
         let by = self
             .instances
             .get(instance)
-            .and_then(|kept| kept.state().suspended_by().cloned());
+            .and_then(|managed| managed.state().suspended_by().cloned());
         if !is_suspended {
-            return self.turn(instance, LifecycleEvent::Undone { suspended: None }, cause);
+            return self.transition(instance, LifecycleEvent::Undone { suspended: None }, cause);
         }
         if !self.may(instance, EventKind::Undone) {
             return;
         }
-        let by = by.unwrap_or(By::Command);
-        let is_evicted = by != By::Command;
+        let by = by.unwrap_or(SuspendedBy::Command);
+        let is_evicted = by != SuspendedBy::Command;
         self.cluster.ledger_mut(node).note_suspended(instance);
         let suspended = Some(by);
-        self.turn(instance, LifecycleEvent::Undone { suspended }, cause);
+        self.transition(instance, LifecycleEvent::Undone { suspended }, cause);
         if is_evicted {
             self.wait_for_resume(instance, node);
         }
@@ -510,32 +516,32 @@ impl Scheduler {
 
     /// An instance has left its node for other amounts: from now on it asks for these.
     pub(crate) fn note_demand(&mut self, instance: &InstanceId, demand: Option<Demand>) {
-        if let (Some(demand), Some(kept)) = (demand, self.instances.get_mut(instance)) {
-            kept.set_demand(demand);
+        if let (Some(demand), Some(managed)) = (demand, self.instances.get_mut(instance)) {
+            managed.set_demand(demand);
         }
     }
 
     /// Tells who wanted an instance to move, if anybody did, that it does not.
-    pub(crate) fn tell_mover(
+    pub(crate) fn notify_mover(
         &mut self,
-        errand: Errand,
+        move_request: MoveRequest,
         instance: &InstanceId,
         key: NodeKey,
         reason: CommandFailureReason,
         cause: &Cause,
     ) {
-        let command = match errand.demand {
+        let command = match move_request.demand {
             Some(_) => LifeCommand::Update,
             None => LifeCommand::Migrate,
         };
-        self.tell_asker(errand.asker, instance, key, command, reason, cause);
+        self.notify_asker(move_request.asker, instance, key, command, reason, cause);
     }
 
     /// What an instance leaves its node for.
-    pub(crate) fn errand_of(&self, instance: &InstanceId) -> Errand {
-        let kept = self.instances.get(instance);
-        let errand = kept.and_then(|kept| kept.state().errand());
-        errand.cloned().unwrap_or_default()
+    pub(crate) fn move_request_of(&self, instance: &InstanceId) -> MoveRequest {
+        let managed = self.instances.get(instance);
+        let move_request = managed.and_then(|managed| managed.state().move_request());
+        move_request.cloned().unwrap_or_default()
     }
 
     /// Claims on a node what a query is for, before anybody is told.
@@ -547,6 +553,6 @@ impl Scheduler {
 
     /// The claim of a managed instance that its node is not told of yet.
     pub(crate) fn claimed(&self, query: &Query) -> Entry {
-        Entry::claimed(query.asked(), self.extras(query), self.now).kept()
+        Entry::claimed(query.asked(), self.extras(query), self.now).managed()
     }
 }

@@ -4,7 +4,7 @@ use crate::Scheduler;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::StartRequest;
 use crate::api::report::Workload;
-use crate::instance::About;
+use crate::instance::InstanceInfo;
 
 impl Scheduler {
     /// The living instance that has the name which a START asks for.
@@ -31,10 +31,10 @@ impl Scheduler {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return;
         };
-        let about = About {
+        let about = InstanceInfo {
             name: name.into(),
             tenant: request.tenant.clone(),
-            ..About::default()
+            ..InstanceInfo::default()
         };
         self.instances.note_about(&request.instance, about);
         self.forget_old_names();
@@ -53,7 +53,7 @@ impl Scheduler {
             }
             let holder = self.instances.called(&workload.tenant, &workload.name);
             let is_taken = holder.is_some_and(|other| other != instance && self.lives(other));
-            let about = About {
+            let about = InstanceInfo {
                 name: if is_taken { "".into() } else { workload.name },
                 tenant: workload.tenant,
                 program: workload.program,

@@ -13,9 +13,9 @@ use crate::peers::session::Session;
 
 impl Scheduler {
     /// Tells a peer how its command ended; if it has left, all controllers that know the word.
-    pub(crate) fn tell_outcome(&mut self, to: SessionId, message: Message) {
+    pub(crate) fn send_outcome(&mut self, to: SessionId, message: Message) {
         let Some(session) = self.peers.get(to) else {
-            return self.tell_successors(&message);
+            return self.notify_successors(&message);
         };
         if self.peers.is_master(to) {
             let master = Some(session.uuid());
@@ -25,11 +25,11 @@ impl Scheduler {
     }
 
     /// Tells all controllers of an outcome whose asker has left; where there is none, the next one to come.
-    fn tell_successors(&mut self, message: &Message) {
+    fn notify_successors(&mut self, message: &Message) {
         if !self.peers.has_controllers() {
             self.peers.note_told(self.now, None, message);
         }
-        self.tell_controllers(Topic::Failures, |session| copy_for(session, message));
+        self.notify_controllers(Topic::Failures, |session| copy_for(session, message));
     }
 
     /// Tells a controller that has become master of outcomes it missed: those that still say how things are. Of an instance

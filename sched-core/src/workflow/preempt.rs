@@ -18,17 +18,17 @@ use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
-use crate::cluster::ledger::{Entry, Phase};
+use crate::cluster::ledger::{ClaimState, Entry};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::cluster::view::Asked;
-use crate::instance::{Awaits, By, Instance, LifecycleEvent, Placing, State, Then};
+use crate::instance::{AfterStop, Awaits, Instance, LifecycleEvent, Placing, State, SuspendedBy};
 use crate::journal::Next;
 use crate::placement::choose::count_group;
 use crate::queue::Purpose;
-use crate::workflow::care::COMMAND_TIME;
+use crate::workflow::managed::COMMAND_TIME;
 
-use self::victims::{Lack, PreemptionPlan, Victim, Way, cheapest};
+use self::victims::{Eviction, PreemptionPlan, Shortfall, Victim, cheapest};
 
 /// Nodes looked at for one START, in the order of the search from where the last one was placed: with
 /// [`MAX_ENTRIES_LOOKED_AT`] what bounds how long a START that fits nowhere keeps everybody else waiting, to about a
@@ -126,7 +126,7 @@ impl Scheduler {
         let pool = query.pool();
         let view = self.view(pool);
         let asked = view.asked(query, self.cluster.labels(pool));
-        if !asked.unheard_of().is_empty() {
+        if !asked.unknown_names().is_empty() {
             return None;
         }
         let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
@@ -163,8 +163,8 @@ impl Scheduler {
         best
     }
 
-    fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Lack {
-        let mut lack = Lack::new(*asked.room(), self.cluster.nodes().free(key));
+    fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Shortfall {
+        let mut lack = Shortfall::new(*asked.room(), self.cluster.nodes().free(key));
         let custom = asked.custom().iter();
         lack.custom.extend(custom.map(|&(column, amount)| {
             let free = self.cluster.nodes().free_custom(key, column);
@@ -182,11 +182,12 @@ impl Scheduler {
             .take(MAX_ENTRIES_PER_NODE.min(*left))
             .inspect(|_| *left -= 1);
         looked_at
-            .filter(|(_, entry)| entry.is_kept() && entry.phase() == Phase::Running)
+            .filter(|(_, entry)| entry.is_managed() && entry.claim_state() == ClaimState::Running)
             .filter_map(|(instance, entry)| {
-                let kept = self.instances.get(instance)?;
-                let may = kept.priority() < priority && !self.queue.is_spared(instance, self.now);
-                may.then(|| self.as_victim(key, instance, entry, kept, suspends))?
+                let managed = self.instances.get(instance)?;
+                let may =
+                    managed.priority() < priority && !self.queue.is_spared(instance, self.now);
+                may.then(|| self.as_victim(key, instance, entry, managed, suspends))?
             })
             .collect()
     }
@@ -198,26 +199,26 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         entry: &Entry,
-        kept: &Instance,
+        managed: &Instance,
         suspends: bool,
     ) -> Option<Victim> {
-        let suspends = match kept.state() {
+        let suspends = match managed.state() {
             State::Running { node, .. } if *node == key => suspends,
             State::Suspended {
                 node,
-                by: By::Preemptor(_),
+                by: SuspendedBy::Preemptor(_),
                 ..
             } if *node == key => false,
             _ => return None,
         };
         Some(Victim {
             instance: instance.clone(),
-            priority: kept.priority(),
+            priority: managed.priority(),
             frees: self.cluster.nodes().node(key).ledger().frees(entry),
             custom: entry.custom().into(),
             age: self.now.saturating_duration_since(entry.since()),
             suspends,
-            stops: kept.start().is_some(),
+            stops: managed.start().is_some(),
         })
     }
 
@@ -240,20 +241,20 @@ impl Scheduler {
             victims: set,
             due: self.now + VICTIMS_TIME,
         };
-        self.turn(instance, event, &cause);
+        self.transition(instance, event, &cause);
         self.count_placement(instance);
         let cause = Cause::LeavesFor(instance.clone());
         for (victim, way) in &plan.victims {
             match way {
-                Way::Suspend => {
+                Eviction::Suspend => {
                     self.counters.preempted_by_suspend += 1;
-                    let by = By::Preemptor(instance.clone());
+                    let by = SuspendedBy::Preemptor(instance.clone());
                     self.begin_suspending(victim, by, None, &cause);
                 }
-                Way::Stop => {
+                Eviction::Stop => {
                     self.counters.preempted_by_stop += 1;
                     let (by, due) = (instance.clone(), self.now + COMMAND_TIME);
-                    self.turn(victim, LifecycleEvent::Preempted { by, due }, &cause);
+                    self.transition(victim, LifecycleEvent::Preempted { by, due }, &cause);
                 }
             }
             self.after_commit(victim, Next::Preempt);
@@ -267,12 +268,12 @@ impl Scheduler {
         let (key, by) = match self.state_of(victim) {
             Some(State::Stopping {
                 node,
-                then: Then::Wait(by),
+                then: AfterStop::Wait(by),
                 ..
             }) => (node, by),
             Some(State::Suspending {
                 node,
-                by: By::Preemptor(by),
+                by: SuspendedBy::Preemptor(by),
                 ..
             }) => (node, by),
             _ => return,
@@ -307,9 +308,9 @@ impl Scheduler {
         if self.on(victim, LifecycleEvent::Sought).is_none() {
             return;
         }
-        if let Some(kept) = self.instances.get_mut(victim) {
-            kept.note_ran();
-            kept.forget_refusals();
+        if let Some(managed) = self.instances.get_mut(victim) {
+            managed.note_ran();
+            managed.forget_refusals();
         }
         match self.query_of(victim) {
             Some(query) => {
@@ -331,8 +332,8 @@ impl Scheduler {
             let Some(instance) = self.queue.next_seeking() else {
                 return any;
             };
-            let kept = self.instances.get(&instance);
-            if !kept.is_some_and(|kept| kept.state().is_waiting()) {
+            let managed = self.instances.get(&instance);
+            if !managed.is_some_and(|managed| managed.state().is_waiting()) {
                 continue;
             }
             let Some(query) = self.query_of(&instance) else {
@@ -340,7 +341,7 @@ impl Scheduler {
             };
             any = true;
             if let Some(key) = self.choose_again(&instance, &query) {
-                self.claim_kept(&instance, key, &Cause::RoomFound);
+                self.claim_managed(&instance, key, &Cause::RoomFound);
             } else {
                 self.preempt(&instance, &query);
             }
@@ -365,7 +366,7 @@ impl Scheduler {
         }
         let event = LifecycleEvent::VictimAway(victim.clone());
         if victims.len() == 1 {
-            self.turn(&preemptor, event, &Cause::RoomFreed);
+            self.transition(&preemptor, event, &Cause::RoomFreed);
             self.after_commit(&preemptor, Next::Give);
         } else {
             self.on(&preemptor, event);

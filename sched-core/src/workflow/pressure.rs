@@ -11,8 +11,8 @@ use crate::api::action::{Message, Notice};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::pressure::{PressureNews, PressurePolicy};
-use crate::cluster::ledger::Phase;
-use crate::instance::{DEFAULT_PRIORITY, Errand, State};
+use crate::cluster::ledger::ClaimState;
+use crate::instance::{DEFAULT_PRIORITY, MoveRequest, State};
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
 /// Least time between two moves away from a node: what a launcher goes by is an average over 10 s, which has to fall
@@ -34,11 +34,11 @@ impl Scheduler {
         } else {
             PressureNews::Over
         };
-        self.tell_pressure(key, news);
+        self.notify_pressure(key, news);
     }
 
     /// Tells people, and who watches nodes.
-    fn tell_pressure(&mut self, key: NodeKey, news: PressureNews) {
+    fn notify_pressure(&mut self, key: NodeKey, news: PressureNews) {
         let node = self.cluster.nodes().node(key);
         let mut event = NodePressure {
             node_uuid: node.uuid().to_string(),
@@ -58,7 +58,7 @@ impl Scheduler {
             }
             PressureNews::Stuck => PressureState::Stuck,
         };
-        self.tell_controllers(Topic::Nodes, |session| {
+        self.notify_controllers(Topic::Nodes, |session| {
             let event = || Message::NodePressure(Box::new(event.clone()));
             session.is_native().then(event)
         });
@@ -83,7 +83,7 @@ impl Scheduler {
             let plan = MovePlan {
                 target: None,
                 due: self.now + MOVE_TIME,
-                errand: Errand::default(),
+                move_request: MoveRequest::default(),
                 why: Cause::NodeShortOfMemory,
             };
             if self.move_instance(&instance, plan).is_ok() {
@@ -93,7 +93,7 @@ impl Scheduler {
             }
         }
         self.cluster.note_relieved(key, self.now);
-        self.tell_pressure(key, news);
+        self.notify_pressure(key, news);
     }
 
     /// What runs on a node, in the order in which it is to leave: the lowest priority first, of one priority what uses
@@ -101,14 +101,14 @@ impl Scheduler {
     fn movable_from(&self, key: NodeKey) -> Option<Vec<InstanceId>> {
         let mut movable = Vec::new();
         for (instance, entry) in self.cluster.nodes().node(key).ledger().entries_from(0) {
-            let kept = self.instances.get(instance);
-            match kept.map(|kept| kept.state()) {
+            let managed = self.instances.get(instance);
+            match managed.map(|managed| managed.state()) {
                 Some(State::Migrating { from, .. }) if *from == key => return None,
                 Some(State::Stopping { .. }) => return None,
                 _ => {}
             }
-            if entry.phase() == Phase::Running {
-                let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority());
+            if entry.claim_state() == ClaimState::Running {
+                let priority = managed.map_or(DEFAULT_PRIORITY, |managed| managed.priority());
                 movable.push((priority, Reverse(entry.used_mem_mib()), instance.clone()));
             }
         }

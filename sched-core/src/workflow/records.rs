@@ -19,55 +19,55 @@ use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored
 use crate::api::text::ShortText;
 use crate::instance::tried::Tried;
 use crate::instance::{
-    AfterLoss, Awaits, Before, By, HistoryEvent, Instance, Late, LifecycleEvent, Loss, OnLoss,
-    Past, State, Terms, Then, Way,
+    AfterLoss, AfterStop, Awaits, Before, HistoryEvent, Instance, LateEffects, LifecycleEvent,
+    Loss, OnLoss, RestoredPast, State, SuspendedBy, Terms, Transit,
 };
 use crate::placement::explain::Explanation;
-use crate::workflow::losses::fence;
+use crate::workflow::losses::fencing_time;
 
 impl Scheduler {
     /// What is put on disk of an instance; `None` if nothing is to be there.
     pub(crate) fn instance_record(&self, instance: &InstanceId) -> Option<Record> {
-        let Some(kept) = self.instances.get(instance) else {
+        let Some(managed) = self.instances.get(instance) else {
             return self.batch_record(instance);
         };
-        let start = kept.start();
+        let start = managed.start();
         let uuid_of = |key| self.cluster.nodes().node(key).uuid();
-        let (node, target) = match *kept.state() {
+        let (node, target) = match *managed.state() {
             State::Lost {
                 node, bound_for, ..
-            } => (Some(node), bound_for.or(kept.pinned())),
+            } => (Some(node), bound_for.or(managed.pinned())),
             State::Migrating { from, to, .. } => (Some(uuid_of(from)), Some(uuid_of(to))),
             _ => (
-                kept.state().node().map(uuid_of).or(kept.last_node()),
-                kept.pinned(),
+                managed.state().node().map(uuid_of).or(managed.last_node()),
+                managed.pinned(),
             ),
         };
         Some(Record::Instance(Box::new(InstanceRecord {
             payload: start.map(|start| start.parcel.payload.clone()),
             sender: start.map(|start| start.parcel.origin).unwrap_or_default(),
-            priority: kept.priority(),
-            life: life(kept.state()),
+            priority: managed.priority(),
+            life: life(managed.state()),
             node,
             target,
-            arrived_ms: self.unix_ms(kept.arrived()),
-            deadline_ms: kept.waits_until().map(|until| self.unix_ms(until)),
-            attempts: u32::try_from(kept.tried().len()).unwrap_or(u32::MAX),
-            order: kept.order(),
-            tried: kept.tried().iter().map(attempt_record).collect(),
-            history: kept
+            arrived_ms: self.unix_ms(managed.arrived()),
+            deadline_ms: managed.waits_until().map(|until| self.unix_ms(until)),
+            attempts: u32::try_from(managed.tried().len()).unwrap_or(u32::MAX),
+            order: managed.order(),
+            tried: managed.tried().iter().map(attempt_record).collect(),
+            history: managed
                 .history()
                 .iter()
                 .map(|it| self.event_record(it))
                 .collect(),
-            by_operator: kept.state().suspended_by() == Some(&By::Command),
-            has_run: kept.has_run(),
-            max_attempts: kept.max_attempts(),
-            lease_ms: kept.lease().map(ms),
-            is_deleted: is_deleted(kept.state()),
-            told_to_stop: kept.state().is_told_to_stop(),
-            relocate: kept.relocates(),
-            restart_on_loss: kept.on_loss() == OnLoss::Restart,
+            by_operator: managed.state().suspended_by() == Some(&SuspendedBy::Command),
+            has_run: managed.has_run(),
+            max_attempts: managed.max_attempts(),
+            lease_ms: managed.lease().map(ms),
+            is_deleted: is_deleted(managed.state()),
+            told_to_stop: managed.state().is_told_to_stop(),
+            relocate: managed.relocates(),
+            restart_on_loss: managed.on_loss() == OnLoss::Restart,
             updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
             batch: None,
             batch_operator: None,
@@ -162,7 +162,7 @@ impl Scheduler {
         }
         let loss = self.loss_by_restart(&record);
         let waits = loss.is_none();
-        let kept = self.kept_of(&record, start.map(Box::new), waits);
+        let managed = self.instance_from_record(&record, start.map(Box::new), waits);
         let before = match loss {
             Some(loss) => Before::Lost(loss),
             None => Before::Waited {
@@ -173,7 +173,7 @@ impl Scheduler {
         let Some(place) = self.instances.vacant(instance.clone()) else {
             return;
         };
-        if let Err(illegal) = place.insert(LifecycleEvent::Restored(before), kept) {
+        if let Err(illegal) = place.insert(LifecycleEvent::Restored(before), managed) {
             return self.note_illegal(illegal);
         }
         if !waits {
@@ -184,11 +184,11 @@ impl Scheduler {
         };
         if self.enqueue(instance, &query).is_err() {
             let why = Explanation::of(Refusal::QueueFull(self.queue.len()).into());
-            self.fail_kept(instance, StartFailureReason::FullCloud, None, why);
+            self.fail_managed(instance, StartFailureReason::FullCloud, None, why);
         }
     }
 
-    fn kept_of(
+    fn instance_from_record(
         &self,
         record: &InstanceRecord,
         start: Option<Box<PlacedStart>>,
@@ -217,7 +217,7 @@ impl Scheduler {
             },
             is_operators: false,
         };
-        let past = Past {
+        let past = RestoredPast {
             tried: record.tried.iter().map(attempt_of).collect(),
             has_run: record.has_run,
             last_node: record.node,
@@ -232,7 +232,7 @@ impl Scheduler {
     fn loss_by_restart(&self, record: &InstanceRecord) -> Option<Loss> {
         let node = record.node.filter(|_| record.life != Life::Waiting)?;
         let lease = record.lease_ms.filter(|_| record.restart_on_loss);
-        let fenced = lease.map(|lease| fence(Duration::from_millis(lease)));
+        let fenced = lease.map(|lease| fencing_time(Duration::from_millis(lease)));
         let (then, time) = match (record.life, fenced) {
             _ if record.is_deleted => (AfterLoss::Delete, fenced.unwrap_or(LOST_TIME)),
             (_, Some(fenced)) => (AfterLoss::Restart, fenced),
@@ -252,9 +252,9 @@ impl Scheduler {
             // No one knows how far it was.
             bound_for: record.target.filter(|_| record.life == Life::Migrating),
             late: late_of(record),
-            way: Way {
+            transit: Transit {
                 pinned: pinned(record),
-                is_pause_unsaid: false,
+                is_stop_unannounced: false,
             },
         })
     }
@@ -321,13 +321,13 @@ fn pinned(record: &InstanceRecord) -> Option<Uuid> {
 }
 
 /// What the launcher of its node had been told of an instance, and may yet do.
-fn late_of(record: &InstanceRecord) -> Late {
+fn late_of(record: &InstanceRecord) -> LateEffects {
     let suspended_by = match record.life {
         Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
-            Some(By::Command)
+            Some(SuspendedBy::Command)
         }
         Life::Suspended | Life::Resuming | Life::Suspending => {
-            Some(By::Preemptor(InstanceId::new("")))
+            Some(SuspendedBy::Preemptor(InstanceId::new("")))
         }
         _ => None,
     };
@@ -337,7 +337,7 @@ fn late_of(record: &InstanceRecord) -> Late {
             Life::Stopping => !record.is_deleted,
             _ => false,
         };
-    Late {
+    LateEffects {
         suspended_by,
         is_told_to_stop,
     }
@@ -361,7 +361,7 @@ fn life(state: &State) -> Life {
         State::Stopping { .. } => Life::Stopping,
         State::Migrating { .. } => Life::Migrating,
         // No one knows whether its START has arrived where it is to go alone.
-        State::Lost { way, .. } if way.pinned.is_some() => Life::Placing,
+        State::Lost { transit, .. } if transit.pinned.is_some() => Life::Placing,
         // It may have come to where it was to move.
         State::Lost {
             bound_for: Some(_), ..
@@ -378,7 +378,7 @@ fn life(state: &State) -> Life {
 
 fn is_deleted(state: &State) -> bool {
     match state {
-        State::Stopping { then, .. } => matches!(then, Then::End(_)),
+        State::Stopping { then, .. } => matches!(then, AfterStop::End(_)),
         State::Lost { then, .. } => *then == AfterLoss::Delete,
         _ => false,
     }

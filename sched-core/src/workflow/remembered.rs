@@ -13,7 +13,7 @@ use crate::api::action::Notice;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::record::{ClaimRecord, ClaimsRecord, Record};
 use crate::api::resources::Resources;
-use crate::cluster::ledger::{Entry, Extras, Ledger, Phase};
+use crate::cluster::ledger::{ClaimState, Entry, Extras, Ledger};
 
 impl Scheduler {
     /// What is put on disk of the claims on a node; `None` if nothing is to be there.
@@ -33,8 +33,9 @@ impl Scheduler {
 
     fn claims_of(&self, ledger: &Ledger) -> Vec<ClaimRecord> {
         // Of one that is managed more is on disk, and a node was not told of one whose room is claimed alone.
-        let is_kept_here =
-            |entry: &Entry| entry.is_known() && !entry.is_kept() && entry.phase() != Phase::Claimed;
+        let is_kept_here = |entry: &Entry| {
+            entry.is_known() && !entry.is_managed() && entry.claim_state() != ClaimState::Claimed
+        };
         let entries = ledger
             .entries_from(0)
             .filter(|(_, entry)| is_kept_here(entry));

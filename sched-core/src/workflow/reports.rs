@@ -19,7 +19,7 @@ use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
 use crate::cluster::node::NodeStatus;
 use crate::peers::session::{LISTENER, Session};
 use crate::recovery::RETRIES_PER_READY;
-use crate::workflow::endings::Heard;
+use crate::workflow::endings::EndAudience;
 
 impl Scheduler {
     pub(crate) fn ready(&mut self, now: Instant, id: SessionId, mut report: Box<NodeReport>) {
@@ -146,7 +146,7 @@ impl Scheduler {
             self.renew_lease(id, key, seq);
         }
         let counts = report.starts_seen.is_some();
-        let strangers = self.take_note_of_strangers(key, counts, &report.instances, is_own);
+        let newly_listed = self.take_newly_listed(key, counts, &report.instances, is_own);
         let node = self.cluster.nodes().node(key);
         if report.instances.is_empty() && node.ledger().len() == 0 {
             return;
@@ -174,7 +174,7 @@ impl Scheduler {
         self.settle_stats(key, outcome);
         // What is listed may be one of those that were just placed again.
         self.place_collected();
-        for (instance, state) in listed.into_iter().chain(strangers) {
+        for (instance, state) in listed.into_iter().chain(newly_listed) {
             self.listed(key, &instance, state);
         }
         self.stop_copies(key, copies);
@@ -193,7 +193,7 @@ impl Scheduler {
         for (instance, start) in gone {
             self.cluster.remove_placement(&instance, key);
             if self.instances.contains(&instance) {
-                self.kept_vanished(key, &instance, start.is_some());
+                self.managed_vanished(key, &instance, start.is_some());
                 continue;
             }
             match start {
@@ -214,18 +214,18 @@ impl Scheduler {
         instance: &InstanceId,
         (how, why): (Ended, &Cause),
     ) {
-        let mut heard = Heard::Everybody;
+        let mut heard = EndAudience::All;
         if let Some(key) = node {
             let before = self.before_end(key, instance);
             heard = self.ended(key, instance, how);
-            if heard == Heard::Everybody {
+            if heard == EndAudience::All {
                 self.run_is_over(key, instance, before, why);
             }
         }
         match heard {
-            Heard::Everybody => {}
-            Heard::Originals => return self.pause_told(id, parcel, instance),
-            Heard::NoOne => return,
+            EndAudience::All => {}
+            EndAudience::Originals => return self.announce_stop(id, parcel, instance),
+            EndAudience::NoOne => return,
         }
         self.answer(CommandName::Delete, instance, Topic::Instances, &parcel);
         self.broadcast(Topic::Instances, id, parcel);
@@ -280,14 +280,14 @@ impl Scheduler {
             self.copy_to_operator(sender, Topic::Failures, &parcel);
         }
         if lives_on(reason) {
-            return self.tell_repeated(id, sender, &parcel);
+            return self.forward_already_there(id, sender, &parcel);
         }
         self.broadcast(Topic::Failures, id, parcel);
     }
 
     /// A START was answered by that its instance is there already: nothing has failed for any other operator, who may
     /// have started it and wait for its end.
-    fn tell_repeated(&mut self, id: SessionId, sender: Option<SessionId>, parcel: &Parcel) {
+    fn forward_already_there(&mut self, id: SessionId, sender: Option<SessionId>, parcel: &Parcel) {
         let sender = sender.and_then(|sender| self.peers.get(sender));
         let sender = sender.map(Session::uuid);
         self.broadcast_as(Topic::Failures, id, |session| {
@@ -307,7 +307,7 @@ impl Scheduler {
             && no_instance
         {
             let heard = self.ended(key, instance, Ended::NotThere);
-            if heard != Heard::Everybody {
+            if heard != EndAudience::All {
                 // No one but the scheduler had asked for it.
                 return;
             }

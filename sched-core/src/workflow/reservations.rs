@@ -98,7 +98,7 @@ impl Scheduler {
     fn node_to_keep(&self, pool: Pool, waiter: &Waiter) -> Option<NodeKey> {
         let view = self.view(pool);
         let asked = view.asked(waiter.shape().query(), self.cluster.labels(pool));
-        if !asked.unheard_of().is_empty() {
+        if !asked.unknown_names().is_empty() {
             return None;
         }
         let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();

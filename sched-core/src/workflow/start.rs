@@ -12,7 +12,7 @@ use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, StartRequest};
 use crate::cluster::Released;
-use crate::cluster::ledger::{Entry, Extras, Phase, Unconfirmed};
+use crate::cluster::ledger::{ClaimState, Entry, Extras, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::cluster::view::{View, is_hard};
@@ -27,7 +27,7 @@ impl Scheduler {
         if let Err(problem) = self.placement.check(&start.request, is_native) {
             return self.refuse_start(&start, problem);
         }
-        if !self.has_room_to_keep(&start) {
+        if !self.has_room_to_manage(&start) {
             return self.fail_for_room(&start, Refusal::TooMany);
         }
         if let Some(start) = self.hold_for_disk(start) {
@@ -48,9 +48,9 @@ impl Scheduler {
     }
 
     /// Whether there is room for a START, if it would have to be kept.
-    fn has_room_to_keep(&self, start: &PlacedStart) -> bool {
+    fn has_room_to_manage(&self, start: &PlacedStart) -> bool {
         let request = &start.request;
-        if !self.is_to_keep(request) || self.instances.contains(&request.instance) {
+        if !self.is_to_be_managed(request) || self.instances.contains(&request.instance) {
             return true;
         }
         let is_trial = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
@@ -217,28 +217,26 @@ impl Scheduler {
     }
 
     /// A START of an instance that lives already goes to its node, which knows best how to answer.
-    pub(crate) fn repeat(&mut self, holder: NodeKey, start: Box<PlacedStart>) {
+    pub(crate) fn resend(&mut self, node: NodeKey, start: Box<PlacedStart>) {
         let instance = &start.request.instance;
         self.placement.forget_try(instance);
         let (sender, restart) = (start.sender, start.request.restart);
-        if self.cluster.nodes().node(holder).session().is_none() {
+        if self.cluster.nodes().node(node).session().is_none() {
             // The node is lost: this START shares the doubt about the instance.
             let unconfirmed = Unconfirmed {
                 sender,
                 ordinal: 0,
                 restart,
             };
-            let in_doubt = Phase::InDoubt(unconfirmed);
+            let in_doubt = ClaimState::InDoubt(unconfirmed);
             self.cluster
-                .ledger_mut(holder)
-                .set_phase(instance, in_doubt);
+                .ledger_mut(node)
+                .set_claim_state(instance, in_doubt);
             return;
         }
-        let unconfirmed = self.cluster.number_start(holder, sender, restart);
-        self.cluster
-            .ledger_mut(holder)
-            .repeat(instance, unconfirmed);
-        self.hand_over(holder, start);
+        let unconfirmed = self.cluster.number_start(node, sender, restart);
+        self.cluster.ledger_mut(node).resend(instance, unconfirmed);
+        self.hand_over(node, start);
     }
 
     pub(crate) fn hand_over(&mut self, key: NodeKey, mut start: Box<PlacedStart>) {
@@ -252,7 +250,7 @@ impl Scheduler {
         }
         self.notice(Notice::Placed(start.request.instance.clone(), node.uuid()));
         if self.peers.has_subscribers() {
-            self.tell_placement(key, &start.request.instance);
+            self.notify_placement(key, &start.request.instance);
         }
         self.act(Action::Send {
             to: session,
@@ -260,14 +258,14 @@ impl Scheduler {
         });
     }
 
-    fn tell_placement(&mut self, key: NodeKey, instance: &InstanceId) {
+    fn notify_placement(&mut self, key: NodeKey, instance: &InstanceId) {
         let node = self.cluster.nodes().node(key);
         let event = InstancePlaced {
             instance_uuid: instance.to_string(),
             node_uuid: node.uuid().to_string(),
             hostname: node.hostname().to_owned(),
         };
-        self.tell_watchers(Topic::Placements, None, |_| {
+        self.notify_subscribers(Topic::Placements, None, |_| {
             Some(Message::InstancePlaced(event.clone()))
         });
     }

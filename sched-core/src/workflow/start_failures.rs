@@ -33,21 +33,24 @@ impl Scheduler {
             return;
         }
         self.fail_batches();
-        let is_untold = |kept: &Instance| match kept.state() {
+        let is_not_given = |managed: &Instance| match managed.state() {
             State::Seeking { .. } | State::Waiting { .. } => true,
             State::Placing(placing) => !placing.pending_on.is_given(),
             _ => false,
         };
-        let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));
+        let untold = self
+            .instances
+            .iter()
+            .filter(|(_, managed)| is_not_given(managed));
         let untold: Vec<_> = untold
-            .map(|(instance, kept)| (instance.clone(), kept.state().node()))
+            .map(|(instance, managed)| (instance.clone(), managed.state().node()))
             .collect();
         for (instance, node) in untold {
             if let Some(key) = node {
                 self.release(key, &instance);
             }
             let why = Explanation::of(Refusal::Leaving.into());
-            self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
+            self.fail_managed(&instance, StartFailureReason::LaunchFailure, None, why);
         }
     }
 
@@ -133,17 +136,17 @@ impl Scheduler {
             never: why.never,
             ..StartFailure::default()
         };
-        self.tell_failure(sender, Explained::new(failure, why.cause));
+        self.notify_failure(sender, Explained::new(failure, why.cause));
     }
 
     /// Tells the sender of a START that it failed, or all controllers if it has left: each in words it knows.
-    pub(crate) fn tell_failure(&mut self, sender: SessionId, full: Explained<StartFailure>) {
+    pub(crate) fn notify_failure(&mut self, sender: SessionId, full: Explained<StartFailure>) {
         if let Some(full) = self.hold_failure(sender, full) {
-            self.tell_failure_now(sender, full);
+            self.notify_failure_now(sender, full);
         }
     }
 
-    pub(crate) fn tell_failure_now(&mut self, sender: SessionId, full: Explained<StartFailure>) {
+    pub(crate) fn notify_failure_now(&mut self, sender: SessionId, full: Explained<StartFailure>) {
         self.counters.failed += 1;
         self.counters.failures.note(&full.reason);
         self.notice(Notice::Failed(Box::new(full.clone())));
@@ -162,7 +165,7 @@ impl Scheduler {
                     // Nothing has failed for any other operator, who may have started it and wait for its end.
                     return;
                 }
-                self.tell_watchers(Topic::Failures, Some(sender), |_| {
+                self.notify_subscribers(Topic::Failures, Some(sender), |_| {
                     Some(Message::StartFailureCopy(worded(true)))
                 });
             }
@@ -171,7 +174,7 @@ impl Scheduler {
                     let message = Message::StartFailure(worded(true));
                     self.peers.note_told(self.now, None, &message);
                 }
-                self.tell_controllers(Topic::Failures, |session| {
+                self.notify_controllers(Topic::Failures, |session| {
                     Some(Message::StartFailureCopy(worded(session.is_native())))
                 });
             }

@@ -11,7 +11,7 @@ mod outcome;
 use std::time::Duration;
 
 use crate::Scheduler;
-use crate::api::action::{Message, Order};
+use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
 use crate::api::command::Target;
 use crate::api::declined::Objection;
@@ -19,12 +19,12 @@ use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState};
 use crate::api::phase::EventKind;
-use crate::cluster::ledger::{Entry, Phase};
+use crate::cluster::ledger::{ClaimState, Entry};
 use crate::cluster::node::Pool;
-use crate::instance::{By, Errand, Instance, LifecycleEvent, State};
+use crate::instance::{Instance, LifecycleEvent, MoveRequest, State, SuspendedBy};
 use crate::queue::Shape;
 use crate::timers::Timer;
-use crate::workflow::care::COMMAND_TIME;
+use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 use sched_model::{
     CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Resume,
@@ -49,20 +49,20 @@ impl Scheduler {
         match self
             .instances
             .get(instance)
-            .map(|kept| kept.state().clone())
+            .map(|managed| managed.state().clone())
         {
             Some(State::Running { .. }) => {
                 let cause = &Cause::Asked;
-                self.begin_suspending(instance, By::Command, Some(id), cause);
+                self.begin_suspending(instance, SuspendedBy::Command, Some(id), cause);
                 self.send_suspend(key, instance);
             }
             // It need not be told: it is only not to be resumed by itself any more.
             Some(State::Suspended {
-                by: By::Preemptor(_),
+                by: SuspendedBy::Preemptor(_),
                 ..
             }) => {
                 let cause = &Cause::StaysAsAsked;
-                self.begin_suspending(instance, By::Command, None, cause);
+                self.begin_suspending(instance, SuspendedBy::Command, None, cause);
             }
             state => self.wrong_state(id, command, instance, key, state.as_ref()),
         }
@@ -77,7 +77,7 @@ impl Scheduler {
         match self
             .instances
             .get(instance)
-            .map(|kept| kept.state().clone())
+            .map(|managed| managed.state().clone())
         {
             Some(State::Suspended { by, .. }) => {
                 if let Err(why) = self.has_vcpus_for(instance, key) {
@@ -102,7 +102,10 @@ impl Scheduler {
         use CommandFailureReason::{Failed, NoInstance, NotSupported, WrongState};
         let Some(key) = self.cluster.placement(instance) else {
             let (reason, why) = match self.instances.get(instance) {
-                Some(kept) => (WrongState, Objection::OnNoNode(kept.state().word())),
+                Some(managed) => (
+                    WrongState,
+                    Objection::OnNoNode(managed.state().life_state()),
+                ),
                 None => (NoInstance, Objection::NoNode),
             };
             self.fail_command(id, command.clone(), instance, None, reason, why.into());
@@ -134,7 +137,7 @@ impl Scheduler {
         let Some(entry) = self.cluster.nodes().node(key).ledger().get(instance) else {
             return false;
         };
-        if entry.phase() != Phase::Running {
+        if entry.claim_state() != ClaimState::Running {
             return false;
         }
         let is_suspended = entry.reported() == Some(InstanceState::ExitPaused);
@@ -144,16 +147,16 @@ impl Scheduler {
         };
         let (since, uuid) = (entry.since(), self.cluster.nodes().node(key).uuid());
         let order = self.queue.next_order();
-        let kept = Instance::adopted(uuid, order, since);
+        let managed = Instance::adopted(uuid, order, since);
         let Some(place) = self.instances.vacant(instance.clone()) else {
             return true;
         };
-        if let Err(illegal) = place.insert(event, kept) {
+        if let Err(illegal) = place.insert(event, managed) {
             self.note_illegal(illegal);
             return false;
         }
         let mut ledger = self.cluster.ledger_mut(key);
-        ledger.set_kept(instance, true);
+        ledger.set_managed(instance, true);
         if is_suspended {
             ledger.set_suspended(instance, true);
         }
@@ -168,9 +171,9 @@ impl Scheduler {
         key: NodeKey,
         state: Option<&State>,
     ) {
-        let word = state.map_or(LifeState::Gone, State::word);
+        let life_state = state.map_or(LifeState::Gone, State::life_state);
         let reason = CommandFailureReason::WrongState;
-        let why = Objection::Is(word).into();
+        let why = Objection::Is(life_state).into();
         self.fail_command(id, command, instance, Some(key), reason, why);
     }
 
@@ -205,7 +208,7 @@ impl Scheduler {
     }
 
     /// Tells who asked for what was to be done with an instance, if anybody did, that it failed.
-    pub(crate) fn tell_asker(
+    pub(crate) fn notify_asker(
         &mut self,
         asker: Option<SessionId>,
         instance: &InstanceId,
@@ -242,12 +245,12 @@ impl Scheduler {
     pub(crate) fn begin_suspending(
         &mut self,
         instance: &InstanceId,
-        by: By,
+        by: SuspendedBy,
         asker: Option<SessionId>,
         cause: &Cause,
     ) {
         let due = self.now + COMMAND_TIME;
-        self.turn(
+        self.transition(
             instance,
             LifecycleEvent::SuspendAsked { by, asker, due },
             cause,
@@ -262,7 +265,10 @@ impl Scheduler {
             workload_agent_uuid: node.uuid().to_string(),
         };
         if let Some(session) = node.session() {
-            self.send(session, Message::Order(Box::new(Order::Suspend(suspend))));
+            self.send(
+                session,
+                Message::LauncherCommand(Box::new(LauncherCommand::Suspend(suspend))),
+            );
         }
     }
 
@@ -272,7 +278,7 @@ impl Scheduler {
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
-        by: By,
+        by: SuspendedBy,
         asker: Option<SessionId>,
         cause: &Cause,
     ) {
@@ -281,7 +287,7 @@ impl Scheduler {
         }
         self.cluster.ledger_mut(key).set_suspended(instance, false);
         let due = self.now + COMMAND_TIME;
-        self.turn(
+        self.transition(
             instance,
             LifecycleEvent::ResumeAsked { by, asker, due },
             cause,
@@ -296,7 +302,10 @@ impl Scheduler {
             && !node.ledger().get(instance).is_some_and(is_told)
         {
             self.cluster.ledger_mut(key).resume_sent(instance);
-            self.send(session, Message::Order(Box::new(Order::Resume(resume))));
+            self.send(
+                session,
+                Message::LauncherCommand(Box::new(LauncherCommand::Resume(resume))),
+            );
         }
     }
 
@@ -325,10 +334,10 @@ impl Scheduler {
         if node != key {
             return;
         }
-        let cause = Cause::CannotSuspend(worded(failure).into());
-        self.turn(instance, LifecycleEvent::Undone { suspended: None }, &cause);
+        let cause = Cause::CannotSuspend(failure_text(failure).into());
+        self.transition(instance, LifecycleEvent::Undone { suspended: None }, &cause);
         let (command, reason) = (failure.command.clone(), failure.reason.clone());
-        self.tell_asker(
+        self.notify_asker(
             asker,
             instance,
             key,
@@ -336,7 +345,7 @@ impl Scheduler {
             reason,
             &Cause::from(&*failure.detail),
         );
-        if let By::Preemptor(preemptor) = by {
+        if let SuspendedBy::Preemptor(preemptor) = by {
             self.victim_stays(&preemptor, instance);
         }
     }
@@ -360,10 +369,10 @@ impl Scheduler {
                 self.runs_again(key, instance, LifecycleEvent::Runs, &Cause::NotSuspended);
             }
             State::Resuming { by, asker, .. } => {
-                let cause = Cause::CannotResume(worded(failure).into());
+                let cause = Cause::CannotResume(failure_text(failure).into());
                 self.stays_suspended(key, instance, by, &cause);
                 let (command, reason) = (failure.command.clone(), failure.reason.clone());
-                self.tell_asker(
+                self.notify_asker(
                     asker,
                     instance,
                     key,
@@ -432,7 +441,7 @@ impl Scheduler {
 
     /// Whether a START of higher priority waits that an instance's node could run if nothing else did.
     fn is_outranked(&self, instance: &InstanceId, key: NodeKey) -> bool {
-        let Some(kept) = self.instances.get(instance) else {
+        let Some(managed) = self.instances.get(instance) else {
             return false;
         };
         let mut room = self.room(key);
@@ -442,7 +451,7 @@ impl Scheduler {
         let mut pools = pools.filter(|&pool| slots[pool as usize].is_some());
         pools.any(|pool| {
             let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
-            self.queue.outranks(pool, &room, kept.priority(), may)
+            self.queue.outranks(pool, &room, managed.priority(), may)
         })
     }
 
@@ -467,13 +476,13 @@ impl Scheduler {
         match self.state_of(instance) {
             Some(State::Suspended {
                 node,
-                by: By::Preemptor(_),
+                by: SuspendedBy::Preemptor(_),
                 ..
             }) => self.look_at_one(node, instance),
             // By now nodes that could not start it may.
             Some(State::Waiting { .. }) => {
-                if let Some(kept) = self.instances.get_mut(instance) {
-                    kept.forget_refusals();
+                if let Some(managed) = self.instances.get_mut(instance) {
+                    managed.forget_refusals();
                 }
                 self.seek(instance, &Cause::TriedOnAll);
             }
@@ -501,7 +510,7 @@ impl Scheduler {
             let plan = MovePlan {
                 target: None,
                 due: self.now + MOVE_TIME,
-                errand: Errand::default(),
+                move_request: MoveRequest::default(),
                 why: Cause::NoVcpusHere,
             };
             // Where no other has either, it goes on waiting.
@@ -516,7 +525,7 @@ impl Scheduler {
 }
 
 /// A launcher's reason, with its own words if it has any.
-fn worded(failure: &CommandFailure) -> String {
+fn failure_text(failure: &CommandFailure) -> String {
     if failure.detail.is_empty() {
         failure.reason.to_string()
     } else {

@@ -111,7 +111,7 @@ impl Scheduler {
             return 0;
         }
         self.drained_node_is_lost(key);
-        self.kept_given_up(key);
+        self.managed_given_up(key);
         self.timers.cancel(&Timer::GiveUp(key));
         self.timers.cancel(&Timer::Lease(key));
         let Some(node) = self.cluster.remove_node(key) else {

@@ -38,7 +38,7 @@ impl Scheduler {
         let Some(has_start) = self.placement.is_tried_on(key, instance) else {
             return false;
         };
-        let is_kept = match self.instances.get(instance).map(Instance::state) {
+        let is_managed = match self.instances.get(instance).map(Instance::state) {
             Some(State::Placing(Placing {
                 node,
                 pending_on: Awaits::Node { .. },
@@ -56,7 +56,7 @@ impl Scheduler {
         };
         self.release(key, instance);
         self.note_full_again(key);
-        if is_kept {
+        if is_managed {
             let uuid = self.cluster.nodes().node(key).uuid();
             self.seek(instance, &Cause::StillFull(uuid));
         } else if let Some(start) = start {

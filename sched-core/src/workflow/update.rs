@@ -7,7 +7,7 @@ use sched_model::scheduling::MAX_RESOURCES;
 use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, Update};
 
 use crate::Scheduler;
-use crate::api::action::{Message, Order};
+use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
 use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
@@ -16,11 +16,11 @@ use crate::api::no_fit::{Amount, Countable};
 use crate::api::phase::EventKind;
 use crate::api::record::Demand;
 use crate::cluster::columns::Amounts;
-use crate::cluster::ledger::{Floor, Phase, larger};
+use crate::cluster::ledger::{ClaimState, Floor, larger};
 use crate::cluster::query::Query;
-use crate::instance::{Change, Errand, HistoryEvent, LifecycleEvent, State};
+use crate::instance::{DemandChange, HistoryEvent, LifecycleEvent, MoveRequest, State};
 use crate::queue::Place;
-use crate::workflow::care::COMMAND_TIME;
+use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::migrate::{Declined, MOVE_TIME, MovePlan};
 
 /// MiB in a GiB: a START asks for disk in whole ones, so that is what an UPDATE comes to.
@@ -54,16 +54,16 @@ impl Scheduler {
         let state = self
             .instances
             .get(instance)
-            .map(|kept| kept.state().clone());
+            .map(|managed| managed.state().clone());
         match state {
             Some(State::Waiting { .. }) if asks_amounts => self.update_waiting(instance, update),
             Some(State::Running { node, .. }) if asks_amounts => {
                 self.update_placed(id, instance, node, update)
             }
-            Some(state) if asks_amounts => Err(not_running(state.word())),
+            Some(state) if asks_amounts => Err(not_running(state.life_state())),
             Some(_) => {
                 self.update_priority(instance, update);
-                self.say_updated(instance, Some(id), &Cause::PriorityChanged);
+                self.notify_updated(instance, Some(id), &Cause::PriorityChanged);
                 Ok(())
             }
             None => {
@@ -72,7 +72,7 @@ impl Scheduler {
                     .placement(instance)
                     .ok_or_else(|| Declined::lasting(NoInstance, Objection::NoNode))?;
                 let entry = self.cluster.nodes().node(key).ledger().get(instance);
-                if entry.is_none_or(|entry| entry.phase() != Phase::Running) {
+                if entry.is_none_or(|entry| entry.claim_state() != ClaimState::Running) {
                     return Err(Declined::new(WrongState, Objection::NotListedYet));
                 }
                 let is_suspended =
@@ -85,7 +85,7 @@ impl Scheduler {
                 }
                 self.ensure_managed(key, instance);
                 self.update_priority(instance, update);
-                self.say_updated(instance, Some(id), &Cause::PriorityChanged);
+                self.notify_updated(instance, Some(id), &Cause::PriorityChanged);
                 Ok(())
             }
         }
@@ -94,10 +94,10 @@ impl Scheduler {
     /// Gives an instance the priority that an UPDATE says, also where it waits.
     fn update_priority(&mut self, instance: &InstanceId, update: &Update) {
         let priority = update.priority.and_then(|it| u8::try_from(it).ok());
-        let (Some(priority), Some(kept)) = (priority, self.instances.get_mut(instance)) else {
+        let (Some(priority), Some(managed)) = (priority, self.instances.get_mut(instance)) else {
             return;
         };
-        kept.set_priority(priority);
+        managed.set_priority(priority);
         self.journal.note_instance(instance);
         let reserved = self.queue.node_kept_for(instance);
         if let Some(waiter) = self.queue.remove(instance) {
@@ -130,8 +130,8 @@ impl Scheduler {
         if why.never {
             return Err(Declined::lasting(CommandFailureReason::NoRoom, why.cause));
         }
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.set_demand(demand);
+        if let Some(managed) = self.instances.get_mut(instance) {
+            managed.set_demand(demand);
         }
         self.update_priority(instance, update);
         self.leave_queue(instance);
@@ -155,7 +155,7 @@ impl Scheduler {
         if demand == before {
             self.ensure_managed(key, instance);
             self.update_priority(instance, update);
-            self.say_updated(instance, Some(id), &Cause::HasItsDemand);
+            self.notify_updated(instance, Some(id), &Cause::HasItsDemand);
             return Ok(());
         }
         match self.has_room_to_change(key, &before, &demand) {
@@ -169,7 +169,7 @@ impl Scheduler {
                 let plan = MovePlan {
                     target: None,
                     due: self.now + MOVE_TIME,
-                    errand: Errand {
+                    move_request: MoveRequest {
                         asker: Some(id),
                         demand: Some(demand),
                     },
@@ -264,9 +264,12 @@ impl Scheduler {
             ..Update::default()
         };
         if let Some(session) = node.session() {
-            self.send(session, Message::Order(Box::new(Order::Update(update))));
+            self.send(
+                session,
+                Message::LauncherCommand(Box::new(LauncherCommand::Update(update))),
+            );
         }
-        let change = Change {
+        let change = DemandChange {
             before,
             demand,
             asker: Some(id),
@@ -275,7 +278,7 @@ impl Scheduler {
             change: Box::new(change),
             due: self.now + COMMAND_TIME,
         };
-        self.turn(instance, event, &Cause::Changing);
+        self.transition(instance, event, &Cause::Changing);
     }
 
     /// A launcher says that an instance has what it is to have.
@@ -286,12 +289,12 @@ impl Scheduler {
         if node != key || !self.may(instance, EventKind::UpdateSettled) {
             return;
         }
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.set_demand(change.demand.clone());
+        if let Some(managed) = self.instances.get_mut(instance) {
+            managed.set_demand(change.demand.clone());
         }
         self.settle_demand(key, instance, &change.demand);
         self.end_update(instance, &Cause::Changed);
-        self.say_updated(instance, change.asker, &Cause::HasItsDemand);
+        self.notify_updated(instance, change.asker, &Cause::HasItsDemand);
     }
 
     /// A launcher could not change an instance.
@@ -322,12 +325,15 @@ impl Scheduler {
     /// An instance was to be deleted while it was being changed, and is not: how it is changed is to be settled as before.
     /// Whether there is anything to be settled.
     pub(crate) fn take_up_update(&mut self, instance: &InstanceId, cause: &Cause) -> bool {
-        let kept = self.instances.get(instance);
-        if kept.and_then(|kept| kept.state().change()).is_none() {
+        let managed = self.instances.get(instance);
+        if managed
+            .and_then(|managed| managed.state().change())
+            .is_none()
+        {
             return false;
         }
         let due = self.now + COMMAND_TIME;
-        self.turn(instance, LifecycleEvent::UpdateResumed { due }, cause);
+        self.transition(instance, LifecycleEvent::UpdateResumed { due }, cause);
         self.note_not_stopped(instance);
         true
     }
@@ -342,21 +348,21 @@ impl Scheduler {
         self.settle_demand(node, instance, &change.before);
         self.end_update(instance, cause);
         let command = LifeCommand::Update;
-        self.tell_asker(change.asker, instance, node, command, reason, cause);
+        self.notify_asker(change.asker, instance, node, command, reason, cause);
     }
 
     /// An instance is not being changed any more: it runs, or is still to be deleted, which is told already.
     fn end_update(&mut self, instance: &InstanceId, cause: &Cause) {
-        let kept = self.instances.get(instance);
-        if kept.is_some_and(|kept| matches!(kept.state(), State::Updating { .. })) {
-            return self.turn(instance, LifecycleEvent::UpdateSettled, cause);
+        let managed = self.instances.get(instance);
+        if managed.is_some_and(|managed| matches!(managed.state(), State::Updating { .. })) {
+            return self.transition(instance, LifecycleEvent::UpdateSettled, cause);
         }
         self.on(instance, LifecycleEvent::UpdateSettled);
         self.journal.note_instance(instance);
     }
 
     /// How an instance is being changed, and where: also while it is to be deleted there.
-    fn changing(&self, instance: &InstanceId) -> Option<(NodeKey, Change)> {
+    fn changing(&self, instance: &InstanceId) -> Option<(NodeKey, DemandChange)> {
         let state = self.instances.get(instance)?.state();
         Some((state.node()?, state.change()?.clone()))
     }
@@ -376,20 +382,20 @@ impl Scheduler {
     }
 
     /// Tells those who follow an instance, and who asked, that it was changed.
-    fn say_updated(&mut self, instance: &InstanceId, asker: Option<SessionId>, cause: &Cause) {
-        let Some(kept) = self.instances.get_mut(instance) else {
+    fn notify_updated(&mut self, instance: &InstanceId, asker: Option<SessionId>, cause: &Cause) {
+        let Some(managed) = self.instances.get_mut(instance) else {
             return;
         };
-        let node = kept.state().node();
+        let node = managed.state().node();
         let node = node.map(|key| self.cluster.nodes().node(key).uuid());
-        kept.note(HistoryEvent {
+        managed.note(HistoryEvent {
             at: self.now,
             what: LifeState::Updated,
             node,
             cause: cause.kept(),
         });
         self.journal.note_instance(instance);
-        self.tell_state(instance, LifeState::Updated, node, cause);
+        self.notify_state(instance, LifeState::Updated, node, cause);
         if let Some(asker) = asker {
             self.copy_state(asker, instance, LifeState::Updated, node, cause);
         }

@@ -16,7 +16,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::cluster::query::Query;
-use crate::instance::{By, LifecycleEvent, State};
+use crate::instance::{LifecycleEvent, State, SuspendedBy};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Room, Shape, Waiter};
@@ -44,7 +44,7 @@ impl Scheduler {
         if self.recovery.is_open() && !may_wait {
             return self.hold(start.into_start(), None);
         }
-        if !self.is_to_keep(start.request()) {
+        if !self.is_to_be_managed(start.request()) {
             return self.fail_without_node(start.as_start());
         }
         let Some(instance) = self.keep(start) else {
@@ -61,32 +61,33 @@ impl Scheduler {
     /// Lets an instance wait for room if it may, else it has failed.
     pub(crate) fn wait_or_fail(&mut self, instance: &InstanceId, query: &Query, cause: &Cause) {
         let why = self.why_not(query);
-        let Some(kept) = self.instances.get(instance) else {
+        let Some(managed) = self.instances.get(instance) else {
             return;
         };
-        let may_wait = kept.has_run() || kept.waits_until().is_some_and(|until| until > self.now);
+        let may_wait =
+            managed.has_run() || managed.waits_until().is_some_and(|until| until > self.now);
         if self.journal.is_leaving() && !self.config.durable {
             let why = Explanation::of(Refusal::Leaving.into());
-            return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
+            return self.fail_managed(instance, StartFailureReason::LaunchFailure, None, why);
         }
         // What ran once is not given up because of how the cluster happens to be.
-        let is_hopeless = why.never && !kept.has_run() && !self.recovery.is_open();
+        let is_hopeless = why.never && !managed.has_run() && !self.recovery.is_open();
         if !may_wait || is_hopeless {
-            if let Some(last) = kept.tried().last() {
+            if let Some(last) = managed.tried().last() {
                 // Nowhere else is left to be tried: what the last node said is why.
                 let (reason, node) = (last.reason.clone(), last.node);
-                return self.fail_kept(instance, reason, Some(node), why);
+                return self.fail_managed(instance, reason, Some(node), why);
             }
             let reason = self.no_room(query.request());
-            return self.fail_kept(instance, reason, None, why);
+            return self.fail_managed(instance, reason, None, why);
         }
         let cause = if *cause == Cause::Plain {
             &why.cause
         } else {
             cause
         };
-        let is_stuck = kept.has_run() && !kept.tried().is_empty();
-        self.turn(instance, LifecycleEvent::Queued, cause);
+        let is_stuck = managed.has_run() && !managed.tried().is_empty();
+        self.transition(instance, LifecycleEvent::Queued, cause);
         if is_stuck {
             self.timers.set(
                 Timer::LookAgain(instance.clone()),
@@ -94,27 +95,27 @@ impl Scheduler {
             );
         }
         match self.enqueue(instance, query) {
-            Ok(()) => self.tell_queued_once_on_disk(instance),
+            Ok(()) => self.notify_queued_once_on_disk(instance),
             Err(Full) => {
                 let reason = self.no_room(query.request());
                 let cause = Cause::AndQueueFull(Box::new(why.cause), self.queue.len());
-                self.fail_kept(instance, reason, None, Explanation::of(cause));
+                self.fail_managed(instance, reason, None, Explanation::of(cause));
             }
         }
     }
 
     pub(crate) fn enqueue(&mut self, instance: &InstanceId, query: &Query) -> Result<(), Full> {
         self.note_changes();
-        let Some(kept) = self.instances.get(instance) else {
+        let Some(managed) = self.instances.get(instance) else {
             return Ok(());
         };
-        let deadline = if kept.has_run() {
+        let deadline = if managed.has_run() {
             None
         } else {
-            kept.waits_until()
+            managed.waits_until()
         };
-        let (bytes, is_operators) = (kept.texts(), kept.is_operators());
-        let rank = (kept.priority(), kept.order());
+        let (bytes, is_operators) = (managed.texts(), managed.is_operators());
+        let rank = (managed.priority(), managed.order());
         let waiter = Waiter::to_start(instance.clone(), rank, query);
         self.queue
             .push(waiter.keeping(bytes, is_operators).until(deadline))
@@ -126,7 +127,7 @@ impl Scheduler {
         let Some(entry) = node.ledger().get(instance) else {
             return;
         };
-        let Some(kept) = self.instances.get(instance) else {
+        let Some(managed) = self.instances.get(instance) else {
             return;
         };
         let pool = if node.slots()[Pool::Compute as usize].is_some() {
@@ -134,7 +135,7 @@ impl Scheduler {
         } else {
             Pool::Network
         };
-        let (vcpus, rank) = (entry.asked().vcpus, (kept.priority(), kept.order()));
+        let (vcpus, rank) = (entry.asked().vcpus, (managed.priority(), managed.order()));
         let waiter = Waiter::to_resume(instance.clone(), rank, (key, pool), vcpus);
         self.note_changes();
         if self.queue.push(waiter).is_ok() {
@@ -147,12 +148,12 @@ impl Scheduler {
     }
 
     /// Has it told that an instance waits, once that is on disk: who hears of it counts on it.
-    pub(crate) fn tell_queued_once_on_disk(&mut self, instance: &InstanceId) {
+    pub(crate) fn notify_queued_once_on_disk(&mut self, instance: &InstanceId) {
         let ticket = self.journal.ticket();
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.note_waits_with(ticket);
+        if let Some(managed) = self.instances.get_mut(instance) {
+            managed.note_waits_with(ticket);
         }
-        self.after_commit(instance, Next::TellQueued);
+        self.after_commit(instance, Next::NotifyQueued);
     }
 
     /// Answers a START of an instance that waits. While that is not on disk it is answered as the first one is: once it is,
@@ -160,7 +161,7 @@ impl Scheduler {
     pub(crate) fn answer_waiting(&mut self, start: &PlacedStart) {
         let instance = &start.request.instance;
         if self.waits_on_disk(instance) {
-            return self.tell_queued(instance);
+            return self.notify_queued(instance);
         }
         if self.journal.is_in_trouble() {
             let cause = Cause::WaitsAnd(Box::new(self.journal.trouble_cause()));
@@ -171,25 +172,25 @@ impl Scheduler {
 
     /// Whether it is on disk that an instance waits, as far as anything is to be.
     pub(crate) fn waits_on_disk(&self, instance: &InstanceId) -> bool {
-        let kept = self.instances.get(instance);
-        kept.is_some_and(|kept| self.journal.is_on_disk(kept.waits_with()))
+        let managed = self.instances.get(instance);
+        managed.is_some_and(|managed| self.journal.is_on_disk(managed.waits_with()))
     }
 
     /// Tells who waits for an instance, and who watches, that it waits and why. If its sender has left, all controllers.
-    pub(crate) fn tell_queued(&mut self, instance: &InstanceId) {
+    pub(crate) fn notify_queued(&mut self, instance: &InstanceId) {
         let Some((sender, event)) = self.queued_event(instance) else {
             return;
         };
         let message = || Message::InstanceQueued(Box::new(event.clone()));
         let Some(session) = self.peers.get(sender) else {
-            return self.tell_controllers(Topic::Instances, |session| {
+            return self.notify_controllers(Topic::Instances, |session| {
                 session.is_native().then(message)
             });
         };
         if session.is_native() {
             self.send(sender, message());
         }
-        self.tell_watchers(Topic::Instances, Some(sender), |_| Some(message()));
+        self.notify_subscribers(Topic::Instances, Some(sender), |_| Some(message()));
     }
 
     /// How an instance waits, and who sent its START; `None` if it does not wait to be started.
@@ -197,20 +198,20 @@ impl Scheduler {
         &self,
         instance: &InstanceId,
     ) -> Option<(SessionId, Explained<InstanceQueued>)> {
-        let kept = self.instances.get(instance)?;
+        let managed = self.instances.get(instance)?;
         let position = self.queue.position(instance)?;
-        let start = kept.start()?;
-        let left = kept.waits_until().filter(|_| !kept.has_run());
+        let start = managed.start()?;
+        let left = managed.waits_until().filter(|_| !managed.has_run());
         let left = left.map(|until| until.saturating_duration_since(self.now));
         let event = InstanceQueued {
             instance_uuid: instance.to_string(),
             position: position as u64,
             waiting: self.queue.len() as u64,
-            priority: i64::from(kept.priority()),
+            priority: i64::from(managed.priority()),
             deadline_ms: left.map(ms),
             detail: String::new(),
         };
-        let last = kept.history().last();
+        let last = managed.history().last();
         let cause = last.map(|event| event.cause.clone()).unwrap_or_default();
         Some((start.sender, Explained::new(event, cause)))
     }
@@ -328,7 +329,7 @@ impl Scheduler {
         let view = self.view(pool);
         let asked = view.asked(query, self.cluster.labels(pool));
         let node = view.candidate(key);
-        asked.unheard_of().is_empty()
+        asked.unknown_names().is_empty()
             && self
                 .placement
                 .policy()
@@ -337,13 +338,13 @@ impl Scheduler {
     }
 
     fn serve_instance(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
-        let Some(kept) = self.instances.get(instance) else {
+        let Some(managed) = self.instances.get(instance) else {
             self.queue.remove(instance);
             return true;
         };
-        match kept.state() {
+        match managed.state() {
             State::Suspended {
-                by: By::Preemptor(_),
+                by: SuspendedBy::Preemptor(_),
                 ..
             } => self.resume_evicted(instance, key),
             _ => self.serve_start(instance),
@@ -358,7 +359,7 @@ impl Scheduler {
         let Some(chosen) = self.choose_again(instance, &query) else {
             return false;
         };
-        self.claim_kept(instance, chosen, &Cause::RoomFound);
+        self.claim_managed(instance, chosen, &Cause::RoomFound);
         true
     }
 
@@ -385,7 +386,7 @@ impl Scheduler {
             };
             let why = self.why_not(&query);
             let reason = StartFailureReason::QueueTimeout;
-            self.fail_kept(waiter.instance(), reason, None, why);
+            self.fail_managed(waiter.instance(), reason, None, why);
         }
     }
 }

@@ -29,16 +29,16 @@ impl Scheduler {
         {
             self.fail_start(&start, Refusal::Undone);
         }
-        self.undo_held(&target.instance);
-        self.undo_batch(&target.instance);
+        self.cancel_held(&target.instance);
+        self.cancel_batch(&target.instance);
         if self.instances.contains(&target.instance) {
-            return self.delete_kept(id, parcel, &target);
+            return self.delete_managed(id, parcel, &target);
         }
-        self.carry_to_holder(id, parcel, target, None);
+        self.forward_to_named_node(id, parcel, target, None);
     }
 
     /// DELETE, and AttachVolume with its volume: for the node the command names.
-    pub(crate) fn carry_to_holder(
+    pub(crate) fn forward_to_named_node(
         &mut self,
         id: SessionId,
         parcel: Parcel,
@@ -125,7 +125,7 @@ impl Scheduler {
     }
 
     /// EVACUATE and Restore: for the node the command names.
-    pub(crate) fn carry_to_node(
+    pub(crate) fn forward_to_node(
         &mut self,
         id: SessionId,
         command: CommandName,
@@ -146,7 +146,7 @@ impl Scheduler {
     }
 
     /// Public address commands, RefreshCNCI, and launchers' tenant events: for the concentrator's agent they name.
-    pub(crate) fn carry_to_concentrator(
+    pub(crate) fn forward_to_concentrator(
         &mut self,
         id: SessionId,
         sent: Sent,

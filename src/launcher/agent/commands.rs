@@ -12,7 +12,7 @@ use proto_frames::payload::{
 use proto_frames::{Frame, Kind};
 use tracing::{debug, warn};
 
-use super::instances::State;
+use super::instances::InstancePhase;
 use super::{Agent, AgentAction, Demand, Duty, Link, Message, Removal, Runs};
 
 /// Longest instance id taken, in bytes: it becomes a file name. UUIDs have 36.
@@ -154,23 +154,23 @@ impl Agent {
     fn admit(&self, now: Instant, start: &Start) -> Result<Demand, (StartFailureReason, String)> {
         if let Some(instance) = self.instances.get(&start.instance_uuid) {
             match instance.state {
-                State::Starting
-                | State::Running
-                | State::Suspending
-                | State::Suspended
-                | State::Resuming => {
+                InstancePhase::Starting
+                | InstancePhase::Running
+                | InstancePhase::Suspending
+                | InstancePhase::Suspended
+                | InstancePhase::Resuming => {
                     return Err((
                         StartFailureReason::AlreadyRunning,
                         "the instance runs here".to_owned(),
                     ));
                 }
-                State::Stopping { .. } => {
+                InstancePhase::Stopping { .. } => {
                     return Err((
                         StartFailureReason::InstanceExists,
                         "the instance is being stopped here".to_owned(),
                     ));
                 }
-                State::Exited { .. } | State::Gone { .. } => {}
+                InstancePhase::Exited { .. } | InstancePhase::Gone { .. } => {}
             }
         }
         match self.duty {
@@ -262,7 +262,7 @@ impl Agent {
             return self.refuse_delete(id, DeleteFailureReason::InvalidData);
         }
         match self.instances.get(id).map(|instance| instance.state) {
-            None | Some(State::Gone { .. }) => {
+            None | Some(InstancePhase::Gone { .. }) => {
                 self.refuse_delete(id, DeleteFailureReason::NoInstance)
             }
             Some(_) if delete.stop => self.stop(now, id, Removal::Stopped),

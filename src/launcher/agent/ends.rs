@@ -26,7 +26,7 @@ use proto_frames::payload::{
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::instances::{Instance, State};
+use super::instances::{Instance, InstancePhase};
 use super::{Agent, Link, Message, Removal};
 
 /// Most ends that are kept until the scheduler has them on record. Beyond it the node takes no START, and so, because
@@ -351,7 +351,7 @@ impl Agent {
             };
             instance.ends.retain(|other| other != seq);
             match instance.state {
-                State::Gone { .. } if instance.ends.is_empty() => self.forget(&id),
+                InstancePhase::Gone { .. } if instance.ends.is_empty() => self.forget(&id),
                 _ => self.persist(&id),
             }
         }

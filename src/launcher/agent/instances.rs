@@ -50,7 +50,7 @@ pub(super) struct Instance {
     pub(super) devices: Devices,
     /// While it is ordered to be thawed because it could not be frozen in time: how often that is tried again if it fails.
     pub(super) thaws_left: Option<u8>,
-    pub(super) state: State,
+    pub(super) state: InstancePhase,
     /// The image that it runs, if any.
     pub(super) image: Option<Digest>,
     /// What it is called and runs.
@@ -65,7 +65,7 @@ pub(super) struct Instance {
 
 /// How far an instance is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum InstancePhase {
     /// Being started.
     Starting,
     /// Running.
@@ -115,7 +115,10 @@ pub enum LaunchFault {
 impl Instance {
     /// Whether it holds what it asked for.
     pub(super) fn is_live(&self) -> bool {
-        !matches!(self.state, State::Exited { .. } | State::Gone { .. })
+        !matches!(
+            self.state,
+            InstancePhase::Exited { .. } | InstancePhase::Gone { .. }
+        )
     }
 
     /// How much it holds of what `of` tells; while it changes, the more of the two.
@@ -143,7 +146,7 @@ impl Instance {
     /// How many vcpus it holds.
     pub(super) fn held_vcpus(&self) -> i64 {
         match self.state {
-            State::Suspended => 0,
+            InstancePhase::Suspended => 0,
             _ => self.held(|demand| demand.vcpus),
         }
     }
@@ -155,17 +158,17 @@ impl Instance {
 
     /// Whether nothing more can be done to end it.
     fn is_killed(&self) -> bool {
-        matches!(self.state, State::Stopping { kill_at: None, .. })
+        matches!(self.state, InstancePhase::Stopping { kill_at: None, .. })
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        matches!(self.state, State::Stopping { .. })
+        matches!(self.state, InstancePhase::Stopping { .. })
     }
 
     /// When something is to be done about it if nothing happens.
     pub(super) fn timeout(&self) -> Option<Instant> {
         match self.state {
-            State::Stopping { kill_at, .. } => kill_at,
+            InstancePhase::Stopping { kill_at, .. } => kill_at,
             _ => None,
         }
     }
@@ -190,7 +193,7 @@ impl Agent {
             update: None,
             devices: Devices::default(),
             thaws_left: None,
-            state: State::Starting,
+            state: InstancePhase::Starting,
             ends,
             image: start.image.parse().ok(),
             about: About::of(start),
@@ -227,13 +230,13 @@ impl Agent {
             return;
         };
         match instance.state {
-            State::Starting => {
-                instance.state = State::Running;
+            InstancePhase::Starting => {
+                instance.state = InstancePhase::Running;
                 self.persist(id);
                 self.report_soon(now);
             }
             // It was to end before it had begun.
-            State::Stopping {
+            InstancePhase::Stopping {
                 outcome,
                 running: false,
                 ..
@@ -253,7 +256,7 @@ impl Agent {
             return;
         };
         match instance.state {
-            State::Starting => {
+            InstancePhase::Starting => {
                 let restart = instance.restart;
                 let reason = match fault {
                     LaunchFault::Image => StartFailureReason::ImageFailure,
@@ -263,7 +266,7 @@ impl Agent {
                 let failure = self.failure(id, reason, restart, detail);
                 self.could_not_start(now, id, failure);
             }
-            State::Stopping {
+            InstancePhase::Stopping {
                 outcome,
                 running: false,
                 ..
@@ -275,7 +278,7 @@ impl Agent {
     /// The failure is an end like any other: the sender of the START hears of it also where this connection is lost.
     fn could_not_start(&mut self, now: Instant, id: &str, failure: StartFailure) {
         if let Some(instance) = self.instances.get_mut(id) {
-            instance.state = State::Gone {
+            instance.state = InstancePhase::Gone {
                 outcome: Removal::Stopped,
                 code: None,
             };
@@ -288,22 +291,22 @@ impl Agent {
             return;
         };
         match state {
-            State::Stopping { outcome, .. } => self.remove(now, id, outcome, code),
-            State::Starting
-            | State::Running
-            | State::Suspending
-            | State::Suspended
-            | State::Resuming => {
+            InstancePhase::Stopping { outcome, .. } => self.remove(now, id, outcome, code),
+            InstancePhase::Starting
+            | InstancePhase::Running
+            | InstancePhase::Suspending
+            | InstancePhase::Suspended
+            | InstancePhase::Resuming => {
                 if self.was_cut_off(now, id, code) {
                     return self.remove(now, id, Removal::CutOff, code);
                 }
-                let state = State::Exited {
+                let state = InstancePhase::Exited {
                     code,
                     order: self.next_end(),
                 };
                 self.end(now, id, state);
             }
-            State::Exited { .. } | State::Gone { .. } => {}
+            InstancePhase::Exited { .. } | InstancePhase::Gone { .. } => {}
         }
     }
 
@@ -313,8 +316,8 @@ impl Agent {
             return;
         };
         match &mut instance.state {
-            State::Starting => {
-                instance.state = State::Stopping {
+            InstancePhase::Starting => {
+                instance.state = InstancePhase::Stopping {
                     outcome,
                     kill_at: None,
                     running: false,
@@ -326,10 +329,11 @@ impl Agent {
                 }
                 self.report_soon(now);
             }
-            State::Running | State::Suspending | State::Suspended | State::Resuming => {
-                self.terminate(now, id, outcome)
-            }
-            State::Stopping {
+            InstancePhase::Running
+            | InstancePhase::Suspending
+            | InstancePhase::Suspended
+            | InstancePhase::Resuming => self.terminate(now, id, outcome),
+            InstancePhase::Stopping {
                 outcome: earlier, ..
             } => {
                 if outcome == Removal::Deleted && *earlier != outcome {
@@ -337,11 +341,11 @@ impl Agent {
                     self.persist(id);
                 }
             }
-            State::Exited { code, .. } => {
+            InstancePhase::Exited { code, .. } => {
                 let code = *code;
                 self.remove(now, id, outcome, code);
             }
-            State::Gone { .. } => {}
+            InstancePhase::Gone { .. } => {}
         }
     }
 
@@ -354,9 +358,9 @@ impl Agent {
 
     /// Kills what was asked to end and has not in time.
     pub(super) fn kill_the_late(&mut self, now: Instant) {
-        let late = |instance: &Instance| matches!(instance.state, State::Stopping { kill_at: Some(at), .. } if at <= now);
+        let late = |instance: &Instance| matches!(instance.state, InstancePhase::Stopping { kill_at: Some(at), .. } if at <= now);
         for id in self.ids(late) {
-            if let Some(State::Stopping { kill_at, .. }) =
+            if let Some(InstancePhase::Stopping { kill_at, .. }) =
                 self.instances.get_mut(&id).map(|it| &mut it.state)
             {
                 *kill_at = None;
@@ -368,7 +372,7 @@ impl Agent {
     /// Forgets the oldest of too many instances that ended by themselves and that the scheduler knows of.
     pub(super) fn limit_exited(&mut self) {
         let ended = |instance: &Instance| match instance.state {
-            State::Exited { order, .. } if instance.ends.is_empty() => Some(order),
+            InstancePhase::Exited { order, .. } if instance.ends.is_empty() => Some(order),
             _ => None,
         };
         let mut known: Vec<(u64, String)> = Vec::new();
@@ -427,7 +431,7 @@ impl Agent {
             return;
         };
         let kill_at = (holds || !instance.leased).then(|| now + grace);
-        instance.state = State::Stopping {
+        instance.state = InstancePhase::Stopping {
             outcome,
             kill_at,
             running: true,
@@ -441,14 +445,14 @@ impl Agent {
     }
 
     fn remove(&mut self, now: Instant, id: &str, outcome: Removal, code: Option<i32>) {
-        self.end(now, id, State::Gone { outcome, code });
+        self.end(now, id, InstancePhase::Gone { outcome, code });
     }
 
-    pub(super) fn end(&mut self, now: Instant, id: &str, state: State) {
+    pub(super) fn end(&mut self, now: Instant, id: &str, state: InstancePhase) {
         self.give_up_change(id);
         let (how, code) = match state {
-            State::Gone { outcome, code } => (How::Removed(outcome), code),
-            State::Exited { code, .. } => (How::Exited, code),
+            InstancePhase::Gone { outcome, code } => (How::Removed(outcome), code),
+            InstancePhase::Exited { code, .. } => (How::Exited, code),
             _ => return,
         };
         if let Some(instance) = self.instances.get_mut(id) {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use proto_frames::payload::{LeaseRenewed, PayloadError, Start};
 use tracing::warn;
 
-use super::instances::{Instance, State};
+use super::instances::{Instance, InstancePhase};
 use super::{Agent, AgentAction, Removal};
 
 /// Most STATS whose answers are waited for; those before them are taken for lost.
@@ -199,7 +199,7 @@ impl Agent {
 
     fn kill_at_once(&mut self, now: Instant, id: &str) {
         match self.instances.get_mut(id).map(|it| &mut it.state) {
-            Some(State::Stopping {
+            Some(InstancePhase::Stopping {
                 kill_at, running, ..
             }) => {
                 if *running && kill_at.take().is_some() {

@@ -9,7 +9,7 @@ use proto_frames::payload::{
 };
 use tracing::warn;
 
-use super::instances::{Instance, State};
+use super::instances::{Instance, InstancePhase};
 use super::{Agent, AgentAction, Demand, Message};
 
 /// How often an instance that could not be frozen is ordered to be thawed: it may have been frozen too late, and a single
@@ -34,16 +34,16 @@ impl Agent {
     fn try_suspend(&mut self, now: Instant, id: &str, agent: &str) -> Result<(), Refusal> {
         let instance = self.addressed(id, agent)?;
         match instance.state {
-            State::Running if instance.update.is_none() => {
-                instance.state = State::Suspending;
+            InstancePhase::Running if instance.update.is_none() => {
+                instance.state = InstancePhase::Suspending;
                 instance.thaws_left = None;
                 self.persist(id);
                 self.order(AgentAction::Freeze(id.to_owned()));
                 self.report_soon(now);
             }
             // It will be answered when it is done.
-            State::Suspending => {}
-            State::Suspended => self.tell(id, LifeState::Suspended),
+            InstancePhase::Suspending => {}
+            InstancePhase::Suspended => self.tell(id, LifeState::Suspended),
             _ => return Err(instance.wrong_state()),
         }
         Ok(())
@@ -51,12 +51,12 @@ impl Agent {
 
     pub(super) fn frozen(&mut self, now: Instant, id: &str, result: Result<(), String>) {
         let state = self.instances.get(id).map(|instance| instance.state);
-        if state != Some(State::Suspending) {
+        if state != Some(InstancePhase::Suspending) {
             return;
         }
         match result {
             Ok(()) => {
-                self.enter(now, id, State::Suspended);
+                self.enter(now, id, InstancePhase::Suspended);
                 self.tell(id, LifeState::Suspended);
             }
             Err(detail) => {
@@ -64,7 +64,7 @@ impl Agent {
                 if let Some(instance) = self.instances.get_mut(id) {
                     instance.thaws_left = Some(MAX_THAWS - 1);
                 }
-                self.enter(now, id, State::Running);
+                self.enter(now, id, InstancePhase::Running);
                 self.order(AgentAction::Thaw(id.to_owned()));
                 self.refuse(LifeCommand::Suspend, id, (Reason::Failed, detail));
             }
@@ -85,19 +85,19 @@ impl Agent {
     fn try_resume(&mut self, now: Instant, id: &str, agent: &str) -> Result<(), Refusal> {
         let instance = self.addressed(id, agent)?;
         match instance.state {
-            State::Suspended if instance.update.is_none() => {
+            InstancePhase::Suspended if instance.update.is_none() => {
                 let needs = Demand {
                     vcpus: instance.demand.vcpus,
                     ..Demand::default()
                 };
                 self.check_amounts(&needs)
                     .map_err(|detail| (Reason::NoRoom, detail))?;
-                self.enter(now, id, State::Resuming);
+                self.enter(now, id, InstancePhase::Resuming);
                 self.order(AgentAction::Thaw(id.to_owned()));
             }
             // It will be answered when it is done.
-            State::Resuming => {}
-            State::Running => self.tell(id, LifeState::Running),
+            InstancePhase::Resuming => {}
+            InstancePhase::Running => self.tell(id, LifeState::Running),
             _ => return Err(instance.wrong_state()),
         }
         Ok(())
@@ -123,7 +123,7 @@ impl Agent {
                     "instance {id} could not be frozen, and not be thawed either: {detail}"
                 );
                 instance.thaws_left = None;
-                self.enter(now, id, State::Suspended);
+                self.enter(now, id, InstancePhase::Suspended);
                 self.tell(id, LifeState::Suspended);
             }
             (Err(_), left) => {
@@ -135,17 +135,17 @@ impl Agent {
 
     pub(super) fn thawed(&mut self, now: Instant, id: &str, result: Result<(), String>) {
         match self.instances.get(id).map(|instance| instance.state) {
-            Some(State::Resuming) => {}
-            Some(State::Running) => return self.thawed_to_make_sure(now, id, result),
+            Some(InstancePhase::Resuming) => {}
+            Some(InstancePhase::Running) => return self.thawed_to_make_sure(now, id, result),
             _ => return,
         }
         match result {
             Ok(()) => {
-                self.enter(now, id, State::Running);
+                self.enter(now, id, InstancePhase::Running);
                 self.tell(id, LifeState::Running);
             }
             Err(detail) => {
-                self.enter(now, id, State::Suspended);
+                self.enter(now, id, InstancePhase::Suspended);
                 self.refuse(LifeCommand::Resume, id, (Reason::Failed, detail));
             }
         }
@@ -167,14 +167,17 @@ impl Agent {
             .check()
             .map_err(|error| (Reason::InvalidData, error.to_string()))?;
         let instance = self.addressed(id, &update.workload_agent_uuid)?;
-        if !matches!(instance.state, State::Running | State::Suspended) || instance.update.is_some()
+        if !matches!(
+            instance.state,
+            InstancePhase::Running | InstancePhase::Suspended
+        ) || instance.update.is_some()
         {
             return Err(instance.wrong_state());
         }
         let old = &instance.demand;
         let new = changed(old, update);
         let mut more = difference(old, &new);
-        if instance.state == State::Suspended {
+        if instance.state == InstancePhase::Suspended {
             more.vcpus = 0;
         }
         let limits = (new.mem_mb, new.vcpus) != (old.mem_mb, old.vcpus);
@@ -242,9 +245,9 @@ impl Agent {
             return;
         };
         let pace = match instance.state {
-            State::Suspending => Some(AgentAction::Freeze(id.to_owned())),
-            State::Resuming => Some(AgentAction::Thaw(id.to_owned())),
-            State::Running if instance.thaws_left.is_some() => {
+            InstancePhase::Suspending => Some(AgentAction::Freeze(id.to_owned())),
+            InstancePhase::Resuming => Some(AgentAction::Thaw(id.to_owned())),
+            InstancePhase::Running if instance.thaws_left.is_some() => {
                 Some(AgentAction::Thaw(id.to_owned()))
             }
             _ => None,
@@ -267,8 +270,8 @@ impl Agent {
         let updated = instance.update.take().map(|_| LifeCommand::Update);
         instance.return_devices();
         let command = match instance.state {
-            State::Suspending => Some(LifeCommand::Suspend),
-            State::Resuming => Some(LifeCommand::Resume),
+            InstancePhase::Suspending => Some(LifeCommand::Suspend),
+            InstancePhase::Resuming => Some(LifeCommand::Resume),
             _ => updated,
         };
         if let Some(command) = command {
@@ -317,7 +320,7 @@ impl Agent {
             .ok_or_else(|| (Reason::NoInstance, "it is not here".to_owned()))
     }
 
-    fn enter(&mut self, now: Instant, id: &str, state: State) {
+    fn enter(&mut self, now: Instant, id: &str, state: InstancePhase) {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = state;
         }
@@ -350,13 +353,13 @@ impl Instance {
     fn wrong_state(&self) -> Refusal {
         let state = match self.state {
             _ if self.update.is_some() => "it is being updated",
-            State::Starting => "it is being started",
-            State::Running => "it runs",
-            State::Suspending => "it is being suspended",
-            State::Suspended => "it is suspended",
-            State::Resuming => "it is being resumed",
-            State::Stopping { .. } => "it is being stopped",
-            State::Exited { .. } | State::Gone { .. } => "it has ended",
+            InstancePhase::Starting => "it is being started",
+            InstancePhase::Running => "it runs",
+            InstancePhase::Suspending => "it is being suspended",
+            InstancePhase::Suspended => "it is suspended",
+            InstancePhase::Resuming => "it is being resumed",
+            InstancePhase::Stopping { .. } => "it is being stopped",
+            InstancePhase::Exited { .. } | InstancePhase::Gone { .. } => "it has ended",
         };
         (Reason::WrongState, state.to_owned())
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::ends::End;
-use super::instances::{Instance, State};
+use super::instances::{Instance, InstancePhase};
 use super::life::MAX_THAWS;
 use super::{About, Agent, AgentAction, Demand, Devices, Duty};
 
@@ -158,22 +158,25 @@ impl Agent {
     ) {
         let id = record.instance;
         let state = match record.stage {
-            Stage::Starting | Stage::Running => State::Running,
-            Stage::Suspending => State::Suspending,
-            Stage::Suspended => State::Suspended,
-            Stage::Resuming => State::Resuming,
-            Stage::Stopping(outcome) => State::Stopping {
+            Stage::Starting | Stage::Running => InstancePhase::Running,
+            Stage::Suspending => InstancePhase::Suspending,
+            Stage::Suspended => InstancePhase::Suspended,
+            Stage::Resuming => InstancePhase::Resuming,
+            Stage::Stopping(outcome) => InstancePhase::Stopping {
                 outcome,
                 kill_at: None,
                 running: true,
             },
-            Stage::Exited(code) => State::Exited {
+            Stage::Exited(code) => InstancePhase::Exited {
                 code,
                 order: self.next_end(),
             },
-            Stage::Gone(outcome, code) => State::Gone { outcome, code },
+            Stage::Gone(outcome, code) => InstancePhase::Gone { outcome, code },
         };
-        let had_ended = matches!(state, State::Exited { .. } | State::Gone { .. });
+        let had_ended = matches!(
+            state,
+            InstancePhase::Exited { .. } | InstancePhase::Gone { .. }
+        );
         let is_unnumbered = record.unheard && record.ends.is_empty();
         let ends = record.ends.iter().map(|end| end.seq).collect();
         for end in record.ends {
@@ -220,14 +223,14 @@ impl Agent {
             return;
         };
         let stage = match &instance.state {
-            State::Starting => Stage::Starting,
-            State::Running => Stage::Running,
-            State::Suspending => Stage::Suspending,
-            State::Suspended => Stage::Suspended,
-            State::Resuming => Stage::Resuming,
-            State::Stopping { outcome, .. } => Stage::Stopping(*outcome),
-            State::Exited { code, .. } => Stage::Exited(*code),
-            State::Gone { outcome, code } => Stage::Gone(*outcome, *code),
+            InstancePhase::Starting => Stage::Starting,
+            InstancePhase::Running => Stage::Running,
+            InstancePhase::Suspending => Stage::Suspending,
+            InstancePhase::Suspended => Stage::Suspended,
+            InstancePhase::Resuming => Stage::Resuming,
+            InstancePhase::Stopping { outcome, .. } => Stage::Stopping(*outcome),
+            InstancePhase::Exited { code, .. } => Stage::Exited(*code),
+            InstancePhase::Gone { outcome, code } => Stage::Gone(*outcome, *code),
         };
         let record = InstanceRecord {
             instance: id.to_owned(),

@@ -8,7 +8,7 @@ use proto_frames::payload::{
 };
 
 use super::ends::Reported;
-use super::instances::{Instance, State};
+use super::instances::{Instance, InstancePhase};
 use super::pressure::Pressure;
 use super::{Agent, Demand, Duty, Link, MIN_REPORT_GAP, Message, Runs};
 
@@ -300,11 +300,13 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
     InstanceStat {
         instance_uuid: id.to_owned(),
         state: match instance.state {
-            State::Starting => InstanceState::Pending,
-            State::Running | State::Suspending | State::Resuming => InstanceState::Active,
-            State::Suspended => InstanceState::ExitPaused,
-            State::Stopping { .. } => InstanceState::Stopping,
-            State::Exited { .. } | State::Gone { .. } => InstanceState::Exited,
+            InstancePhase::Starting => InstanceState::Pending,
+            InstancePhase::Running | InstancePhase::Suspending | InstancePhase::Resuming => {
+                InstanceState::Active
+            }
+            InstancePhase::Suspended => InstanceState::ExitPaused,
+            InstancePhase::Stopping { .. } => InstanceState::Stopping,
+            InstancePhase::Exited { .. } | InstancePhase::Gone { .. } => InstanceState::Exited,
         },
         memory_usage_mb: usage.mem_mb,
         disk_usage_mb: usage.disk_mb,
@@ -317,7 +319,7 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
             resources: resources.clone(),
         }),
         group: instance.group.clone(),
-        suspended: instance.state == State::Suspended,
+        suspended: instance.state == InstancePhase::Suspended,
         ..InstanceStat::default()
     }
 }

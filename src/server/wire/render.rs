@@ -17,7 +17,7 @@ use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Uuid};
 use super::parcels::frame_of;
 use super::{changes, parcels, refusals, withheld};
 use crate::server::session::stamp_sent;
-use sched_core::{Accounting, Message, OfferRules, Order};
+use sched_core::{Accounting, LauncherCommand, Message, OfferRules};
 
 /// What a message the scheduler words itself counts in a queue, in bytes: a frame and its short payload.
 const OWN_MESSAGE_COST: usize = 384;
@@ -87,7 +87,7 @@ fn text_len(message: &Message) -> usize {
         | Message::DrainProgress(_)
         | Message::NodePressure(_)
         | Message::CommandFailure(_)
-        | Message::Order(_)
+        | Message::LauncherCommand(_)
         | Message::EndsRecorded(_)
         | Message::OfferRules(_)
         | Message::LeaseRenewed(_) => payload(message).1.len(),
@@ -251,12 +251,12 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::EndsRecorded(recorded) => (Kind::ENDS_RECORDED, recorded.encode()),
         Message::OfferRules(rules) => (Kind::NODE_CAPACITY, node_capacity(rules).encode()),
         Message::LeaseRenewed(renewed) => (Kind::LEASE_RENEWED, renewed.encode()),
-        Message::Order(order) => match &**order {
-            Order::Suspend(suspend) => (Kind::SUSPEND, suspend.encode()),
-            Order::Resume(resume) => (Kind::RESUME, resume.encode()),
-            Order::Migrate(migrate) => (Kind::MIGRATE, migrate.encode()),
-            Order::Update(update) => (Kind::UPDATE, update.encode()),
-            Order::Stop(delete) => (Kind::DELETE, delete.encode()),
+        Message::LauncherCommand(order) => match &**order {
+            LauncherCommand::Suspend(suspend) => (Kind::SUSPEND, suspend.encode()),
+            LauncherCommand::Resume(resume) => (Kind::RESUME, resume.encode()),
+            LauncherCommand::Migrate(migrate) => (Kind::MIGRATE, migrate.encode()),
+            LauncherCommand::Update(update) => (Kind::UPDATE, update.encode()),
+            LauncherCommand::Stop(delete) => (Kind::DELETE, delete.encode()),
         },
         // These have no payload of the scheduler's: `encode` writes their frame.
         // The others are frames already; `encode` does not ask about them.

@@ -233,7 +233,8 @@ fn an_instance_that_was_deleted_while_its_node_was_lost_is_deleted_when_it_is_ba
     world.stats(node, vec![running("b", 1)]);
     let told = world.told(node);
     assert!(
-        told.iter().any(|it| matches!(it, Message::Order(_))),
+        told.iter()
+            .any(|it| matches!(it, Message::LauncherCommand(_))),
         "{told:?}"
     );
 }

@@ -91,7 +91,7 @@ impl Run {
         for (to, message) in self.world.take_said() {
             match message {
                 Message::Start(start) => seen.push((to, start.request.instance.to_string())),
-                Message::Order(order) => {
+                Message::LauncherCommand(order) => {
                     assert!(
                         !self.honest.contains(&to),
                         "an honest node is told {order:?}"

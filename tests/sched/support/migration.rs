@@ -4,8 +4,8 @@
 use proto_frames::Kind;
 use proto_frames::payload::{CommandFailure, LifeState, Migrate, Update};
 use sched_core::{
-    Capabilities, Command, InstanceReport, Message, NodeExtras, Order, PlacedStart, SessionId,
-    StartRequest,
+    Capabilities, Command, InstanceReport, LauncherCommand, Message, NodeExtras, PlacedStart,
+    SessionId, StartRequest,
 };
 
 use crate::support::world::{World, running};
@@ -68,9 +68,9 @@ impl World {
     }
 
     /// What a launcher was ordered to do since the test last looked.
-    pub(crate) fn ordered(&mut self, node: SessionId) -> Vec<Order> {
+    pub(crate) fn ordered(&mut self, node: SessionId) -> Vec<LauncherCommand> {
         self.told_of(node, |message| match message {
-            Message::Order(order) => Some(*order),
+            Message::LauncherCommand(order) => Some(*order),
             _ => None,
         })
     }
@@ -78,7 +78,7 @@ impl World {
     /// The instances that a node was ordered to stop since the test last looked.
     pub(crate) fn stops(&mut self, node: SessionId) -> Vec<String> {
         let stop = |order| match order {
-            Order::Stop(delete) => Some(delete.instance_uuid),
+            LauncherCommand::Stop(delete) => Some(delete.instance_uuid),
             _ => None,
         };
         self.ordered(node).into_iter().filter_map(stop).collect()

@@ -9,8 +9,8 @@ use proto_frames::payload::{
     LifeState, Scheduling,
 };
 use sched_core::{
-    Capabilities, Command, InstanceReport, InstanceState, Message, NodeExtras, Order, PolicyRules,
-    Report, Rules, SessionId, StartRequest, Target,
+    Capabilities, Command, InstanceReport, InstanceState, LauncherCommand, Message, NodeExtras,
+    PolicyRules, Report, Rules, SessionId, StartRequest, Target,
 };
 
 use crate::support::words::asking;
@@ -104,12 +104,12 @@ impl World {
         self.told_of(node, |message| match message {
             Message::Start(start) => Some(format!("start {}", start.request.instance)),
             Message::Targeted(command) => Some(format!("delete {}", command.target.instance)),
-            Message::Order(order) => Some(match *order {
-                Order::Suspend(order) => format!("suspend {}", order.instance_uuid),
-                Order::Resume(order) => format!("resume {}", order.instance_uuid),
-                Order::Stop(order) => format!("stop {}", order.instance_uuid),
-                Order::Migrate(order) => format!("migrate {}", order.instance_uuid),
-                Order::Update(order) => format!("update {}", order.instance_uuid),
+            Message::LauncherCommand(order) => Some(match *order {
+                LauncherCommand::Suspend(order) => format!("suspend {}", order.instance_uuid),
+                LauncherCommand::Resume(order) => format!("resume {}", order.instance_uuid),
+                LauncherCommand::Stop(order) => format!("stop {}", order.instance_uuid),
+                LauncherCommand::Migrate(order) => format!("migrate {}", order.instance_uuid),
+                LauncherCommand::Update(order) => format!("update {}", order.instance_uuid),
             }),
             _ => None,
         })

@@ -10,8 +10,8 @@ use proto_frames::payload::{
     Scheduling, Span, StartFailureReason, Topic,
 };
 use sched_core::{
-    Capabilities, Command, IN_DOUBT_TIME, InstanceReport, InstanceState, Message, Order, Report,
-    ReportName, SessionId, StartRequest,
+    Capabilities, Command, IN_DOUBT_TIME, InstanceReport, InstanceState, LauncherCommand, Message,
+    Report, ReportName, SessionId, StartRequest,
 };
 
 use crate::support::durability::{crash, durable, leased};
@@ -567,8 +567,7 @@ fn no_more_copies_are_stopped_at_once_than_can_be_answered_for() {
     scene.world.look_away();
     scene.world.stats(liar, all());
     let stops = scene.world.told(liar);
-    let is_stop =
-        |it: &Message| matches!(it, Message::Order(order) if matches!(**order, Order::Stop(_)));
+    let is_stop = |it: &Message| matches!(it, Message::LauncherCommand(order) if matches!(**order, LauncherCommand::Stop(_)));
     assert!(stops.iter().all(is_stop), "{stops:?}");
     assert_eq!(stops.len(), sched_core::MAX_QUESTIONS);
 }

@@ -7,7 +7,7 @@ use proto_frames::payload::{
     StartFailureReason,
 };
 use proto_frames::{Kind, Role};
-use sched_core::{Capabilities, Dialect, Input, Message, Order, SessionId, StartRequest};
+use sched_core::{Capabilities, Dialect, Input, LauncherCommand, Message, SessionId, StartRequest};
 
 use crate::support::durability::{crash, durable};
 use crate::support::migration::able;
@@ -116,7 +116,7 @@ fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
     world.ready_with(target, able(Capabilities::MIGRATE));
     world.look_away();
     world.migrate(controller, "plain", None);
-    let [Order::Migrate(order)] = &world.ordered(source)[..] else {
+    let [LauncherCommand::Migrate(order)] = &world.ordered(source)[..] else {
         panic!("it is not asked to ship it");
     };
     assert_eq!(order.target_node_uuid, world.uuid_of(target).to_string());

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{CommandFailureReason, LifeCommand, LifeState, StartFailureReason};
 use sched_core::{
-    InstanceReport, Message, Order, Resources, SessionId, StartRequest, TargetedCommand,
+    InstanceReport, LauncherCommand, Message, Resources, SessionId, StartRequest, TargetedCommand,
 };
 
 use crate::support::histories::{History, Host, run_histories};
@@ -218,19 +218,19 @@ impl Run {
                 };
                 assert!(host.has.insert(name, guest).is_none(), "it has it");
             }
-            Some(Message::Order(order)) => self.carry_out(at, *order, fails),
+            Some(Message::LauncherCommand(order)) => self.carry_out(at, *order, fails),
             Some(Message::Targeted(command)) => self.remove(at, &command),
             _ => {}
         }
     }
 
-    fn carry_out(&mut self, at: usize, order: Order, fails: bool) {
+    fn carry_out(&mut self, at: usize, order: LauncherCommand, fails: bool) {
         let host = &mut self.hosts[at];
         let session = host.session;
         let (name, command, suspends) = match order {
-            Order::Suspend(order) => (order.instance_uuid, LifeCommand::Suspend, true),
-            Order::Resume(order) => (order.instance_uuid, LifeCommand::Resume, false),
-            Order::Stop(order) => {
+            LauncherCommand::Suspend(order) => (order.instance_uuid, LifeCommand::Suspend, true),
+            LauncherCommand::Resume(order) => (order.instance_uuid, LifeCommand::Resume, false),
+            LauncherCommand::Stop(order) => {
                 return match host.has.remove(&order.instance_uuid) {
                     Some(_) => self.world.stopped(session, &order.instance_uuid),
                     None => self.world.has_none(session, &order.instance_uuid),

@@ -11,7 +11,8 @@ use proto_frames::payload::{
     StartFailureReason, Update,
 };
 use sched_core::{
-    Capabilities, Command, InstanceReport, Message, NodeReport, Order, Report, Resources, SessionId,
+    Capabilities, Command, InstanceReport, LauncherCommand, Message, NodeReport, Report, Resources,
+    SessionId,
 };
 
 use crate::support::histories::{History, Host, run_histories};
@@ -298,8 +299,8 @@ impl Run {
                     Kind::INSTANCE_DELETED,
                 );
             }
-            Some(Message::Order(order)) => match *order {
-                Order::Stop(delete) if refuses => {
+            Some(Message::LauncherCommand(order)) => match *order {
+                LauncherCommand::Stop(delete) if refuses => {
                     let refused = Report::DeleteFailed {
                         node: "".into(),
                         instance: id(&delete.instance_uuid),
@@ -307,8 +308,10 @@ impl Run {
                     };
                     self.world.say(session, refused);
                 }
-                Order::Stop(delete) => self.end(at, delete.instance_uuid, Kind::INSTANCE_STOPPED),
-                Order::Update(update) => {
+                LauncherCommand::Stop(delete) => {
+                    self.end(at, delete.instance_uuid, Kind::INSTANCE_STOPPED)
+                }
+                LauncherCommand::Update(update) => {
                     if let Some(mem) = host.has.get_mut(&update.instance_uuid) {
                         *mem = update.mem_mb.unwrap_or(*mem);
                         let event = InstanceStateEvent {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use proto_frames::payload::{LifeState, Migrate, OnNodeLoss, Scheduling, Span, StartFailureReason};
 use sched_core::{
-    Capabilities, Config, InstanceReport, Message, NodeExtras, NodeReport, Order, Report,
+    Capabilities, Config, InstanceReport, LauncherCommand, Message, NodeExtras, NodeReport, Report,
     Resources, Rules, SessionId, StartRequest, StatsReport,
 };
 
@@ -284,8 +284,8 @@ impl Run {
             Some(Message::Targeted(command)) => {
                 self.end(at, &command.target.instance.to_string(), End::Deleted);
             }
-            Some(Message::Order(order)) => match *order {
-                Order::Stop(delete) => self.end(at, &delete.instance_uuid, End::Stopped),
+            Some(Message::LauncherCommand(order)) => match *order {
+                LauncherCommand::Stop(delete) => self.end(at, &delete.instance_uuid, End::Stopped),
                 other => panic!("{other:?}"),
             },
             _ => {}

@@ -8,7 +8,8 @@ use proto_frames::payload::{
 };
 use proto_frames::{Kind, Role};
 use sched_core::{
-    Capabilities, Command, Dialect, InstanceReport, Message, Order, Report, Resources, SessionId,
+    Capabilities, Command, Dialect, InstanceReport, LauncherCommand, Message, Report, Resources,
+    SessionId,
 };
 
 use crate::support::durability::{crash, durable};
@@ -45,7 +46,7 @@ impl World {
     /// The update that a launcher was ordered to make.
     fn ordered_update(&mut self, node: SessionId) -> Update {
         match self.ordered(node).pop() {
-            Some(Order::Update(update)) => update,
+            Some(LauncherCommand::Update(update)) => update,
             other => panic!("{other:?}"),
         }
     }

@@ -37,7 +37,7 @@ pub(crate) struct Entry {
     /// What it used for some time, where that counts and is known.
     pub(super) usage: Option<Box<Usage>>,
     /// How sure it is.
-    pub(in crate::cluster) phase: Phase,
+    pub(in crate::cluster) claim_state: ClaimState,
     /// When the entry was made.
     pub(in crate::cluster) since: Instant,
     /// The launcher's word for its state, from the latest STATS.
@@ -59,7 +59,7 @@ pub(crate) struct Entry {
     /// The latest STATS that listed it, by the ledger's count.
     pub(super) listed_in: u64,
     /// Whether it is managed: what STATS say of it is then handed on.
-    pub(in crate::cluster) is_kept: bool,
+    pub(in crate::cluster) is_managed: bool,
     /// Whether it is suspended: its vcpus are free for others then.
     pub(in crate::cluster) is_suspended: bool,
     /// Whether its launcher may yet come to a RESUME.
@@ -110,7 +110,7 @@ pub(crate) struct Extras {
 
 /// How sure it is that an instance is on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ClaimState {
     /// Its room is claimed, and nothing was sent to the node yet.
     Claimed,
     /// Its START was given to the node, which has not listed it yet.
@@ -121,7 +121,7 @@ pub(crate) enum Phase {
     Running,
 }
 
-impl Phase {
+impl ClaimState {
     /// The START behind it, while that has no outcome.
     pub(super) fn unconfirmed(self) -> Option<Unconfirmed> {
         match self {
@@ -221,7 +221,7 @@ impl Entry {
             used_mem_mib: 0,
             used_disk_mib: 0,
             usage: None,
-            phase: Phase::Placed(unconfirmed),
+            claim_state: ClaimState::Placed(unconfirmed),
             since,
             reported: None,
             sender: Some(unconfirmed.sender),
@@ -231,7 +231,7 @@ impl Entry {
             is_starting: false,
             misses: 0,
             listed_in: 0,
-            is_kept: false,
+            is_managed: false,
             is_suspended: false,
             resumption: Resumption::Answered,
             stops: 0,
@@ -241,7 +241,7 @@ impl Entry {
 
     /// The START behind it, while it has no outcome.
     pub(crate) fn unconfirmed(&self) -> Option<Unconfirmed> {
-        self.phase.unconfirmed()
+        self.claim_state.unconfirmed()
     }
 
     /// Who sent the START that its node answers next: the latest that has no outcome, or else the one behind it.
@@ -256,7 +256,7 @@ impl Entry {
             asked,
             is_known: true,
             extras: extras.boxed(),
-            phase: Phase::Claimed,
+            claim_state: ClaimState::Claimed,
             ..Self::adopted(since)
         }
     }
@@ -281,7 +281,7 @@ impl Entry {
         };
         Self {
             is_known: false,
-            phase: Phase::Running,
+            claim_state: ClaimState::Running,
             sender: None,
             open: 0,
             ..Self::placed(Resources::ZERO, Extras::default(), since, no_one)
@@ -309,8 +309,8 @@ impl Entry {
     }
 
     /// How sure it is.
-    pub(crate) fn phase(&self) -> Phase {
-        self.phase
+    pub(crate) fn claim_state(&self) -> ClaimState {
+        self.claim_state
     }
 
     /// When the entry was made.
@@ -329,8 +329,8 @@ impl Entry {
     }
 
     /// Whether it is managed.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.is_kept
+    pub(crate) fn is_managed(&self) -> bool {
+        self.is_managed
     }
 
     /// Whether it is suspended: its vcpus are free for others then.
@@ -339,9 +339,9 @@ impl Entry {
     }
 
     /// The same as one that is managed.
-    pub(crate) fn kept(self) -> Self {
+    pub(crate) fn managed(self) -> Self {
         Self {
-            is_kept: true,
+            is_managed: true,
             ..self
         }
     }
@@ -359,28 +359,28 @@ impl Entry {
     /// Whether nothing but a START that its launcher had not come to, with so many seen, has to do with it.
     pub(crate) fn is_all_after(&self, starts_seen: u64) -> bool {
         let is_later = |start: Unconfirmed| start.ordinal > starts_seen;
-        matches!(self.phase, Phase::Placed(start) if is_later(start))
+        matches!(self.claim_state, ClaimState::Placed(start) if is_later(start))
             && self.open <= 1
             && !self.is_doubted
     }
 
     /// Counts a STATS that does not list it; whether that was one too many.
     pub(super) fn count_miss(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
-        match self.phase {
+        match self.claim_state {
             // The node was not told of it.
-            Phase::Claimed => return false,
+            ClaimState::Claimed => return false,
             // The first STATS after a reconnect settles what was in doubt.
-            Phase::InDoubt(_) => return true,
+            ClaimState::InDoubt(_) => return true,
             // Its launcher may have been restarted with nothing to list.
-            Phase::Running if self.is_remembered => {}
+            ClaimState::Running if self.is_remembered => {}
             _ if !is_evidence => return false,
             // It may not have left yet, or the launcher says that it has not come to it.
-            Phase::Placed(_) if !rules.is_queue_clear => return false,
-            Phase::Placed(start) if rules.is_unseen(start) => return false,
-            Phase::Running if self.repeated.is_some_and(|start| rules.is_unseen(start)) => {
+            ClaimState::Placed(_) if !rules.is_queue_clear => return false,
+            ClaimState::Placed(start) if rules.is_unseen(start) => return false,
+            ClaimState::Running if self.repeated.is_some_and(|start| rules.is_unseen(start)) => {
                 return false;
             }
-            Phase::Placed(_) | Phase::Running => {}
+            ClaimState::Placed(_) | ClaimState::Running => {}
         }
         self.misses += 1;
         self.misses >= rules.missed_stats
@@ -438,7 +438,7 @@ impl Entry {
 
     /// What it lays claim to.
     pub(super) fn claims(&self, measured: Measured) -> Claims {
-        let is_listed = self.phase == Phase::Running;
+        let is_listed = self.claim_state == ClaimState::Running;
         let all = self.asked_or_used();
         if !is_listed {
             return self.claims_of(Resources {

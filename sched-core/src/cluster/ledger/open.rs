@@ -3,7 +3,7 @@
 //! A node says in order what it did: each START ends in a failure, or in that its instance is listed or has ended. So
 //! whatever a node says of an instance while STARTs of it are on their way was said of one before them.
 
-use super::{Ledger, Phase, Unconfirmed};
+use super::{ClaimState, Ledger, Unconfirmed};
 use crate::api::ids::InstanceId;
 
 /// How a node says that it does not have an instance.
@@ -40,24 +40,24 @@ impl Ledger {
     }
 
     /// Notes that a START of an instance that it has was given to its node again.
-    pub(crate) fn repeat(&mut self, instance: &InstanceId, start: Unconfirmed) {
+    pub(crate) fn resend(&mut self, instance: &InstanceId, start: Unconfirmed) {
         let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
-        match entry.phase {
-            Phase::Running => {
+        match entry.claim_state {
+            ClaimState::Running => {
                 entry.repeated = Some(start);
                 entry.open += 1;
             }
-            Phase::Placed(_) => {
+            ClaimState::Placed(_) => {
                 let open = entry.open + 1;
                 self.reopen(instance, start, open);
             }
-            Phase::InDoubt(_) => {
+            ClaimState::InDoubt(_) => {
                 entry.is_doubted = true;
                 self.reopen(instance, start, 1);
             }
-            Phase::Claimed => self.reopen(instance, start, 1),
+            ClaimState::Claimed => self.reopen(instance, start, 1),
         }
     }
 
@@ -70,7 +70,7 @@ impl Ledger {
         let silent = u32::from(entry.unconfirmed().is_some() && !entry.is_doubted);
         let open = entry.open.saturating_sub(1 + silent);
         let latest = entry.repeated.or(entry.unconfirmed());
-        self.set_phase(instance, Phase::Running);
+        self.set_claim_state(instance, ClaimState::Running);
         if let Some(entry) = self.entries.get_mut(instance) {
             entry.open = open;
             entry.repeated = latest.filter(|_| open > 0);
@@ -85,7 +85,7 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(instance) else {
             return EntryEnd::Unknown;
         };
-        if entry.phase == Phase::Claimed {
+        if entry.claim_state == ClaimState::Claimed {
             return EntryEnd::Earlier;
         }
         if !self.counts_starts {
@@ -94,12 +94,12 @@ impl Ledger {
         }
         // It has been listed, as being started, by the START that fails or ends now.
         let is_counted = std::mem::take(&mut entry.is_starting);
-        let is_answer = match (how, entry.phase) {
+        let is_answer = match (how, entry.claim_state) {
             (Ended::Failed, _) => !is_counted,
-            (Ended::Gone | Ended::CutOff, Phase::Placed(_)) => {
+            (Ended::Gone | Ended::CutOff, ClaimState::Placed(_)) => {
                 !std::mem::take(&mut entry.is_doubted)
             }
-            (_, Phase::InDoubt(_)) => return EntryEnd::Over,
+            (_, ClaimState::InDoubt(_)) => return EntryEnd::Over,
             // That it runs, or that it does not, was said of every START before.
             (Ended::Gone | Ended::CutOff | Ended::NotThere, _) => false,
         };
@@ -117,9 +117,9 @@ impl Ledger {
     /// The latest START of an instance, if it is in doubt: it was written to a connection that has ended, and the node has
     /// not said since whether it arrived.
     pub(crate) fn in_doubt(&self, instance: &InstanceId) -> Option<Unconfirmed> {
-        match self.entries.get(instance)?.phase {
-            Phase::InDoubt(start) => Some(start),
-            Phase::Claimed | Phase::Placed(_) | Phase::Running => None,
+        match self.entries.get(instance)?.claim_state {
+            ClaimState::InDoubt(start) => Some(start),
+            ClaimState::Claimed | ClaimState::Placed(_) | ClaimState::Running => None,
         }
     }
 
@@ -134,7 +134,7 @@ impl Ledger {
     }
 
     fn reopen(&mut self, instance: &InstanceId, start: Unconfirmed, open: u32) {
-        self.set_phase(instance, Phase::Placed(start));
+        self.set_claim_state(instance, ClaimState::Placed(start));
         if let Some(entry) = self.entries.get_mut(instance) {
             entry.open = open;
         }

@@ -7,7 +7,8 @@ use crate::api::cause::Cause;
 use crate::api::record::Demand;
 use crate::instance::lifecycle::TRANSITIONS;
 use crate::instance::{
-    AfterLoss, Awaits, Before, By, Change, Late, Loss, Move, Placing, Then, Way,
+    AfterLoss, AfterStop, Awaits, Before, DemandChange, LateEffects, Loss, Move, Placing,
+    SuspendedBy, Transit,
 };
 
 fn loss(until: Instant, then: AfterLoss) -> Loss {
@@ -18,8 +19,8 @@ fn loss(until: Instant, then: AfterLoss) -> Loss {
         until,
         then,
         bound_for,
-        late: Late::default(),
-        way: Way::default(),
+        late: LateEffects::default(),
+        transit: Transit::default(),
     }
 }
 
@@ -27,19 +28,19 @@ fn loss(until: Instant, then: AfterLoss) -> Loss {
 #[expect(clippy::too_many_lines, reason = "a line for each")]
 fn states_in(phase: Phase, due: Instant) -> Vec<State> {
     let (node, to, uuid) = (NodeKey(0), NodeKey(1), Uuid::from_u128(1));
-    let (by, way) = (By::Command, Way::default());
+    let (by, transit) = (SuspendedBy::Command, Transit::default());
     let placing = |pending_on| {
         State::Placing(Placing {
             node,
             pending_on,
-            way,
+            transit,
         })
     };
     let victims = |names: &[&str]| {
         let victims = names.iter().map(|name| InstanceId::new(name)).collect();
         placing(Awaits::Victims(victims, due))
     };
-    let late = Late::default;
+    let late = LateEffects::default;
     let stopping = |then| State::Stopping {
         node,
         then,
@@ -51,7 +52,7 @@ fn states_in(phase: Phase, due: Instant) -> Vec<State> {
         from: node,
         to,
         how,
-        errand: Box::default(),
+        move_request: Box::default(),
         late: late(),
         due,
     };
@@ -61,12 +62,12 @@ fn states_in(phase: Phase, due: Instant) -> Vec<State> {
         then,
         bound_for: None,
         late: late(),
-        way,
+        transit,
     };
     let asker = None;
     match phase {
         Phase::New | Phase::Gone => Vec::new(),
-        Phase::Seeking => vec![State::Seeking { way }],
+        Phase::Seeking => vec![State::Seeking { transit }],
         Phase::Waiting => vec![State::Waiting {
             pinned: None,
             waits_with: 0,
@@ -103,11 +104,11 @@ fn states_in(phase: Phase, due: Instant) -> Vec<State> {
             is_told_to_stop,
             due,
         }],
-        Phase::Preempted => vec![stopping(Then::Wait(InstanceId::new("b")))],
-        Phase::Relocating => vec![stopping(Then::Again(Box::default()))],
+        Phase::Preempted => vec![stopping(AfterStop::Wait(InstanceId::new("b")))],
+        Phase::Relocating => vec![stopping(AfterStop::Again(Box::default()))],
         Phase::Deleting => vec![
-            stopping(Then::End(None)),
-            stopping(Then::End(Some(change()))),
+            stopping(AfterStop::End(None)),
+            stopping(AfterStop::End(Some(change()))),
         ],
         Phase::MoveClaimed => vec![moving(Move::Claimed)],
         Phase::MoveStopping => vec![moving(Move::Cold)],
@@ -117,8 +118,8 @@ fn states_in(phase: Phase, due: Instant) -> Vec<State> {
     }
 }
 
-fn change() -> Box<Change> {
-    Box::new(Change {
+fn change() -> Box<DemandChange> {
+    Box::new(DemandChange {
         before: Demand::default(),
         demand: Demand::default(),
         asker: None,
@@ -129,7 +130,7 @@ fn change() -> Box<Change> {
 #[expect(clippy::too_many_lines, reason = "a line for each")]
 fn events_of(kind: EventKind, due: Instant) -> Vec<LifecycleEvent> {
     let (node, to, asker) = (NodeKey(0), NodeKey(1), None);
-    let by = || By::Preemptor(InstanceId::new("b"));
+    let by = || SuspendedBy::Preemptor(InstanceId::new("b"));
     let forgotten = || loss(due, AfterLoss::Forget);
     let suspended = |suspended| LifecycleEvent::Undone { suspended };
     let back = |suspended| LifecycleEvent::NodeBack {
@@ -186,7 +187,7 @@ fn events_of(kind: EventKind, due: Instant) -> Vec<LifecycleEvent> {
         EventKind::Deleted => vec![LifecycleEvent::Deleted { due }],
         EventKind::MovePlanned => vec![LifecycleEvent::MovePlanned {
             to,
-            errand: Box::default(),
+            move_request: Box::default(),
             due,
         }],
         EventKind::MoveBegun => [false, true]
@@ -238,8 +239,8 @@ fn done(
             instances.on(name, event)?;
         }
     }
-    let kept = instances.get(name);
-    Ok(kept.map_or(Phase::Gone, |kept| kept.state.phase()))
+    let managed = instances.get(name);
+    Ok(managed.map_or(Phase::Gone, |managed| managed.state.phase()))
 }
 
 #[test]
@@ -305,11 +306,11 @@ fn no_state_of_an_instance_has_the_number_of_one_of_an_earlier_instance_of_its_n
     let mut epochs = BTreeSet::new();
     for _ in 0..2 {
         insert(&mut instances, "a", LifecycleEvent::Managed, now);
-        epochs.extend(instances.get(&name).map(|kept| kept.epoch));
+        epochs.extend(instances.get(&name).map(|managed| managed.epoch));
         let node = NodeKey(0);
         let effects = instances.on(&name, LifecycleEvent::Claimed { node });
         assert!(effects.is_ok_and(|effects| effects.is_some()));
-        epochs.extend(instances.get(&name).map(|kept| kept.epoch));
+        epochs.extend(instances.get(&name).map(|managed| managed.epoch));
         instances.remove(&name, gone(now)).expect("it is deleted");
     }
     assert_eq!(epochs.len(), 4);

@@ -236,7 +236,7 @@ impl<'a> Tally<'a> {
         // A figure no one knows yet may be any.
         let is_enough = |(total, need): (i64, i64)| total == -1 || total >= need;
         let has_all = base.into_iter().chain(custom).all(is_enough);
-        self.could_ever = asked.unheard_of().is_empty() && has_all;
+        self.could_ever = asked.unknown_names().is_empty() && has_all;
     }
 
     /// The one node that is asked for is lost, and may be back: it may fit then.
@@ -381,7 +381,7 @@ impl<'a> Tally<'a> {
         if custom.any(|(other, _)| *other == column) {
             self.search.view.columns().name(column)
         } else {
-            asked.unheard_of().first().copied().unwrap_or_default()
+            asked.unknown_names().first().copied().unwrap_or_default()
         }
     }
 

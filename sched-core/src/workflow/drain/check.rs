@@ -70,9 +70,9 @@ impl Scheduler {
     fn by_urgency(&self, key: NodeKey) -> Vec<InstanceId> {
         let entries = self.cluster.nodes().node(key).ledger().entries_from(0);
         let ranked = entries.map(|(instance, _)| {
-            let kept = self.instances.get(instance);
-            let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority());
-            let order = kept.map_or(0, |kept| kept.order());
+            let managed = self.instances.get(instance);
+            let priority = managed.map_or(DEFAULT_PRIORITY, |managed| managed.priority());
+            let order = managed.map_or(0, |managed| managed.order());
             (Reverse(priority), order, instance.clone())
         });
         let mut ranked: Vec<_> = ranked.collect();
@@ -82,8 +82,8 @@ impl Scheduler {
 
     /// Whether an instance could be moved if there is room for it elsewhere; else why not.
     fn could_move(&self, key: NodeKey, instance: &InstanceId) -> Result<(), Objection> {
-        let kept = self.instances.get(instance);
-        let has_start = kept.is_some_and(|kept| kept.start().is_some());
+        let managed = self.instances.get(instance);
+        let has_start = managed.is_some_and(|managed| managed.start().is_some());
         if has_start || self.cluster.nodes().node(key).can(Capabilities::MIGRATE) {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use crate::cluster::index::ColumnId;
 
 /// How an instance leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Eviction {
     /// It is suspended: its vcpus are free then.
     Suspend,
     /// It is stopped: all it has is free then, and its work is lost.
@@ -36,7 +36,7 @@ pub(crate) struct Victim {
 
 /// What a START lacks on a node: amounts above zero are to be made free.
 #[derive(Debug, Clone)]
-pub(crate) struct Lack {
+pub(crate) struct Shortfall {
     pub(crate) room: Resources,
     pub(crate) custom: Vec<(ColumnId, i64)>,
 }
@@ -58,13 +58,13 @@ pub(crate) struct Cost {
 #[derive(Debug, Clone)]
 pub(crate) struct PreemptionPlan {
     pub(crate) cost: Cost,
-    pub(crate) victims: Vec<(InstanceId, Way)>,
+    pub(crate) victims: Vec<(InstanceId, Eviction)>,
 }
 
 /// The cheapest set that was found of those who may have to leave; `None` if all of them are not enough. Of each it
 /// is looked whether the others are enough without it, in two orders, and the better outcome is taken: no one leaves
 /// for nothing, but a set that is cheaper still may be missed.
-pub(crate) fn cheapest(lack: &Lack, mut victims: Vec<Victim>) -> Option<PreemptionPlan> {
+pub(crate) fn cheapest(lack: &Shortfall, mut victims: Vec<Victim>) -> Option<PreemptionPlan> {
     victims.retain(|victim| victim.suspends || victim.stops);
     victims.sort_by_key(|victim| victim.priority);
     victims.truncate(enough(lack, &victims)?);
@@ -89,7 +89,7 @@ pub(crate) fn cheapest(lack: &Lack, mut victims: Vec<Victim>) -> Option<Preempti
 }
 
 /// How many of these, in order of priority and with all of a priority, have to be there for there to be enough.
-fn enough(lack: &Lack, victims: &[Victim]) -> Option<usize> {
+fn enough(lack: &Shortfall, victims: &[Victim]) -> Option<usize> {
     let mut left = lack.clone();
     let mut at = 0;
     for level in victims.chunk_by(|one, next| one.priority == next.priority) {
@@ -105,18 +105,18 @@ fn enough(lack: &Lack, victims: &[Victim]) -> Option<usize> {
 }
 
 /// The way in which a victim gives most.
-fn most(victim: &Victim) -> Way {
+fn most(victim: &Victim) -> Eviction {
     if victim.stops {
-        Way::Stop
+        Eviction::Stop
     } else {
-        Way::Suspend
+        Eviction::Suspend
     }
 }
 
 /// Of those that are enough together, those that are needed, each suspended if that is enough: sparing the first first.
-fn sparing(lack: &Lack, victims: &[Victim]) -> PreemptionPlan {
+fn sparing(lack: &Shortfall, victims: &[Victim]) -> PreemptionPlan {
     let mut left = lack.clone();
-    let mut ways: Vec<Option<Way>> = Vec::with_capacity(victims.len());
+    let mut ways: Vec<Option<Eviction>> = Vec::with_capacity(victims.len());
     for victim in victims {
         left.give(victim, most(victim));
         ways.push(Some(most(victim)));
@@ -131,13 +131,13 @@ fn sparing(lack: &Lack, victims: &[Victim]) -> PreemptionPlan {
                 continue;
             }
             *way = Some(now);
-            if now == Way::Stop && victim.suspends {
-                left.give(victim, Way::Suspend);
+            if now == Eviction::Stop && victim.suspends {
+                left.give(victim, Eviction::Suspend);
                 if left.is_covered() {
-                    *way = Some(Way::Suspend);
+                    *way = Some(Eviction::Suspend);
                     continue;
                 }
-                left.take(victim, Way::Suspend);
+                left.take(victim, Eviction::Suspend);
             }
             left.give(victim, now);
         }
@@ -146,7 +146,7 @@ fn sparing(lack: &Lack, victims: &[Victim]) -> PreemptionPlan {
     plan(needed.filter_map(|(victim, way)| Some((victim, way?))))
 }
 
-fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Way)>) -> PreemptionPlan {
+fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Eviction)>) -> PreemptionPlan {
     let mut cost = Cost {
         priority: 0,
         stopped: 0,
@@ -157,7 +157,7 @@ fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Way)>) -> PreemptionPlan {
     for (victim, way) in needed {
         cost.priority = cost.priority.max(victim.priority);
         cost.victims += 1;
-        if way == Way::Stop {
+        if way == Eviction::Stop {
             cost.stopped += 1;
             cost.lost += victim.age;
         }
@@ -166,7 +166,7 @@ fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Way)>) -> PreemptionPlan {
     PreemptionPlan { cost, victims }
 }
 
-impl Lack {
+impl Shortfall {
     /// What is lacking of `asked` where `free` is free; what no one knows the amount of cannot be made free.
     pub(crate) fn new(asked: Resources, free: Resources) -> Self {
         Self {
@@ -184,18 +184,18 @@ impl Lack {
         Resources::ZERO.covers(&self.room) && self.custom.iter().all(|&(_, amount)| amount <= 0)
     }
 
-    fn give(&mut self, victim: &Victim, way: Way) {
+    fn give(&mut self, victim: &Victim, way: Eviction) {
         self.change(victim, way, -1);
     }
 
-    fn take(&mut self, victim: &Victim, way: Way) {
+    fn take(&mut self, victim: &Victim, way: Eviction) {
         self.change(victim, way, 1);
     }
 
-    fn change(&mut self, victim: &Victim, way: Way, sign: i64) {
+    fn change(&mut self, victim: &Victim, way: Eviction, sign: i64) {
         let add = |to: &mut i64, amount: i64| *to = to.saturating_add(amount.saturating_mul(sign));
         add(&mut self.room.vcpus, victim.frees.vcpus);
-        if way == Way::Suspend {
+        if way == Eviction::Suspend {
             return;
         }
         add(&mut self.room.mem_mib, victim.frees.mem_mib);

@@ -6,7 +6,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
 use crate::cluster::ledger::Entry;
-use crate::instance::{By, LifecycleEvent, State};
+use crate::instance::{LifecycleEvent, State, SuspendedBy};
 use crate::timers::Timer;
 use sched_model::{CommandFailureReason, LifeCommand};
 
@@ -39,18 +39,18 @@ impl Scheduler {
                 let cause = &Cause::CutOffBeforeResumed;
                 let (command, reason) = (LifeCommand::Resume, CommandFailureReason::Failed);
                 self.stays_suspended(key, instance, by, cause);
-                self.tell_asker(asker, instance, key, command, reason, cause);
+                self.notify_asker(asker, instance, key, command, reason, cause);
             }
             (State::Running { .. }, true)
                 if self.cluster.nodes().node(key).can(Capabilities::SUSPEND) =>
             {
                 // It may have been told to by a command that seemed to have no effect.
                 let by = self.instances.get(instance);
-                let by = by.and_then(|kept| kept.state().suspended_by().cloned());
+                let by = by.and_then(|managed| managed.state().suspended_by().cloned());
                 self.note_suspended(
                     key,
                     instance,
-                    by.unwrap_or(By::Command),
+                    by.unwrap_or(SuspendedBy::Command),
                     &Cause::NotFromHere,
                 );
             }
@@ -64,26 +64,32 @@ impl Scheduler {
 
     /// One that is suspended, and that its launcher might have resumed any moment, is not resumed after all: its vcpus are
     /// free.
-    fn note_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &By) {
+    fn note_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &SuspendedBy) {
         self.cluster.ledger_mut(key).note_suspended(instance);
-        if *by != By::Command && !self.queue.contains(instance) {
+        if *by != SuspendedBy::Command && !self.queue.contains(instance) {
             self.wait_for_resume(instance, key);
         }
     }
 
-    fn note_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, cause: &Cause) {
+    fn note_suspended(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        by: SuspendedBy,
+        cause: &Cause,
+    ) {
         if !self.may(instance, EventKind::IsSuspended) {
             return;
         }
         let preemptor = match &by {
-            By::Preemptor(preemptor) => Some(preemptor.clone()),
-            By::Command => None,
+            SuspendedBy::Preemptor(preemptor) => Some(preemptor.clone()),
+            SuspendedBy::Command => None,
         };
         self.cluster.ledger_mut(key).note_suspended(instance);
         let event = LifecycleEvent::IsSuspended { by };
         match &preemptor {
-            Some(preemptor) => self.turn(instance, event, &Cause::LeftFor(preemptor.clone())),
-            None => self.turn(instance, event, cause),
+            Some(preemptor) => self.transition(instance, event, &Cause::LeftFor(preemptor.clone())),
+            None => self.transition(instance, event, cause),
         }
         if let Some(preemptor) = preemptor {
             self.wait_for_resume(instance, key);
@@ -103,7 +109,7 @@ impl Scheduler {
             return;
         }
         self.cluster.ledger_mut(key).set_suspended(instance, false);
-        self.turn(instance, event, cause);
+        self.transition(instance, event, cause);
         self.wake_for_preemption(key);
     }
 
@@ -112,16 +118,16 @@ impl Scheduler {
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
-        by: By,
+        by: SuspendedBy,
         cause: &Cause,
     ) {
         if !self.may(instance, EventKind::Undone) {
             return;
         }
         self.cluster.ledger_mut(key).note_suspended(instance);
-        let is_evicted = by != By::Command;
+        let is_evicted = by != SuspendedBy::Command;
         let suspended = Some(by);
-        self.turn(instance, LifecycleEvent::Undone { suspended }, cause);
+        self.transition(instance, LifecycleEvent::Undone { suspended }, cause);
         if is_evicted {
             // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
             let due = self.now + RESUME_AGAIN_AFTER;
@@ -137,9 +143,9 @@ impl Scheduler {
             Some(State::Suspending {
                 node, by, asker, ..
             }) => {
-                self.tell_asker(asker, instance, node, LifeCommand::Suspend, reason, cause);
+                self.notify_asker(asker, instance, node, LifeCommand::Suspend, reason, cause);
                 self.rolled_back(node, instance, by.clone(), cause);
-                if let By::Preemptor(preemptor) = &by {
+                if let SuspendedBy::Preemptor(preemptor) = &by {
                     self.victim_stays(preemptor, instance);
                     self.undo_suspend(node, instance, by);
                 }
@@ -147,7 +153,7 @@ impl Scheduler {
             Some(State::Resuming {
                 node, by, asker, ..
             }) => {
-                self.tell_asker(asker, instance, node, LifeCommand::Resume, reason, cause);
+                self.notify_asker(asker, instance, node, LifeCommand::Resume, reason, cause);
                 self.rolled_back(node, instance, by, cause);
             }
             _ => {}
@@ -160,7 +166,7 @@ impl Scheduler {
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
-        by: By,
+        by: SuspendedBy,
         cause: &Cause,
     ) {
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
@@ -177,7 +183,7 @@ impl Scheduler {
     }
 
     /// One that was to be suspended to leave, and was not in time, is to run on, if its launcher gets round to it yet.
-    fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: By) {
+    fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: SuspendedBy) {
         let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
         if is_running && self.cluster.nodes().node(key).session().is_some() {
             self.order_resume(key, instance, by, None, &Cause::RoomNotNeeded);

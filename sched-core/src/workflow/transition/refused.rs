@@ -13,7 +13,8 @@ use crate::api::input::{ClusterConfiguration, NodeReport, StartRequest};
 use crate::api::parcel::{Parcel, Tag};
 use crate::cluster::ledger::{Entry, Extras};
 use crate::instance::{
-    AfterLoss, By, Instance, Late, LifecycleEvent, Move, OnLoss, State, Terms, Then, Way,
+    AfterLoss, AfterStop, Instance, LateEffects, LifecycleEvent, Move, OnLoss, State, SuspendedBy,
+    Terms, Transit,
 };
 use crate::{Resources, Scheduler};
 
@@ -81,13 +82,13 @@ fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
         on_loss: OnLoss::Report,
         is_operators: false,
     };
-    let kept = Instance::started(terms, 0, now);
+    let managed = Instance::started(terms, 0, now);
     let place = scheduler.instances.vacant(instance.clone());
     let inserted = place
         .expect("none has it")
-        .insert(LifecycleEvent::Managed, kept);
+        .insert(LifecycleEvent::Managed, managed);
     inserted.expect("a START may be managed");
-    let entry = Entry::claimed(asked, Extras::default(), now).kept();
+    let entry = Entry::claimed(asked, Extras::default(), now).managed();
     scheduler.cluster.claim(one, &instance, entry);
     let state = state(one, other, now + Duration::from_secs(60));
     scheduler.instances.force(&instance, state);
@@ -106,8 +107,8 @@ type Verb = fn(&mut Scene);
 const STATES: [fn(NodeKey, NodeKey, Instant) -> State; 4] = [
     |node, _, due| State::Stopping {
         node,
-        then: Then::End(None),
-        late: Late::default(),
+        then: AfterStop::End(None),
+        late: LateEffects::default(),
         due,
     },
     |_, _, until| State::Lost {
@@ -115,8 +116,8 @@ const STATES: [fn(NodeKey, NodeKey, Instant) -> State; 4] = [
         until,
         then: AfterLoss::Delete,
         bound_for: None,
-        late: Late::default(),
-        way: Way::default(),
+        late: LateEffects::default(),
+        transit: Transit::default(),
     },
     |_, _, _| State::Waiting {
         pinned: None,
@@ -126,8 +127,8 @@ const STATES: [fn(NodeKey, NodeKey, Instant) -> State; 4] = [
         from,
         to,
         how: Move::Cold,
-        errand: Box::default(),
-        late: Late::default(),
+        move_request: Box::default(),
+        late: LateEffects::default(),
         due,
     },
 ];
@@ -136,7 +137,7 @@ const STATES: [fn(NodeKey, NodeKey, Instant) -> State; 4] = [
 const VERBS: [(&str, Verb); 8] = [
     ("claim", |it| {
         it.scheduler
-            .claim_kept(&it.instance, it.other, &Cause::Plain);
+            .claim_managed(&it.instance, it.other, &Cause::Plain);
     }),
     ("seek", |it| {
         it.scheduler
@@ -144,12 +145,12 @@ const VERBS: [(&str, Verb); 8] = [
     }),
     ("give", |it| it.scheduler.give(&it.instance)),
     ("resume", |it| {
-        let by = By::Command;
+        let by = SuspendedBy::Command;
         it.scheduler
             .order_resume(it.one, &it.instance, by, None, &Cause::Plain);
     }),
     ("undo", |it| {
-        let by = By::Command;
+        let by = SuspendedBy::Command;
         it.scheduler
             .rolled_back(it.one, &it.instance, by, &Cause::Plain);
     }),
@@ -182,7 +183,9 @@ fn room_is_not_claimed_for_an_instance_that_is_being_deleted() {
     let mut scene = with_one(STATES[0]);
     let before = picture(&scene.scheduler);
     let (instance, other) = (scene.instance.clone(), scene.other);
-    scene.scheduler.claim_kept(&instance, other, &Cause::Plain);
+    scene
+        .scheduler
+        .claim_managed(&instance, other, &Cause::Plain);
     assert_eq!(scene.scheduler.counters.illegal_transitions, 1);
     assert_eq!(picture(&scene.scheduler), before);
 }

@@ -1,4 +1,4 @@
-//! Every event of an instance that is managed goes through [`Scheduler::turn`]: the table of instances says what comes
+//! Every event of an instance that is managed goes through [`Scheduler::transition`]: the table of instances says what comes
 //! of it, which is remembered and told to those who follow it. What the lifecycle does not have is refused and logged.
 
 #[cfg(test)]
@@ -47,20 +47,25 @@ impl Scheduler {
 
     /// Something happens to an instance that others are told; what does not wait any more is not in the queue. What the
     /// lifecycle does not have is refused.
-    pub(crate) fn turn(&mut self, instance: &InstanceId, event: LifecycleEvent, cause: &Cause) {
+    pub(crate) fn transition(
+        &mut self,
+        instance: &InstanceId,
+        event: LifecycleEvent,
+        cause: &Cause,
+    ) {
         let Some(effects) = self.on(instance, event) else {
             return;
         };
-        let (what, key) = (effects.word, effects.node);
+        let (what, key) = (effects.life_state, effects.node);
         if !effects.waits {
             self.leave_queue(instance);
         }
         let node = key.map(|key| self.cluster.nodes().node(key).uuid());
         let lease = key.and_then(|key| self.lease_of(key));
-        self.cluster.cordons_mut().note_turn(instance, node);
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.note_node(node, lease);
-            kept.note(HistoryEvent {
+        self.cluster.cordons_mut().note_transition(instance, node);
+        if let Some(managed) = self.instances.get_mut(instance) {
+            managed.note_node(node, lease);
+            managed.note(HistoryEvent {
                 at: self.now,
                 what: what.clone(),
                 node,
@@ -68,23 +73,23 @@ impl Scheduler {
             });
         }
         self.journal.note_instance(instance);
-        if effects.is_pause_unsaid {
-            self.tell_unsaid_pause(instance);
+        if effects.is_stop_unannounced {
+            self.announce_deferred_stop(instance);
         }
         if what == LifeState::Waiting && self.config.durable {
             // Who hears of it counts on it.
-            return self.after_commit(instance, Next::TellWaiting);
+            return self.after_commit(instance, Next::NotifyWaiting);
         }
-        self.tell_state(instance, what, node, cause);
+        self.notify_state(instance, what, node, cause);
     }
 
     /// Tells that an instance waits.
-    pub(crate) fn tell_waiting(&mut self, instance: &InstanceId) {
-        let kept = self.instances.get(instance);
-        let why = kept.and_then(|kept| kept.history().last());
+    pub(crate) fn notify_waiting(&mut self, instance: &InstanceId) {
+        let managed = self.instances.get(instance);
+        let why = managed.and_then(|managed| managed.history().last());
         let why = why.map(|event| event.cause.clone());
         let why = why.unwrap_or_default();
-        self.tell_state(instance, LifeState::Waiting, None, &why);
+        self.notify_state(instance, LifeState::Waiting, None, &why);
     }
 
     /// No longer manages an instance: it is on no node any more, or needs it no longer.
@@ -103,13 +108,13 @@ impl Scheduler {
             return self.note_illegal(illegal);
         }
         self.leave_queue(instance);
-        self.cluster.cordons_mut().note_turn(instance, None);
+        self.cluster.cordons_mut().note_transition(instance, None);
         if let Some(key) = self.cluster.placement(instance) {
-            self.cluster.ledger_mut(key).set_kept(instance, false);
+            self.cluster.ledger_mut(key).set_managed(instance, false);
         }
         self.journal.note_instance(instance);
         self.note_changed_runs();
-        self.tell_state(instance, what, None, cause);
+        self.notify_state(instance, what, None, cause);
         self.queue.spare_no_more(instance);
         self.timers.forget(instance);
         self.note_out_of_the_way(instance);
@@ -120,16 +125,16 @@ impl Scheduler {
         if self.queue.is_empty() {
             return;
         }
-        let kept = self.queue.node_kept_for(instance);
+        let managed = self.queue.node_kept_for(instance);
         if self.queue.remove(instance).is_some() {
             self.outranks_no_more();
-            if let Some(key) = kept {
+            if let Some(key) = managed {
                 self.wake(key);
             }
         }
     }
 
-    pub(crate) fn tell_state(
+    pub(crate) fn notify_state(
         &mut self,
         instance: &InstanceId,
         state: LifeState,
@@ -140,7 +145,7 @@ impl Scheduler {
             return;
         }
         let event = self.state_event(instance, state, node, cause);
-        self.tell_controllers(Topic::Instances, |session| {
+        self.notify_controllers(Topic::Instances, |session| {
             let message = || Message::InstanceState(Box::new(event.clone()));
             session.is_native().then(message)
         });
@@ -169,8 +174,8 @@ impl Scheduler {
         node: Option<Uuid>,
         cause: &Cause,
     ) -> Explained<InstanceStateEvent> {
-        let kept = self.instances.get(instance);
-        let target = kept.and_then(|kept| match *kept.state() {
+        let managed = self.instances.get(instance);
+        let target = managed.and_then(|managed| match *managed.state() {
             State::Migrating { to, .. } => Some(self.cluster.nodes().node(to).uuid()),
             _ => None,
         });
@@ -179,7 +184,7 @@ impl Scheduler {
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
             state,
             detail: String::new(),
-            priority: kept.map(|kept| i64::from(kept.priority())),
+            priority: managed.map(|managed| i64::from(managed.priority())),
             target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
         };
         Explained::new(event, cause.clone())

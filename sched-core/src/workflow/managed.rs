@@ -1,5 +1,5 @@
 //! What brings an instance that is managed from one state to the next; the states are drawn in `instance`, and what
-//! is done at every event is in `turn`.
+//! is done at every event is in `transition`.
 //!
 //! Here: how it finds a node, is given to it, is confirmed, refused, ends, or is deleted. How it waits is in `waiting`;
 //! leaving in `preempt` and `suspend`; moving in `migrate`; lost nodes in `losses`.
@@ -15,7 +15,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::InstanceState;
 use crate::api::phase::EventKind;
 use crate::api::text::ShortText;
-use crate::cluster::ledger::{Ended, EntryEnd, Phase};
+use crate::cluster::ledger::{ClaimState, Ended, EntryEnd};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::tried::Tried;
@@ -56,7 +56,7 @@ impl Scheduler {
             waits_until: waits.map(|it| self.now + it),
             max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
             relocates: asked.is_some_and(|asked| asked.relocate)
-                || self.placement.policy().keeps_all(),
+                || self.placement.policy().manages_all(),
             on_loss: match is_to_restart {
                 true => OnLoss::Restart,
                 false => OnLoss::Report,
@@ -65,9 +65,9 @@ impl Scheduler {
             start: Some(start),
         };
         let order = self.queue.next_order();
-        let kept = Instance::started(terms, order, self.now);
+        let managed = Instance::started(terms, order, self.now);
         let place = self.instances.vacant(instance.clone())?;
-        if let Err(illegal) = place.insert(LifecycleEvent::Managed, kept) {
+        if let Err(illegal) = place.insert(LifecycleEvent::Managed, managed) {
             self.note_illegal(illegal);
             return None;
         }
@@ -82,17 +82,17 @@ impl Scheduler {
             self.release(key, &again.request.instance);
             return;
         };
-        self.cluster.ledger_mut(key).set_kept(&instance, true);
+        self.cluster.ledger_mut(key).set_managed(&instance, true);
         let entry = self.cluster.nodes().node(key).ledger().get(&instance);
-        if entry.is_some_and(|entry| entry.phase() == Phase::Claimed) {
-            self.turn(
+        if entry.is_some_and(|entry| entry.claim_state() == ClaimState::Claimed) {
+            self.transition(
                 &instance,
                 LifecycleEvent::Claimed { node: key },
                 &Cause::Plain,
             );
             return self.after_commit(&instance, Next::Give);
         }
-        self.turn(
+        self.transition(
             &instance,
             LifecycleEvent::Given { node: key },
             &Cause::Plain,
@@ -126,7 +126,7 @@ impl Scheduler {
             return self.end_managing(instance, &Cause::StartForgotten);
         };
         if let Some(key) = self.choose_again(instance, &query) {
-            return self.claim_in_turn(instance, &query, key, cause);
+            return self.claim_in_order(instance, &query, key, cause);
         }
         if self.preempt(instance, &query) {
             return;
@@ -136,21 +136,27 @@ impl Scheduler {
 
     /// Claims room on a node for an instance that is placed again, unless others wait: what its own end or its leaving the
     /// queue may just have freed is theirs first, if their turn is before its own.
-    fn claim_in_turn(&mut self, instance: &InstanceId, query: &Query, key: NodeKey, cause: &Cause) {
+    fn claim_in_order(
+        &mut self,
+        instance: &InstanceId,
+        query: &Query,
+        key: NodeKey,
+        cause: &Cause,
+    ) {
         self.note_changes();
-        let kept = self.instances.get(instance);
-        let may_wait = kept.is_some_and(|it| {
+        let managed = self.instances.get(instance);
+        let may_wait = managed.is_some_and(|it| {
             let waits = it.waits_until().is_some_and(|until| until > self.now);
             it.has_run() || waits && self.queue.has_awake()
         });
         if !may_wait || self.queue.is_empty() {
-            return self.claim_kept(instance, key, cause);
+            return self.claim_managed(instance, key, cause);
         }
-        self.turn(instance, LifecycleEvent::Queued, cause);
+        self.transition(instance, LifecycleEvent::Queued, cause);
         if self.enqueue(instance, query).is_err() {
-            return self.claim_kept(instance, key, cause);
+            return self.claim_managed(instance, key, cause);
         }
-        self.tell_queued_once_on_disk(instance);
+        self.notify_queued_once_on_disk(instance);
         self.wake(key);
     }
 
@@ -169,28 +175,28 @@ impl Scheduler {
 
     /// What an instance's START asks for now: not to be on nodes that could not start it.
     pub(crate) fn query_of(&self, instance: &InstanceId) -> Option<Query> {
-        let kept = self.instances.get(instance)?;
-        let tried = kept.tried().iter().map(|tried| tried.node);
-        let query = Query::of(kept.request()?).avoiding(tried);
-        Some(query.pinned(kept.pinned()))
+        let managed = self.instances.get(instance)?;
+        let tried = managed.tried().iter().map(|tried| tried.node);
+        let query = Query::of(managed.request()?).avoiding(tried);
+        Some(query.pinned(managed.pinned()))
     }
 
     /// Claims room on a node for an instance that waited or moves; it is given to the node once that is on disk.
-    pub(crate) fn claim_kept(&mut self, instance: &InstanceId, key: NodeKey, cause: &Cause) {
+    pub(crate) fn claim_managed(&mut self, instance: &InstanceId, key: NodeKey, cause: &Cause) {
         if !self.may(instance, EventKind::Claimed) || !self.claim_room(instance, key) {
             return;
         }
         self.cluster.set_placement(instance, key);
         self.note_try(instance, key);
-        self.turn(instance, LifecycleEvent::Claimed { node: key }, cause);
+        self.transition(instance, LifecycleEvent::Claimed { node: key }, cause);
         self.after_commit(instance, Next::Give);
         self.count_placement(instance);
     }
 
     /// Counts that an instance was given room.
     pub(crate) fn count_placement(&mut self, instance: &InstanceId) {
-        let kept = self.instances.get(instance);
-        if let Some(request) = kept.and_then(|kept| kept.request()) {
+        let managed = self.instances.get(instance);
+        if let Some(request) = managed.and_then(|managed| managed.request()) {
             let (pool, rank) = (Pool::of(request), self.rank_of(request));
             self.note_placed(pool, rank);
         }
@@ -207,10 +213,11 @@ impl Scheduler {
 
     /// Gives an instance to the node on which its room is claimed.
     pub(crate) fn give(&mut self, instance: &InstanceId) {
-        let Some(kept) = self.instances.get_mut(instance) else {
+        let Some(managed) = self.instances.get_mut(instance) else {
             return;
         };
-        let (State::Placing(Placing { node, .. }), Some(start)) = (kept.state(), kept.start())
+        let (State::Placing(Placing { node, .. }), Some(start)) =
+            (managed.state(), managed.start())
         else {
             return;
         };
@@ -239,11 +246,11 @@ impl Scheduler {
 
     /// STATS say something new of an instance that is managed.
     pub(crate) fn listed(&mut self, key: NodeKey, instance: &InstanceId, reported: InstanceState) {
-        let Some(kept) = self.instances.get(instance) else {
+        let Some(managed) = self.instances.get(instance) else {
             return;
         };
         let is_suspended = reported == InstanceState::ExitPaused;
-        match kept.state().clone() {
+        match managed.state().clone() {
             // Its launcher is at it, and may yet fail.
             State::Placing(_) if reported == InstanceState::Pending => {}
             // Also where no one was told to start it: it was there when its room was claimed.
@@ -251,10 +258,10 @@ impl Scheduler {
                 if !self.may(instance, EventKind::Listed) {
                     return;
                 }
-                if let Some(kept) = self.instances.get_mut(instance) {
-                    kept.note_running();
+                if let Some(managed) = self.instances.get_mut(instance) {
+                    managed.note_running();
                 }
-                self.turn(
+                self.transition(
                     instance,
                     LifecycleEvent::Listed { node: key },
                     &Cause::Plain,
@@ -303,23 +310,23 @@ impl Scheduler {
             self.note_full_again(key);
         }
         let uuid = self.cluster.nodes().node(key).uuid();
-        let Some(kept) = self.instances.get_mut(instance) else {
+        let Some(managed) = self.instances.get_mut(instance) else {
             return true;
         };
-        kept.note_refusal(Tried {
+        managed.note_refusal(Tried {
             node: uuid,
             reason: reason.clone(),
             detail: text.clone(),
         });
-        let (attempts, max) = (kept.tried().len(), kept.max_attempts() as usize);
+        let (attempts, max) = (managed.tried().len(), managed.max_attempts() as usize);
         self.count_failure(key, instance, reason);
         let cause = Cause::NotStarted(uuid, reason.clone());
         // What ran before is not given up because of where it was sent to.
         let has_run = self.instances.get(instance).is_some_and(|it| it.has_run());
         if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.seek(instance, &cause);
-            let kept = self.instances.get(instance);
-            if has_run && kept.is_some_and(|kept| kept.state().is_waiting()) {
+            let managed = self.instances.get(instance);
+            if has_run && managed.is_some_and(|managed| managed.state().is_waiting()) {
                 let at = self.now + REFUSED_TIME;
                 self.timers.set(Timer::AskAgain(instance.clone()), at);
             }
@@ -330,23 +337,23 @@ impl Scheduler {
                 Cause::from(&**text)
             };
             let why = Explanation::of(said);
-            self.fail_kept(instance, reason.clone(), Some(uuid), why);
+            self.fail_managed(instance, reason.clone(), Some(uuid), why);
         }
         true
     }
 
     /// Fails an instance that is on no node: its sender is told with all that was tried, and it is forgotten.
-    pub(crate) fn fail_kept(
+    pub(crate) fn fail_managed(
         &mut self,
         instance: &InstanceId,
         reason: StartFailureReason,
         node: Option<Uuid>,
         why: Explanation,
     ) {
-        let Some(kept) = self.instances.get(instance) else {
+        let Some(managed) = self.instances.get(instance) else {
             return;
         };
-        let request = kept.start();
+        let request = managed.start();
         let sender = request.map_or(SessionId(0), |start| start.sender);
         let failure = StartFailure {
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
@@ -354,12 +361,12 @@ impl Scheduler {
             restart: request.is_some_and(|start| start.request.restart),
             reasons: why.reasons,
             never: why.never,
-            attempts: kept.tried().said(),
+            attempts: managed.tried().said(),
             reason,
             ..StartFailure::default()
         };
         self.end_managing(instance, &why.cause);
-        self.tell_failure(sender, Explained::new(failure, why.cause));
+        self.notify_failure(sender, Explained::new(failure, why.cause));
     }
 
     /// Takes a claim out of a node's ledger that is not the instance's own place.
@@ -369,9 +376,9 @@ impl Scheduler {
 
     /// The nodes that refused an instance may be asked again.
     pub(crate) fn ask_again(&mut self, instance: &InstanceId) {
-        let kept = self.instances.get_mut(instance);
-        if let Some(kept) = kept.filter(|kept| kept.state().is_waiting()) {
-            kept.forget_refusals();
+        let managed = self.instances.get_mut(instance);
+        if let Some(managed) = managed.filter(|managed| managed.state().is_waiting()) {
+            managed.forget_refusals();
             self.leave_queue(instance);
             self.seek(instance, &Cause::RefusalsOver);
         }
@@ -383,10 +390,10 @@ impl Scheduler {
             let Some(instance) = self.instances.take_due(now) else {
                 return;
             };
-            let Some(kept) = self.instances.get(&instance) else {
+            let Some(managed) = self.instances.get(&instance) else {
                 continue;
             };
-            match kept.state().clone() {
+            match managed.state().clone() {
                 State::Placing(Placing { node, .. }) => self.victims_are_late(node, &instance),
                 State::Suspending { .. } | State::Resuming { .. } => {
                     self.suspension_late(&instance)
