@@ -2,7 +2,7 @@
 //!
 //! [`Cluster`] owns all of it and keeps it in step: every change of a node or of its claims goes through one of its
 //! verbs, after which tables, labels and groups say what is so. What others have to know of a change (a node offers
-//! more, claims are to be remembered) it notes as a [`Change`], for [`Cluster::take_change`].
+//! more, claims are to be remembered) it notes as a [`ClusterChange`], for [`Cluster::take_change`].
 
 pub(crate) mod absent;
 pub(crate) mod advice;

@@ -1,15 +1,17 @@
-//! Instances that are managed: those that may be placed again, wait, are suspended or move. What is known of each,
-//! and its state; the table of all of them is in `table`, what brings one state to the next in `care`.
+//! Managed instances: those that the scheduler may have to place again, that wait, are suspended or move. This folder
+//! owns what is known of each and its state; the table of all of them is in `table`, and the workflow that brings one
+//! state to the next begins in `workflow::managed`.
 //!
-//! A plain START is not here: it leaves nothing behind but its entry in its node's ledger. An instance is kept here if
-//! its START asked for something that may place it again, or the policy may, or somebody suspended or moved it.
+//! A plain START is not here: it leaves nothing behind but its entry in its node's ledger. An instance is managed if
+//! its START asked for something that may place it again, or the policy may, or somebody suspended, changed or moved
+//! it.
 //!
 //! ```text
 //!            START fits                        STATS lists it
 //! (START) ───────────────▶ Placing ─────────────────────────────▶ Running ◀──────────┐
 //!    │                      ▲   │ refused, lost: next node          │ │ │            │
 //!    │ nothing fits     room│   │                                   │ │ │ SUSPEND    │ confirmed
-//!    ▼                      │   ▼        evicted                    │ │ ▼            │
+//!    ▼                      │   ▼        preempted                  │ │ ▼            │
 //! Waiting ──────────────────┘  Waiting ◀──── Stopping ◀─────────────┤ │ Suspending   Resuming
 //!    │ deadline, DELETE                          ▲     DELETE, stop │ │   │            ▲
 //!    ▼                                           │                  │ │   ▼   RESUME   │
@@ -21,6 +23,9 @@
 //! Running, Placing, Suspended, … ── its node is lost ──▶ Lost ── back and listed ──▶ Running
 //!                                                         └── lease over ──▶ Waiting
 //! ```
+//!
+//! The picture leaves out rare ways; `lifecycle::TRANSITIONS` has all of them, and the reference page of states is
+//! generated from it.
 
 pub(crate) mod history;
 pub(crate) mod lifecycle;
@@ -63,29 +68,33 @@ pub(crate) use self::state::{
 };
 pub(crate) use self::table::Instances;
 
-/// Priority of what does not say any.
+/// Priority of a START that names none: the middle of 0 to 100, so that STARTs can be put before and behind it.
 pub(crate) const DEFAULT_PRIORITY: u8 = 50;
 
-/// One instance that is managed.
+/// One managed instance. Its identifier is the key of the table. Fields are private: the state is changed by
+/// [`Instances::on`] alone, so that the table's indexes never differ from it.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    /// Its START, as it came, with who sent it; `None` where no one here started it, or it cannot be placed again.
+    /// Its START, as it came, with who sent it. `None` where this scheduler never had it (an adopted instance) or it
+    /// could not be read back from disk: it cannot be placed again then.
     start: Option<Box<PlacedStart>>,
     /// How urgent it is, 0 to 100, higher first.
     priority: u8,
     /// How far it is: changed by [`Instances::on`] alone.
     state: State,
-    /// Its place among those of its priority: counts arrivals.
+    /// Its place among those of its priority: a number counted up with each arrival, the smaller first. Kept over
+    /// restarts.
     order: u64,
-    /// When it came.
+    /// When its START came in; after a restart converted from the record.
     arrived: Instant,
-    /// Until when it waits for room at first; `None` = not at all. What once ran waits for as long as it takes.
+    /// The deadline of waiting for room before it first runs; `None` = it does not wait at all. What has run waits
+    /// without a deadline.
     waits_until: Option<Instant>,
-    /// How many nodes it may be tried on for one START.
+    /// How many nodes one START may be tried on before its failure is final.
     max_attempts: u32,
-    /// Nodes that could not start it, since it last ran.
+    /// Nodes that could not start it since it last ran: they are not chosen again.
     tried: AllTried,
-    /// Whether it may be moved to another node.
+    /// Whether the scheduler may move it by itself, by stopping it and starting it elsewhere.
     relocates: bool,
     /// What becomes of it when its node is lost.
     on_loss: OnLoss,
@@ -93,19 +102,23 @@ pub(crate) struct Instance {
     has_run: bool,
     /// The node it had last, to be preferred when it is placed again.
     last_node: Option<Uuid>,
-    /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
+    /// The lease of the node it had last: its launcher stops it by itself once it has been cut off for that long.
+    /// `None` where that launcher has promised nothing.
     lease: Option<Duration>,
-    /// What became of it so far, oldest first.
+    /// Its latest events, oldest first; bounded in number and bytes.
     history: History,
-    /// Which change of state was its last: what was to be done about an earlier one is then not done.
+    /// The number of its latest transition, unique over all instances. Work that waits for the disk notes it, and is
+    /// dropped if the instance has changed since (`journal`).
     epoch: u64,
-    /// Whether an operator sent its START, rather than a controller.
+    /// Whether an operator sent its START, rather than a controller: operators together may fill only part of the
+    /// memory for managed instances (`size`).
     is_operators: bool,
-    /// Bytes that are counted for it.
+    /// The bytes that `Size` has counted for it, to be taken off again.
     counted: usize,
 }
 
-/// What the START of an instance asks of the scheduler.
+/// What a START asks of the scheduler beyond amounts: the decoded keys of `scheduling` that decide how its instance is
+/// managed. Fields are as those of [`Instance`].
 #[derive(Debug)]
 pub(crate) struct Terms {
     /// The START, where it may be placed again.
@@ -124,7 +137,7 @@ pub(crate) struct Terms {
     pub(crate) is_operators: bool,
 }
 
-/// What became of an instance before the scheduler was started.
+/// What a record says of an instance's time before a restart of the scheduler. Fields are as those of [`Instance`].
 #[derive(Debug)]
 pub(crate) struct RestoredPast {
     /// Nodes that could not start it, since it last ran.
@@ -139,18 +152,18 @@ pub(crate) struct RestoredPast {
     pub(crate) history: History,
 }
 
-/// What becomes of an instance whose node is lost.
+/// What the START asks for in case its node is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLoss {
-    /// Controllers are told.
+    /// Controllers are notified. If the node comes back with it, it goes on.
     Report,
-    /// It is placed again once its node's lease is over, because its launcher has stopped it by then.
+    /// It is placed again once its node's fencing deadline is over, because its launcher has stopped it by then.
     Restart,
 }
 
 impl Instance {
-    /// One of which nothing else is known: it has no START, has not run, and nothing is asked of it. What it does is said
-    /// where it is put into the table.
+    /// One without a START that has not run and asks for nothing. The state is a placeholder:
+    /// [`Vacant::insert`](table::Vacant::insert) sets the first one.
     pub(crate) fn new(order: u64, arrived: Instant) -> Self {
         Self {
             start: None,
@@ -175,7 +188,7 @@ impl Instance {
         }
     }
 
-    /// One that a START asks for, of which nothing has been heard.
+    /// One that a START asks for and that has not run.
     pub(crate) fn started(terms: Terms, order: u64, arrived: Instant) -> Self {
         Self {
             start: terms.start,
@@ -189,7 +202,7 @@ impl Instance {
         }
     }
 
-    /// The same with what became of it before the scheduler was started.
+    /// The same with what became of it before the scheduler was started. If it ran then, its START becomes a restart.
     pub(crate) fn with_past(mut self, past: RestoredPast) -> Self {
         self.tried = past.tried;
         self.has_run = past.has_run;
@@ -204,7 +217,7 @@ impl Instance {
         self
     }
 
-    /// One that no one here started, or of which only that it is on a node is known.
+    /// One that runs on a node and whose START this scheduler does not have.
     pub(crate) fn adopted(node: Uuid, order: u64, since: Instant) -> Self {
         Self {
             has_run: true,
@@ -218,7 +231,8 @@ impl Instance {
         &self.state
     }
 
-    /// Says whether its node was told to end it, without effect as it seems: if it ends after all, that is not its end.
+    /// Sets whether its node was sent a stop that had no visible effect. While it is set, an end that the node reports
+    /// is that stop and not the instance's own end: the instance is placed again.
     pub(crate) fn set_told_to_stop(&mut self, is_told: bool) {
         self.state.set_told_to_stop(is_told);
     }
@@ -316,7 +330,7 @@ impl Instance {
         self.state.node()
     }
 
-    /// Whether the launcher of its node has promised to stop it by itself when it is cut off.
+    /// Whether the launcher of its node has promised to stop it by itself when cut off: it has a fencing deadline.
     pub(crate) fn stops_with_lease(&self) -> bool {
         self.on_loss == OnLoss::Restart && self.lease.is_some()
     }
@@ -326,7 +340,8 @@ impl Instance {
         self.start.as_deref().map(|start| &start.request)
     }
 
-    /// Why it is placed again after its node has ended it in this way; `None` if that is its end.
+    /// Why it is placed again after its node reported its end; `None` if that was its own end. It is placed again if
+    /// its launcher cut it off and its START asks for a restart then, or if the end is the late effect of a stop.
     pub(crate) fn goes_on_after(&self, how: Ended) -> Option<Cause> {
         if how == Ended::CutOff && self.on_loss == OnLoss::Restart {
             return Some(Cause::CutOff);
@@ -334,14 +349,14 @@ impl Instance {
         self.state.is_told_to_stop().then_some(Cause::EndedAsTold)
     }
 
-    /// Whether it runs on network nodes, as CNCIs do.
+    /// Whether it runs on network nodes, as CNCIs (ciao's per-tenant network concentrators) do.
     pub(crate) fn is_network_workload(&self) -> bool {
         let start = self.start.as_ref();
         start.is_some_and(|start| start.request.network_node)
     }
 
-    /// Notes that a node has it running: from now on it is not given up for want of room, and started as one that was
-    /// there before.
+    /// Notes that a node lists it as running. From now on it waits for room without a deadline, its next START is a
+    /// restart, and nodes that refused it before may be chosen again.
     pub(crate) fn note_running(&mut self) {
         self.tried.clear();
         self.has_run = true;
@@ -350,7 +365,8 @@ impl Instance {
         }
     }
 
-    /// Notes that it has left a node on which it ran: from now on it is not given up for want of room.
+    /// Notes that it has left a node on which it ran: as [`Instance::note_running`], but nodes that refused it stay
+    /// excluded.
     pub(crate) fn note_ran(&mut self) {
         self.has_run = true;
         if let Some(start) = &mut self.start {
@@ -358,7 +374,8 @@ impl Instance {
         }
     }
 
-    /// Notes that it ended by itself, and that a START of it is a new one, which fails if it does.
+    /// Notes that it ended by itself while a resent START was on its way: that START is a new one, whose failure is the
+    /// failure of the instance.
     pub(crate) fn note_own_end(&mut self) {
         self.has_run = false;
     }
@@ -368,7 +385,7 @@ impl Instance {
         self.tried.note(refusal);
     }
 
-    /// Nodes that could not start it may be asked again.
+    /// Nodes that could not start it may be chosen again.
     pub(crate) fn forget_refusals(&mut self) {
         self.tried.clear();
     }
@@ -385,45 +402,48 @@ impl Instance {
         }
     }
 
-    /// Has another peer hear what becomes of its START.
+    /// Has another session notified of what becomes of its START: the one that sent the same START last.
     pub(crate) fn set_sender(&mut self, sender: SessionId) {
         if let Some(start) = &mut self.start {
             start.sender = sender;
         }
     }
 
-    /// Notes the node it is on, and the lease of that, as far as there is any.
+    /// Notes the node it is on and that node's lease. `None` leaves what was known: after it has left, both still say
+    /// where it may run.
     pub(crate) fn note_node(&mut self, node: Option<Uuid>, lease: Option<Duration>) {
         self.last_node = node.or(self.last_node);
         self.lease = lease.or(self.lease);
     }
 
-    /// Has it wait for one node alone, if it waits.
+    /// Restricts one that waits to one node, until a node lists it. Its START does not name that node.
     pub(crate) fn pin(&mut self, node: Uuid) {
         if let State::Waiting { pinned, .. } = &mut self.state {
             *pinned = Some(node);
         }
     }
 
-    /// Notes the change with which it is on disk that it waits: nothing is said of that before.
+    /// Notes the number of the change that puts its waiting on disk: no event says that it waits before that is
+    /// committed.
     pub(crate) fn note_waits_with(&mut self, ticket: u64) {
         if let State::Waiting { waits_with, .. } = &mut self.state {
             *waits_with = ticket;
         }
     }
 
-    /// Notes that original controllers were not told that it has left its node, while it is on its way to another.
+    /// Notes that original controllers were not notified that it left its node, because it was on its way to another.
+    /// If it ends up waiting, they are notified then.
     pub(crate) fn note_stop_unannounced(&mut self) {
         self.state.note_stop_unannounced();
     }
 
-    /// Bytes of its START's payload, and of what others said of it.
+    /// Bytes that vary: its START's payload, and the texts of launchers in its refusals and history.
     pub(crate) fn texts(&self) -> usize {
         let payload = self.start.as_ref().map_or(0, |it| it.parcel.payload.len());
         payload + self.tried.bytes() + self.history.bytes()
     }
 
-    /// Notes what became of it.
+    /// Adds an event to its history.
     pub(crate) fn note(&mut self, event: HistoryEvent) {
         self.history.note(event);
     }

@@ -1,5 +1,6 @@
-//! The state machine itself: its parts, and the three calls that drive it. What happens on each input is in the arms
-//! beside this file: `connections`, `reports`, `placement`, `workloads`, `forwarding`, `timers`, `queries`.
+//! The state machine itself: its parts, and the three calls that drive it. It dispatches each input to a workflow
+//! (`workflow::forwarding` for commands and reports, `workflow::connections` for peers, `workflow::timers` for time)
+//! and holds no policy of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,25 +34,37 @@ use crate::timers::Timers;
 /// latest. The same inputs at the same times give the same actions.
 #[derive(Debug)]
 pub struct Scheduler {
+    /// What the server was started with; never changes. The cluster configuration, which does, is in `cluster` and
+    /// `placement`.
     pub(crate) config: Arc<Config>,
+    /// Nodes, their claims, and where each instance is placed.
     pub(crate) cluster: Cluster,
+    /// Sessions, and who gets which events.
     pub(crate) peers: Peers,
+    /// The policy in force, the search, and explanations.
     pub(crate) placement: Placement,
+    /// The recovery window after a restart, and the STARTs that wait for it.
     pub(crate) recovery: Recovery,
-    /// What is managed.
+    /// Managed instances, and what is remembered of runs that are over.
     pub(crate) instances: Instances,
-    /// Those of them that wait for room, and the nodes they are to be asked about.
+    /// STARTs that wait for room, and the nodes that have become free for them.
     pub(crate) queue: Queue,
-    /// What is due when.
+    /// What is due when: [`Scheduler::poll_timeout`] is its first entry.
     pub(crate) timers: Timers,
+    /// What has changed and is not on disk yet, and what waits for that.
     pub(crate) journal: Journal,
+    /// The controller that is being sent the snapshot, if any.
     pub(crate) sync: SnapshotSync<Shown>,
+    /// STARTs that wait for the rest of their batch.
     pub(crate) batches: Batches,
+    /// Totals for the metrics; nothing is decided by them.
     pub(crate) counters: Counters,
-    /// When it was made.
+    /// When it was made: the fixed point by which `Instant` and unix time are converted (`unix_ms`, `instant_of`).
     pub(crate) started: Instant,
-    /// The time of the input being handled.
+    /// The time of the input being handled; set first thing in [`Scheduler::handle`], so that all that one input causes
+    /// has one time.
     pub(crate) now: Instant,
+    /// Decided and not yet taken by the caller, in order.
     actions: VecDeque<Action>,
 }
 
@@ -60,7 +73,7 @@ pub struct Scheduler {
 pub struct Counters {
     /// STARTs that came in and were not refused.
     pub starts: u64,
-    /// STARTs given to a node, repeated ones included.
+    /// STARTs given to a node, resent ones included.
     pub placed: u64,
     /// StartFailures sent by the scheduler.
     pub failed: u64,
@@ -70,17 +83,18 @@ pub struct Counters {
     pub unknown: u64,
     /// Commands and reports that could not be read.
     pub malformed: u64,
-    /// Instances that nodes spoke of and that are placed on other nodes.
+    /// Instances that nodes reported on and that are placed on other nodes.
     pub foreign: u64,
-    /// Transitions of instances that were refused because their lifecycle does not have them: each is a defect here.
+    /// Transitions of instances that were refused because their lifecycle does not have them: each is a defect of the
+    /// core.
     pub illegal_transitions: u64,
     /// Times that a node came to be short of memory.
     pub pressures: u64,
     /// Instances moved away from such a node.
     pub relieved: u64,
-    /// Failures of STARTs that their senders were told of, by this scheduler or by launchers, by reason.
+    /// StartFailures that senders of STARTs were sent, by this scheduler or forwarded from launchers, by reason.
     pub failures: Reasons,
-    /// STARTs that nodes did not start, whatever became of them then, by reason.
+    /// StartFailures that launchers reported, by reason, whether or not the START was then placed elsewhere.
     pub node_refusals: Reasons,
     /// Nodes whose connection ended.
     pub node_losses: u64,
@@ -93,8 +107,9 @@ pub struct Counters {
 }
 
 impl Scheduler {
-    /// A scheduler without peers, whose recovery window starts now. Rules that do not hold together
-    /// ([`crate::Rules::check`]) are as good as none.
+    /// A scheduler without peers, whose recovery window starts now. What `config` brings from before a restart (known
+    /// nodes, records) is taken out of it and restored. Rules that do not hold together ([`crate::Rules::check`]) are
+    /// replaced by the defaults.
     #[must_use]
     pub fn new(mut config: Config, cluster: ClusterConfiguration, now: Instant) -> Self {
         let recovery = Recovery::new(&config, now);
@@ -125,6 +140,7 @@ impl Scheduler {
             now,
             actions: VecDeque::new(),
         };
+        // Known nodes first: a record of an instance may name one of them.
         scheduler.restore_known_nodes(known_nodes);
         scheduler.restore(restored);
         scheduler.set_recovery_timer();
@@ -132,7 +148,13 @@ impl Scheduler {
         scheduler
     }
 
-    /// Takes in one thing that happened at `now`. Times never go back.
+    /// Takes in one thing that happened at `now`. Times never go back. What is to be done about it is then in
+    /// [`Scheduler::poll_action`]; the caller takes all of it before the next input.
+    ///
+    /// After the input itself: changes of the cluster wake those that wait (`note_changes`), work that has
+    /// become possible is done and changed records are handed out (`finish_input`), and the timers are set
+    /// to what components have due. STATS are most inputs and change nothing as a rule, so the second step is skipped
+    /// where no component has work.
     pub fn handle(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
@@ -179,9 +201,13 @@ impl Scheduler {
         self.set_timers();
     }
 
-    /// Does what this input has made possible, and hands out what changed.
+    /// Does what this input has made possible, and hands out the records that changed.
+    ///
+    /// One step may enable another: a commit lets a START be given, its failure frees room, the room serves the queue,
+    /// and an instance that had to leave finds another node. The steps are repeated until none does anything.
     fn finish_input(&mut self) {
-        /// Rounds of things that make other things possible; what is left then is done in the tick that is due at once.
+        /// Rounds of the steps for one input, so that a defect cannot make it loop for ever; what is left is done in
+        /// the tick that is due at once (`Timer::Rest`).
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
             let any = self.run_committed() | self.continue_drains();
@@ -192,8 +218,10 @@ impl Scheduler {
         self.hand_out_changes();
     }
 
-    /// The next thing to do, if any.
+    /// The next thing to do, in the order decided; `None` once all of one input is taken.
     pub fn poll_action(&mut self) -> Option<Action> {
+        /// Places kept for actions when all are taken: more than a usual input makes, so that a rare large one (a node
+        /// with thousands of instances is lost) does not hold its memory for good.
         const KEEP_ACTIONS: usize = 4096;
         if self.actions.is_empty() {
             if self.actions.capacity() > KEEP_ACTIONS {
@@ -204,19 +232,21 @@ impl Scheduler {
         self.actions.pop_front()
     }
 
-    /// When [`Input::Tick`] is due.
+    /// When [`Input::Tick`] is due at the latest; `None` while nothing is. It may lie in the past: a tick that left
+    /// work over is due at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// What was done so far.
+    /// Totals since the process began, for the metrics.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Things remembered that peers can make more of, for tests: what a peer has said must go with it, or be bounded.
+    /// Number of entries that peers can make grow, for tests: all that a peer's messages add goes with the peer, or has
+    /// a limit.
     #[doc(hidden)]
     #[must_use]
     pub fn entries(&self) -> usize {
@@ -234,14 +264,17 @@ impl Scheduler {
             + ledgers.sum::<usize>()
     }
 
-    /// Whether an instance is placed, or the scheduler has it to place; one that is not may be listed by nodes all the same.
-    /// For tests.
+    /// Whether an instance is placed or managed. One that is neither may still be listed by a node whose STATS has not
+    /// come. For tests.
     #[doc(hidden)]
     #[must_use]
     pub fn has_instance(&self, instance: &InstanceId) -> bool {
         self.instances.contains(instance) || self.cluster.placement(instance).is_some()
     }
 
+    /// Queues a message for a session. Outcomes of commands take the way of [`Scheduler::send_outcome`], which finds
+    /// another receiver if the session has ended; a forwarded frame that is longer than a native peer's decoder takes
+    /// is dropped, because it would end the connection.
     pub(crate) fn send(&mut self, to: SessionId, message: Message) {
         if outcomes::is_outcome(&message) {
             return self.send_outcome(to, message);
@@ -254,15 +287,18 @@ impl Scheduler {
         self.actions.push_back(Action::Send { to, message });
     }
 
+    /// Queues an action as it is.
     pub(crate) fn act(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 
+    /// Queues something for the log.
     pub(crate) fn notice(&mut self, notice: Notice) {
         self.actions.push_back(Action::Notice(notice));
     }
 
-    /// Logs something refused once per session and name.
+    /// Logs something refused, the first time for each session and name of a message: a peer that repeats it fills no
+    /// log.
     pub(crate) fn notice_once(
         &mut self,
         session: SessionId,

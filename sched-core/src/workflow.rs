@@ -1,4 +1,14 @@
-//! What takes several components: starting, moving, preempting, losing and ending instances, and who is told.
+//! Workflows: the only code that sees several components. Each takes one subject through all of them: starting,
+//! preempting, suspending, moving, updating, draining, losing and ending instances, and what comes of connections,
+//! reports and time. They own nothing; every function is a method of `Scheduler`.
+//!
+//! The way in is `forwarding` for what peers send, `connections` for peers that come and go, and `timers` for time.
+//! Three rules hold for all of them:
+//!
+//! - A transition is asked for (`may`) before anything that belongs to it is done, and made by `transition`, which
+//!   records it and notifies those that follow the instance.
+//! - What must survive a crash is noted in the journal, and what depends on it is done in `commit` once it is on disk.
+//! - What may be long is bounded by a named constant, and goes on in a tick that is due at once.
 
 pub(crate) mod absent;
 pub(crate) mod admission;

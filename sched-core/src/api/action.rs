@@ -1,4 +1,8 @@
-//! What the core wants done: messages sent, connections ended, things remembered, people told.
+//! What the core wants done: messages sent, connections ended, records kept, events logged.
+//!
+//! An [`Action`] is made by a workflow while one input is handled, queued in the `Scheduler`, and taken out by its
+//! caller (`src/server/hub.rs`) with `Scheduler::poll_action`. The server turns a [`Message`] into a frame in
+//! `src/server/wire/render.rs` and a [`Notice`] into a log line; nothing here knows either form.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -71,7 +75,11 @@ pub enum Action {
     },
 }
 
-/// A message to a peer. Turned into bytes by the peer's writer, in the peer's encoding.
+/// A message to a peer. The writer task of the peer's connection turns it into bytes, in the peer's encoding.
+///
+/// A message that was queued and never written comes back in [`crate::Input::Disconnected`]; what becomes of each kind
+/// then is decided in `workflow::connections`. Where a variant says "native encoding only", the core never sends it to
+/// an original peer, whose decoder would end the connection on it.
 #[derive(Debug, PartialEq)]
 pub enum Message {
     /// The answer to an accepted CONNECT: always the first message of a session.
@@ -88,8 +96,10 @@ pub enum Message {
     /// A STATS, carried on without some of the instances that it lists.
     StatsWithout(Arc<StatsWithout>),
     /// A START failed; for its sender alone.
+    /// If the sender leaves before it is written, the failure goes to the other controllers as copies.
     StartFailure(Box<Explained<StartFailure>>),
-    /// A START failed; one of the copies for everybody who is to hear of it.
+    /// A START failed; one of the copies for the other controllers and the subscribers. Unlike the one for the sender,
+    /// a copy that could not be written is dropped.
     StartFailureCopy(Box<Explained<StartFailure>>),
     /// A DELETE failed.
     DeleteFailure(DeleteFailure),
@@ -99,21 +109,22 @@ pub enum Message {
     AssignPublicIpFailure(Box<AssignPublicIpFailure>),
     /// A ReleasePublicIP failed.
     UnassignPublicIpFailure(Box<UnassignPublicIpFailure>),
-    /// What a peer sent was of no known sort.
+    /// What a peer sent was of no known sort: the original's answer, which carries no payload.
     InvalidFrameType,
-    /// A CONFIGURE could not be read; carries it back.
+    /// A CONFIGURE could not be read; carries the payload back to its sender.
     InvalidConfiguration(Bytes),
-    /// A node is there.
+    /// A node has connected. Original controllers learn a node's roles by adding up these events, so a node with two
+    /// roles is announced by two.
     NodeConnected(NodeConnected),
-    /// A node is gone.
+    /// A node's connection has ended. One event for all its roles: original controllers crash on a second one.
     NodeDisconnected(NodeDisconnected),
-    /// A controller's standing (native encoding only).
+    /// A controller's role, master or backup: after it has connected and when it is promoted (native encoding only).
     ControllerStatus(ControllerStatus),
     /// A command or report was refused (native peers only).
     CommandRefused(Box<Refused>),
     /// A START was given to a node (native encoding only).
     InstancePlaced(InstancePlaced),
-    /// An instance is gone that was on no node.
+    /// An instance was deleted that was on no node; for one on a node its launcher's report is forwarded instead.
     InstanceDeleted(InstanceDeleted),
     /// An instance has left its node and waits (original controllers only, which know no other word for it).
     InstanceStopped(InstanceId),
@@ -129,39 +140,43 @@ pub enum Message {
     Snapshot(Box<Explained<Snapshot, RowCauses>>),
     /// A command for an instance failed after it was taken in (native encoding only).
     CommandFailure(Box<Explained<CommandFailure>>),
-    /// A command for a launcher that announced that it can carry it out (native encoding only).
+    /// A command that the core itself decided, for a launcher whose capabilities include it (native encoding only). It
+    /// moves to a newer connection of the node; with none, it is dropped and its deadline decides.
     LauncherCommand(Box<LauncherCommand>),
-    /// Ends that a launcher told are on record (native encoding only).
+    /// Ends that a launcher reported are on record: it need not report them again (native encoding only).
     EndsRecorded(EndsRecorded),
     /// What a launcher is to admit STARTs by (native encoding only).
     OfferRules(Box<OfferRules>),
-    /// A launcher's lease is extended (native encoding only).
+    /// A launcher's lease is extended; carries the number of the STATS that asked for it (native encoding only).
     LeaseRenewed(LeaseRenewed),
     /// The answer to a dry run (native encoding only).
     PlacementDecision(Box<Explained<PlacementDecision>>),
     /// The answer to a query (native encoding only).
     QueryResult(Box<Explained<QueryResult, RowCauses>>),
-    /// A launcher is asked for what a workload wrote; it announced that it can be.
+    /// A launcher is asked for a chunk of what a workload wrote; sent only to launchers that announced the capability.
     ReadOutput(Box<ReadOutput>),
     /// Why what a workload wrote cannot be read (native encoding only).
     NoOutput(Box<Explained<OutputPart, Unread>>),
 }
 
-/// A START on its way to a node.
+/// A START on its way to a node, or waiting to be placed. It holds the frame as it came, so that it can be forwarded
+/// byte for byte, and the decoded request beside it, so that no part of the core has to read the frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlacedStart {
-    /// Who sent it.
+    /// The session that sent it and is answered. After a restart of the scheduler it is `SessionId(0)`, which no
+    /// session has: all controllers are answered then.
     pub sender: SessionId,
-    /// What it asks for.
+    /// What it asks for; shared with the queue and with searches, and copied only when it is changed.
     pub request: Arc<StartRequest>,
-    /// The same as it came.
+    /// The frame as it came: what the launcher gets.
     pub parcel: Parcel,
     /// What its payload does not say, because it came to be so since; `None` as long as the payload says it all.
     pub changes: Option<Box<StartChanges>>,
 }
 
 impl PlacedStart {
-    /// Makes it a restart: its instance ran before.
+    /// Makes it a restart, because its instance ran before: a launcher then takes up what is left of it instead of
+    /// preparing it anew. Does nothing where the START says so itself.
     pub(crate) fn set_restart(&mut self) {
         if !self.request.restart {
             Arc::make_mut(&mut self.request).restart = true;
@@ -169,7 +184,8 @@ impl PlacedStart {
         }
     }
 
-    /// Makes it ask for other amounts.
+    /// Makes it ask for other amounts: after an UPDATE, for each further placement. Request and changes are set
+    /// together, so that what is claimed is what the launcher is told.
     pub(crate) fn set_demand(&mut self, demand: Demand) {
         let request = Arc::make_mut(&mut self.request);
         request.asked = demand.base();
@@ -191,18 +207,21 @@ impl PlacedStart {
     }
 }
 
-/// A STATS that lists instances which are not for its sender to speak of.
+/// A STATS that lists instances of other nodes. It is forwarded without them: a controller would take the sender for
+/// their node.
 #[derive(Debug, PartialEq)]
 pub struct StatsWithout {
     /// The STATS as it came.
     pub parcel: Parcel,
-    /// Where the instances to be left out stand among those listed, counted from 0, in order.
+    /// Indexes, ascending from 0, of the listed instances to be left out.
     pub rows: Vec<u32>,
-    /// Whether its text is of the plain style, of which they can be cut out.
+    /// Whether its text has the plain layout that ciao's encoder writes, in which rows can be cut out of the bytes.
+    /// Any other text is decoded and encoded again.
     pub is_plain: bool,
 }
 
-/// What of a START is no longer as its payload says: to be said beside it, or written into it, before a launcher reads it.
+/// What has changed of a START since its payload was written. A launcher gets it as an overrides frame before the
+/// START, or, if it takes none, edited into the payload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StartChanges {
     /// Whether the launcher that is given the START takes them beside the payload ([`Capabilities::OVERRIDES`]). Decided
@@ -216,29 +235,31 @@ pub struct StartChanges {
     pub demand: Option<Demand>,
 }
 
-/// What a launcher is to do with an instance.
+/// A command that the core gives a launcher on its own decision. A client's DELETE is not one: it is forwarded as it
+/// came ([`TargetedCommand`]).
 #[derive(Debug, Clone, PartialEq)]
 pub enum LauncherCommand {
-    /// To suspend it.
+    /// Suspend it: by a SUSPEND command, or because it is preempted.
     Suspend(Suspend),
-    /// To resume it.
+    /// Resume it. Its vcpus are claimed before this is sent.
     Resume(Resume),
-    /// To ship it to another node.
+    /// Move it to another node with its state. Sent only where both launchers announced the capability.
     Migrate(Migrate),
-    /// To change what it has.
+    /// Change the amounts it has, in place. The larger of both amounts is claimed until the launcher confirms.
     Update(Update),
-    /// To stop it, and keep nothing running of it: DELETE with `stop`.
+    /// Stop it and keep nothing running of it, for it to start elsewhere or to end a copy: a DELETE with `stop: true`.
     Stop(Delete),
 }
 
-/// A DELETE or AttachVolume on its way to a node.
+/// A client's DELETE or AttachVolume on its way to a node.
 #[derive(Debug, PartialEq)]
 pub struct TargetedCommand {
     /// Who sent it.
     pub sender: SessionId,
     /// Instance and node.
     pub target: Target,
-    /// Whether that is another node than the payload names: the one that has the instance.
+    /// Whether the node is another than the payload names: the instance has moved, so the payload is edited before a
+    /// launcher reads it.
     pub is_readdressed: bool,
     /// The volume of an AttachVolume; `None` for a DELETE.
     pub volume: Option<Box<str>>,
@@ -290,7 +311,8 @@ pub enum DisconnectReason {
     },
 }
 
-/// Something people may want to know.
+/// Something for the log, as data. Its sentence is made in `src/server/words`; its level follows from
+/// [`Notice::is_warning`]. Notices "once per session and name" are limited so that a peer cannot fill the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// The disk does not answer, or does again.
@@ -301,9 +323,10 @@ pub enum Notice {
     Left(Uuid, Role),
     /// A node's connection broke off.
     NodeLost(Box<KnownNode>),
-    /// A lost node has not returned in time and is given up.
+    /// A lost node has not returned within [`crate::Config::in_doubt_time`] and is given up: what it had is decided
+    /// without it.
     NodeGivenUp(Box<KnownNode>),
-    /// A node that was known before the restart has not returned.
+    /// A node that was known before the restart of the scheduler has not returned within the recovery window.
     NodeNotBack(Box<KnownNode>),
     /// A node is not listed any more: by command, or because too many are.
     NodeForgotten(Box<KnownNode>),
@@ -321,7 +344,7 @@ pub enum Notice {
     Forged(Uuid, Sent, Box<str>),
     /// A report's payload has so many bytes, more than native peers are sent; said once per session and name.
     TooLong(Uuid, Sent, usize, usize),
-    /// A node speaks of an instance that is placed on another; said once per session and name.
+    /// A node reports on an instance that is placed on another; logged once per session and name.
     Foreign(Uuid, Sent, InstanceId),
     /// Something is for a peer that is not connected.
     NoSuchPeer(Sent, Box<str>),
@@ -333,7 +356,8 @@ pub enum Notice {
     Restored(usize),
     /// A peer's certificate is bound to its UUID, which is not remembered because too many are.
     NotBound(Uuid),
-    /// STARTs of an ended connection wait for the node to come back.
+    /// So many STARTs had been written to a node and were not confirmed when its connection ended: they wait for it to
+    /// come back.
     InDoubt(Uuid, usize),
     /// A claim was dropped because its node no longer lists the instance.
     Dropped(InstanceId, Uuid),
@@ -344,7 +368,7 @@ pub enum Notice {
     ClaimsUnknown(Uuid, usize),
     /// A StartFailure without an instance could not be matched with a START.
     UnmatchedFailure(Uuid),
-    /// A START waits for nodes that were there before the restart.
+    /// A START waits, in the recovery window, for nodes that were there before the restart.
     Settling(InstanceId),
     /// A batch was given up because so many of its STARTs are all that came.
     LateBatch(Box<str>, usize, u32),
@@ -354,7 +378,7 @@ pub enum Notice {
     LeftOut(Uuid, ShortText),
     /// Rules that do not hold together came with a configuration, and were left out.
     BadRules(RuleError),
-    /// A transition of an instance was refused, because its lifecycle does not have it.
+    /// A transition of an instance was refused, because its lifecycle does not have it: a defect of the core.
     IllegalTransition(IllegalTransition),
     /// A node is short of memory, or something has happened about that.
     Pressure(Uuid, PressureNews),
@@ -370,7 +394,8 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Whether an operator should look at it.
+    /// Whether an operator should look at it. What happens in the ordinary course (peers come and go, STARTs are
+    /// placed) is listed; everything else is a warning, so that a new variant is one unless it is added to the list.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         if let Self::Pressure(_, news) = self {

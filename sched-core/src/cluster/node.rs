@@ -162,7 +162,7 @@ pub(crate) struct Node {
     pub(super) is_cordoned: bool,
     /// STARTs given to it on this connection.
     pub(super) starts_sent: u64,
-    /// What it offered outside the tables when it was looked at last ([`NodeStore::last_resort`]).
+    /// What it offered outside the tables when it was looked at last (`NodeStore::last_resort`).
     pub(super) last_resort: Resources,
     /// A number that was larger than all before when it last became another node.
     pub(super) generation: u64,

@@ -1,17 +1,18 @@
 //! The lifecycle of a managed instance as one table: its phases, and what each event makes of them. What is not in
-//! [`TRANSITIONS`] is refused by the table of instances, which alone changes states; what the state is then made of is
+//! [`TRANSITIONS`] is refused by the table of instances, which alone changes states; what the next state is made of is
 //! decided in `machine`.
 //!
-//! A phase is a state without its data, but for what decides how an instance may go on: a claim that is not on disk yet is
-//! not a START on its way, and an instance that is deleted is not one that is stopped to be placed again.
+//! A phase is a state without its data, but for what decides how an instance may go on: a claim that is not on disk yet
+//! is not a START on its way, and an instance that is deleted is not one that is stopped to be placed again. The tests
+//! of the table run every event in every phase against this table, and the book's page of states is generated from it.
 
 use super::{AfterLoss, AfterStop, Awaits, Move, Placing, State};
 use crate::api::ids::InstanceId;
 use crate::api::phase::{EventKind, IllegalTransition, Phase};
 
 impl Phase {
-    /// What an event may make of an instance in this phase: nothing where it is refused, several where the data of the
-    /// state or of the event decide.
+    /// The phases that an event may lead to from this one: none where it is refused, several where data of the state or
+    /// of the event decide. A linear search over some 30 rows, once per transition.
     #[must_use]
     pub fn on(self, event: EventKind) -> &'static [Self] {
         let row = TRANSITIONS.iter().find(|row| row.event == event);
@@ -55,10 +56,7 @@ impl State {
     }
 }
 
-/// That an event may happen to an instance in this phase.
-///
-/// # Errors
-/// It may not.
+/// Checks that an event may happen to an instance in this phase, before anything that belongs to it is done.
 pub(super) fn check(
     instance: &InstanceId,
     phase: Phase,
@@ -74,17 +72,18 @@ pub(super) fn check(
     })
 }
 
-/// One event, and what it makes of which phases.
+/// One row of the table: an event, and what it makes of which phases. Public for the generated page only.
 #[derive(Debug)]
 pub struct Row {
     /// The event.
     pub event: EventKind,
-    /// When it happens, for people.
+    /// When it happens, as the page says it.
     pub when: &'static str,
-    /// From which phases to which; one of several where data decide.
+    /// Pairs of phases before and phases after; several after where data decide.
     pub ways: &'static [(&'static [Phase], &'static [Phase])],
 }
 
+/// Builds a row; a function because struct literals would triple the table's length.
 const fn row(
     event: EventKind,
     when: &'static str,
@@ -93,7 +92,7 @@ const fn row(
     Row { event, when, ways }
 }
 
-/// Every transition there is, by event.
+/// Every transition there is, by event. Each event has one row; a phase is in at most one of its pairs.
 pub const TRANSITIONS: &[Row] = {
     use EventKind as E;
     use Phase as P;

@@ -1,5 +1,11 @@
-//! The state machine of one instance: what an event makes of its state. Workflows hand in events; which of them a state
-//! knows stands in [`lifecycle`](super::lifecycle), and here is what the next state consists of.
+//! The state machine of one instance: what an event makes of its state. Workflows hand in events through
+//! [`Instances::on`](super::Instances::on); which events a phase has is decided in [`lifecycle`](super::lifecycle), and
+//! here is what the next state consists of.
+//!
+//! Everything here is a pure function of state and event: claims, the queue, timers and notifications are the
+//! workflows' work, which they do by the [`Effects`] they get back. The functions form a chain by subject (`on`,
+//! `on_command`, `on_move`, `on_loss`), because one match over all events would be too long; each passes on the events
+//! it does not have.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -13,10 +19,12 @@ use super::{
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::phase::EventKind;
 
-/// Something that concerns an instance and decides what it awaits next. When each happens is said at its
-/// [`EventKind`].
+/// Something that concerns an instance and decides what it awaits next, with the data the next state needs. Each has
+/// the name of its [`EventKind`], where it is described, and of its row in `lifecycle::TRANSITIONS`, which lists when
+/// it happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LifecycleEvent {
+    /// See [`EventKind::Managed`]; so for all.
     Managed,
     Adopted {
         node: NodeKey,
@@ -31,6 +39,7 @@ pub(crate) enum LifecycleEvent {
     Preempts {
         node: NodeKey,
         victims: BTreeSet<InstanceId>,
+        /// When the victims that have not left by then count as staying.
         due: Instant,
     },
     VictimAway(InstanceId),
@@ -52,6 +61,7 @@ pub(crate) enum LifecycleEvent {
     UpdateSettled,
     SuspendAsked {
         by: SuspendedBy,
+        /// Whose command it is, to be notified of a failure; `None` where the scheduler decided it.
         asker: Option<SessionId>,
         due: Instant,
     },
@@ -65,7 +75,7 @@ pub(crate) enum LifecycleEvent {
     },
     Runs,
     Undone {
-        /// Who had it suspended, if its node has said last that it is.
+        /// Who had it suspended, if its node last reported it as suspended; `None` if it runs.
         suspended: Option<SuspendedBy>,
     },
     Preempted {
@@ -105,7 +115,7 @@ pub(crate) enum LifecycleEvent {
     Ended,
 }
 
-/// What an instance was before the scheduler was started.
+/// What an instance was before the scheduler was started, as its record says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Before {
     /// It waited for room.
@@ -113,16 +123,17 @@ pub(crate) enum Before {
         /// That of one node alone.
         pinned: Option<Uuid>,
     },
-    /// It was on a node or on its way there, and is taken for lost with it.
+    /// It was on a node or on its way there. It counts as lost with that node until the node reports.
     Lost(Loss),
 }
 
-/// The loss of an instance's node.
+/// The loss of an instance's node: the data of [`State::Lost`], as a value that can be built up and changed in parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Loss {
     /// The node.
     pub(crate) node: Uuid,
-    /// When nothing is expected of the node any more.
+    /// When nothing is expected of the node any more: the fencing deadline where there is one, else a time after which
+    /// the instance is given up.
     pub(crate) until: Instant,
     /// What becomes of the instance.
     pub(crate) then: AfterLoss,
@@ -134,21 +145,23 @@ pub(crate) struct Loss {
     pub(crate) transit: Transit,
 }
 
-/// What follows from an event for others.
+/// What a transition means for others: the workflow that caused it acts on these instead of looking at the states
+/// itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Effects {
-    /// The state as others are told it.
+    /// The state by its name on the wire.
     pub(crate) life_state: LifeState,
     /// The node it is on, or is to be.
     pub(crate) node: Option<NodeKey>,
-    /// Whether it may stand in the queue.
+    /// Whether it may be in the queue in its new state. If not, the workflow takes it out.
     pub(crate) waits: bool,
-    /// Whether it waits now, and original controllers were not told that it had left its node.
+    /// Whether it waits now, and original controllers were not notified when it left its node: they are to be now.
     pub(crate) is_stop_unannounced: bool,
 }
 
 impl Effects {
+    /// The effects of going from one state to the next.
     pub(super) fn of(before: &State, state: &State) -> Self {
         Self {
             is_stop_unannounced: state.is_waiting() && before.transit().is_stop_unannounced,
@@ -160,7 +173,7 @@ impl Effects {
 }
 
 impl LifecycleEvent {
-    /// Which it is.
+    /// The event without its data, as the table of transitions names it.
     pub(crate) fn kind(&self) -> EventKind {
         match self {
             Self::Managed => EventKind::Managed,
@@ -218,7 +231,9 @@ impl State {
         }
     }
 
-    /// What becomes of this state by an event; `None` where the lifecycle does not have it, or ends with it.
+    /// The state after an event; `None` where the lifecycle does not have the event in this phase, or ends with it. The
+    /// table is asked first, so the arms below need not look at the phase again; where a state lacks what an arm needs,
+    /// the `?` in it refuses the event as well.
     pub(super) fn on(&self, event: LifecycleEvent) -> Option<Self> {
         if self.phase().on(event.kind()).is_empty() {
             return None;
@@ -245,7 +260,7 @@ impl State {
         })
     }
 
-    /// What becomes of it on its node.
+    /// Events of instances on a node: commands, and what launchers report of them.
     fn on_command(&self, event: LifecycleEvent) -> Option<Self> {
         Some(match event {
             LifecycleEvent::Updated { change, due } => {
@@ -269,6 +284,7 @@ impl State {
             LifecycleEvent::SuspendAsked { by, asker, due } => {
                 let (node, is_told_to_stop) = (self.node()?, self.is_told_to_stop());
                 match self {
+                    // It is suspended already: only who wants it so changes, and no launcher is asked.
                     Self::Suspended { .. } => self.late().settled(node, Some(by)),
                     _ => Self::Suspending {
                         node,
@@ -294,12 +310,14 @@ impl State {
             LifecycleEvent::Runs => self.late().settled(self.node()?, None),
             LifecycleEvent::Undone { suspended } => {
                 let late = match self {
+                    // A move that began may still end the instance on its node, however late.
                     Self::Migrating { .. } => self.late_on_leaving(),
                     _ => self.late(),
                 };
                 late.settled(self.node()?, suspended)
             }
             LifecycleEvent::Preempted { by, due } => self.stopping(AfterStop::Wait(by), due)?,
+            // On a lost node nothing can be stopped now: it is when the node comes back.
             LifecycleEvent::Deleted { due } => match self.as_loss() {
                 Some(loss) => Loss {
                     then: AfterLoss::Delete,
@@ -315,7 +333,7 @@ impl State {
         })
     }
 
-    /// What becomes of it as it moves.
+    /// Events of instances that move between nodes.
     fn on_move(&self, event: LifecycleEvent) -> Option<Self> {
         Some(match event {
             LifecycleEvent::MovePlanned {
@@ -328,6 +346,8 @@ impl State {
                 how: Move::Claimed,
                 move_request,
                 late: LateEffects {
+                    // A stop from before the move counts no more: the move sends its own, and an end that comes is
+                    // expected.
                     is_told_to_stop: false,
                     ..self.late()
                 },
@@ -363,10 +383,11 @@ impl State {
         })
     }
 
-    /// What becomes of it with its node.
+    /// Events of nodes that are lost and come back.
     fn on_loss(&self, event: LifecycleEvent) -> Option<Self> {
         Some(match event {
             LifecycleEvent::NodeLost(loss) => {
+                // A DELETE under way outlives the loss: the instance is not to run when the node is back.
                 let is_deleted = matches!(
                     self,
                     Self::Stopping {
@@ -414,12 +435,12 @@ impl State {
         })
     }
 
-    /// A START of it was given to a node.
+    /// Its START was given to this node, whose confirmation is awaited.
     fn starting(&self, node: NodeKey, is_told_to_stop: bool) -> Self {
         placing(node, Awaits::Node { is_told_to_stop }, self.transit())
     }
 
-    /// What its launcher was told before, and may yet do.
+    /// Commands that its launcher was sent in this and earlier states and may still carry out.
     fn late(&self) -> LateEffects {
         LateEffects {
             suspended_by: self.suspended_by().cloned(),
@@ -427,7 +448,8 @@ impl State {
         }
     }
 
-    /// The same where it was to leave its node, or the node is given up: it may be ended there, however late that is heard.
+    /// The same for one that was to leave its node, or whose node is given up: a stop that was sent for that may still
+    /// end it there, however late its report comes.
     fn late_on_leaving(&self) -> LateEffects {
         let mut late = self.late();
         match self {
@@ -437,7 +459,7 @@ impl State {
         late
     }
 
-    /// Whether it is stopped to go on elsewhere.
+    /// Whether it is being stopped for it to be placed again, and not for good.
     fn is_to_go_on(&self) -> bool {
         matches!(
             self,
@@ -448,6 +470,7 @@ impl State {
         )
     }
 
+    /// Its launcher is to stop it.
     fn stopping(&self, then: AfterStop, due: Instant) -> Option<Self> {
         let (node, mut late) = (self.node()?, self.late());
         // Should a DELETE have no effect, its end is not its own either.
@@ -460,7 +483,7 @@ impl State {
         })
     }
 
-    /// The same move, to another target perhaps, in another way.
+    /// The same move at its next stage, to another target if one is given.
     fn moving(&self, target: Option<NodeKey>, how: Move) -> Self {
         let mut moving = self.clone();
         if let Self::Migrating { to, how: so, .. } = &mut moving {
@@ -469,7 +492,7 @@ impl State {
         moving
     }
 
-    /// The loss of its node, if that is lost.
+    /// The data of [`State::Lost`]; `None` in any other state.
     fn as_loss(&self) -> Option<Loss> {
         match self {
             Self::Lost {
@@ -491,7 +514,7 @@ impl State {
         }
     }
 
-    /// The same with one victim less to wait for; its claim is to be put on disk after the last.
+    /// The same with one victim less to wait for. After the last one, its claim is put on disk.
     fn without_victim(&self, victim: &InstanceId) -> Option<Self> {
         let Self::Placing(Placing {
             node,
@@ -512,7 +535,7 @@ impl State {
 }
 
 impl LateEffects {
-    /// On a node, as the node says: suspended, or it runs.
+    /// The state of rest on a node as the node reports it: suspended, or running.
     fn settled(self, node: NodeKey, suspended: Option<SuspendedBy>) -> State {
         match suspended {
             Some(by) => State::Suspended {
@@ -526,6 +549,7 @@ impl LateEffects {
 }
 
 impl Loss {
+    /// The state with these data.
     fn state(self) -> State {
         State::Lost {
             node: self.node,
@@ -538,7 +562,7 @@ impl Loss {
     }
 }
 
-/// A START that has a node.
+/// The state of a START that has a node.
 fn placing(node: NodeKey, pending_on: Awaits, transit: Transit) -> State {
     State::Placing(Placing {
         node,

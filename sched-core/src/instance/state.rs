@@ -385,7 +385,8 @@ impl State {
         }
     }
 
-    /// Its name on the wire.
+    /// Its name on the wire. Fewer than there are states: clients see one that is being changed as running, and one
+    /// that is looked a node for as waiting.
     pub(crate) fn life_state(&self) -> LifeState {
         match self {
             Self::Seeking { .. } | Self::Waiting { .. } => LifeState::Waiting,

@@ -1,5 +1,9 @@
-//! The table of all instances that the scheduler manages, and what is looked up in it: by when something is due, by the
-//! node that is lost with them, and those on no node.
+//! The table of all managed instances, with its indexes: by when something is due, by the lost node, and those on no
+//! node. The indexes follow from the states, so nothing but [`Instances::on`], [`Vacant::insert`] and
+//! [`Instances::remove`] may change a state; [`Instances::is_consistent`] recomputes them.
+//!
+//! Beside them it holds what is known of instances whether managed or not: runs that are over, outputs that nodes keep,
+//! names.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -24,19 +28,24 @@ use crate::maps::Map;
 /// All instances that are managed.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
+    /// Boxed: an instance is large, and the table's places are moved when it grows.
     managed: Map<InstanceId, Box<Instance>>,
-    /// When something is due about those of which something is.
+    /// The deadline of each state that has one, the earliest first.
     due: BTreeSet<(Instant, InstanceId)>,
-    /// Those on no node.
+    /// Those on no node, in order of identifiers: the order in which queries page through them.
     nowhere: BTreeSet<InstanceId>,
-    /// Those whose nodes are lost, by node.
+    /// Those whose node is lost, by node: asked when a node comes back.
     lost: IndexMap<Uuid, IndexSet<InstanceId>>,
     /// What became of those that are gone, oldest first.
     past: Past,
+    /// Where nodes keep the output of runs.
     outputs: Outputs,
+    /// Names, programs and start times of instances, managed or not.
     names: Names,
+    /// Bytes that managed instances take, for the limit on new ones.
     size: Size,
-    /// Counts the changes of state of all, so that an epoch of one instance is none of a later one of the same name.
+    /// Counts the transitions of all instances. One counter for all, so that an epoch of an instance that is gone is
+    /// none of a later instance with the same identifier.
     epochs: u64,
 }
 
@@ -59,19 +68,21 @@ impl Instances {
         self.managed.get(instance).map(|managed| &**managed)
     }
 
-    /// A managed instance, to be changed; its state is changed by [`Instances::on`] alone.
+    /// A managed instance, to be changed in all but its state.
     pub(crate) fn get_mut(&mut self, instance: &InstanceId) -> Option<&mut Instance> {
         self.managed.get_mut(instance).map(|managed| &mut **managed)
     }
 
-    /// All of them, in no order that means anything.
+    /// All of them. The order depends on earlier removals: it is the same in each run with the same inputs, but says
+    /// nothing.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
         self.managed
             .iter()
             .map(|(instance, managed)| (instance, &**managed))
     }
 
-    /// The first on no node, in order of identifiers, or the one behind another.
+    /// The first on no node behind `after` in order of identifiers: one step of a query's walk, which may go on in a
+    /// later input.
     pub(crate) fn next_nowhere(
         &self,
         after: Option<&InstanceId>,
@@ -81,8 +92,9 @@ impl Instances {
         Some((instance, self.get(instance)?))
     }
 
-    /// The place of an instance that is not managed yet; `None` if it is. There is no other way to put one in, so that
-    /// none is ever put over another: its state, and what is due about it, would be lost while a node still has it.
+    /// The vacant place of an instance that is not managed yet; `None` if it is. There is no other way to put one in,
+    /// so that none is ever put over another: its state, and what is due about it, would be lost while a node still has
+    /// it.
     pub(crate) fn vacant(&mut self, instance: InstanceId) -> Option<Vacant<'_>> {
         let Self {
             managed,
@@ -106,6 +118,7 @@ impl Instances {
         })
     }
 
+    /// Moves an instance in the index by lost node.
     fn note_lost(&mut self, instance: &InstanceId, before: Option<Uuid>, after: Option<Uuid>) {
         if before == after {
             return;
@@ -123,17 +136,16 @@ impl Instances {
         }
     }
 
-    /// Those whose node is this one, which is lost, or was when they were heard of last.
+    /// Those whose state says that they are lost with this node. The node itself may be back, and its STATS not yet
+    /// here.
     pub(crate) fn lost_with(&self, node: Uuid) -> Vec<InstanceId> {
         let lost = self.lost.get(&node).into_iter().flatten();
         lost.cloned().collect()
     }
 
-    /// That an event may happen to one now; where more is done beside it, this is asked first, so that nothing is done
-    /// where the event is refused. What is not managed may do anything, because nothing comes of it.
-    ///
-    /// # Errors
-    /// Its lifecycle does not have it in its phase.
+    /// Checks that an event may happen to an instance now. Where a workflow does more than the transition, it asks this
+    /// first, so that nothing is done where the event is refused. For an instance that is not managed the answer is
+    /// yes, because [`Instances::on`] then does nothing.
     pub(crate) fn may(
         &self,
         instance: &InstanceId,
@@ -145,10 +157,8 @@ impl Instances {
         }
     }
 
-    /// Something happens to one: the only way to change its state. What follows from it; `None` if it is not managed.
-    ///
-    /// # Errors
-    /// Its lifecycle does not have it in its phase; nothing has changed.
+    /// Applies an event to an instance: the only way to change its state. Returns what follows for others, or `None` if
+    /// it is not managed. Logarithmic in the number of instances with a deadline.
     pub(crate) fn on(
         &mut self,
         instance: &InstanceId,
@@ -171,6 +181,7 @@ impl Instances {
             managed.state.node().is_some() != state.node().is_some(),
         );
         let nodes = (lost_node(&managed.state), lost_node(&state));
+        // The state first, then the indexes that follow from it.
         managed.state = state;
         self.epochs += 1;
         managed.epoch = self.epochs;
@@ -189,6 +200,7 @@ impl Instances {
         Ok(Some(effects))
     }
 
+    /// Adds an instance to those on no node, or takes it out.
     fn note_place(&mut self, instance: &InstanceId, place: Option<NodeKey>) {
         if place.is_none() {
             self.nowhere.insert(instance.clone());
@@ -197,10 +209,7 @@ impl Instances {
         }
     }
 
-    /// No longer manages one; its history, with this last event, is kept for a while.
-    ///
-    /// # Errors
-    /// The lifecycle does not end in its phase; nothing has changed.
+    /// No longer manages an instance. Its history, with this last event, becomes a run that is over.
     pub(crate) fn remove(
         &mut self,
         instance: &InstanceId,
@@ -220,6 +229,7 @@ impl Instances {
         self.note_lost(instance, lost_node(&managed.state), None);
         let history = std::mem::take(&mut managed.history);
         self.past.note(Run::managed(instance.clone(), at, history));
+        // A burst of instances does not hold its memory for good; below this it is not worth the copy.
         const SHRINK_ABOVE: usize = 4096;
         if self.managed.capacity() > SHRINK_ABOVE
             && self.managed.len() < self.managed.capacity() / 4
@@ -229,29 +239,29 @@ impl Instances {
         Ok(())
     }
 
-    /// What all take.
+    /// What all managed instances take.
     pub(crate) fn size(&self) -> Size {
         self.size
     }
 
-    /// Those that are gone and remembered, and the bytes of what is said of them.
+    /// The number of remembered runs, and the bytes of their texts.
     pub(crate) fn past_size(&self) -> (usize, usize) {
         self.past.size()
     }
 
-    /// Places in the table.
+    /// Allocated places, for [`crate::Footprint`].
     pub(crate) fn capacity(&self) -> usize {
         self.managed.capacity() + self.lost.capacity()
     }
 
-    /// When something is due next.
+    /// The earliest deadline of any state.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Takes one about which something is due: each moment comes up once, whatever is done about it, so that nothing
-    /// that is done without success keeps the others from their turn. A moment that is not that of the instance's state is left
-    /// out.
+    /// Takes one instance whose deadline is over. Each deadline is returned once, whatever the caller does about it:
+    /// one that cannot be dealt with is not returned again and again while others wait. Entries that are no longer the
+    /// state's deadline are skipped.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<InstanceId> {
         while self.due.first().is_some_and(|(due, _)| *due <= now) {
             let (due, instance) = self.due.pop_first()?;
@@ -262,7 +272,8 @@ impl Instances {
         None
     }
 
-    /// What became of one, its latest run last; at the end of each run, that.
+    /// The events of all remembered runs of an instance, the earliest first, then those of the present one. With the
+    /// last event of each run that is over comes that run, which says how it ended.
     pub(crate) fn history(
         &self,
         instance: &InstanceId,
@@ -273,22 +284,23 @@ impl Instances {
         self.past.of(instance).chain(now)
     }
 
-    /// Notes the run of an instance that is over and was not managed.
+    /// Notes a run that is over of an instance that was not managed.
     pub(crate) fn note_run(&mut self, run: Run) {
         self.past.note(run);
     }
 
-    /// Takes up a run that was remembered before a restart.
+    /// Takes in a run from before a restart, under the number it had.
     pub(crate) fn restore_run(&mut self, number: u64, run: Run) {
         self.past.restore(number, run);
     }
 
-    /// The number of the latest run that is over.
+    /// The number of the latest run that is over. A caller notes it before an end is dealt with, to find with
+    /// [`Instances::amend_run`] the run that the end has made.
     pub(crate) fn last_run(&self) -> u64 {
         self.past.last()
     }
 
-    /// Changes the run of an instance that has ended since the one with this number did; whether there is one.
+    /// Changes the latest run of an instance, if that run has a higher number than `number`; whether there is one.
     pub(crate) fn amend_run(
         &mut self,
         number: u64,
@@ -308,17 +320,17 @@ impl Instances {
         self.names.get(instance)
     }
 
-    /// The instance of a tenant that was called so last, whether or not it lives.
+    /// The instance of a tenant that had this name last. It may be gone: the caller asks whether it lives.
     pub(crate) fn called(&self, tenant: &Option<TenantId>, name: &str) -> Option<&InstanceId> {
         self.names.holder(tenant, name)
     }
 
-    /// Whether names of instances that are gone are to be left out.
+    /// Whether it is time to drop the names of instances that are gone.
     pub(crate) fn has_old_names(&self) -> bool {
         self.names.is_to_prune()
     }
 
-    /// Leaves out names of instances that are gone; `is_placed` says which of those live that are not managed.
+    /// Drops the names of instances that are gone: neither managed here nor placed, as `is_placed` says.
     pub(crate) fn forget_old_names(&mut self, is_placed: impl Fn(&InstanceId) -> bool) {
         let managed = &self.managed;
         self.names
@@ -335,7 +347,7 @@ impl Instances {
         self.past.knows(instance, node, end)
     }
 
-    /// Notes a run that only its node remembered, if there is room.
+    /// Notes a run that only its node remembered, if there is room beside those known here.
     pub(crate) fn learn_run(&mut self, run: Run) {
         self.past.learn(run);
     }
@@ -345,7 +357,7 @@ impl Instances {
         self.outputs.note(output);
     }
 
-    /// A node says again what it keeps.
+    /// Drops what a node was known to keep, because it is about to report all of it anew.
     pub(crate) fn forget_outputs(&mut self, node: Uuid) {
         self.outputs.forget(node);
     }
@@ -370,12 +382,12 @@ impl Instances {
         self.past.iter_after(number)
     }
 
-    /// A run that is over of which something else is to be on disk than is; in no particular order.
+    /// Takes the number of a run whose record has to be written again; in no particular order, and perhaps one twice.
     pub(crate) fn next_changed_run(&mut self) -> Option<u64> {
         self.past.next_changed()
     }
 
-    /// Puts an instance into a state past all checks.
+    /// Puts an instance into a state without any check, to test what is refused in it. The indexes are left wrong.
     #[cfg(test)]
     pub(crate) fn force(&mut self, instance: &InstanceId, state: State) {
         if let Some(managed) = self.managed.get_mut(instance) {
@@ -383,7 +395,7 @@ impl Instances {
         }
     }
 
-    /// Whether the times at which something is due, and who is on no node, are what the states say.
+    /// Whether all indexes and the counted bytes are what the states say; asked by `Scheduler::invariants` in tests.
     pub(crate) fn is_consistent(&self) -> bool {
         let of = |(instance, managed): (&InstanceId, &Instance)| {
             Some((managed.state.due()?, instance.clone()))
@@ -409,7 +421,7 @@ impl Instances {
     }
 }
 
-/// The place of an instance that is not managed.
+/// The place of an instance that is not managed, with the parts of the table that its first state goes into.
 pub(crate) struct Vacant<'a> {
     place: VacantEntry<'a, InstanceId, Box<Instance>>,
     due: &'a mut BTreeSet<(Instant, InstanceId)>,

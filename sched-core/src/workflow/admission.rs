@@ -35,13 +35,15 @@ pub(crate) enum Known {
 }
 
 /// A START whose instance no node has and that the scheduler does not have to place.
+/// It can be made by admission alone; every function that places something takes one, so nothing is placed that was not
+/// asked about here. It must be placed, or go through admission again, before the next input.
 #[derive(Debug)]
 pub(crate) struct NewStart {
     start: Box<PlacedStart>,
 }
 
 impl Scheduler {
-    /// Whether an instance is on a node, or is one that the scheduler has to place.
+    /// Whether a START of this instance would not be placed as a new one: it is on a node, managed, or expected back.
     #[must_use]
     pub fn is_known(&self, instance: &InstanceId) -> bool {
         self.known(instance) != Known::Nowhere
@@ -49,22 +51,25 @@ impl Scheduler {
 }
 
 impl NewStart {
+    /// The START, to be read.
     pub(crate) fn as_start(&self) -> &PlacedStart {
         &self.start
     }
 
+    /// What it asks for.
     pub(crate) fn request(&self) -> &Arc<StartRequest> {
         &self.start.request
     }
 
-    /// The START, for where it is to wait: it has to come in again.
+    /// The START, to be put where it waits. When it is taken from there it has to be admitted again: a node may have
+    /// come back with its instance.
     pub(crate) fn into_start(self) -> Box<PlacedStart> {
         self.start
     }
 }
 
 impl Scheduler {
-    /// What is known of an instance of which a START has come.
+    /// What is known of the instance of a START, apart from its name.
     pub(crate) fn known(&self, instance: &InstanceId) -> Known {
         let Some(managed) = self.instances.get(instance) else {
             return match self.cluster.placement(instance) {
@@ -96,9 +101,9 @@ impl Scheduler {
         }
     }
 
-    /// What is known of an instance that was on a lost node. Who starts it again knows that the node is lost, but not
-    /// that it may be back any moment: because the scheduler has only just been started, or the node is connected and is
-    /// about to say what it has.
+    /// What is known of an instance that was on a lost node and is not placed again by itself. A client that starts it
+    /// again knows that the node is lost, but not that it may be back any moment: because the scheduler has only just
+    /// been started, or because the node is connected and its STATS is still to come.
     fn known_of_lost(&self, node: Uuid) -> Known {
         if self.recovery.is_awaited(node) {
             return Known::Expected;
@@ -113,7 +118,7 @@ impl Scheduler {
         Known::Nowhere
     }
 
-    /// The same for a START, which may also ask for a name that another has.
+    /// The same for a whole START, which may also ask for a name that another instance has.
     pub(crate) fn known_of(&self, request: &StartRequest) -> Known {
         match (self.known(&request.instance), self.has_its_name(request)) {
             (Known::Nowhere, Some(other)) => Known::NameTaken(other.clone()),
@@ -121,12 +126,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether a START's instance is to be managed: it may have to be placed again.
+    /// Whether a START's instance is to be managed, because the START or the policy asks for something that may place
+    /// it again.
     pub(crate) fn is_to_be_managed(&self, request: &StartRequest) -> bool {
         self.asks_to_be_managed(request) || self.placement.policy().manages_all()
     }
 
-    /// Whether a START asks for something that makes its instance a managed one.
+    /// Whether the START itself asks for it: a priority, a place in the queue, several attempts, relocation, or a
+    /// restart elsewhere. STARTs of original controllers never do.
     pub(crate) fn asks_to_be_managed(&self, request: &StartRequest) -> bool {
         request.scheduling.as_deref().is_some_and(|asked| {
             asked.priority.is_some()
@@ -137,9 +144,10 @@ impl Scheduler {
         })
     }
 
-    /// Whether a START that may be placed is to be managed. One that is started again although its lost node may come
-    /// back with it is in any case: the copy that comes back has to be stopped then. So is one of which something may be
-    /// on disk: as one that waits in a batch, or from a life before.
+    /// Whether a START that may be placed is to be managed. Beside those that ask for it: one that is started again
+    /// although its lost node may come back with it, because the copy that comes back has to be stopped then; and one
+    /// of which something is on disk, as one that waited in a batch or from before a restart, because a crash would
+    /// otherwise bring that record back.
     pub(crate) fn is_to_manage(&self, start: &NewStart) -> bool {
         let request = start.request();
         self.is_to_be_managed(request)
@@ -147,7 +155,7 @@ impl Scheduler {
             || self.journal.is_recorded(&request.instance)
     }
 
-    /// Lets a START in that may be placed; any other is answered, or goes where its instance is.
+    /// Admits a START that may be placed. Any other is answered, or sent to the node of its instance; `None` then.
     pub(crate) fn admit_start(&mut self, start: Box<PlacedStart>) -> Option<NewStart> {
         match self.known_of(&start.request) {
             Known::Nowhere => {
@@ -163,8 +171,8 @@ impl Scheduler {
         }
     }
 
-    /// The same for STARTs that are placed together, without doing anything yet: those that may be placed, and the others,
-    /// for [`Scheduler::answer_known`].
+    /// The same for STARTs that are placed together. Nothing is answered yet, because the batch may have to wait:
+    /// returns those that may be placed, and the others with what is known of them, for [`Scheduler::answer_known`].
     pub(crate) fn admit_starts(
         &mut self,
         starts: Vec<PlacedStart>,
@@ -184,7 +192,8 @@ impl Scheduler {
         (new, others)
     }
 
-    /// Deals with a START of an instance that is known.
+    /// Deals with a START of a known instance: resends it to the instance's node, answers that it waits, lets it wait
+    /// for the node that is expected back, or refuses it.
     pub(crate) fn answer_known(&mut self, known: Known, start: Box<PlacedStart>) {
         let instance = start.request.instance.clone();
         match known {
@@ -213,7 +222,8 @@ impl Scheduler {
         }
     }
 
-    /// Has a START wait in the recovery window, or fail if it cannot: `otherwise`, or because no node fits.
+    /// Has a START wait in the recovery window. If it cannot, because the window is closed or too much waits, it fails:
+    /// for `otherwise`, or, with `None`, because no node fits.
     pub(crate) fn hold(&mut self, start: Box<PlacedStart>, otherwise: Option<Refusal>) {
         if let Some((batch, _)) = self.batches.waiting(&start.request.instance) {
             let why = Refusal::WaitsInBatch(batch.name().into());
@@ -228,7 +238,7 @@ impl Scheduler {
         }
     }
 
-    /// The one who asks for an instance now hears of what becomes of it.
+    /// From now on the sender of this START, the latest one, is notified of what becomes of the instance.
     fn note_asker(&mut self, start: &PlacedStart) {
         if let Some(managed) = self.instances.get_mut(&start.request.instance) {
             managed.set_sender(start.sender);

@@ -1,4 +1,5 @@
-//! STARTs of which all are placed or none: how they are taken in, placed together, and fail. Which wait is for `batches`.
+//! Batches: STARTs of which all are placed or none. Here is how they are taken in, placed together, and fail; which
+//! wait for which is kept in the component `batches`.
 
 use std::time::Instant;
 
@@ -17,8 +18,8 @@ use crate::timers::Timer;
 use crate::workflow::admission::{Known, NewStart};
 
 impl Scheduler {
-    /// Takes in a START that is one of several; with the last of them, all are placed or fail. One of an instance that
-    /// lives counts as well: a batch may be sent again for those of it that no longer do.
+    /// Takes in a START of a batch; with the last one, all are placed or all fail. A START whose instance exists counts
+    /// as well, so that a batch may be sent again for those of its instances that have ended.
     pub(crate) fn join_batch(&mut self, now: Instant, owner: Owner, start: PlacedStart) {
         let instance = &start.request.instance;
         let Some(asked) = start
@@ -71,7 +72,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a batch out; what becomes of its STARTs is the caller's to see to.
+    /// Takes a batch out. The caller places, puts back or fails each of its STARTs; their records are written anew.
     fn take_batch(&mut self, id: &BatchId) -> Vec<PlacedStart> {
         let starts = self.batches.take(id);
         self.set_batch_timer();
@@ -81,7 +82,8 @@ impl Scheduler {
         starts
     }
 
-    /// Fails the batches of which a START is not on disk: its sender would not hear of it again.
+    /// Fails the batches of which a START is not on disk, when the scheduler leaves with a disk that takes no writes:
+    /// after the restart they could never become complete.
     pub(crate) fn fail_unwritten_batches(&mut self, why: &Cause) {
         let is_unwritten = |start: &PlacedStart| self.journal.is_unwritten(&start.request.instance);
         for id in self.batches.with_any(is_unwritten) {
@@ -92,8 +94,8 @@ impl Scheduler {
         }
     }
 
-    /// Tries some of the complete batches again that wait for nodes which are still coming back; once those no longer
-    /// do, what does not fit fails.
+    /// Tries up to `attempts` complete batches again that wait for nodes to come back; after the recovery window, what
+    /// does not fit fails.
     pub(crate) fn retry_batches(&mut self, now: Instant, attempts: usize) {
         if self.batches.complete_due().is_none() {
             return;
@@ -105,8 +107,8 @@ impl Scheduler {
         self.batches.note_complete(now);
     }
 
-    /// Places all of these or none. Those of instances that are known already are answered, or go to their nodes, as any
-    /// START: while they waited they were started on their own, or a node has come back with them.
+    /// Places all of these or none. STARTs whose instances have come to exist while the batch waited are answered like
+    /// any other; one whose instance was lost with its node meanwhile is refused.
     fn place_all(&mut self, now: Instant, id: &BatchId, starts: Vec<PlacedStart>) {
         if starts
             .iter()
@@ -143,11 +145,8 @@ impl Scheduler {
         self.batches.forget_lost();
     }
 
-    /// Chooses nodes for all of these and claims on them what they ask for.
-    ///
-    /// # Errors
-    /// Why one of them does not fit, in no words while they may wait: nothing is claimed then, and the search goes on
-    /// where it was.
+    /// Chooses nodes for all of these and claims on them what they ask for, one after the other: each choice sees the
+    /// claims before it.
     fn reserve_all(
         &mut self,
         now: Instant,
@@ -194,7 +193,7 @@ impl Scheduler {
         }
     }
 
-    /// Fails the batch of an instance that is deleted while it waits: it can no longer become complete.
+    /// Fails the batch of an instance that is deleted while it waits, because it can no longer become complete.
     pub(crate) fn cancel_batch(&mut self, instance: &InstanceId) {
         let Some(id) = self.batches.batch_of(instance).cloned() else {
             return;
@@ -213,7 +212,8 @@ impl Scheduler {
         }
     }
 
-    /// Deals with the STARTs of a batch that is given up, as far as their instances are there; the others have failed.
+    /// Deals with a batch that is given up: STARTs whose instances exist are answered; returns the others, which have
+    /// failed.
     fn end_batch(&mut self, starts: Vec<PlacedStart>) -> Vec<PlacedStart> {
         let mut failed = Vec::new();
         for start in starts {

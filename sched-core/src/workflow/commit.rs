@@ -1,4 +1,11 @@
-//! What is done once something is on disk, and what has changed as records at the end of an input.
+//! The core's side of the disk: what is done once something is on disk, and which records are handed out at the end of
+//! an input. What waits for what is the `journal`'s; the records themselves are built in `records`, `drain`, `runs` and
+//! `remembered`.
+//!
+//! The way of a change: a workflow notes what has changed (`journal.note_…`) and what is to follow
+//! ([`Scheduler::after_commit`]); at the end of the input all changed records leave as one `Action::Persist` with a
+//! ticket; the server's store writes them and hands in `Input::Committed` with the ticket; [`Scheduler::run_committed`]
+//! then does what waited.
 
 use crate::Scheduler;
 use crate::api::action::{Action, Notice};
@@ -8,14 +15,16 @@ use crate::api::record::{BindingRecord, Record, RecordKey, Ticket};
 use crate::journal::{Name, Next};
 
 impl Scheduler {
-    /// Does something about an instance, unless its state changes before, once all that changed so far is on disk.
+    /// Does `next` with an instance once all that has changed so far is on disk, unless the instance has had another
+    /// transition by then: what was to follow belongs to the state it was in. Without a state directory that is at the
+    /// end of this input.
     pub(crate) fn after_commit(&mut self, instance: &InstanceId, next: Next) {
         if let Some(managed) = self.instances.get(instance) {
             self.journal.wait(instance, managed.epoch(), next);
         }
     }
 
-    /// Everything up to this change is on disk.
+    /// Every change up to this ticket is on disk. If the disk was taken for dead, it is back.
     pub(crate) fn committed(&mut self, ticket: Ticket) {
         if self.journal.committed(self.now, ticket) {
             self.notice(Notice::Disk(DiskSilence::Over));
@@ -23,7 +32,8 @@ impl Scheduler {
         }
     }
 
-    /// Does what waited for the disk and need wait no longer; whether there was anything.
+    /// Does what waited for the disk and need wait no longer: acknowledgements to launchers, failures of STARTs, and
+    /// the next steps of instances; whether there was anything.
     pub(crate) fn run_committed(&mut self) -> bool {
         let mut any = self.acknowledge_recorded() | self.notify_recorded_failures();
         while let Some(ready) = self.journal.take_ready() {
@@ -42,7 +52,8 @@ impl Scheduler {
         any
     }
 
-    /// Hands out what has changed, as one change.
+    /// Hands out all records that have changed as one action. Each is built now, from the state at the end of the
+    /// input, so that several changes of one instance make one record; `None` deletes it.
     pub(crate) fn hand_out_changes(&mut self) {
         let nodes = self.cluster.nodes();
         let claims_on = |uuid| {

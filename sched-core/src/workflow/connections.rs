@@ -1,4 +1,9 @@
-//! Peers come and go: sessions, standing of controllers, nodes found, lost and found again.
+//! Peers come and go: sessions, the roles of controllers, nodes that connect, are lost and come back, and what becomes
+//! of messages that a connection had not written when it ended.
+//!
+//! A node has one connection that counts. A newer one of the same peer takes its place at once, and takes over what the
+//! older one had not written; the older one is then ended, and its `Disconnected` finds the session already replaced.
+//! How two launchers with one UUID are told apart is in `twins`; how instances of a lost node go on, in `losses`.
 
 use std::time::Instant;
 
@@ -26,6 +31,8 @@ use crate::timers::Timer;
 use crate::workflow::admission::Known;
 
 impl Scheduler {
+    /// A peer asks to be let in: its claim to role and UUID is checked, and it is answered with the cluster
+    /// configuration before anything else is queued for it. Nodes and controllers are then announced to each other.
     pub(crate) fn connect(&mut self, now: Instant, id: SessionId, hello: Hello) {
         match self.peers.admit(&hello) {
             Ok(bound) => self.note_bound(hello.uuid, bound),
@@ -54,7 +61,8 @@ impl Scheduler {
         }
     }
 
-    /// Has it remembered that a UUID is its certificate's alone, where that is new.
+    /// Has it recorded that a UUID belongs to a certificate, if that is new: another certificate is refused under it
+    /// from then on.
     fn note_bound(&mut self, uuid: Uuid, bound: Option<Bound>) {
         match bound {
             Some(Bound::Now) => self.journal.note_binding(uuid),
@@ -63,7 +71,7 @@ impl Scheduler {
         }
     }
 
-    /// A launcher: a new node, a lost one that is back, or a newer connection of one that is there.
+    /// A launcher has connected: as a new node, as a lost one that is back, or over a newer connection.
     pub(crate) fn connect_node(&mut self, now: Instant, id: SessionId, hello: &Hello) {
         let roles = Role(hello.role.0 & LAUNCHER.0);
         let key = match self.cluster.nodes().by_uuid(hello.uuid) {
@@ -87,6 +95,8 @@ impl Scheduler {
         self.act(Action::RememberNodes);
     }
 
+    /// A launcher of a node that is known has connected. With other roles than before it is another node as far as
+    /// controllers can see: the old one is lost first.
     fn reattach(&mut self, now: Instant, key: NodeKey, id: SessionId, roles: Role) {
         let (old, old_roles) = (
             self.cluster.nodes().node(key).session(),
@@ -108,6 +118,8 @@ impl Scheduler {
         self.announce_node(key);
     }
 
+    /// A controller has connected: it gets its role, an event for each connected node, and, if it is master, the
+    /// snapshot.
     fn connect_controller(&mut self, id: SessionId, old: Option<SessionId>) {
         let place = self.peers.add_controller(id, old);
         self.notify_role(id);
@@ -130,6 +142,7 @@ impl Scheduler {
         }
     }
 
+    /// Sends a native controller its role; original ones have no frame for it.
     fn notify_role(&mut self, id: SessionId) {
         if self.peers.is_native(id) {
             let status = if self.peers.is_master(id) {
@@ -141,6 +154,9 @@ impl Scheduler {
         }
     }
 
+    /// A connection has ended, with the messages it had not begun to write. The order of steps matters: the session
+    /// goes first, so that nothing below is sent to it; the node is taken off the tables before anything is placed
+    /// again; the next master is promoted before outcomes are sent.
     pub(crate) fn disconnected(
         &mut self,
         now: Instant,
@@ -175,14 +191,16 @@ impl Scheduler {
         self.give_back_memory();
     }
 
+    /// A backup becomes master: it is sent its role, then the snapshot.
     fn promote(&mut self, master: SessionId) {
         self.notice(Notice::Master(self.peers.session(master).uuid()));
         self.notify_role(master);
         self.sync_from_start(master);
     }
 
-    /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt, but for `unsent` ones: those are placed
-    /// again.
+    /// A node's connection has ended. The node leaves the tables, its unconfirmed STARTs are in doubt, and it is given
+    /// up unless it is back within [`crate::Config::in_doubt_time`]. STARTs that were not written (`unsent`) are placed
+    /// elsewhere at once: the node cannot run them.
     fn lose_node(
         &mut self,
         now: Instant,
@@ -212,6 +230,7 @@ impl Scheduler {
         });
     }
 
+    /// Sends all controllers that a node has connected.
     fn announce_node(&mut self, key: NodeKey) {
         let events: Vec<NodeConnected> = connected(self.cluster.nodes().node(key)).collect();
         for event in events {
@@ -221,8 +240,9 @@ impl Scheduler {
         }
     }
 
-    /// Deals with what an ended connection had not written: STARTs are placed again; the rest goes to the peer's newer
-    /// connection if there is one, else commands have failed and failures of STARTs are for the other controllers.
+    /// Deals with what an ended connection had not written. STARTs are placed again; state that every new connection is
+    /// sent anyway is dropped; the rest goes to the peer's newer connection, or, if there is none, commands have failed
+    /// and failures of STARTs go to the other controllers.
     fn take_back(
         &mut self,
         now: Instant,
@@ -282,7 +302,8 @@ impl Scheduler {
         }
     }
 
-    /// What a node was told comes over its newer connection.
+    /// Notes in a node's ledger a command that moves to its newer connection: the ledger counts commands by connection,
+    /// to know which answers are still to come.
     fn note_moved(&mut self, peer: Uuid, message: &Message) {
         let Some(key) = self.cluster.nodes().by_uuid(peer) else {
             return;
@@ -305,8 +326,8 @@ impl Scheduler {
         }
     }
 
-    /// A DELETE of an instance that is managed was never written to its node: it has failed, and so is not to be
-    /// carried out when the node comes back.
+    /// A DELETE of a managed instance was never written to its node: it has failed, and so is not to be carried out
+    /// when the node comes back. The instance is again what it was: being changed, starting, suspended or running.
     fn delete_unsent(&mut self, peer: Uuid, instance: &InstanceId) {
         let Some(key) = self.cluster.nodes().by_uuid(peer) else {
             return;
@@ -333,7 +354,7 @@ impl Scheduler {
         self.note_not_stopped(instance);
     }
 
-    /// A START's sender has left before it could be told of the failure: the other controllers are.
+    /// A START's sender has left before it was sent the failure: the other controllers get it.
     fn pass_on_failure(&mut self, failure: &Explained<StartFailure>) {
         let plain = Explained::from(StartFailure {
             detail: None,
@@ -347,6 +368,8 @@ impl Scheduler {
         });
     }
 
+    /// A START comes back that was never written to its node. It is placed elsewhere, unless a DELETE behind it in the
+    /// same queue cancels it, or an earlier START of the same instance was written, whose outcome is then that of both.
     pub(crate) fn place_again(
         &mut self,
         now: Instant,
@@ -378,6 +401,7 @@ impl Scheduler {
         }
     }
 
+    /// A peer's queue has filled or drained: a node gets no new work while its queue is not clear.
     pub(crate) fn backlog(&mut self, id: SessionId, backlog: Backlog) {
         if let Some(key) = self.peers.set_backlog(id, backlog) {
             self.cluster.set_backlog(key, backlog);
@@ -385,7 +409,7 @@ impl Scheduler {
     }
 }
 
-/// Takes the STARTs out of a queue that no DELETE behind them takes back.
+/// Takes the STARTs out of an unwritten queue, but for those that a DELETE further back cancels.
 fn take_starts(unsent: &mut Vec<Message>) -> Vec<PlacedStart> {
     let deletes = last_deletes(unsent);
     let mut starts = Vec::new();
@@ -406,7 +430,7 @@ fn take_starts(unsent: &mut Vec<Message>) -> Vec<PlacedStart> {
     starts
 }
 
-/// Where in a queue the last DELETE of each instance is.
+/// The index in a queue of each instance's last DELETE.
 fn last_deletes(unsent: &[Message]) -> IndexMap<InstanceId, usize> {
     let delete = |(at, message): (usize, &Message)| match message {
         Message::Targeted(command) if command.volume.is_none() => {
@@ -417,7 +441,8 @@ fn last_deletes(unsent: &[Message]) -> IndexMap<InstanceId, usize> {
     unsent.iter().enumerate().filter_map(delete).collect()
 }
 
-/// The events that announce a node, one for each of its roles: original controllers join the roles of a node with both.
+/// The events that announce a node, one for each of its roles: original controllers add up the roles of a node from
+/// both.
 fn connected(node: &Node) -> impl Iterator<Item = NodeConnected> {
     let (uuid, roles) = (node.uuid(), node.roles());
     let types = [
@@ -433,8 +458,8 @@ fn connected(node: &Node) -> impl Iterator<Item = NodeConnected> {
     })
 }
 
-/// The type that the loss of a node is told with. One event tells of a node with both roles, because original
-/// controllers crash on a second one.
+/// The type with which the loss of a node is announced. One event stands for both roles, because original controllers
+/// crash on a second one.
 pub(crate) fn node_type(roles: Role) -> NodeType {
     if roles.contains(Role::AGENT) {
         NodeType::Compute

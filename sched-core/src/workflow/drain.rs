@@ -1,8 +1,14 @@
-//! Nodes go out of service: the original's way, which is their launchers' business, or with their instances moved.
+//! Nodes go out of service: by the original's EVACUATE, which is their launchers' business, or with their instances
+//! moved by the scheduler.
 //!
-//! A cordoned node gets no new work, and keeps what it has. A drain cordons its node, says in advance what fits elsewhere
-//! and what does not, and moves the instances, the most urgent first and a few at a time. It is done when the node itself
-//! has reported all of them gone, and not before; what is never that far ends incomplete, and says why.
+//! A cordoned node gets no new work, and keeps what it has. A drain cordons its node, says in advance what fits
+//! elsewhere and what does not (`check`), and moves the instances, the most urgent first and a few at a time. It is
+//! done when the node itself has reported all of them gone, and not before; one that cannot get that far ends
+//! incomplete, with the reason.
+//!
+//! A drain has no task of its own: whatever may let it go on (room elsewhere, an instance that has left) marks drains
+//! as changed, and at the end of the input [`Scheduler::continue_drains`] takes the next steps. The data of drains are
+//! in `cluster::cordons`.
 
 mod check;
 
@@ -31,14 +37,15 @@ use crate::peers::session::Session;
 use crate::timers::Timer;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
-/// Instances that one look at a drain tries to move and that fit nowhere, before others have their turn: what bounds how
-/// long a drain keeps everybody else waiting.
+/// Instances of one drain that are tried in one step and fit nowhere, before other work goes on: bounds how long a
+/// drain delays everything else.
 const MISFITS_PER_LOOK: usize = 64;
 
-/// What is still on a node that is drained.
+/// What is still on a node that is drained, counted anew for each step: O(n log n) in the node's instances.
 #[derive(Debug, Default)]
 struct Census {
-    /// Its entries, the most urgent first, without those whose move is under way.
+    /// Those to be moved next: untried ones first, then the most urgent; without those whose move is under way and
+    /// those that were tried in this step.
     waiting: Vec<InstanceId>,
     /// Those on it in all.
     there: usize,
@@ -47,7 +54,8 @@ struct Census {
 }
 
 impl Scheduler {
-    /// EVACUATE from a controller or operator.
+    /// EVACUATE from a controller or operator. Its mode decides; any mode that is not the scheduler's goes to the
+    /// launcher.
     pub(crate) fn evacuate(&mut self, id: SessionId, parcel: Parcel, evacuate: &Evacuate) {
         let name = &evacuate.workload_agent_uuid;
         match &evacuate.mode {
@@ -79,7 +87,8 @@ impl Scheduler {
         }
     }
 
-    /// Restore from a controller or operator.
+    /// Restore from a controller or operator: ends cordon and drain, and, in the original's mode, goes to the launcher
+    /// as well.
     pub(crate) fn restore_node(&mut self, id: SessionId, parcel: Parcel, restore: &Restore) {
         let name = &restore.workload_agent_uuid;
         if let Some(uuid) = canonical_uuid(name) {
@@ -93,7 +102,8 @@ impl Scheduler {
         }
     }
 
-    /// A node that an EVACUATE wants cordoned; it need not be connected.
+    /// The node that an EVACUATE names for a cordon. It need not be connected, or known: the cordon then holds from
+    /// when it connects.
     fn node_to_cordon(&mut self, id: SessionId, name: &str) -> Option<Uuid> {
         let uuid = canonical_uuid(name);
         if uuid.is_none() {
@@ -103,7 +113,7 @@ impl Scheduler {
         uuid
     }
 
-    /// A node that an EVACUATE wants drained; it has to be connected.
+    /// The node that an EVACUATE names for a drain; it has to be connected.
     fn node_to_drain(&mut self, id: SessionId, name: &str) -> Option<NodeKey> {
         let key = canonical_uuid(name).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
         let key = key.filter(|&key| self.cluster.nodes().node(key).session().is_some());
@@ -114,14 +124,14 @@ impl Scheduler {
         key
     }
 
-    /// From now on a node gets no new work.
+    /// Cordons a node and records that.
     fn cordon(&mut self, uuid: Uuid) {
         if self.cluster.cordon(uuid, self.unix_ms(self.now)) {
             self.journal.note_node(uuid);
         }
     }
 
-    /// A node gets new work again, as far as the scheduler is concerned; a drain of it is over.
+    /// Ends a node's cordon, and a drain with it. Its launcher may still call itself full or in maintenance.
     pub(crate) fn uncordon(&mut self, uuid: Uuid) {
         if self.cluster.cordons().drain(uuid).is_some() {
             self.end_drain(uuid, DrainState::Aborted, Some(DrainEnd::Uncordoned));
@@ -163,8 +173,8 @@ impl Scheduler {
         }))
     }
 
-    /// Takes up what the process before this one left of a node: its cordon, and the drain that goes on once the node
-    /// is back and has said what runs on it.
+    /// Restores what is recorded of a node: its cordon, and a drain, which goes on once the node is back and has sent
+    /// STATS. The deadline is that of before, whatever time the scheduler was away.
     pub(crate) fn restore_node_record(&mut self, uuid: Uuid, record: NodeRecord) {
         if let Some(ends) = record.ends {
             self.journal.restore_ends(uuid, ends);
@@ -181,7 +191,7 @@ impl Scheduler {
         self.timers.put(Timer::Drain(uuid), due);
     }
 
-    /// How a node's drain stands, if it is drained.
+    /// How far a node's drain is, for lists of nodes; `None` if it is not drained.
     pub(crate) fn drain_standing(&self, uuid: Uuid) -> Option<DrainStanding> {
         let drain = self.cluster.cordons().drain(uuid)?;
         let there = self.len_of(self.cluster.nodes().by_uuid(uuid)?);
@@ -193,10 +203,12 @@ impl Scheduler {
         })
     }
 
+    /// Instances with an entry on a node.
     fn len_of(&self, key: NodeKey) -> usize {
         self.cluster.nodes().node(key).ledger().len()
     }
 
+    /// Begins a drain, and sends first what it will come to as far as can be seen now.
     fn begin_drain(&mut self, id: SessionId, evacuate: &Evacuate) {
         let Some(key) = self.node_to_drain(id, &evacuate.workload_agent_uuid) else {
             return;
@@ -228,7 +240,7 @@ impl Scheduler {
         }
     }
 
-    /// Goes on with the drains after which something has happened; whether anything was done.
+    /// Takes the next steps of all drains, if anything has happened that may matter to one; whether it has.
     pub(crate) fn continue_drains(&mut self) -> bool {
         if !self.cluster.cordons_mut().take_stirred() {
             return false;
@@ -239,6 +251,8 @@ impl Scheduler {
         true
     }
 
+    /// One step of one drain: sees which moves have ended, begins more, and ends the drain if nothing is left or
+    /// nothing can be moved.
     fn continue_drain(&mut self, uuid: Uuid) {
         let Some(key) = self.cluster.nodes().by_uuid(uuid) else {
             return;
@@ -269,7 +283,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes note of those whose move has ended: elsewhere, or where they were.
+    /// Notes of each move that was begun whether it has ended: elsewhere, or back where the instance was, with the
+    /// reason.
     fn note_returned(&mut self, key: NodeKey, uuid: Uuid) {
         let look = self.cluster.cordons().looks();
         self.cluster.forget_unmovable_gone(key);
@@ -299,6 +314,7 @@ impl Scheduler {
         });
     }
 
+    /// Counts what is on a node that is drained.
     fn census(&self, key: NodeKey, uuid: Uuid) -> Census {
         let Some(drain) = self.cluster.cordons().drain(uuid) else {
             return Census::default();
@@ -331,7 +347,7 @@ impl Scheduler {
         census
     }
 
-    /// Begins as many moves as may be under way; whether all that wait were tried.
+    /// Begins as many moves as may be under way at once; whether all that wait were tried.
     fn move_some(&mut self, key: NodeKey, uuid: Uuid, waiting: Vec<InstanceId>) -> bool {
         let (mut misfits, look) = (0, self.cluster.cordons().looks());
         for instance in waiting {
@@ -363,7 +379,8 @@ impl Scheduler {
         true
     }
 
-    /// Has one instance leave a node that is drained.
+    /// Begins the move of one instance away from a drained node. A START that the node was not sent yet is simply
+    /// placed elsewhere.
     fn leave(
         &mut self,
         key: NodeKey,
@@ -399,7 +416,7 @@ impl Scheduler {
         })
     }
 
-    /// Ends a drain where it is; what is on its way goes on.
+    /// Ends a drain and reports its outcome. The cordon stays, and moves under way go on.
     fn end_drain(&mut self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) {
         let progress = self.progress(uuid, state, end);
         let key = self.cluster.nodes().by_uuid(uuid);
@@ -412,12 +429,13 @@ impl Scheduler {
         }
     }
 
-    /// The time of a drain is over.
+    /// A drain's deadline is over.
     pub(crate) fn drain_is_late(&mut self, uuid: Uuid) {
         self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::TimeOver));
     }
 
-    /// A node that is drained is lost: whether its instances are gone no one can say.
+    /// A node that is drained is lost: the drain ends incomplete, because whether its instances are gone cannot be
+    /// known.
     pub(crate) fn drained_node_is_lost(&mut self, key: NodeKey) {
         let uuid = self.cluster.nodes().node(key).uuid();
         if self.cluster.cordons().drain(uuid).is_some() {
@@ -425,7 +443,7 @@ impl Scheduler {
         }
     }
 
-    /// How the drain of a node stands.
+    /// A DrainProgress event as things are now. For a node that is not known it names the node and the state alone.
     fn progress(&self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) -> Progress {
         let (Some(drain), Some(key)) = (
             self.cluster.cordons().drain(uuid),
@@ -455,12 +473,13 @@ impl Scheduler {
         progress
     }
 
+    /// Sends an event about a drain that is under way.
     fn notify_drain(&mut self, uuid: Uuid, progress: Progress) {
         let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
         self.notify_progress(asker, &progress);
     }
 
-    /// Tells native controllers, who watches nodes, and who asked.
+    /// Sends it to native controllers, subscribers of nodes, and the session that asked for the drain.
     fn notify_progress(&mut self, asker: Option<SessionId>, progress: &Progress) {
         let message = || Message::DrainProgress(Box::new(progress.clone()));
         self.notify_controllers(Topic::Nodes, |session| session.is_native().then(message));
@@ -472,15 +491,15 @@ impl Scheduler {
     }
 }
 
-/// How a drain stands, without the sentences about it.
+/// A DrainProgress with its causes as data; the server adds the sentences.
 type Progress = Explained<DrainProgress, DrainCauses>;
 
-/// A number as DrainProgress writes it.
+/// A number as the wire has it; one that does not fit is the largest.
 fn count(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// What a DrainProgress says beside how many have moved.
+/// A DrainProgress with the instances that cannot be moved, at most `MAX_MISFITS` of them by name.
 fn progress_of(
     uuid: Uuid,
     state: DrainState,

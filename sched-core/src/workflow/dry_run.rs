@@ -1,6 +1,7 @@
-//! Dry runs: what would be done with a START, or with several of its kind, without doing it.
+//! Dry runs: where a START, or several of its kind, would go now, without placing anything.
 //!
-//! Nothing is worked out beside: nodes are chosen and claimed as ever, and then everything is taken back.
+//! Nothing is computed by other rules: nodes are chosen and claimed as ever, and then every claim is undone in reverse
+//! order, and the search's cursors and random generator are put back.
 
 use std::sync::Arc;
 
@@ -18,12 +19,12 @@ use crate::cluster::query::Query;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
 
-/// Choices, and for each the nodes looked at one by one and those with members of the group, after which a trial of many
-/// instances ends: some 20 ms, in which no one else is served.
+/// Choices, plus the nodes looked at one by one and those with members of the group, after which a dry run of many
+/// instances ends: some 20 ms, in which the core does nothing else.
 const MAX_WORK: usize = 1_000_000;
 
 impl Scheduler {
-    /// Answers a START with `dry_run: true`.
+    /// Answers a START with `dry_run: true`. Its reason for a misfit is the one that the START's failure would have.
     pub(crate) fn decide(&mut self, start: &PlacedStart) {
         let request = &start.request;
         let count = request.scheduling.as_ref().map_or(1, |it| it.instances());
@@ -73,8 +74,9 @@ impl Scheduler {
         self.send(start.sender, Message::PlacementDecision(decision));
     }
 
-    /// Where so many instances like this one would go now, in order of their choice; how many those are, and why there
-    /// are no more if there are not enough. `alternates` gets the further nodes that were asked for.
+    /// Claims nodes for `count` instances one by one, and undoes that. Returns the nodes in order of choice with the
+    /// number of instances on each, how many fit, and why not all do. `alternates` gets further nodes on which one more
+    /// would fit, if the request asks for them.
     fn try_out(
         &mut self,
         request: &Arc<StartRequest>,
@@ -147,7 +149,7 @@ fn why_not_placed(known: Known) -> Explanation {
 }
 
 impl Scheduler {
-    /// Nodes with members of a request's group: what a choice for it may have to look at.
+    /// Nodes with members of a request's group: what one choice for it may have to look at.
     fn members_of(&self, request: &StartRequest) -> usize {
         let group = request.scheduling.as_ref().and_then(|it| it.group.as_ref());
         group

@@ -1,5 +1,5 @@
-//! How instances that are managed end: by themselves, because they are deleted or were cut off, or because they had to
-//! leave or move, which is not their end.
+//! How managed instances end: by themselves, because they are deleted, or because they were cut off; and how an end
+//! that is no end is told apart: that of a preempted or moving instance, which goes on elsewhere.
 
 use sched_model::{CommandFailureReason, InstanceDeleted, LifeCommand, StartFailureReason, Topic};
 
@@ -20,8 +20,8 @@ use crate::placement::explain::Explanation;
 use crate::workflow::managed::COMMAND_TIME;
 
 impl Scheduler {
-    /// A node says that it does not have an instance: the one place where an entry ends by what a node says. Who hears of
-    /// it.
+    /// A node reports that it does not have an instance: the one place where an entry in a ledger ends by a node's
+    /// report. Returns who is to get that report.
     pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> EndAudience {
         let is_managed = self.instances.contains(instance);
         // That it is not there tells the sender of a START nothing about it, unlike every other word on an end.
@@ -53,10 +53,10 @@ impl Scheduler {
         }
     }
 
-    /// A node says that an instance has ended which goes on elsewhere. Original controllers know no word for that: they
-    /// call an instance that has stopped `exited`, and start a CNCI again at once, beside the one that is on its way. So
-    /// they are told only once it is on no node and waits; of what moves, the STATS of its next node tell them. Of network
-    /// workloads, which CNCIs are, they are not told at all.
+    /// A node reports the end of an instance that goes on elsewhere. Original controllers have no such state: they take
+    /// a stopped instance for `exited`, and start a CNCI again at once, beside the one that is on its way. So they get
+    /// the report only if the instance waits on no node; one that moves appears in the STATS of its next node. Of
+    /// network workloads, which CNCIs are, they never get it.
     pub(crate) fn announce_stop(&mut self, from: SessionId, parcel: Parcel, instance: &InstanceId) {
         let Some(managed) = self.instances.get_mut(instance) else {
             return;
@@ -68,7 +68,8 @@ impl Scheduler {
         }
     }
 
-    /// Tells original controllers that an instance has stopped which went on elsewhere before, and waits now.
+    /// Sends original controllers that an instance has stopped which was on its way to another node before, and waits
+    /// now.
     pub(crate) fn announce_deferred_stop(&mut self, instance: &InstanceId) {
         let managed = self.instances.get(instance);
         if managed.is_none_or(Instance::is_network_workload) {
@@ -77,8 +78,8 @@ impl Scheduler {
         self.notify_originals(None, || Message::InstanceStopped(instance.clone()));
     }
 
-    /// Counts the STARTs of an instance that are on their way to a node which says that it does not have it, and says
-    /// whether its entry is over. Releasing it is the caller's.
+    /// Counts an end against the STARTs of an instance that were given to the node, and says whether its entry is over.
+    /// The caller releases it.
     pub(crate) fn end_entry(
         &mut self,
         key: NodeKey,
@@ -88,8 +89,8 @@ impl Scheduler {
         self.cluster.end(key, instance, how)
     }
 
-    /// A launcher says that a managed instance has ended on it, while the outcome of its START `is_open`
-    /// because it never arrived, or not; whether original controllers alone are to hear of it, because it is not its end.
+    /// A launcher reports the end of a managed instance, and no START of it is on its way there. `is_open`: its START
+    /// never arrived, so this is its outcome. Returns who gets the report.
     fn managed_ended(
         &mut self,
         key: NodeKey,
@@ -168,8 +169,8 @@ impl Scheduler {
         }
     }
 
-    /// An instance that is managed has ended, and a START of it is on its way to its node: what becomes of it is what
-    /// becomes of that. What its launcher was told of it beside comes after that START.
+    /// A managed instance has ended while a resent START is on its way to its node: it becomes what that START makes of
+    /// it. Commands that were under way for the run that ended have failed.
     fn managed_is_started_again(
         &mut self,
         key: NodeKey,
@@ -221,7 +222,7 @@ impl Scheduler {
         }
     }
 
-    /// An instance has left its node by an end that is not its own, and is placed again; who waits for its room has it.
+    /// An instance was ended by its launcher and is placed again; a preemptor that waited for its room has it.
     fn seek_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         self.queue.remove(instance);
         self.give_up_command(key, instance);
@@ -229,7 +230,8 @@ impl Scheduler {
         self.note_out_of_the_way(instance);
     }
 
-    /// What a launcher was told of an instance comes to nothing, because it has ended: who asked for it is told.
+    /// A SUSPEND, RESUME or UPDATE under way cannot be carried out any more, because the instance has ended: its asker
+    /// is notified.
     fn give_up_command(&mut self, key: NodeKey, instance: &InstanceId) {
         let command = match self.state_of(instance) {
             Some(State::Suspending { .. }) => LifeCommand::Suspend,
@@ -246,7 +248,7 @@ impl Scheduler {
         self.notify_asker(asker, instance, key, command, reason, cause);
     }
 
-    /// A START never arrived, and its instance, which is on no node, is not to be placed again.
+    /// A START never arrived at its node, and its instance is not to be placed again: it has failed.
     fn start_is_lost(&mut self, key: NodeKey, instance: &InstanceId) {
         let uuid = self.cluster.nodes().node(key).uuid();
         let why = Explanation::of(Refusal::Lost.into());
@@ -254,8 +256,8 @@ impl Scheduler {
         self.fail_managed(instance, reason, Some(uuid), why);
     }
 
-    /// A node does not list a managed instance any more, without having said that it ended; the outcome of its
-    /// START `is_open`, or not.
+    /// A node does not list a managed instance any more and has not reported its end. `is_open`: its START has had no
+    /// outcome yet.
     pub(crate) fn managed_vanished(&mut self, key: NodeKey, instance: &InstanceId, is_open: bool) {
         let Some(managed) = self.instances.get(instance) else {
             return;
@@ -280,7 +282,8 @@ impl Scheduler {
         }
     }
 
-    /// DELETE of an instance that is managed: it goes to the node that has it, whichever the command names.
+    /// DELETE of a managed instance. On no node, it is deleted here; on a lost node, as soon as that is back; otherwise
+    /// the command goes to the node that has it, whichever it names.
     pub(crate) fn delete_managed(&mut self, id: SessionId, parcel: Parcel, target: &Target) {
         let instance = target.instance.clone();
         let Some(managed) = self.instances.get(&instance) else {
@@ -317,8 +320,8 @@ impl Scheduler {
         }
     }
 
-    /// Carries a DELETE to the node that has the instance. If its START is still on its way, the node deals with both
-    /// in order.
+    /// Forwards a DELETE to the node that has the instance. If its START is still in that node's queue, the launcher
+    /// gets both in order.
     fn delete_on(&mut self, id: SessionId, parcel: Parcel, key: NodeKey, named: &Target) {
         let instance = &named.instance;
         let node = self.cluster.nodes().node(key);
@@ -354,7 +357,8 @@ impl Scheduler {
         self.notify_deleted(id, instance);
     }
 
-    /// A launcher has not said that it stopped an instance: no one knows, and STATS will tell.
+    /// A launcher has not reported in time that it stopped an instance. The instance counts as what its node reported
+    /// last; if it ends after all, that is the stop's late effect.
     pub(crate) fn stop_is_late(&mut self, key: NodeKey, instance: &InstanceId) {
         let Some(State::Stopping { then, .. }) =
             self.instances.get(instance).map(|it| it.state().clone())
@@ -393,7 +397,8 @@ impl Scheduler {
         self.note_not_stopped(instance);
     }
 
-    /// Tells whom it concerns that an instance which was on no node is deleted: in the words a launcher would use.
+    /// Sends controllers, subscribers and the sender that an instance on no node is deleted, in the form of a
+    /// launcher's report.
     pub(crate) fn notify_deleted(&mut self, id: SessionId, instance: &InstanceId) {
         let message = || {
             Message::InstanceDeleted(InstanceDeleted {
@@ -409,14 +414,14 @@ impl Scheduler {
     }
 }
 
-/// Who hears of what a launcher says.
+/// Who gets a launcher's report of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndAudience {
     /// Everybody whom it concerns.
     All,
-    /// Original controllers, as far as they understand it ([`Scheduler::announce_stop`]): others are told of the instance's
-    /// state.
+    /// Original controllers, as far as they can make sense of it ([`Scheduler::announce_stop`]): native peers get
+    /// InstanceState events instead.
     Originals,
-    /// No one: it changes nothing for them.
+    /// No one: the instance is elsewhere, and nothing has changed for clients.
     NoOne,
 }

@@ -1,9 +1,10 @@
-//! Ends of instances that launchers number, as they come: in STATS and in frames of their own. Each is dealt with once,
-//! however often and in whatever frame it is told, and its launcher is told once that is on record, on disk where there is a
-//! state directory. Which are dealt with is the journal's to know (`journal::ends`).
+//! Ends of instances that launchers number, so that none is lost with a connection and none counts twice. A launcher
+//! reports an end in every STATS until it is acknowledged, and mostly in a frame of its own before that; each is dealt
+//! with once, in whatever frame it comes first, and acknowledged once it is on record, on disk where there is a state
+//! directory. Which numbers are dealt with is kept in `journal::ends`.
 //!
-//! What two schedulers without a state directory cannot know is seen from the STATS: an instance that it lists beside its
-//! end has begun again after it.
+//! What a scheduler without a state directory has forgotten is seen from the STATS: an instance that it lists beside
+//! its end has begun again after it.
 
 use std::time::Instant;
 
@@ -21,7 +22,7 @@ use crate::cluster::ledger::Ended;
 use crate::peers::session::Session;
 
 impl Scheduler {
-    /// What a STATS says of ends, before anything else of it: what is listed may have begun after them.
+    /// Deals with the ends in a STATS, before anything else of it: what it lists may have begun after them.
     pub(crate) fn take_ends(&mut self, now: Instant, id: SessionId, report: &mut StatsReport) {
         let node = self.peers.node_of(id);
         let (Some(key), Some(ends)) = (node, report.ends.take()) else {
@@ -60,7 +61,7 @@ impl Scheduler {
         self.journal.acknowledge_ends(uuid);
     }
 
-    /// An end that a launcher tells by itself, with its number.
+    /// An end in a frame of its own, with its number. Dropped if that was dealt with.
     pub(crate) fn numbered(
         &mut self,
         now: Instant,
@@ -89,6 +90,7 @@ impl Scheduler {
         }
     }
 
+    /// Deals with an end from a STATS as if its own frame had come, with the parcel that frame would have had.
     fn ended_in_stats(&mut self, now: Instant, id: SessionId, key: NodeKey, end: EndReport) {
         let EndReport {
             instance,
@@ -124,7 +126,8 @@ impl Scheduler {
         self.note_exit(before, &ended, (seq, exit_code));
     }
 
-    /// An instance has ended and runs again: one of the STARTs that were given to its node has had its outcome.
+    /// An instance has ended and runs again by the same STATS: the run is noted, and one of the STARTs given to its
+    /// node has had its outcome.
     fn ended_before(&mut self, key: NodeKey, end: &EndReport) {
         let instance = &end.instance;
         let before = self.before_end(key, instance);
@@ -134,14 +137,14 @@ impl Scheduler {
         let _ = self.cluster.end(key, instance, Ended::Gone);
     }
 
-    /// Whether the only START of an instance on a node is one that its launcher had not come to when it said that the
-    /// instance had ended.
+    /// Whether all STARTs of an instance that its node is known to have been given came after this end: the end is that
+    /// of an earlier run then, and is only noted as dealt with.
     fn is_of_earlier(&self, key: NodeKey, instance: &InstanceId, starts_seen: u64) -> bool {
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
         entry.is_some_and(|entry| entry.is_all_after(starts_seen))
     }
 
-    /// Tells nodes what is on disk by now; whether there was anything.
+    /// Sends launchers the numbers of the ends that are on record by now; whether there was any.
     pub(crate) fn acknowledge_recorded(&mut self) -> bool {
         let mut any = false;
         while let Some((node, ends)) = self.journal.take_acknowledgement() {

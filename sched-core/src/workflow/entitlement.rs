@@ -1,21 +1,21 @@
-//! Whose word about an instance counts: which nodes may say that it runs, failed or has ended. Asked in one place for all
-//! that launchers report, so that no launcher speaks of what another has.
+//! Which launcher's reports about an instance count. Asked in one place for all that launchers report, so that none can
+//! change what another has.
 //!
-//! | the instance | who may list it | who may say that it failed or ended |
+//! | the instance | which node may list it | which node may report its failure or end |
 //! | --- | --- | --- |
-//! | is known nowhere, as after a restart without a state directory | every node: the first has it | every node |
+//! | is known nowhere, as after a restart without a state directory | every node: it is placed on the first | every node |
 //! | is on a node, or its START was given to one | that node | that node |
-//! | moves | the node it leaves, the one it goes to | both |
+//! | moves | source and target | both |
 //! | is lost with its node | that node, and the one it was to move to | both |
-//! | waits, or has a node that was not told yet | that node, and those it was on before | no one: it runs nowhere |
+//! | waits, or has a node that was not sent its START yet | that node, and those it was on before | none: it runs nowhere |
 //!
-//! Where the node that had an instance has lost it while another lists a copy, it is known nowhere until that one lists it
+//! If the node that had an instance has lost it while another lists a copy, it is known nowhere until that one lists it
 //! again.
 //!
-//! What anybody else says is *foreign*. It is counted, logged once for each session and name, and dropped: nothing of it
-//! reaches the instance or a controller. What a node says that did have the instance is merely *late*: it is dropped as
-//! well, and not held against the node. A node's own ledger is another matter: what it lists is claimed there, wherever
-//! it belongs, because it may really run there and take up the room.
+//! A report about another node's instance is *foreign*. It is counted, logged once for each session and name, and
+//! dropped: nothing of it reaches the instance or a controller. A report from a node that did have the instance is
+//! merely *late*: it is dropped as well, and not held against the node. The node's own ledger is another matter: what
+//! it lists is claimed there, wherever it belongs, because it may really run there and take up the room.
 
 use std::sync::Arc;
 
@@ -34,18 +34,18 @@ use crate::cluster::questions::{Asker, MAX_QUESTIONS};
 use crate::instance::{Instance, Placing, State};
 use crate::workflow::reports::lives_on;
 
-/// What becomes of what a node says of an instance.
+/// What becomes of a node's report about an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReportVerdict {
-    /// It is for this node to say.
+    /// It is this node's to report on.
     Counts,
-    /// It had the instance, which is elsewhere by now.
+    /// The node had the instance, which is elsewhere by now.
     Late,
     /// The instance is elsewhere, and never was on this node as far as is known.
     Foreign,
 }
 
-/// What a node says of an instance.
+/// What a report states about an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statement {
     /// That it is there.
@@ -55,7 +55,7 @@ pub(crate) enum Statement {
 }
 
 impl Scheduler {
-    /// What becomes of what a node says of an instance.
+    /// What becomes of a node's report about an instance.
     pub(crate) fn verdict_on(
         &self,
         key: NodeKey,
@@ -89,7 +89,8 @@ impl Scheduler {
         }
     }
 
-    /// Drops what a node says of an instance, or of a node, that is not for it to speak of; whether it did.
+    /// Drops a report about an instance, or for a node, that is not its sender's to report on; whether it did. If the
+    /// node was asked about the instance by a command, its answer goes to the asker all the same.
     pub(crate) fn drop_if_out_of_place(
         &mut self,
         (id, node): (SessionId, Option<NodeKey>),
@@ -128,7 +129,8 @@ impl Scheduler {
         true
     }
 
-    /// Notes that a node is asked something about an instance; whether that is its own does not matter.
+    /// Notes that a node was sent a command about an instance that is not placed there: its answer is neither foreign
+    /// nor lost.
     pub(crate) fn note_question(
         &mut self,
         key: NodeKey,
@@ -142,6 +144,7 @@ impl Scheduler {
         }
     }
 
+    /// Forwards an answer to the command's sender and to the audience of its topic.
     fn carry_answer(
         &mut self,
         id: SessionId,
@@ -158,6 +161,7 @@ impl Scheduler {
         self.broadcast(topic, id, parcel.clone());
     }
 
+    /// Counts and logs a report about others' instances.
     fn note_foreign(&mut self, id: SessionId, name: ReportName, instance: &InstanceId, count: u64) {
         self.counters.foreign += count;
         self.notice_once(id, name.into(), |session| {
@@ -165,8 +169,7 @@ impl Scheduler {
         });
     }
 
-    /// Carries a STATS on, without what it says of instances that are not for its node to list. Where those stand in it, in
-    /// order.
+    /// Forwards a STATS without the instances that are not its node's to list; returns their indexes, ascending.
     pub(crate) fn carry_stats(
         &mut self,
         id: SessionId,
@@ -205,8 +208,8 @@ impl Scheduler {
         rows
     }
 
-    /// Has copies of instances stopped that a node lists and that are certainly elsewhere: with the next report more of
-    /// them.
+    /// Stops copies that a node lists of instances which are certainly elsewhere; at most [`MAX_QUESTIONS`] for one
+    /// STATS, the others with later ones.
     pub(crate) fn stop_copies(&mut self, key: NodeKey, copies: Vec<(InstanceId, InstanceState)>) {
         let mut copies = copies.into_iter();
         for _ in 0..MAX_QUESTIONS {
@@ -217,8 +220,9 @@ impl Scheduler {
         }
     }
 
-    /// Whether a copy of an instance on a node is certainly not to be: the instance is elsewhere, or about to be. Where
-    /// only the word of two nodes stands against each other, no one knows which is right.
+    /// Whether a node's copy of an instance certainly must not run: the instance is managed and known to be elsewhere,
+    /// or was started elsewhere by this scheduler and confirmed. If only two nodes' reports contradict each other,
+    /// which is right cannot be known.
     fn is_one_too_many(&self, key: NodeKey, instance: &InstanceId, state: InstanceState) -> bool {
         if let Some(managed) = self.instances.get(instance) {
             return !matches!(managed.state(), State::Lost { .. });

@@ -1,4 +1,10 @@
-//! The way in of all that peers send: who may send it, what is done about it, and to whom it is carried.
+//! The way in of all that peers send: who may send it, which workflow deals with it; and the ways out to several peers
+//! at once.
+//!
+//! A command or report passes these checks in order: the role may send it and, for commands, the controller is master;
+//! a report is about its sender's own node and instance (`entitlement`); while the disk takes no writes, nothing is
+//! taken in that needs one (`full_disk`). What fails a check is counted, logged once for each session and name, and
+//! answered where the peer's encoding has an answer.
 
 use std::time::Instant;
 
@@ -30,7 +36,7 @@ enum Denied {
 }
 
 impl Scheduler {
-    /// A command from a controller or operator, or from a peer that may not send one.
+    /// A command. The match below is the list of all commands and the workflows they go to.
     pub(crate) fn command(
         &mut self,
         now: Instant,
@@ -105,7 +111,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether a viewer asks what would become of a START, which commands nothing.
+    /// Whether this is a dry run from a viewer. START is not for viewers, but a dry run changes nothing, so it is let
+    /// through before roles are checked.
     fn is_viewers_question(&self, id: SessionId, command: &Command) -> bool {
         let Command::Start(request) = command else {
             return false;
@@ -115,7 +122,7 @@ impl Scheduler {
         is_dry_run && self.peers.get(id).is_some_and(is_viewer)
     }
 
-    /// A report from a launcher or agent, or from a peer that may not send one.
+    /// A report. The match below is the list of all reports and the workflows they go to.
     pub(crate) fn report(&mut self, now: Instant, id: SessionId, report: Report, parcel: Parcel) {
         let name = report.name();
         self.doubt_ends_until_read(id, name.into());
@@ -189,14 +196,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether all ends are told by a STATS is not known before it has turned out to be one that can be used.
+    /// Until a STATS has been read completely, its sender counts as one that does not number ends.
     fn doubt_ends_until_read(&mut self, id: SessionId, sent: Sent) {
         if sent == Sent::Report(ReportName::Stats) {
             self.peers.set_numbers_ends(id, false);
         }
     }
 
-    /// A command or report that could not be read.
+    /// A command or report that could not be read. Permission is checked first.
     pub(crate) fn unreadable(
         &mut self,
         id: SessionId,
@@ -214,7 +221,8 @@ impl Scheduler {
         self.malformed(id, sent, parcel, malformed);
     }
 
-    /// Something that is neither a command nor a report: it is counted and logged once.
+    /// Something that is neither a command nor a report: counted, and logged once for each session and tag. It does not
+    /// end the connection.
     pub(crate) fn unknown(&mut self, id: SessionId, tag: Tag, unknown: Unknown) {
         if self.peers.get(id).is_none() {
             return;
@@ -229,8 +237,8 @@ impl Scheduler {
         });
     }
 
-    /// Refuses what its sender may not send: it is counted, logged once, and answered where the peer can understand an
-    /// answer. Whether it did.
+    /// Refuses what its sender may not send; whether it did. Also `true`, without an answer, where the session has
+    /// ended.
     fn refuse_if_not_permitted(
         &mut self,
         id: SessionId,
@@ -257,7 +265,7 @@ impl Scheduler {
         true
     }
 
-    /// Why a peer may not send this; `None` if it may.
+    /// Why a peer may not send this; `None` if it may. The matrix itself is in `peers::permissions`.
     fn denied(&self, id: SessionId, session: &Session, sent: Sent) -> Option<Denied> {
         let role = session.role();
         let is_unknown_to_it = permissions::is_native_only(sent) && !session.is_native();
@@ -270,7 +278,7 @@ impl Scheduler {
         is_denied.then_some(Denied::NotMaster)
     }
 
-    /// Tells a native peer that what it sent had no effect; original peers have no word for it.
+    /// Sends a native peer that its message had no effect, and why; original peers have no frame for it.
     pub(crate) fn refuse(
         &mut self,
         id: SessionId,
@@ -294,8 +302,8 @@ impl Scheduler {
         parcel.is_too_long_for_natives() && self.peers.is_native(to)
     }
 
-    /// Says that a report is too long for some of those whom it concerns. What it means counts all the same. Of STATS, of
-    /// which there is another soon, it is not said.
+    /// Reports that a payload is too long to be forwarded to native peers. Its content counts all the same. Nothing is
+    /// said of STATS, because another follows soon.
     fn note_long(&mut self, id: SessionId, name: ReportName, parcel: &Parcel) {
         if name == ReportName::Stats || !parcel.is_too_long_for_natives() {
             return;
@@ -308,7 +316,7 @@ impl Scheduler {
         });
     }
 
-    /// Tells the original controllers something; others are told of the same in other words.
+    /// Sends original controllers something that native ones get in another form.
     pub(crate) fn notify_originals(
         &mut self,
         except: Option<SessionId>,
@@ -322,12 +330,12 @@ impl Scheduler {
         }
     }
 
-    /// Carries a report to all controllers but its sender, and to operators that watch its topic.
+    /// Forwards a report to all controllers but its sender, and to subscribers of its topic.
     pub(crate) fn broadcast(&mut self, topic: Topic, from: SessionId, parcel: Parcel) {
         self.broadcast_as(topic, from, |_| Some(Message::Forward(parcel.clone())));
     }
 
-    /// Tells the same peers in words fit for each.
+    /// The same with a message made for each session; `None` leaves a session out.
     pub(crate) fn broadcast_as(
         &mut self,
         topic: Topic,
@@ -342,7 +350,8 @@ impl Scheduler {
         }
     }
 
-    /// Tells all controllers, and operators that watch the topic, something in words fit for each.
+    /// Sends an event to all controllers, and to subscribers of its topic; `message` makes it for each session, and
+    /// `None` leaves a session out.
     pub(crate) fn notify_controllers(
         &mut self,
         topic: Topic,
@@ -358,7 +367,7 @@ impl Scheduler {
         self.notify_subscribers(topic, None, message);
     }
 
-    /// Tells operators that watch the topic, and do not hear of it as controllers.
+    /// Sends an event to subscribers of its topic that are not sent it as controllers, but not to `except`.
     pub(crate) fn notify_subscribers(
         &mut self,
         topic: Topic,

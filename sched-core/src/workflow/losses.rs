@@ -1,8 +1,8 @@
-//! Nodes that are lost with instances that are managed, and nodes that fail.
+//! Nodes that are lost with managed instances, their leases, and nodes that fail STARTs.
 //!
 //! A node that is cut off may go on running what it has. So nothing is started elsewhere that may still run there: only
-//! what its launcher has promised to stop by itself when it is cut off for longer than its lease, and only once that
-//! time is over. Everything else is reported, and taken up again if its node comes back with it.
+//! what its launcher has promised to stop when it is cut off for longer than its lease, and only once that time is over
+//! with a margin (the fencing deadline). Everything else is reported, and goes on if its node comes back with it.
 
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,9 @@ const LEASE_LOOK: Duration = Duration::from_secs(10);
 const CLOCK_PART: u32 = 8;
 
 impl Scheduler {
-    /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing that runs under it can
-    /// be started before. Only a lease that is longer than what is on disk waits for that; the next STATS asks again.
+    /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing under the lease can
+    /// be started elsewhere before. Only a lease that is longer than the recorded one waits for the disk: after a crash
+    /// the scheduler would count with the shorter one. The next STATS asks again.
     pub(crate) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
         if !self.peers.is_native(id) {
             return;
@@ -59,9 +60,9 @@ impl Scheduler {
         }
     }
 
-    /// A launcher announces a lease of this length: each instance that it lists is lost no sooner, also where the scheduler
-    /// ends before it hears of the node again. A launcher announces another length only after a restart, and only a
-    /// shorter one later; so the first report of a connection is looked at.
+    /// A launcher announces the length of its lease: each instance that it lists may run that long without the
+    /// scheduler, also if the scheduler restarts before the node is back. A launcher announces another length only
+    /// after it was restarted, so only the first report of a connection is looked at.
     pub(crate) fn note_lease(
         &mut self,
         key: NodeKey,
@@ -90,8 +91,8 @@ impl Scheduler {
         }
     }
 
-    /// Ends a connection over which nothing came for longer than a lease: a launcher that hangs keeps its connection, and
-    /// no one else would hear that it has lost what ran under its lease.
+    /// Ends a connection over which no report came for longer than its lease. A launcher that hangs keeps its
+    /// connection open, and without this it would never be known that what ran under its lease has been stopped.
     pub(crate) fn end_if_silent(&mut self, now: Instant, key: NodeKey) {
         if !self.cluster.nodes().contains(key) {
             return;
@@ -108,8 +109,8 @@ impl Scheduler {
         self.act(Action::Disconnect { session, why });
     }
 
-    /// The managed instances that a STATS lists and that its node's ledger does not know as such; those that it does
-    /// not list although they were lost with the node are dealt with.
+    /// The managed instances that a STATS lists and that its node's ledger does not have as managed: they were lost
+    /// with the node, or it has a copy. Those that were lost with the node and are not listed are dealt with here.
     pub(crate) fn take_newly_listed(
         &mut self,
         key: NodeKey,
@@ -150,7 +151,7 @@ impl Scheduler {
         newly_listed
     }
 
-    /// The managed instances that have an entry on a node.
+    /// The managed instances with an entry in a node's ledger.
     pub(crate) fn managed_on(&self, key: NodeKey) -> Vec<InstanceId> {
         let ledger = self.cluster.nodes().node(key).ledger();
         let entries = ledger.entries_from(0);
@@ -160,8 +161,8 @@ impl Scheduler {
             .collect()
     }
 
-    /// A node's connection has ended: what it was not told of goes elsewhere, the most urgent first, whether it waited for
-    /// the disk or is among the STARTs that were not sent.
+    /// A node's connection has ended: what it was never sent is placed elsewhere, in the order of the queue, whether it
+    /// waited for the disk or in the connection's queue.
     pub(crate) fn place_not_given(&mut self, now: Instant, key: NodeKey, unsent: Vec<PlacedStart>) {
         let uuid = self.cluster.nodes().node(key).uuid();
         let is_claimed = |managed: &Instance| {
@@ -193,7 +194,8 @@ impl Scheduler {
         }
     }
 
-    /// A lost node is given up: whatever is managed and was there waits for it no longer than is of use.
+    /// A lost node is given up: each managed instance on it becomes lost with it, moves to it look for another target,
+    /// and instances that wait for it alone leave the queue.
     pub(crate) fn managed_given_up(&mut self, key: NodeKey) {
         if self.instances.is_empty() {
             return;
@@ -227,6 +229,8 @@ impl Scheduler {
         }
     }
 
+    /// One instance becomes lost with its node. What follows is decided now: it is placed again at the fencing
+    /// deadline, placed again if the node comes back without it, deleted if it comes back with it, or forgotten.
     fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
         if !self.may(instance, EventKind::NodeLost) {
             return;
@@ -293,7 +297,7 @@ impl Scheduler {
         self.release(key, instance);
     }
 
-    /// How long a node's launcher lets instances run without hearing from here.
+    /// How long a node's launcher lets instances run while it is cut off; `None` if it has not promised to stop them.
     pub(crate) fn lease_of(&self, key: NodeKey) -> Option<Duration> {
         let extras = self
             .cluster
@@ -307,7 +311,8 @@ impl Scheduler {
         extras.lease.filter(|_| promised)
     }
 
-    /// A START came back that was never written to its node, which has no claim of it any more.
+    /// The START of a managed instance was never written to its node, which has no claim for it any more: it is placed
+    /// again, or has failed if a DELETE cancels it.
     pub(crate) fn unsent_again(&mut self, instance: &InstanceId, is_cancelled: bool) {
         match self.instances.get(instance).map(Instance::state) {
             None => {}
@@ -324,13 +329,14 @@ impl Scheduler {
         }
     }
 
-    /// A START was taken back before any node was told of it.
+    /// A START was cancelled before any node was sent it.
     fn start_is_cancelled(&mut self, instance: &InstanceId) {
         let why = Explanation::of(Refusal::Undone.into());
         self.fail_managed(instance, StartFailureReason::LaunchFailure, None, why);
     }
 
-    /// A node lists an instance that was taken for lost.
+    /// A lost node is back and lists an instance. It goes on as what the node reports; one that was deleted meanwhile
+    /// is stopped there.
     pub(crate) fn came_back(
         &mut self,
         key: NodeKey,
@@ -375,7 +381,7 @@ impl Scheduler {
         }
     }
 
-    /// A node is back, and does not have an instance that it was lost with.
+    /// A lost node is back and does not list an instance: it certainly does not run there.
     fn came_back_without(&mut self, instance: &InstanceId) {
         let Some(State::Lost { then, .. }) =
             self.instances.get(instance).map(|it| it.state().clone())
@@ -392,7 +398,8 @@ impl Scheduler {
         }
     }
 
-    /// Nothing is expected of a lost node any more.
+    /// The deadline of a loss is over: nothing is expected of the node any more. If the node is connected by now, its
+    /// STATS decides, and the deadline is put off.
     pub(crate) fn loss_is_final(&mut self, instance: &InstanceId, node: Uuid, then: AfterLoss) {
         let key = self.cluster.nodes().by_uuid(node);
         let is_there = key.is_some_and(|key| self.cluster.nodes().node(key).session().is_some());
@@ -413,7 +420,8 @@ impl Scheduler {
         }
     }
 
-    /// A node lists an instance that is thought to be elsewhere.
+    /// A node lists an instance that is not placed there. If no other node was sent its START, it is where the node
+    /// says; otherwise this is a copy, which is stopped.
     pub(crate) fn found_elsewhere(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
         let listed = LifecycleEvent::Listed { node: key };
         match state {
@@ -440,7 +448,7 @@ impl Scheduler {
         }
     }
 
-    /// An instance is where its node says.
+    /// Places an instance on the node that lists it.
     fn take_up(&mut self, key: NodeKey, instance: &InstanceId) {
         self.cluster.set_placement(instance, key);
         self.cluster.ledger_mut(key).set_managed(instance, true);
@@ -460,7 +468,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells a node to stop an instance and keep nothing running of it.
+    /// Sends a node's launcher DELETE with `stop: true`.
     pub(crate) fn order_stop(&mut self, key: NodeKey, instance: &InstanceId) {
         let Some(session) = self.cluster.nodes().node(key).session() else {
             return;
@@ -479,8 +487,9 @@ impl Scheduler {
         );
     }
 
-    /// Counts a START's failure against its node, if it says something about that, and not about what was to run: what
-    /// fails on one node after the other in the same way is at fault itself, and those nodes are not.
+    /// Counts a START's failure against its node if the reason may be the node's. If the same instance fails on several
+    /// nodes in the same way, it is at fault itself: the failure is not counted, and that of the first node is
+    /// retracted.
     pub(crate) fn count_failure(
         &mut self,
         key: NodeKey,
@@ -510,7 +519,7 @@ impl Scheduler {
     }
 }
 
-/// How long after its launcher was heard of last an instance under this lease has certainly been stopped.
+/// How long after its launcher's last report an instance under this lease has certainly been stopped.
 pub(crate) fn fencing_time(lease: Duration) -> Duration {
     lease + lease / CLOCK_PART + LEASE_MARGIN
 }

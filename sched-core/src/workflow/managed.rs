@@ -1,8 +1,8 @@
-//! What brings an instance that is managed from one state to the next; the states are drawn in `instance`, and what
-//! is done at every event is in `transition`.
+//! What brings a managed instance from one state to the next; the states are drawn in `instance`, and what is done at
+//! every transition is in `transition`.
 //!
-//! Here: how it finds a node, is given to it, is confirmed, refused, ends, or is deleted. How it waits is in `waiting`;
-//! leaving in `preempt` and `suspend`; moving in `migrate`; lost nodes in `losses`.
+//! Here: how it is taken in, finds a node, is given to it, is confirmed or refused. How it waits is in `waiting`, how
+//! it ends in `endings`; leaving in `preempt` and `suspend`; moving in `migrate`; lost nodes in `losses`.
 
 use std::time::{Duration, Instant};
 
@@ -30,16 +30,16 @@ use crate::workflow::admission::NewStart;
 /// what does not end when asked, after 10 s or so.
 pub(crate) const COMMAND_TIME: Duration = Duration::from_secs(60);
 
-/// How long nodes that refused an instance which ran before are not asked again while it waits: it has nowhere else to
-/// go, and a launcher that is asked as fast as it refuses has no time for anything else.
+/// How long nodes that refused an instance which ran before are not asked again while it waits. Such an instance is
+/// never given up, so without a pause it would go to the same launchers as fast as they refuse it.
 const REFUSED_TIME: Duration = Duration::from_secs(60);
 
-/// Nodes that one START is tried on where it does not say: the one that is chosen.
+/// Nodes that one START is tried on where it does not say: only the chosen one, as in the original scheduler.
 const USUAL_ATTEMPTS: u32 = 1;
 
 impl Scheduler {
-    /// Takes in a START whose instance is to be managed and is on no node: one is to be looked for. `None` if it is
-    /// managed already, which no [`NewStart`] is but for one that is lost and started again.
+    /// Manages the instance of a START from now on; a node is to be looked for. If the instance was lost with its node
+    /// and is started again, what was known of it ends first. `None` if its lifecycle refuses that, which is a defect.
     pub(crate) fn keep(&mut self, start: NewStart) -> Option<InstanceId> {
         let start = start.into_start();
         let instance = start.request.instance.clone();
@@ -75,7 +75,8 @@ impl Scheduler {
         Some(instance)
     }
 
-    /// Gives a START whose instance is to be managed to the node on which it is reserved already.
+    /// Gives a START whose instance is to be managed to the node on which its room was just reserved. If that is only a
+    /// claim, because something of the instance is on disk, the START is given once the choice is on disk too.
     pub(crate) fn begin_placing(&mut self, key: NodeKey, start: NewStart) {
         let again = Box::new(start.as_start().clone());
         let Some(instance) = self.keep(start) else {
@@ -100,7 +101,9 @@ impl Scheduler {
         self.hand_over(key, again);
     }
 
-    /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
+    /// Finds a node for an instance that is on none. The outcome is one of: claimed on a node, room is made by
+    /// preemption, queued, failed. While a STATS is handled, it is only collected: all that the STATS sets free is
+    /// placed together, in the order of the queue.
     pub(crate) fn seek(&mut self, instance: &InstanceId, cause: &Cause) {
         if self.on(instance, LifecycleEvent::Sought).is_none()
             || self.queue.add_to_collected(instance, cause)
@@ -110,7 +113,8 @@ impl Scheduler {
         self.place_sought(instance, cause);
     }
 
-    /// Places those that a report has placed again, in the order of the queue.
+    /// Places what [`Scheduler::seek`] collected during a STATS, in the order of the queue. One that was listed
+    /// meanwhile is skipped.
     pub(crate) fn place_collected(&mut self) {
         let mut collected = self.queue.take_collected();
         self.put_in_order(&mut collected, |(instance, _)| instance);
@@ -121,6 +125,8 @@ impl Scheduler {
         }
     }
 
+    /// The choice itself: a node that fits, else preemption, else the queue. Without its START the instance cannot be
+    /// placed, and is no longer managed.
     fn place_sought(&mut self, instance: &InstanceId, cause: &Cause) {
         let Some(query) = self.query_of(instance) else {
             return self.end_managing(instance, &Cause::StartForgotten);
@@ -134,8 +140,8 @@ impl Scheduler {
         self.wait_or_fail(instance, &query, cause);
     }
 
-    /// Claims room on a node for an instance that is placed again, unless others wait: what its own end or its leaving the
-    /// queue may just have freed is theirs first, if their turn is before its own.
+    /// Claims the chosen node at once, unless the instance may wait and others do: the room may be what its own end has
+    /// just freed, and belongs to those before it in the order. Then it queues and the node is offered to all of them.
     fn claim_in_order(
         &mut self,
         instance: &InstanceId,
@@ -160,7 +166,8 @@ impl Scheduler {
         self.wake(key);
     }
 
-    /// The node for an instance that is placed again: the one it had last, if it fits there.
+    /// The node for an instance that is placed again: the one it had last if it fits there, else any, those with recent
+    /// failures only if no other fits.
     pub(crate) fn choose_again(&mut self, instance: &InstanceId, query: &Query) -> Option<NodeKey> {
         let last = self.instances.get(instance)?.last_node();
         if let Some(last) = last
@@ -173,7 +180,8 @@ impl Scheduler {
         self.choose_wary(query)
     }
 
-    /// What an instance's START asks for now: not to be on nodes that could not start it.
+    /// The search for an instance as its START asks, without the nodes that could not start it and restricted to the
+    /// node it is pinned to. `None` without its START.
     pub(crate) fn query_of(&self, instance: &InstanceId) -> Option<Query> {
         let managed = self.instances.get(instance)?;
         let tried = managed.tried().iter().map(|tried| tried.node);
@@ -181,7 +189,8 @@ impl Scheduler {
         Some(query.pinned(managed.pinned()))
     }
 
-    /// Claims room on a node for an instance that waited or moves; it is given to the node once that is on disk.
+    /// Claims room on a node for an instance that waited or is placed again. It is given to the node once the claim is
+    /// on disk: after a crash before, it would be placed anew and could run twice.
     pub(crate) fn claim_managed(&mut self, instance: &InstanceId, key: NodeKey, cause: &Cause) {
         if !self.may(instance, EventKind::Claimed) || !self.claim_room(instance, key) {
             return;
@@ -193,7 +202,8 @@ impl Scheduler {
         self.count_placement(instance);
     }
 
-    /// Counts that an instance was given room.
+    /// Counts that an instance was given room, against those that wait before it (the rule against starvation, in
+    /// `reservations`).
     pub(crate) fn count_placement(&mut self, instance: &InstanceId) {
         let managed = self.instances.get(instance);
         if let Some(request) = managed.and_then(|managed| managed.request()) {
@@ -202,7 +212,8 @@ impl Scheduler {
         }
     }
 
-    /// Claims on a node what an instance asks for, before anybody is told.
+    /// Claims on a node what an instance asks for; its launcher is not sent anything yet. `false` if its START is not
+    /// known.
     pub(crate) fn claim_room(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
         let Some(query) = self.query_of(instance) else {
             return false;
@@ -211,7 +222,8 @@ impl Scheduler {
         true
     }
 
-    /// Gives an instance to the node on which its room is claimed.
+    /// Sends an instance's START to the node on which its room is claimed, now that the claim is on disk. If the node
+    /// has lost its connection since, another is looked for: it was never sent the START, so it cannot run it.
     pub(crate) fn give(&mut self, instance: &InstanceId) {
         let Some(managed) = self.instances.get_mut(instance) else {
             return;
@@ -228,6 +240,7 @@ impl Scheduler {
         if !self.may(instance, EventKind::Given) {
             return;
         }
+        // From here on the START is unconfirmed until the node lists the instance or reports a failure.
         let restart = start.request.restart;
         let unconfirmed = self.cluster.number_start(key, start.sender, restart);
         self.cluster.ledger_mut(key).give(instance, unconfirmed);
@@ -236,7 +249,7 @@ impl Scheduler {
         self.hand_over(key, start);
     }
 
-    /// An instance is not on its node any more, or is not to be: its claim there is given back, and another is looked for.
+    /// Releases an instance's claim on a node that does not have it, or is not to have it, and looks for another node.
     pub(crate) fn release_and_seek(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         if self.may(instance, EventKind::Sought) {
             self.release(key, instance);
@@ -244,7 +257,9 @@ impl Scheduler {
         }
     }
 
-    /// STATS say something new of an instance that is managed.
+    /// A node lists a managed instance with a state that is news. What that means depends on what the instance awaits:
+    /// confirmation of its START, of a SUSPEND or RESUME, arrival of a move, the return of a lost node, or an instance
+    /// where it should not be.
     pub(crate) fn listed(&mut self, key: NodeKey, instance: &InstanceId, reported: InstanceState) {
         let Some(managed) = self.instances.get(instance) else {
             return;
@@ -284,8 +299,9 @@ impl Scheduler {
         }
     }
 
-    /// A launcher could not start an instance that is managed: the next node is tried, as often as it may be.
-    /// Whether the failure was that of the START it was placed with.
+    /// A launcher reports that it could not start a managed instance. The next node is tried if the reason may be the
+    /// node's and attempts are left, or if the instance ran before; otherwise the START has failed for good. Returns
+    /// whether the report answered a START of this instance on this node: if not, it is dealt with as any other report.
     pub(crate) fn attempt_failed(
         &mut self,
         key: NodeKey,
@@ -342,7 +358,8 @@ impl Scheduler {
         true
     }
 
-    /// Fails an instance that is on no node: its sender is told with all that was tried, and it is forgotten.
+    /// Fails an instance that is on no node: it is no longer managed, and its sender is sent a StartFailure that lists
+    /// its latest attempts.
     pub(crate) fn fail_managed(
         &mut self,
         instance: &InstanceId,
@@ -369,12 +386,12 @@ impl Scheduler {
         self.notify_failure(sender, Explained::new(failure, why.cause));
     }
 
-    /// Takes a claim out of a node's ledger that is not the instance's own place.
+    /// Releases a claim that is not where the instance is placed: that on the target of a move.
     pub(crate) fn unclaim(&mut self, key: NodeKey, instance: &InstanceId) {
         self.cluster.ledger_mut(key).release(instance);
     }
 
-    /// The nodes that refused an instance may be asked again.
+    /// [`REFUSED_TIME`] is over: nodes that refused a waiting instance may be chosen again.
     pub(crate) fn ask_again(&mut self, instance: &InstanceId) {
         let managed = self.instances.get_mut(instance);
         if let Some(managed) = managed.filter(|managed| managed.state().is_waiting()) {
@@ -384,7 +401,8 @@ impl Scheduler {
         }
     }
 
-    /// The times of states of instances are over.
+    /// The deadlines of up to `most` states are over: each is handed to the workflow of its state. States of rest have
+    /// none.
     pub(crate) fn states_due(&mut self, now: Instant, most: usize) {
         for _ in 0..most {
             let Some(instance) = self.instances.take_due(now) else {
@@ -411,7 +429,8 @@ impl Scheduler {
     }
 }
 
-/// Whether another node may do better.
+/// Whether a failure may be the node's, so that another node may do better. The other reasons are about the START
+/// itself, or say that the instance exists.
 fn may_try_elsewhere(reason: &StartFailureReason) -> bool {
     matches!(
         reason,

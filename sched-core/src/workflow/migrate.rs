@@ -1,10 +1,10 @@
-//! Instances move from one node to another: room is claimed on the target, the holder is told, and once the instance has
-//! left the holder it is started on the target, or is there already.
+//! Instances move from one node to another: room is claimed on the target, the source node is sent a stop or a
+//! migration, and once the instance has left the source it is started on the target, or has arrived there with its
+//! state.
 //!
-//! Nothing of it is lost and it never runs twice: the target is given the START only when the holder has said that the
-//! instance has ended there. Until then everything can be undone; from then on it is placed as any instance that ran
-//! before, and waits for as long as it takes where there is no room. Whose moves come when a node is drained is `drain`'s
-//! business.
+//! It never runs twice and nothing is lost: the target is given the START only when the source has reported that the
+//! instance has ended there. Until then the move can be reverted; from then on the instance is placed as any that ran
+//! before, and waits without a deadline where there is no room. The order of moves of a drain is decided in `drain`.
 
 mod target;
 
@@ -33,18 +33,19 @@ use self::target::pinned;
 /// orderly way, or to ship some GiB of its state.
 pub(crate) const MOVE_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// Why an instance is not moved, or not changed.
+/// Why an instance is not moved, or not changed: the CommandFailure that its asker is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Declined {
-    /// The protocol's word.
+    /// The reason on the wire.
     pub(crate) reason: CommandFailureReason,
     /// For people.
     pub(crate) why: Cause,
-    /// Whether waiting alone does not help.
+    /// Whether waiting alone does not help: a drain does not try such an instance again by itself.
     pub(crate) is_lasting: bool,
 }
 
 impl Declined {
+    /// A reason that may pass.
     pub(crate) fn new(reason: CommandFailureReason, why: impl Into<Cause>) -> Self {
         Self {
             reason,
@@ -53,6 +54,7 @@ impl Declined {
         }
     }
 
+    /// A reason that stays until something is done about it.
     pub(crate) fn lasting(reason: CommandFailureReason, why: impl Into<Cause>) -> Self {
         Self {
             is_lasting: true,
@@ -61,7 +63,7 @@ impl Declined {
     }
 }
 
-/// A move that is to be.
+/// A move to be begun.
 #[derive(Debug, Clone)]
 pub(crate) struct MovePlan {
     /// Where it has to go; `None` = wherever it fits.
@@ -85,6 +87,7 @@ impl Scheduler {
         }
     }
 
+    /// Begins a MIGRATE: an instance that waits is pinned to the target, one on a node is moved.
     fn try_migrate(
         &mut self,
         id: SessionId,
@@ -115,7 +118,7 @@ impl Scheduler {
         self.move_instance(instance, plan)
     }
 
-    /// One that waits for room is to wait for that of one node.
+    /// Restricts an instance that waits to one node; refused if it could never fit there.
     fn pin(&mut self, instance: &InstanceId, target: Option<NodeKey>) -> Result<(), Declined> {
         let Some(target) = target else {
             let why = Objection::WaitsAnywhere;
@@ -136,10 +139,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Begins to move an instance that is on a node.
-    ///
-    /// # Errors
-    /// Why it is not moved; nothing has changed then.
+    /// Begins to move an instance: claims room on the target. The source is sent nothing before that claim is on disk
+    /// ([`Scheduler::begin_move`]).
     pub(crate) fn move_instance(
         &mut self,
         instance: &InstanceId,
@@ -165,7 +166,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The node of an instance that could be moved as far as its state goes.
+    /// The node of an instance that could be moved as far as its state, its node and its START go.
     fn movable(&self, instance: &InstanceId) -> Result<NodeKey, Declined> {
         use CommandFailureReason::{NoInstance, WrongState};
         let key = match self.instances.get(instance).map(|managed| managed.state()) {
@@ -198,12 +199,14 @@ impl Scheduler {
         Ok(key)
     }
 
+    /// Whether an instance's START is known, so that it can be started on another node.
     pub(crate) fn has_start(&self, instance: &InstanceId) -> bool {
         let managed = self.instances.get(instance);
         managed.is_some_and(|managed| managed.start().is_some())
     }
 
-    /// The claim on the target is on disk: the holder is told.
+    /// The claim on the target is on disk: the source is sent a MIGRATE if both launchers can do that and the instance
+    /// runs with unchanged amounts, else a stop. If either node is lost by now, the move is reverted.
     pub(crate) fn begin_move(&mut self, instance: &InstanceId) {
         let Some((from, to, Move::Claimed)) = self.moving(instance) else {
             return;
@@ -244,6 +247,7 @@ impl Scheduler {
         }
     }
 
+    /// Source, target and stage of a move that is under way.
     fn moving(&self, instance: &InstanceId) -> Option<(NodeKey, NodeKey, Move)> {
         match *self.instances.get(instance)?.state() {
             State::Migrating { from, to, how, .. } => Some((from, to, how)),
@@ -251,6 +255,7 @@ impl Scheduler {
         }
     }
 
+    /// Sends the source's launcher MIGRATE.
     fn order_to_ship(&mut self, instance: &InstanceId, from: NodeKey, to: NodeKey) {
         let target = self.cluster.nodes().node(to).uuid();
         let node = self.cluster.nodes().node(from);
@@ -269,7 +274,8 @@ impl Scheduler {
         );
     }
 
-    /// The target lists an instance that is to come to it.
+    /// The target lists an instance that moves to it with its state: the source's claim is released without waiting for
+    /// its report.
     pub(crate) fn arrived(&mut self, key: NodeKey, instance: &InstanceId) {
         match self.moving(instance) {
             Some((from, to, Move::Shipped)) if to == key => {
@@ -284,13 +290,15 @@ impl Scheduler {
         }
     }
 
+    /// The instance is placed on the target and runs.
     fn note_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
         self.cluster.set_placement(instance, key);
         self.transition(instance, LifecycleEvent::Arrived, &Cause::Moved);
     }
 
-    /// The holder says that an instance which moves like this has ended there; whether that is its own end, or it `goes_on`,
-    /// matters as long as the holder was not told to end it.
+    /// The source reports that an instance which moves has ended there. If no stop was sent yet, that is its own end,
+    /// unless it is an end after which it `goes_on`. Otherwise it goes to the target, and only original controllers get
+    /// the report.
     pub(crate) fn note_left(
         &mut self,
         (from, to, how): (NodeKey, NodeKey, Move),
@@ -349,7 +357,8 @@ impl Scheduler {
         self.source_declines(key, &instance, failure.reason.clone(), &cause);
     }
 
-    /// A launcher could not stop an instance; whether it was to because the instance is to leave.
+    /// A launcher could not stop an instance; whether the scheduler itself had asked for that, for a move or a
+    /// preemption.
     pub(crate) fn stop_failed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
         let is_told_again = self.cluster.ledger_mut(key).stop_failed(instance);
         let state = self.state_of(instance);
@@ -386,6 +395,8 @@ impl Scheduler {
         true
     }
 
+    /// The source of a move reports that the instance stays: the move is reverted. `false` if no move is under way
+    /// there.
     fn source_declines(
         &mut self,
         key: NodeKey,
@@ -421,13 +432,14 @@ impl Scheduler {
         }
     }
 
-    /// A move has not come to its end in time.
+    /// A move's deadline is over and the instance has not left the source: the move is reverted.
     pub(crate) fn move_is_late(&mut self, instance: &InstanceId) {
         let cause = &Cause::NotLeftInTime;
         self.undo_move(instance, CommandFailureReason::Timeout, cause);
     }
 
-    /// The target of a move is given up; its room is claimed no more.
+    /// The target of a move is given up. If a stop was sent already, another target is chosen, or the instance is
+    /// placed anew once it has ended.
     pub(crate) fn target_is_lost(&mut self, instance: &InstanceId) {
         let Some((from, lost, how)) = self.moving(instance) else {
             return;
@@ -449,14 +461,13 @@ impl Scheduler {
         }
     }
 
-    /// An instance whose holder may be about to end it, and for which no other node is claimed any more: if it ends it is
-    /// placed again.
+    /// The source may be about to end the instance and there is no target: it is placed again once it has ended.
     fn ends_first(&mut self, instance: &InstanceId, cause: &Cause) {
         let due = self.now + COMMAND_TIME;
         self.transition(instance, LifecycleEvent::TargetLost { due }, cause);
     }
 
-    /// An instance that was to leave its node does not: its room on the target is given back.
+    /// Reverts a move: the claim on the target is released, the instance stays, and who asked is notified.
     pub(crate) fn undo_move(
         &mut self,
         instance: &InstanceId,
@@ -475,8 +486,8 @@ impl Scheduler {
         self.notify_mover(move_request, instance, from, reason, cause);
     }
 
-    /// The holder of an instance is given up; what was to become of it elsewhere is undone. Whether it may have been ended
-    /// there because of it.
+    /// The source of a move is given up: the target's claim is released. Returns whether the instance may have been
+    /// stopped there because of the move.
     pub(crate) fn moved_with_node(&mut self, instance: &InstanceId, state: &State) -> bool {
         let told = state.is_told_to_stop();
         let (move_request, reason) = (self.move_request_of(instance), CommandFailureReason::Failed);
@@ -490,7 +501,7 @@ impl Scheduler {
         told || how != Move::Claimed
     }
 
-    /// An instance goes on where it is, as what it was before.
+    /// An instance goes on where it is, suspended or running as its node reported last.
     pub(crate) fn stays(&mut self, instance: &InstanceId, node: NodeKey, cause: &Cause) {
         let entry = self.cluster.nodes().node(node).ledger().get(instance);
         let is_suspended = entry.is_some_and(Entry::is_held_back);
@@ -521,7 +532,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells who wanted an instance to move, if anybody did, that it does not.
+    /// Sends who asked for a move, or for an update that needs one, that it failed.
     pub(crate) fn notify_mover(
         &mut self,
         move_request: MoveRequest,
@@ -544,7 +555,7 @@ impl Scheduler {
         move_request.cloned().unwrap_or_default()
     }
 
-    /// Claims on a node what a query is for, before anybody is told.
+    /// Claims on a node what a query asks for. Its launcher is not sent anything yet.
     pub(crate) fn claim_as(&mut self, query: &Query, key: NodeKey) {
         let entry = self.claimed(query);
         let mut ledger = self.cluster.ledger_mut(key);

@@ -1,12 +1,13 @@
-//! A START that fits nowhere takes the room of instances of strictly lower priority, if the policy allows it.
+//! Preemption: a START that fits nowhere takes the room of instances of strictly lower priority, if the policy allows
+//! it.
 //!
-//! The room is claimed for it in the same step, beside the claims of those that leave ([`Awaits::Victims`]), so that
-//! no other START gets it. They are suspended where that is enough, and else stopped, to wait for room again; their launcher
-//! is told once it is on disk that they go on ([`Scheduler::leave`]). Its START
-//! leaves once all of them are out of the way and the choice is on disk. If one of them stays, it looks for another
-//! node; the others are resumed or placed again by themselves.
+//! The room is claimed for it in the same step, beside the claims of its victims ([`Awaits::Victims`]), so that no
+//! other START gets it. Victims are suspended where that is enough, else stopped, to wait for room again; their
+//! launcher is sent that once it is on disk that they are to go on ([`Scheduler::begin_preempting`]). The preemptor's
+//! START is given to the node once all victims are out of the way and its claim is on disk. If one of them stays, it
+//! looks for another node, and the others are resumed or placed again by themselves.
 //!
-//! Which of the instances on one node leave is chosen in `victims`; suspending and resuming is `suspend`'s.
+//! Which instances of one node are victims is chosen in `victims`; suspending and resuming is done in `suspend`.
 
 mod victims;
 
@@ -30,9 +31,8 @@ use crate::workflow::managed::COMMAND_TIME;
 
 use self::victims::{Eviction, PreemptionPlan, Shortfall, Victim, cheapest};
 
-/// Nodes looked at for one START, in the order of the search from where the last one was placed: with
-/// [`MAX_ENTRIES_LOOKED_AT`] what bounds how long a START that fits nowhere keeps everybody else waiting, to about a
-/// millisecond.
+/// Nodes looked at for one START, in the order of the search from where the last one was placed. With
+/// [`MAX_ENTRIES_LOOKED_AT`] it bounds the time that one START which fits nowhere takes to about a millisecond.
 pub(crate) const MAX_NODES_LOOKED_AT: usize = 1024;
 
 /// Instances looked at for one START, over all nodes.
@@ -41,24 +41,25 @@ pub(crate) const MAX_ENTRIES_LOOKED_AT: usize = 8192;
 /// Instances looked at on one node.
 pub(crate) const MAX_ENTRIES_PER_NODE: usize = 256;
 
-/// Waiting STARTs for which a node is looked at when more of what runs there could leave: the first in order.
+/// Waiting STARTs that are tried as preemptors when a node wakes: the first in order.
 const PREEMPTORS_TRIED: usize = 4;
 
-/// Waiting STARTs of higher priority to which a node is offered before anything on it is preempted for another START.
-/// With more of them waiting, one that stands behind these may be passed by; each costs one look at the node.
+/// Waiting STARTs that come before a preemptor in the order and are offered its node first. With more of them waiting,
+/// one behind these may be passed over; each costs one look at the node.
 const OFFERED_BEFORE: usize = 64;
 
-/// Nodes that may go to others in this way before a START gives up.
+/// Nodes that may go to such earlier STARTs before the preemptor gives up.
 const OFFERS_PER_START: usize = 4;
 
 /// How long a START waits for those that leave for it. Each of them has [`COMMAND_TIME`], and is dealt with first.
 pub(crate) const VICTIMS_TIME: Duration = Duration::from_secs(COMMAND_TIME.as_secs() + 10);
 
-/// Instances that were stopped to leave and are looked a node for in one turn, once the queue has been served.
+/// Stopped victims that are looked a node for in one round, once the queue has been served.
 const SOUGHT_PER_TURN: usize = 64;
 
 impl Scheduler {
-    /// Makes room for an instance by having others suspended or stopped; whether it is being made.
+    /// Looks for the node where preemption costs least, and begins it; whether it has. While the disk takes no writes
+    /// nothing is preempted, because the preemptor could not start.
     pub(crate) fn preempt(&mut self, instance: &InstanceId, query: &Query) -> bool {
         if !self.placement.policy().preempts() {
             return false;
@@ -83,7 +84,8 @@ impl Scheduler {
         false
     }
 
-    /// Makes room on a node for one that waits and stands before what a query is for in the order; whether there is one.
+    /// Offers a node to those that wait and come before a query in the order, so that a new START does not preempt past
+    /// them; whether one took it.
     fn preempt_for_earlier(&mut self, key: NodeKey, query: &Query) -> bool {
         let rank = self.rank_of_query(query);
         let waiting = self.queue.iter_after(query.pool(), None);
@@ -94,7 +96,7 @@ impl Scheduler {
         self.preempt_for_first(key, first)
     }
 
-    /// Makes room on a node for the first of these for which that can be done; whether there is one.
+    /// Preempts on a node for the first of these for which that is possible; whether there is one.
     fn preempt_for_first(&mut self, key: NodeKey, waiting: Vec<InstanceId>) -> bool {
         waiting.into_iter().any(|instance| {
             let query = self.query_of(&instance);
@@ -102,7 +104,7 @@ impl Scheduler {
         })
     }
 
-    /// Makes room for an instance on one of these nodes, whatever else waits; whether it is being made.
+    /// Preempts for an instance on the cheapest of these nodes, whatever else waits; whether it was possible.
     fn preempt_on(&mut self, nodes: &[NodeKey], instance: &InstanceId, query: &Query) -> bool {
         // Nothing is stopped for what could not start then.
         if self.journal.is_in_trouble() {
@@ -115,7 +117,7 @@ impl Scheduler {
         self.evict(instance, key, plan)
     }
 
-    /// The node on which it costs least that others leave, and who that is; of several the first.
+    /// The node and the victims that cost least; of equal ones the first.
     fn cheapest_plan(
         &self,
         nodes: &[NodeKey],
@@ -163,6 +165,7 @@ impl Scheduler {
         best
     }
 
+    /// What a query lacks on a node as it is now.
     fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Shortfall {
         let mut lack = Shortfall::new(*asked.room(), self.cluster.nodes().free(key));
         let custom = asked.custom().iter();
@@ -173,7 +176,8 @@ impl Scheduler {
         lack
     }
 
-    /// The instances on a node that may have to leave for one of this priority.
+    /// The instances on a node that a START of this priority may preempt: managed, running, of lower priority, and not
+    /// spared because they stayed recently. Counts those looked at off `left`.
     fn victims_on(&self, key: NodeKey, priority: u8, left: &mut usize) -> Vec<Victim> {
         let node = self.cluster.nodes().node(key);
         let entries = node.ledger().entries_from(0);
@@ -192,8 +196,8 @@ impl Scheduler {
             .collect()
     }
 
-    /// What one gives by leaving; `None` if it is not in a state in which it can. What somebody suspended stays
-    /// where it is: placed again, it would run.
+    /// What an instance frees as a victim; `None` if its state does not allow that. One that was suspended by command
+    /// is no victim: placed again, it would run.
     fn as_victim(
         &self,
         key: NodeKey,
@@ -222,7 +226,8 @@ impl Scheduler {
         })
     }
 
-    /// Claims room for an instance on a node, and has those who are in its way make it.
+    /// Claims room for the preemptor and makes the transitions of its victims. Their launchers are sent nothing before
+    /// that is on disk.
     fn evict(&mut self, instance: &InstanceId, key: NodeKey, plan: PreemptionPlan) -> bool {
         if !self.may(instance, EventKind::Preempts) || !self.claim_room(instance, key) {
             return false;
@@ -262,8 +267,8 @@ impl Scheduler {
         true
     }
 
-    /// Suspends or stops a preempted instance, now that it is on disk that it is preempted: after a crash before, its end
-    /// would be taken for its own. If no START waits for its room any more, it stays.
+    /// Sends the suspend or stop of a victim, now that it is on disk that it is preempted: after a crash before, its
+    /// end would be taken for its own. If its preemptor does not wait for it any more, it stays.
     pub(crate) fn begin_preempting(&mut self, victim: &InstanceId) {
         let (key, by) = match self.state_of(victim) {
             Some(State::Stopping {
@@ -292,7 +297,7 @@ impl Scheduler {
         }
     }
 
-    /// An instance that had to leave for another has been suspended, or stopped and is on no node.
+    /// A victim was suspended, or was stopped and is on no node: one that was stopped waits for room again.
     pub(crate) fn victim_is_away(&mut self, victim: &InstanceId, by: &InstanceId) {
         if self
             .state_of(victim)
@@ -303,7 +308,8 @@ impl Scheduler {
         self.note_out_of_the_way(victim);
     }
 
-    /// Lets an instance that was stopped wait for room: in the queue, so that who stands before it is served first.
+    /// Queues a stopped victim, and notes that a node is to be looked for once the queue was served: those before it
+    /// come first.
     fn wait_again(&mut self, victim: &InstanceId, cause: &Cause) {
         if self.on(victim, LifecycleEvent::Sought).is_none() {
             return;
@@ -321,8 +327,7 @@ impl Scheduler {
         }
     }
 
-    /// Looks for nodes for those that were stopped to leave, now that the queue has been served; whether there was
-    /// anything to do.
+    /// Looks for nodes for stopped victims, once no node is awake any more; whether there was anything to do.
     pub(crate) fn seek_for_evicted(&mut self) -> bool {
         let mut any = false;
         for _ in 0..SOUGHT_PER_TURN {
@@ -349,7 +354,8 @@ impl Scheduler {
         any
     }
 
-    /// An instance is in no one's way any more: who waited for that may have its room now.
+    /// An instance is in no preemptor's way any more. If it was the last victim that its preemptor waited for, the
+    /// preemptor's START follows.
     pub(crate) fn note_out_of_the_way(&mut self, victim: &InstanceId) {
         let Some(preemptor) = self.queue.take_preemptor_of(victim) else {
             return;
@@ -373,7 +379,7 @@ impl Scheduler {
         }
     }
 
-    /// An instance that was to leave for another does not.
+    /// A victim stays: it is spared for a while, and its preemptor looks for another node.
     pub(crate) fn victim_stays(&mut self, preemptor: &InstanceId, victim: &InstanceId) {
         self.queue.spare(victim.clone(), self.now);
         let is_awaited = self.queue.preemptor_of(victim) == Some(preemptor);
@@ -391,14 +397,15 @@ impl Scheduler {
         }
     }
 
-    /// An instance that was to be stopped is not: who waits for its room, if anybody does, goes elsewhere.
+    /// A victim was not stopped: the same, if a preemptor waits for it.
     pub(crate) fn note_not_stopped(&mut self, victim: &InstanceId) {
         if let Some(preemptor) = self.queue.preemptor_of(victim).cloned() {
             self.victim_stays(&preemptor, victim);
         }
     }
 
-    /// Those that were to leave for an instance have not in time.
+    /// The deadline of a preemption is over: all victims that are still there are spared, and the preemptor looks for
+    /// another node.
     pub(crate) fn victims_are_late(&mut self, key: NodeKey, instance: &InstanceId) {
         if let Some(State::Placing(Placing {
             pending_on: Awaits::Victims(set, _),
@@ -412,19 +419,19 @@ impl Scheduler {
         self.make_no_room(key, instance, &Cause::VictimsLate);
     }
 
-    /// Gives up the room that was being made for an instance, and looks for another.
+    /// Releases the room that a preemptor had claimed, and looks for another node for it.
     fn make_no_room(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         self.release_and_seek(key, instance, cause);
     }
 
-    /// More of what runs on a node could leave now: who waits may take its room.
+    /// More of what runs on a node may be preempted now: the node is offered to those that wait.
     pub(crate) fn wake_for_preemption(&mut self, key: NodeKey) {
         if self.placement.policy().preempts() {
             self.wake(key);
         }
     }
 
-    /// Makes room on a node for one of the first who wait; whether there is one.
+    /// Preempts on a node for one of the first that wait; whether it was possible.
     pub(crate) fn preempt_for_waiting(&mut self, key: NodeKey) -> bool {
         if !self.placement.policy().preempts() {
             return false;

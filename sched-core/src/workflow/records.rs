@@ -1,8 +1,11 @@
-//! Instances as they are put on disk, and taken up again after a restart.
+//! Managed instances as records on disk, and how they are restored after a restart.
 //!
-//! What was on a node, or on its way to one, is taken for lost with that node until it reports: what its STATS list goes
-//! on, what they do not list is placed again or gone, and what was promised to be stopped without a scheduler is placed
-//! again once that is certain. So nothing runs twice, and nothing that was acknowledged is lost.
+//! What was on a node, or on its way to one, counts as lost with that node until it reports. Then: what its STATS list
+//! goes on; what they do not list is placed again or gone; what its launcher has promised to stop is placed again once
+//! the fencing deadline is over. So nothing runs twice, and nothing that was acknowledged is lost.
+//!
+//! A record has fewer states than the core ([`Life`]): only what a restarted scheduler can act on. What was known of
+//! others' commands (who asked, which victims) is not kept.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +29,7 @@ use crate::placement::explain::Explanation;
 use crate::workflow::losses::fencing_time;
 
 impl Scheduler {
-    /// What is put on disk of an instance; `None` if nothing is to be there.
+    /// The record of an instance as it is now; `None` deletes what is on disk of it.
     pub(crate) fn instance_record(&self, instance: &InstanceId) -> Option<Record> {
         let Some(managed) = self.instances.get(instance) else {
             return self.batch_record(instance);
@@ -74,7 +77,7 @@ impl Scheduler {
         })))
     }
 
-    /// What is put on disk of a START that waits for the rest of its batch.
+    /// The record of a START that waits for the rest of its batch.
     fn batch_record(&self, instance: &InstanceId) -> Option<Record> {
         let (batch, start) = self.batches.waiting(instance)?;
         Some(Record::Instance(Box::new(InstanceRecord {
@@ -88,13 +91,16 @@ impl Scheduler {
         })))
     }
 
-    /// The node that has an instance of which nothing else is on disk, or may still come back with it.
+    /// The node that has an instance which is not managed, or may still come back with it: a restarted scheduler must
+    /// not place it before that node is back.
     fn has_plain(&self, instance: &InstanceId) -> Option<Uuid> {
         let holder = self.cluster.placement(instance);
         let holder = holder.map(|key| self.cluster.nodes().node(key).uuid());
         holder.or_else(|| self.recovery.expected_on(instance))
     }
 
+    /// An event of a history as it is recorded. The server writes the cause's sentence into `detail` before it is
+    /// stored.
     pub(crate) fn event_record(&self, event: &HistoryEvent) -> record::Event {
         record::Event {
             at_ms: self.unix_ms(event.at),
@@ -105,7 +111,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes up what the process before this one left.
+    /// Restores what the process before this one has recorded. Instances are taken in by their order of arrival,
+    /// whatever order the store has them in.
     pub(crate) fn restore(&mut self, mut restored: Vec<Restored>) {
         // Earlier ones first, whatever order the store has them in.
         restored.sort_by_key(|restored| match &restored.record {
@@ -141,6 +148,7 @@ impl Scheduler {
         self.forget_old_claims();
     }
 
+    /// Restores one instance: to its batch, to the queue, or as lost with its node.
     fn restore_instance(
         &mut self,
         instance: &InstanceId,
@@ -188,6 +196,7 @@ impl Scheduler {
         }
     }
 
+    /// An instance with its terms and past as recorded. The state is set by the caller's event.
     fn instance_from_record(
         &self,
         record: &InstanceRecord,
@@ -228,7 +237,9 @@ impl Scheduler {
         Instance::started(terms, record.order, arrived).with_past(past)
     }
 
-    /// An instance of which only that is known what it was before the restart is lost with its node; `None` if it waited.
+    /// The loss that a recorded instance starts with; `None` if it waited and is to be queued. What becomes of it if
+    /// its node does not come back follows from what was recorded: deleted, restarted under a fencing deadline, placed
+    /// again because its START or a stop was under way, or forgotten.
     fn loss_by_restart(&self, record: &InstanceRecord) -> Option<Loss> {
         let node = record.node.filter(|_| record.life != Life::Waiting)?;
         let lease = record.lease_ms.filter(|_| record.restart_on_loss);
@@ -259,6 +270,7 @@ impl Scheduler {
         })
     }
 
+    /// An event of a history from its record. Its cause is the recorded sentence.
     pub(crate) fn event_of(&self, record: &record::Event) -> HistoryEvent {
         HistoryEvent {
             at: self.instant_of(record.at_ms),
@@ -268,14 +280,15 @@ impl Scheduler {
         }
     }
 
-    /// A moment as unix time in milliseconds.
+    /// A moment as unix time in milliseconds, counted from the scheduler's start by the monotonic clock: it does not
+    /// jump with the system's clock.
     pub(crate) fn unix_ms(&self, at: Instant) -> u64 {
         let after = ms(at.saturating_duration_since(self.started));
         let before = ms(self.started.saturating_duration_since(at));
         (self.config.start_unix_ms + after).saturating_sub(before)
     }
 
-    /// The moment of a unix time in milliseconds; one that a clock cannot show is that of the start.
+    /// The moment of a unix time in milliseconds; one that the monotonic clock cannot show becomes that of the start.
     pub(crate) fn instant_of(&self, unix_ms: u64) -> Instant {
         let start = self.config.start_unix_ms;
         let after = Duration::from_millis(unix_ms.saturating_sub(start));
@@ -287,6 +300,7 @@ impl Scheduler {
     }
 }
 
+/// A restored START as the core handles it.
 fn placed(start: RestoredStart) -> PlacedStart {
     PlacedStart {
         // Its sender has a new connection, if any: all controllers are told.
@@ -297,6 +311,7 @@ fn placed(start: RestoredStart) -> PlacedStart {
     }
 }
 
+/// A refusal as it is recorded.
 fn attempt_record(tried: &Tried) -> record::Attempt {
     record::Attempt {
         node: tried.node,
@@ -305,6 +320,7 @@ fn attempt_record(tried: &Tried) -> record::Attempt {
     }
 }
 
+/// A refusal from its record.
 fn attempt_of(record: &record::Attempt) -> Tried {
     Tried {
         node: record.node,
@@ -313,14 +329,15 @@ fn attempt_of(record: &record::Attempt) -> Tried {
     }
 }
 
-/// The node that an instance waits for alone, or is on its way to as the only one that it may go to: what moves has its target
-/// there instead.
+/// The node that an instance is pinned to. `target` has two meanings in a record: for one that waits or is being placed
+/// it is that node, for one that moves the target.
 fn pinned(record: &InstanceRecord) -> Option<Uuid> {
     let is_pin = matches!(record.life, Life::Waiting | Life::Placing);
     record.target.filter(|_| is_pin)
 }
 
-/// What the launcher of its node had been told of an instance, and may yet do.
+/// Commands that the launcher of its node had been sent and may still carry out. Whose preemption suspended it is not
+/// recorded, so an empty preemptor stands for it.
 fn late_of(record: &InstanceRecord) -> LateEffects {
     let suspended_by = match record.life {
         Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
@@ -343,6 +360,7 @@ fn late_of(record: &InstanceRecord) -> LateEffects {
     }
 }
 
+/// The state as it is recorded.
 fn life(state: &State) -> Life {
     let is_suspended = state.suspended_by().is_some();
     match state {
@@ -376,6 +394,7 @@ fn life(state: &State) -> Life {
     }
 }
 
+/// Whether a DELETE of it is under way, also on a lost node.
 fn is_deleted(state: &State) -> bool {
     match state {
         State::Stopping { then, .. } => matches!(then, AfterStop::End(_)),

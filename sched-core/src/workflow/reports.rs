@@ -1,4 +1,8 @@
-//! What launchers report: READY, status changes, STATS, instances gone, and what they could not do.
+//! What launchers report: READY, status changes, STATS, instances that are gone, and what they could not do. Reports
+//! come in through `forwarding`, which has checked by then that the sender may speak for the instance (`entitlement`).
+//!
+//! Most reports are also for controllers: they are forwarded byte for byte once the scheduler has drawn its
+//! conclusions, unless an end is not an instance's own ([`EndAudience`]).
 
 use std::time::Instant;
 
@@ -22,6 +26,8 @@ use crate::recovery::RETRIES_PER_READY;
 use crate::workflow::endings::EndAudience;
 
 impl Scheduler {
+    /// READY: what a node has. Its offer changes, which may wake those that wait; in the recovery window some of the
+    /// STARTs that wait for nodes are tried again.
     pub(crate) fn ready(&mut self, now: Instant, id: SessionId, mut report: Box<NodeReport>) {
         let extras = report.extras.as_mut();
         self.note_process(now, id, extras.and_then(|extras| extras.incarnation.take()));
@@ -63,7 +69,9 @@ impl Scheduler {
         }
     }
 
-    /// Leaves out of a report what its node's ledger has no room for; `foreign` are the places of rows in it, in order.
+    /// Drops rows of a STATS for which its node's ledger has no room ([`MAX_INSTANCES_PER_NODE`]), so that a launcher
+    /// cannot make it grow without bound. Known instances stay; `foreign`, the indexes of rows about others' instances,
+    /// is adjusted.
     fn leave_out_excess(
         &mut self,
         key: NodeKey,
@@ -96,7 +104,7 @@ impl Scheduler {
         }
     }
 
-    /// STATS from a launcher. Whatever of it has instances placed again, they are placed once all of it is known.
+    /// STATS from a launcher. Whatever it sets free is placed only once all of it is known, in the order of the queue.
     pub(crate) fn stats(
         &mut self,
         now: Instant,
@@ -109,6 +117,9 @@ impl Scheduler {
         self.place_collected();
     }
 
+    /// The steps of a STATS. Their order matters: ends before rows, because what is listed may have begun after them;
+    /// forwarding before placing, so that controllers get events in the order in which things happened; all rows in the
+    /// ledger before any is looked at.
     fn take_stats(&mut self, now: Instant, id: SessionId, parcel: Parcel, mut report: StatsReport) {
         let extras = report.extras.as_mut();
         self.note_process(now, id, extras.and_then(|extras| extras.incarnation.take()));
@@ -130,6 +141,7 @@ impl Scheduler {
                 copies.push((listed.instance.clone(), listed.state));
             }
         }
+        // What the node says of itself: capabilities, custom resources, lease.
         let lease = report.extras.as_ref().and_then(|extras| extras.lease);
         if let Some(extras) = report.extras {
             self.cluster.set_extras(key, extras, now);
@@ -151,6 +163,7 @@ impl Scheduler {
         if report.instances.is_empty() && node.ledger().len() == 0 {
             return;
         }
+        // The ledger compares the list with its entries: what is confirmed, changed, or missing.
         let rules = MissRules {
             starts_seen: report.starts_seen,
             is_queue_clear: node.backlog() == Backlog::Clear,
@@ -166,6 +179,7 @@ impl Scheduler {
             let uuid = self.cluster.nodes().node(key).uuid();
             self.notice(Notice::ClaimsUnknown(uuid, unknown));
         }
+        // A START that was tried on a full node and is confirmed by now is no try any more.
         let ledger = self.cluster.nodes().node(key).ledger();
         self.placement
             .forget_tries_on(key, |instance| ledger.is_unanswered(instance));
@@ -181,6 +195,8 @@ impl Scheduler {
         self.relieve(key);
     }
 
+    /// Deals with what a STATS does not list any more, the most urgent first: a START that never arrived has failed, a
+    /// run has ended without a report, a managed instance may be placed again.
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
         let node = self.cluster.nodes().node(key).uuid();
         let gone = outcome
@@ -206,7 +222,8 @@ impl Scheduler {
         }
     }
 
-    /// InstanceDeleted or InstanceStopped.
+    /// InstanceDeleted, InstanceStopped, or an instance that was cut off: the ledger and the instance follow, and the
+    /// report is forwarded unless the instance goes on elsewhere.
     pub(crate) fn instance_gone(
         &mut self,
         (id, node): (SessionId, Option<NodeKey>),
@@ -231,6 +248,8 @@ impl Scheduler {
         self.broadcast(Topic::Instances, id, parcel);
     }
 
+    /// StartFailure from a launcher. In this order: another node is tried if the node was only tried as a full one; a
+    /// managed instance goes on to its next attempt; else the failure is final, and forwarded.
     pub(crate) fn start_failed(
         &mut self,
         id: SessionId,
@@ -285,8 +304,8 @@ impl Scheduler {
         self.broadcast(Topic::Failures, id, parcel);
     }
 
-    /// A START was answered by that its instance is there already: nothing has failed for any other operator, who may
-    /// have started it and wait for its end.
+    /// Forwards a StartFailure that only says that the instance is there already. Other operators do not get it: for
+    /// them nothing has failed, and they may have started the instance and wait for its end.
     fn forward_already_there(&mut self, id: SessionId, sender: Option<SessionId>, parcel: &Parcel) {
         let sender = sender.and_then(|sender| self.peers.get(sender));
         let sender = sender.map(Session::uuid);
@@ -296,6 +315,8 @@ impl Scheduler {
         });
     }
 
+    /// DeleteFailure from a launcher: the instance is not there (`no_instance`), which is an end, or could not be
+    /// stopped.
     pub(crate) fn delete_failed(
         &mut self,
         id: SessionId,
@@ -336,7 +357,8 @@ impl Scheduler {
         self.broadcast(Topic::Failures, id, parcel);
     }
 
-    /// Tells the operator whose command this answers, unless it hears of it anyway.
+    /// Sends the operator whose command this answers the answer, unless it gets it as a subscriber anyway. Controllers
+    /// get all of them.
     pub(crate) fn answer(
         &mut self,
         command: CommandName,
@@ -349,12 +371,14 @@ impl Scheduler {
         }
     }
 
+    /// Forwards a report to one session outside the audience of its topic.
     fn copy_to_operator(&mut self, operator: SessionId, topic: Topic, parcel: &Parcel) {
         if self.peers.outside_audience(operator, &topic).is_some() {
             self.send(operator, Message::Forward(parcel.clone()));
         }
     }
 
+    /// A launcher answered a START with that the instance is there: the START has had its outcome.
     fn confirm(&mut self, key: NodeKey, instance: &InstanceId) {
         self.cluster.ledger_mut(key).confirm(instance);
     }
@@ -378,7 +402,7 @@ impl Scheduler {
     }
 }
 
-/// Whether a StartFailure means that the instance is there all the same.
+/// Whether a StartFailure means that the instance is there all the same: it is no failure for anyone but the sender.
 pub(crate) fn lives_on(reason: &StartFailureReason) -> bool {
     matches!(
         reason,

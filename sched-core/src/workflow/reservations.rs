@@ -1,5 +1,5 @@
-//! The rule against starvation at work: placements are counted, a node is kept for who is passed over too often, and
-//! no one else is placed there. The rule itself is stated in `queue`.
+//! The rule against starvation at work: placements are counted, a node is reserved for an instance that is passed over
+//! too often, and no other is placed there. The rule itself is stated in `queue`.
 
 use std::time::Instant;
 
@@ -14,13 +14,12 @@ use crate::cluster::query::Query;
 use crate::instance::DEFAULT_PRIORITY;
 use crate::queue::{Place, Rank, Waiter};
 
-/// Nodes looked at to find one that is kept for a waiter: a few milliseconds, once in as many placements as pass a waiter
-/// over before a node is kept for it.
+/// Nodes looked at to find one to reserve: a few milliseconds, once in as many placements as pass an instance over
+/// before a node is reserved for it.
 const MAX_NODES_CONSIDERED: usize = 4096;
 
 impl Scheduler {
-    /// The place in the order of what a request is for: its own where its instance waits or ever has, else that of what
-    /// arrives now.
+    /// The place of a request in the order: that of its instance if it is managed, else the last of its priority.
     pub(crate) fn rank_of(&self, request: &StartRequest) -> Rank {
         self.rank(&request.instance, request)
     }
@@ -30,6 +29,7 @@ impl Scheduler {
         self.rank(query.instance(), query.request())
     }
 
+    /// The rank of an instance, by its record or by the request alone.
     fn rank(&self, instance: &InstanceId, request: &StartRequest) -> Rank {
         if let Some(kept) = self.instances.get(instance) {
             return Rank::new(kept.priority(), kept.order());
@@ -39,8 +39,8 @@ impl Scheduler {
         Rank::newest(priority.unwrap_or(DEFAULT_PRIORITY))
     }
 
-    /// Puts instances that may all be placed again in the order in which they are to be; those that are not managed
-    /// come last.
+    /// Sorts instances that are to be dealt with one after the other by the order of the queue; those that are not
+    /// managed come last.
     pub(crate) fn put_in_order<T>(&self, of: &mut [T], instance: impl Fn(&T) -> &InstanceId) {
         if of.len() < 2 {
             return;
@@ -54,7 +54,7 @@ impl Scheduler {
         of.sort_by_key(rank);
     }
 
-    /// The nodes that are kept for others than a query is for.
+    /// The nodes that are reserved for others than a query is for: at most one for each pool.
     pub(crate) fn closed_to(&self, query: &Query) -> Vec<Uuid> {
         if self.queue.is_empty() {
             return Vec::new();
@@ -68,7 +68,7 @@ impl Scheduler {
             .collect()
     }
 
-    /// Whether a node is not kept for others than an instance that is managed.
+    /// Whether a node is not reserved for others than this instance.
     pub(crate) fn is_open_to(&self, pool: Pool, key: NodeKey, instance: &InstanceId) -> bool {
         let Some(kept) = self.instances.get(instance) else {
             return true;
@@ -77,7 +77,8 @@ impl Scheduler {
         self.queue.is_open(key, pool, rank)
     }
 
-    /// Counts a placement, and keeps a node for who has been passed over too often.
+    /// Counts a placement against those that it passed over, and reserves a node for one that was passed over too
+    /// often. If no node could ever run it, it is parked, so that the rule goes on to the next.
     pub(crate) fn note_placed(&mut self, pool: Pool, rank: Rank) {
         if self.queue.is_empty() {
             return;
@@ -94,7 +95,7 @@ impl Scheduler {
         }
     }
 
-    /// Of the nodes that could run a waiter if nothing else ran there, the one that lacks least of what it asks for.
+    /// Of the nodes that could run an instance if they were empty, the one that lacks least of what it asks for.
     fn node_to_keep(&self, pool: Pool, waiter: &Waiter) -> Option<NodeKey> {
         let view = self.view(pool);
         let asked = view.asked(waiter.shape().query(), self.cluster.labels(pool));
@@ -128,7 +129,7 @@ impl Scheduler {
             .min_by_key(|&key| lacking(waiter.asked(), &self.cluster.nodes().free(key)))
     }
 
-    /// Ends reservations whose time is over: others may be placed there now.
+    /// Ends reservations whose time is over, and offers their nodes to all that wait.
     pub(crate) fn end_reservations(&mut self, now: Instant) {
         while let Some(key) = self.queue.take_ended_reservation(now) {
             self.wake(key);

@@ -1,5 +1,9 @@
-//! A START finds its node: the choice, the claim in the same step, and the way to its launcher. What is said where nothing
-//! fits is in `start_failures`.
+//! A START finds its node: the choice, the claim in the same step, and the way to its launcher. Whether it may be
+//! placed at all is `admission`'s; what is answered where nothing fits is in `start_failures`.
+//!
+//! The way of a plain START: `start` (checks), `let_in` (dry run, batch, or alone), `place` (admission), `place_new`
+//! (choice), `claim` (an entry in the node's ledger), `hand_over` (the frame to the launcher). Choice and claim happen
+//! under one lock, so that no two STARTs are given the same room.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,6 +25,8 @@ use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, NewStart};
 
 impl Scheduler {
+    /// Takes in a START from a client: refuses what could never be placed as it is written, and what there is no memory
+    /// for.
     pub(crate) fn start(&mut self, now: Instant, start: Box<PlacedStart>) {
         self.counters.starts += 1;
         let is_native = || self.peers.is_native(start.sender);
@@ -35,7 +41,7 @@ impl Scheduler {
         }
     }
 
-    /// Goes on with a START that need not wait for the disk.
+    /// Goes on with a START that need not wait for the disk: decides a dry run, adds it to its batch, or places it.
     pub(crate) fn let_in(&mut self, now: Instant, start: Box<PlacedStart>) {
         match start.request.scheduling.as_deref() {
             Some(scheduling) if scheduling.dry_run => self.decide(&start),
@@ -47,7 +53,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether there is room for a START, if it would have to be kept.
+    /// Whether there is memory for one more managed instance, if this START needs that. Dry runs keep nothing, and an
+    /// instance that is managed already is counted.
     fn has_room_to_manage(&self, start: &PlacedStart) -> bool {
         let request = &start.request;
         if !self.is_to_be_managed(request) || self.instances.contains(&request.instance) {
@@ -59,13 +66,15 @@ impl Scheduler {
         is_trial || size.has_room(start.parcel.payload.len(), is_operators)
     }
 
-    /// Gives a START to the node that has its instance, else to one that fits; else it waits or fails.
+    /// Places a START that stands alone: on the node that has its instance, else on one that fits; else it waits or
+    /// fails.
     pub(crate) fn place(&mut self, now: Instant, start: Box<PlacedStart>) {
         if let Some(start) = self.admit_start(start) {
             self.place_new(now, start);
         }
     }
 
+    /// Places a START whose instance is nowhere.
     fn place_new(&mut self, now: Instant, start: NewStart) {
         if self.waits_for_members(start.request()) {
             // Wherever it went, members may turn up on the wrong side of it.
@@ -83,8 +92,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether nodes that may have members of a START's group are still coming back after a restart: before they have,
-    /// no one can say where its members are.
+    /// Whether a START has to wait for the recovery window because it must be together with, or apart from, members of
+    /// a group: nodes that are not back may have some, so no choice is known to be right.
     pub(crate) fn waits_for_members(&self, request: &StartRequest) -> bool {
         let group = request
             .scheduling
@@ -102,7 +111,8 @@ impl Scheduler {
         }
     }
 
-    /// The node for a query; it becomes the most recently used.
+    /// The node for a query: a READY one, else one that called itself full and has released room since. The node
+    /// becomes the most recently used, from where the next search begins.
     pub(crate) fn choose(&mut self, query: &Query) -> Option<NodeKey> {
         let ready = self.choose_ready(query);
         if ready.is_some() || self.cluster.full_nodes().is_empty() {
@@ -111,7 +121,7 @@ impl Scheduler {
         self.in_open(query, Self::choose_full)
     }
 
-    /// The same, of READY nodes alone.
+    /// The same of READY nodes alone: for instances that run, which are not moved to where they may be refused.
     pub(crate) fn choose_ready(&mut self, query: &Query) -> Option<NodeKey> {
         self.in_open(query, |scheduler, query| {
             let now = scheduler.now;
@@ -130,7 +140,8 @@ impl Scheduler {
         self.choose_ready(&wary).or_else(|| self.choose(query))
     }
 
-    /// Chooses of those nodes that are not kept for others.
+    /// Runs a choice without the nodes that are reserved for others. The queue is empty as a rule, so that is asked
+    /// first.
     fn in_open(
         &mut self,
         query: &Query,
@@ -146,18 +157,19 @@ impl Scheduler {
         choose(self, &query.clone().avoiding(closed))
     }
 
-    /// Why no node fits a query now; of queries that are alike, the same answer for a short while.
+    /// Why no node fits a query now. Looks at every node; for queries that are alike, the same answer is used for a
+    /// short while.
     pub(crate) fn why_not(&mut self, query: &Query) -> Explanation {
         self.placement.why_not(&mut self.cluster, query, self.now)
     }
 
-    /// The same of the cluster as it is at this very moment: with what is claimed for a while only.
+    /// The same computed anew: for dry runs and batches, whose trial claims are part of the answer.
     pub(crate) fn why_not_now(&mut self, query: &Query) -> Explanation {
         self.placement
             .why_not_now(&mut self.cluster, query, self.now)
     }
 
-    /// A pool as it is now, to be looked at.
+    /// A read-only view of one pool (compute or network nodes), as filters see it.
     pub(crate) fn view(&self, pool: Pool) -> View<'_> {
         self.cluster.view(pool, self.now)
     }
@@ -168,7 +180,8 @@ impl Scheduler {
         self.hand_over_reserved(key, start);
     }
 
-    /// Gives a START that no one was told to wait for to the node on which it is reserved already, at once.
+    /// Gives a START to the node on which its room is reserved: at once if it is plain, else by way of the managed
+    /// instance it becomes. The placement is counted against those that wait before it.
     pub(crate) fn hand_over_reserved(&mut self, key: NodeKey, start: NewStart) {
         let waited = (!self.queue.is_empty())
             .then(|| (Pool::of(start.request()), self.rank_of(start.request())));
@@ -183,7 +196,7 @@ impl Scheduler {
         }
     }
 
-    /// Claims on a node what a query is for.
+    /// Enters a START into a node's ledger, with the amounts it asks for. Undone by [`Scheduler::unreserve`].
     pub(crate) fn reserve(&mut self, now: Instant, key: NodeKey, sender: SessionId, query: &Query) {
         let instance = query.instance();
         let entry = if self.journal.is_recorded(instance) {
@@ -198,13 +211,15 @@ impl Scheduler {
         self.note_try(instance, key);
     }
 
-    /// Undoes the latest [`Scheduler::reserve`] on a node.
+    /// Undoes the latest [`Scheduler::reserve`] on a node: for trials, and for batches of which one START does not fit.
+    /// Several are undone in reverse order.
     pub(crate) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
         if let Some(released) = self.cluster.undo_claim(key, instance) {
             self.claim_released(key, instance, released);
         }
     }
 
+    /// What a query asks for beyond memory, vcpus and disk: amounts of custom resources, and membership in a group.
     pub(crate) fn extras(&self, query: &Query) -> Extras {
         if query.asks_for_room_alone() {
             return Extras::default();
@@ -216,7 +231,8 @@ impl Scheduler {
         }
     }
 
-    /// A START of an instance that lives already goes to its node, which knows best how to answer.
+    /// A START of an instance that is on a node already goes to that node, whose launcher knows best how to answer. If
+    /// the node is lost, this START is in doubt as the first one is, and what becomes of that is its outcome.
     pub(crate) fn resend(&mut self, node: NodeKey, start: Box<PlacedStart>) {
         let instance = &start.request.instance;
         self.placement.forget_try(instance);
@@ -239,6 +255,8 @@ impl Scheduler {
         self.hand_over(node, start);
     }
 
+    /// Queues a START for its node's connection. The ledger has its entry by now; if the connection ends before it is
+    /// written, it comes back in `Input::Disconnected`.
     pub(crate) fn hand_over(&mut self, key: NodeKey, mut start: Box<PlacedStart>) {
         self.counters.placed += 1;
         let node = self.cluster.nodes().node(key);
@@ -258,6 +276,7 @@ impl Scheduler {
         });
     }
 
+    /// Sends subscribers of placements which node a START was given to.
     fn notify_placement(&mut self, key: NodeKey, instance: &InstanceId) {
         let node = self.cluster.nodes().node(key);
         let event = InstancePlaced {
@@ -270,7 +289,8 @@ impl Scheduler {
         });
     }
 
-    /// Tries some of the STARTs that wait in the recovery window again; once it has closed, what does not fit fails.
+    /// Tries up to `attempts` of the STARTs that wait in the recovery window again. While it is open, one that still
+    /// does not fit goes on waiting; once it has closed, it is queued or fails.
     pub(crate) fn retry_recovery(&mut self, now: Instant, attempts: usize) {
         for _ in 0..attempts.min(self.recovery.len()) {
             let Some(start) = self.recovery.take() else {
@@ -294,13 +314,15 @@ impl Scheduler {
         }
     }
 
-    /// Takes an instance's entry out of a node's ledger.
+    /// Takes an instance's entry out of a node's ledger, and its placement with it if that is the node it was placed
+    /// on.
     pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) {
         if let Some(released) = self.cluster.release(key, instance) {
             self.claim_released(key, instance, released);
         }
     }
 
+    /// What follows from a released claim: a try on a full node is over, and a drain of the node has less to wait for.
     fn claim_released(&mut self, key: NodeKey, instance: &InstanceId, released: Released) {
         if released.was_placed() {
             self.placement.forget_try(instance);

@@ -1,4 +1,8 @@
-//! What is said of a START that fails, to whom, and in which words; and STARTs that all fail because the scheduler leaves.
+//! How a START fails: the reason on the wire, who is notified, and in which form; and STARTs that all fail because the
+//! scheduler leaves.
+//!
+//! Native peers get the full failure (cause, reasons by filter, attempts); original ones get the fields that ciao's
+//! `payloads/startfailure.go` has.
 
 use sched_model::{StartFailure, StartFailureReason, Topic};
 
@@ -17,7 +21,8 @@ use crate::placement::explain::Explanation;
 use crate::workflow::reports::lives_on;
 
 impl Scheduler {
-    /// Fails every START that waits: the scheduler leaves, and no one else knows of them.
+    /// Fails every START that waits for something, because the scheduler is leaving and no one else knows of them. With
+    /// a state directory, those that are on disk go on waiting when the scheduler is back, and only the others fail.
     pub(crate) fn fail_waiting(&mut self) {
         self.journal.leave();
         self.recovery.close();
@@ -73,7 +78,8 @@ impl Scheduler {
         self.fail_with(start, reason, why);
     }
 
-    /// The protocol's word for that nothing fits.
+    /// The reason on the wire for that nothing fits, by the original's rules: whether there is any node of the kind at
+    /// all, or they are full.
     pub(crate) fn no_room(&self, request: &StartRequest) -> StartFailureReason {
         if request.network_node {
             StartFailureReason::NoNetworkNodes
@@ -84,7 +90,7 @@ impl Scheduler {
         }
     }
 
-    /// Fails a START because of what it says itself.
+    /// Fails a START because of what it says itself: resending it does not help.
     pub(crate) fn refuse_start(&mut self, start: &PlacedStart, problem: Refusal) {
         let reason = StartFailureReason::InvalidData;
         self.fail_with(start, reason, Explanation::of(problem.into()));
@@ -107,7 +113,8 @@ impl Scheduler {
         );
     }
 
-    /// Fails a START whose payload is gone: it was written to its node.
+    /// Fails a START that was written to its node and never confirmed. Only its sender and kind are known by then, not
+    /// its payload.
     pub(crate) fn fail_unconfirmed(&mut self, instance: &InstanceId, start: Unconfirmed) {
         let why = Explanation::of(Refusal::Lost.into());
         self.answer_start(
@@ -139,13 +146,16 @@ impl Scheduler {
         self.notify_failure(sender, Explained::new(failure, why.cause));
     }
 
-    /// Tells the sender of a START that it failed, or all controllers if it has left: each in words it knows.
+    /// Sends a failure now, or, if the START's record is still on disk, once it has been deleted: a crash before would
+    /// have it tried, and failed, a second time.
     pub(crate) fn notify_failure(&mut self, sender: SessionId, full: Explained<StartFailure>) {
         if let Some(full) = self.hold_failure(sender, full) {
             self.notify_failure_now(sender, full);
         }
     }
 
+    /// Sends a failure to the sender of the START, and copies to subscribers; to all controllers if the sender has
+    /// left. With no controller connected, it is remembered for the next one.
     pub(crate) fn notify_failure_now(&mut self, sender: SessionId, full: Explained<StartFailure>) {
         self.counters.failed += 1;
         self.counters.failures.note(&full.reason);

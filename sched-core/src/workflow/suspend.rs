@@ -1,10 +1,10 @@
-//! Instances are suspended and resumed: by command, and to leave for others.
+//! Instances are suspended and resumed: by command, and because they are preempted.
 //!
-//! A suspended instance keeps its memory, disk and custom resources; its vcpus are free for others. What somebody had
-//! suspended by command stays so until somebody resumes it. What had to leave waits in the queue for vcpus on its
-//! node, and is resumed by itself, but never while a START of higher priority waits that the node could run.
+//! A suspended instance keeps its memory, disk and custom resources; its vcpus are free for others. What was suspended
+//! by command stays so until a RESUME. What was preempted waits in the queue for vcpus on its node, and is resumed by
+//! the scheduler, but never while a START of higher priority waits that the node could run.
 //!
-//! Who leaves for whom is `preempt`'s business.
+//! Who is preempted for whom is decided in `preempt`; what launchers answer is dealt with in `outcome`.
 
 mod outcome;
 
@@ -31,16 +31,17 @@ use sched_model::{
     Suspend,
 };
 
-/// How long an instance that had to leave waits for vcpus on its node before it is stopped there and placed on
-/// another (as a cold move: what it has done is lost), if it may be moved and another has room. Resuming costs nothing, moving all its work; a minute is what most
-/// short bursts of urgent work take.
+/// How long a preempted instance waits for vcpus on its node before it is stopped there and placed on another, if it
+/// may be relocated and another has room. Resuming costs nothing, and a relocation loses all its work; a minute is what
+/// most short bursts of urgent work take.
 pub(crate) const RESUME_ELSEWHERE_AFTER: Duration = Duration::from_secs(60);
 
-/// How long after a launcher could not resume an instance that had to leave it is asked again.
+/// How long after a failed resume the launcher is asked again: without a pause it would be asked as fast as it answers.
 pub(crate) const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 impl Scheduler {
-    /// SUSPEND from a controller or operator.
+    /// SUSPEND from a controller or operator. For an instance that a preemptor has suspended, it only changes who wants
+    /// that: the instance is no longer resumed by the scheduler.
     pub(crate) fn suspend(&mut self, id: SessionId, target: &Target) {
         let (instance, command) = (&target.instance, LifeCommand::Suspend);
         let Some(key) = self.commanded(id, &command, instance) else {
@@ -68,7 +69,7 @@ impl Scheduler {
         }
     }
 
-    /// RESUME from a controller or operator.
+    /// RESUME from a controller or operator; fails if the instance's vcpus are not free on its node.
     pub(crate) fn resume(&mut self, id: SessionId, target: &Target) {
         let (instance, command) = (&target.instance, LifeCommand::Resume);
         let Some(key) = self.commanded(id, &command, instance) else {
@@ -91,8 +92,8 @@ impl Scheduler {
         }
     }
 
-    /// The node that has the instance a command is about, whichever the command names; the instance is managed from
-    /// now on. `None` if there is none that could carry it out, and who asked has been told.
+    /// The node that has the instance of a SUSPEND or RESUME, whichever node the command names. The instance is managed
+    /// from now on. `None` if no launcher could carry the command out; its sender was sent the failure then.
     fn commanded(
         &mut self,
         id: SessionId,
@@ -129,7 +130,9 @@ impl Scheduler {
         Some(key)
     }
 
-    /// Manages an instance from now on that a node has listed, also without a START; whether it is managed.
+    /// Manages an instance from now on that its node has listed and that was not managed, because a command is about
+    /// it. Its START is not known: it can be suspended, changed and moved with its state, but not placed again. `false`
+    /// if its node has not listed it.
     pub(crate) fn ensure_managed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
         if self.instances.contains(instance) {
             return true;
@@ -163,6 +166,7 @@ impl Scheduler {
         true
     }
 
+    /// Fails a command that the instance's state does not allow.
     fn wrong_state(
         &mut self,
         id: SessionId,
@@ -177,7 +181,7 @@ impl Scheduler {
         self.fail_command(id, command, instance, Some(key), reason, why);
     }
 
-    /// Tells who sent a command that it was not, or could not be, carried out.
+    /// Sends a native peer that its command for an instance was not, or could not be, carried out.
     pub(crate) fn fail_command(
         &mut self,
         id: SessionId,
@@ -207,7 +211,7 @@ impl Scheduler {
         self.instances.get(instance)?.state().asker()
     }
 
-    /// Tells who asked for what was to be done with an instance, if anybody did, that it failed.
+    /// The same for a command that was under way, if a session asked for it.
     pub(crate) fn notify_asker(
         &mut self,
         asker: Option<SessionId>,
@@ -223,7 +227,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether a suspended instance's vcpus are free on its node; else the figures.
+    /// Checks that a suspended instance's vcpus are free on its node; else says how many are.
     fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), Objection> {
         let node = self.cluster.nodes().node(key);
         let entry = node.ledger().get(instance);
@@ -241,7 +245,8 @@ impl Scheduler {
         })
     }
 
-    /// Has a running instance suspended, before its launcher is told.
+    /// Makes the transition to suspending. The launcher is sent the command separately: at once for a SUSPEND, once it
+    /// is on disk for a preemption.
     pub(crate) fn begin_suspending(
         &mut self,
         instance: &InstanceId,
@@ -257,7 +262,7 @@ impl Scheduler {
         );
     }
 
-    /// Tells a node to suspend an instance.
+    /// Sends a node's launcher SUSPEND.
     pub(crate) fn send_suspend(&mut self, key: NodeKey, instance: &InstanceId) {
         let node = self.cluster.nodes().node(key);
         let suspend = Suspend {
@@ -272,8 +277,8 @@ impl Scheduler {
         }
     }
 
-    /// Has a suspended instance resumed by its launcher: its vcpus are claimed before it is told. One that has not come yet
-    /// to what it was told is not told again.
+    /// Claims a suspended instance's vcpus and sends its launcher RESUME. If an earlier RESUME is not answered yet, no
+    /// second one is sent.
     pub(crate) fn order_resume(
         &mut self,
         key: NodeKey,
@@ -309,7 +314,7 @@ impl Scheduler {
         }
     }
 
-    /// CommandFailure from a launcher.
+    /// CommandFailure from a launcher: dealt with by the workflow of the command.
     pub(crate) fn command_failed(&mut self, id: SessionId, failure: &CommandFailure) {
         let Some(key) = self.peers.node_of(id) else {
             return;
@@ -323,6 +328,7 @@ impl Scheduler {
         }
     }
 
+    /// An instance could not be suspended: it runs on, and a preemptor that waits for it looks for another node.
     fn suspend_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = &InstanceId::new(&failure.instance_uuid);
         let Some(State::Suspending {
@@ -350,6 +356,7 @@ impl Scheduler {
         }
     }
 
+    /// An instance could not be resumed: it stays suspended, unless the launcher says that it is not suspended at all.
     fn resume_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = &InstanceId::new(&failure.instance_uuid);
         self.cluster.ledger_mut(key).resume_failed(instance);
@@ -386,7 +393,7 @@ impl Scheduler {
         }
     }
 
-    /// InstanceState from a launcher.
+    /// InstanceState from a launcher: confirms a SUSPEND, RESUME or UPDATE without waiting for the next STATS.
     pub(crate) fn instance_state(&mut self, id: SessionId, event: &InstanceStateEvent) {
         let Some(key) = self.peers.node_of(id) else {
             return;
@@ -408,8 +415,8 @@ impl Scheduler {
         }
     }
 
-    /// Resumes an instance that had to leave, on the node where it is, if no one of higher priority waits for that
-    /// room; whether it did.
+    /// Resumes a preempted instance on its node if its vcpus are free, the node is not reserved for others, and no
+    /// START of higher priority waits that the node could run; whether it did.
     pub(crate) fn resume_evicted(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
         let Some(State::Suspended { node, by, .. }) = self.state_of(instance) else {
             return false;
@@ -439,7 +446,8 @@ impl Scheduler {
         true
     }
 
-    /// Whether a START of higher priority waits that an instance's node could run if nothing else did.
+    /// Whether a START of higher priority waits that this node could run if it were empty. Its whole capacity is
+    /// compared, because what runs there may leave: resuming the instance would take room from that START.
     fn is_outranked(&self, instance: &InstanceId, key: NodeKey) -> bool {
         let Some(managed) = self.instances.get(instance) else {
             return false;
@@ -455,10 +463,10 @@ impl Scheduler {
         })
     }
 
-    /// Somebody has left the queue: whom it kept from being resumed may be now.
+    /// An instance has left the queue: nodes on which it kept others from being resumed are offered again.
     pub(crate) fn outranks_no_more(&mut self) {
-        /// Nodes called at once; the others have their turn when the next one leaves, or when the suspended ones are
-        /// looked at again.
+        /// Nodes offered at once. The others follow when the next one leaves, or when the timer of a suspended instance
+        /// is due.
         const WOKEN_AT_ONCE: usize = 16;
         for _ in 0..WOKEN_AT_ONCE {
             let Some(key) = self.queue.next_outranked() else {
@@ -470,8 +478,8 @@ impl Scheduler {
         }
     }
 
-    /// Looks again at one that had to leave and is suspended since, or that ran once and waits because no node could
-    /// start it again.
+    /// The timer of a preempted and suspended instance is due, or of one that ran before and that no node could start:
+    /// it is tried again, perhaps elsewhere.
     pub(crate) fn look_again(&mut self, instance: &InstanceId) {
         match self.state_of(instance) {
             Some(State::Suspended {
@@ -490,6 +498,7 @@ impl Scheduler {
         }
     }
 
+    /// Tries to resume a suspended instance, else to move it to another node.
     fn look_at_one(&mut self, key: NodeKey, instance: &InstanceId) {
         self.timers.set(
             Timer::LookAgain(instance.clone()),
@@ -524,7 +533,7 @@ impl Scheduler {
     }
 }
 
-/// A launcher's reason, with its own words if it has any.
+/// A launcher's reason, with its detail if it gave any.
 fn failure_text(failure: &CommandFailure) -> String {
     if failure.detail.is_empty() {
         failure.reason.to_string()

@@ -9,7 +9,7 @@
 //! picture with the last page, and keeps it. A row may come twice; the later one counts.
 //!
 //! - The first page follows the ControllerStatus at once. Where one page is enough, nothing comes between.
-//! - A page has at most [`MAX_LIMIT`] rows, and no more than one is made in a turn: that is as long as a query holds up
+//! - A page has at most `MAX_LIMIT` rows, and no more than one is made in a turn: that is as long as a query holds up
 //!   everybody else. Further ones follow in ticks that are due at once, whenever the controller's queue is short.
 //! - An instance that is placed, moves or ends between two pages may be on none of them or on two. Of one that is looked
 //!   after InstanceState tells, of a plain one the STATS, InstanceDeleted and the like that all controllers hear.

@@ -1,5 +1,6 @@
-//! Every event of an instance that is managed goes through [`Scheduler::transition`]: the table of instances says what comes
-//! of it, which is remembered and told to those who follow it. What the lifecycle does not have is refused and logged.
+//! Every event of a managed instance goes through [`Scheduler::transition`]: the table of instances makes the next
+//! state, which is added to the instance's history, noted for the disk, and sent to those who follow the instance. An
+//! event that the lifecycle does not have is refused and logged.
 
 #[cfg(test)]
 mod refused;
@@ -17,7 +18,8 @@ use crate::journal::Next;
 use crate::peers::session::Session;
 
 impl Scheduler {
-    /// Whether an event may happen to an instance: asked before anything else is done that belongs to it.
+    /// Whether an event may happen to an instance now; where it may not, that is counted and logged as the defect it
+    /// is. A workflow that also changes claims or the queue asks this before it changes anything.
     pub(crate) fn may(&mut self, instance: &InstanceId, event: EventKind) -> bool {
         match self.instances.may(instance, event) {
             Ok(()) => true,
@@ -28,7 +30,8 @@ impl Scheduler {
         }
     }
 
-    /// Something happens to an instance, and no one is told; what follows from it, if it may.
+    /// Makes a transition without history, record or notification: for steps that no client sees, such as looking for a
+    /// node. `None` if the instance is not managed or the event was refused.
     pub(crate) fn on(&mut self, instance: &InstanceId, event: LifecycleEvent) -> Option<Effects> {
         match self.instances.on(instance, event) {
             Ok(effects) => effects,
@@ -39,14 +42,16 @@ impl Scheduler {
         }
     }
 
-    /// A transition was refused, which is a defect of the scheduler.
+    /// Counts and logs a refused transition. It is a defect of the scheduler: no message of a peer may lead to one.
     pub(crate) fn note_illegal(&mut self, illegal: IllegalTransition) {
         self.counters.illegal_transitions += 1;
         self.notice(Notice::IllegalTransition(illegal));
     }
 
-    /// Something happens to an instance that others are told; what does not wait any more is not in the queue. What the
-    /// lifecycle does not have is refused.
+    /// Makes a transition with all that follows in every case: the instance leaves the queue unless its new state
+    /// waits, the event is added to its history, its record is noted for the disk, drains learn where it is, and
+    /// clients are notified. With a state directory, the event that it waits is sent only once that is on disk: a
+    /// client that is sent it relies on the instance being started some day.
     pub(crate) fn transition(
         &mut self,
         instance: &InstanceId,
@@ -83,7 +88,8 @@ impl Scheduler {
         self.notify_state(instance, what, node, cause);
     }
 
-    /// Tells that an instance waits.
+    /// Sends the event that an instance waits, now that this is on disk. The cause is that of the latest event in its
+    /// history.
     pub(crate) fn notify_waiting(&mut self, instance: &InstanceId) {
         let managed = self.instances.get(instance);
         let why = managed.and_then(|managed| managed.history().last());
@@ -92,7 +98,8 @@ impl Scheduler {
         self.notify_state(instance, LifeState::Waiting, None, &why);
     }
 
-    /// No longer manages an instance: it is on no node any more, or needs it no longer.
+    /// No longer manages an instance, because it is gone, or is started anew as another. Its history becomes a run that
+    /// is over; a node that still has it keeps its claim, as for a plain instance. Does nothing if it is not managed.
     pub(crate) fn end_managing(&mut self, instance: &InstanceId, cause: &Cause) {
         if !self.instances.contains(instance) {
             return;
@@ -115,12 +122,14 @@ impl Scheduler {
         self.journal.note_instance(instance);
         self.note_changed_runs();
         self.notify_state(instance, what, None, cause);
+        // Whatever else refers to it: protection from preemption, timers, and the preemptor that waits for its room.
         self.queue.spare_no_more(instance);
         self.timers.forget(instance);
         self.note_out_of_the_way(instance);
     }
 
-    /// Takes an instance out of the queue, if it is there.
+    /// Takes an instance out of the queue, if it is there. Others may get what it was in the way of: instances that it
+    /// kept from being resumed, and the node that was reserved for it.
     pub(crate) fn leave_queue(&mut self, instance: &InstanceId) {
         if self.queue.is_empty() {
             return;
@@ -134,6 +143,7 @@ impl Scheduler {
         }
     }
 
+    /// Sends an InstanceState event to native controllers and to subscribers of instances.
     pub(crate) fn notify_state(
         &mut self,
         instance: &InstanceId,
@@ -151,7 +161,7 @@ impl Scheduler {
         });
     }
 
-    /// Tells one peer the same, unless it is told as all others are.
+    /// Sends one session the same event, unless it gets it as a controller or subscriber anyway.
     pub(crate) fn copy_state(
         &mut self,
         to: SessionId,
@@ -167,6 +177,7 @@ impl Scheduler {
         }
     }
 
+    /// The event as it goes on the wire; its cause is put into words by the server.
     fn state_event(
         &self,
         instance: &InstanceId,

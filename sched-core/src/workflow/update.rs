@@ -1,7 +1,8 @@
-//! What an instance asks for is changed while it runs: in place, or by moving it.
+//! UPDATE: what an instance asks for is changed while it waits or runs, in place or by moving it.
 //!
-//! In place the larger of both amounts is claimed until its launcher has said that it is done, so that neither what it
-//! gives up nor what it is to have can go to anybody else before that.
+//! In place, the larger of both amounts is claimed until its launcher has reported the outcome, so that neither what
+//! the instance gives up nor what it is to have can go to another instance before that (a [`Floor`] in the ledger's
+//! entry). A change that does not fit in place becomes a move if the command allows it.
 
 use sched_model::scheduling::MAX_RESOURCES;
 use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, Update};
@@ -27,7 +28,7 @@ use crate::workflow::migrate::{Declined, MOVE_TIME, MovePlan};
 const MIB_PER_GIB: i64 = 1024;
 
 impl Scheduler {
-    /// UPDATE from a controller or operator.
+    /// UPDATE from a controller or operator; a native one is sent a CommandFailure if it cannot be carried out.
     pub(crate) fn update(&mut self, id: SessionId, update: &Update) {
         let instance = InstanceId::new(&update.instance_uuid);
         if let Err(declined) = self.try_update(id, &instance, update) {
@@ -37,6 +38,8 @@ impl Scheduler {
         }
     }
 
+    /// Begins an update according to the instance's state. A change of priority alone needs no launcher and is done at
+    /// once; amounts can be changed only while the instance waits or runs.
     fn try_update(
         &mut self,
         id: SessionId,
@@ -91,7 +94,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives an instance the priority that an UPDATE says, also where it waits.
+    /// Gives an instance the priority that an UPDATE names. One that waits takes its new place in the queue, and
+    /// whatever its old place kept others from is offered to them.
     fn update_priority(&mut self, instance: &InstanceId, update: &Update) {
         let priority = update.priority.and_then(|it| u8::try_from(it).ok());
         let (Some(priority), Some(managed)) = (priority, self.instances.get_mut(instance)) else {
@@ -119,7 +123,8 @@ impl Scheduler {
         }
     }
 
-    /// Changes what an instance asks for that waits for room.
+    /// Changes what an instance that waits for room asks for. What could never fit is refused; otherwise it is placed
+    /// anew, and may fit at once.
     fn update_waiting(&mut self, instance: &InstanceId, update: &Update) -> Result<(), Declined> {
         let Some(query) = self.query_of(instance) else {
             let why = Cause::StartForgotten;
@@ -139,7 +144,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Changes what an instance on a node asks for.
+    /// Changes what an instance on a node asks for: in place if there is room, else by a move if the command allows
+    /// that.
     fn update_placed(
         &mut self,
         id: SessionId,
@@ -183,7 +189,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether a node could give an instance other amounts than it has.
+    /// Checks that a node could give an instance other amounts than it has: its launcher can change them, and what is
+    /// to be added is free.
     fn has_room_to_change(
         &self,
         key: NodeKey,
@@ -230,7 +237,8 @@ impl Scheduler {
         Err(Declined::new(CommandFailureReason::NoRoom, why))
     }
 
-    /// Claims what an instance is to have, and tells its launcher.
+    /// Claims the larger of both amounts and sends the launcher the new ones. All amounts are named in the command,
+    /// also unchanged ones, and custom resources that are given up with 0.
     fn order_update(
         &mut self,
         id: SessionId,
@@ -281,7 +289,7 @@ impl Scheduler {
         self.transition(instance, event, &Cause::Changing);
     }
 
-    /// A launcher says that an instance has what it is to have.
+    /// A launcher confirms that an instance has its new amounts: from now on its START asks for these, too.
     pub(crate) fn update_confirmed(&mut self, key: NodeKey, instance: &InstanceId) {
         let Some((node, change)) = self.changing(instance) else {
             return;
@@ -297,7 +305,7 @@ impl Scheduler {
         self.notify_updated(instance, change.asker, &Cause::HasItsDemand);
     }
 
-    /// A launcher could not change an instance.
+    /// A launcher could not change an instance: it keeps what it had.
     pub(crate) fn update_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = InstanceId::new(&failure.instance_uuid);
         if self
@@ -309,7 +317,7 @@ impl Scheduler {
         }
     }
 
-    /// A launcher has not said in time that it changed an instance: what it lists it with says whether it did.
+    /// A launcher has not answered in time. The amounts in its latest STATS decide whether the change was made.
     pub(crate) fn update_is_late(&mut self, instance: &InstanceId) {
         let Some((key, change)) = self.changing(instance) else {
             return;
@@ -322,8 +330,8 @@ impl Scheduler {
         self.undo_update(instance, CommandFailureReason::Timeout, cause);
     }
 
-    /// An instance was to be deleted while it was being changed, and is not: how it is changed is to be settled as before.
-    /// Whether there is anything to be settled.
+    /// An instance was to be deleted while an update was under way, and is not deleted after all: the update goes on
+    /// with a new deadline. `false` if there was none.
     pub(crate) fn take_up_update(&mut self, instance: &InstanceId, cause: &Cause) -> bool {
         let managed = self.instances.get(instance);
         if managed
@@ -338,6 +346,7 @@ impl Scheduler {
         true
     }
 
+    /// Sets the claim back to the amounts before, and notifies who asked.
     fn undo_update(&mut self, instance: &InstanceId, reason: CommandFailureReason, cause: &Cause) {
         let Some((node, change)) = self.changing(instance) else {
             return;
@@ -351,7 +360,8 @@ impl Scheduler {
         self.notify_asker(change.asker, instance, node, command, reason, cause);
     }
 
-    /// An instance is not being changed any more: it runs, or is still to be deleted, which is told already.
+    /// An update is settled: the instance runs again. If it is being deleted meanwhile, that goes on, and clients are
+    /// not notified of the update's end.
     fn end_update(&mut self, instance: &InstanceId, cause: &Cause) {
         let managed = self.instances.get(instance);
         if managed.is_some_and(|managed| matches!(managed.state(), State::Updating { .. })) {
@@ -361,13 +371,13 @@ impl Scheduler {
         self.journal.note_instance(instance);
     }
 
-    /// How an instance is being changed, and where: also while it is to be deleted there.
+    /// The update that is under way, and on which node; also while the instance is to be deleted there.
     fn changing(&self, instance: &InstanceId) -> Option<(NodeKey, DemandChange)> {
         let state = self.instances.get(instance)?.state();
         Some((state.node()?, state.change()?.clone()))
     }
 
-    /// From now on an instance asks for this much and no more.
+    /// Claims exactly this demand from now on, without the floor that an update has put under it.
     pub(crate) fn settle_demand(&mut self, key: NodeKey, instance: &InstanceId, demand: &Demand) {
         let custom = self.amounts_of(demand);
         let mut ledger = self.cluster.ledger_mut(key);
@@ -375,13 +385,15 @@ impl Scheduler {
         ledger.set_asked(instance, demand.base(), custom);
     }
 
+    /// The custom resources of a demand, by column instead of by name.
     fn amounts_of(&self, demand: &Demand) -> Amounts {
         let resources = demand.resources.iter();
         self.cluster
             .amounts(resources.map(|(name, amount)| (&**name, *amount)))
     }
 
-    /// Tells those who follow an instance, and who asked, that it was changed.
+    /// Adds the update to the instance's history, and notifies those who follow the instance, and who asked. It is no
+    /// transition, so `transition` does not do that.
     fn notify_updated(&mut self, instance: &InstanceId, asker: Option<SessionId>, cause: &Cause) {
         let Some(managed) = self.instances.get_mut(instance) else {
             return;
@@ -402,6 +414,7 @@ impl Scheduler {
     }
 }
 
+/// Why amounts cannot be changed in this state.
 fn not_running(state: LifeState) -> Declined {
     let why = Objection::NotChangeable(state);
     Declined::new(CommandFailureReason::WrongState, why)
@@ -421,10 +434,8 @@ fn demand_of(query: &Query) -> Demand {
     }
 }
 
-/// A demand with what an UPDATE says in it.
-///
-/// # Errors
-/// If it then asks for more custom resources than one START may.
+/// A demand with the changes of an UPDATE. Disk is rounded up to whole GiB, the unit of a START; an amount of 0 of a
+/// custom resource takes it out.
 fn changed(mut demand: Demand, update: &Update) -> Result<Demand, Declined> {
     demand.mem_mib = update.mem_mb.unwrap_or(demand.mem_mib);
     demand.vcpus = update.vcpus.unwrap_or(demand.vcpus);

@@ -1,7 +1,9 @@
-//! The waiting queue at work: who is let wait, what is said of it, and who is served when a node has room again.
+//! The waiting queue at work: which START may wait, what is reported of it, and which is served when a node has room
+//! again.
 //!
-//! A node is awake when what it offers has grown, and at the end of that turn the queue is asked who may use it: no one
-//! looks through the queue. What waits and in which order is `queue`'s; here is what becomes of it.
+//! No code walks through the queue. A node is marked awake when what it offers has grown, and at the end of the input
+//! the queue is asked which of those that wait may use it. What waits and in which order is the `queue`'s; here is what
+//! becomes of it.
 
 use std::time::Instant;
 
@@ -25,16 +27,17 @@ use crate::workflow::admission::NewStart;
 use crate::workflow::records::ms;
 use crate::workflow::suspend::RESUME_ELSEWHERE_AFTER;
 
-/// Instances that are given a node, or found not to fit after all, in one turn. A turn that has more to do is followed by
-/// a tick at once: what bounds how long the return of many nodes keeps everybody else waiting.
+/// Awake nodes dealt with in one round: bounds how long the return of many nodes delays everything else. What is left
+/// is dealt with in a tick that is due at once.
 const SERVED_PER_TURN: usize = 64;
 
-/// Waiting instances tried on one node that the queue thinks fit there and that do not, for reasons it does not know,
-/// before the next node has its turn.
+/// Waiting instances tried on one node that the queue thinks fit and that do not, for reasons it does not know
+/// (filters, reservations), before the next node is served.
 const MISFITS_PER_NODE: usize = 4;
 
 impl Scheduler {
-    /// A START fits nowhere: room is made for it, or it waits, or it fails.
+    /// A START fits nowhere. In the recovery window, one that may not wait otherwise waits for nodes to come back; else
+    /// room is made for it by preemption, or it is queued, or it fails.
     pub(crate) fn without_room(&mut self, start: NewStart) {
         let may_wait = start
             .request()
@@ -58,7 +61,8 @@ impl Scheduler {
         }
     }
 
-    /// Lets an instance wait for room if it may, else it has failed.
+    /// Queues an instance if it may wait, else fails it: one that has run waits without a deadline, any other while its
+    /// START allows it and a node could ever fit.
     pub(crate) fn wait_or_fail(&mut self, instance: &InstanceId, query: &Query, cause: &Cause) {
         let why = self.why_not(query);
         let Some(managed) = self.instances.get(instance) else {
@@ -104,6 +108,7 @@ impl Scheduler {
         }
     }
 
+    /// Puts an instance into the queue. `Err` if the queue is full, by number or by the bytes of those in it.
     pub(crate) fn enqueue(&mut self, instance: &InstanceId, query: &Query) -> Result<(), Full> {
         self.note_changes();
         let Some(managed) = self.instances.get(instance) else {
@@ -121,7 +126,7 @@ impl Scheduler {
             .push(waiter.keeping(bytes, is_operators).until(deadline))
     }
 
-    /// Lets a suspended instance wait for vcpus on its node.
+    /// Queues a preempted and suspended instance for vcpus on its node. If the queue is full, the timer tries again.
     pub(crate) fn wait_for_resume(&mut self, instance: &InstanceId, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         let Some(entry) = node.ledger().get(instance) else {
@@ -147,7 +152,7 @@ impl Scheduler {
         );
     }
 
-    /// Has it told that an instance waits, once that is on disk: who hears of it counts on it.
+    /// Has InstanceQueued sent once it is on disk that the instance waits: a client that is sent it relies on it.
     pub(crate) fn notify_queued_once_on_disk(&mut self, instance: &InstanceId) {
         let ticket = self.journal.ticket();
         if let Some(managed) = self.instances.get_mut(instance) {
@@ -156,8 +161,8 @@ impl Scheduler {
         self.after_commit(instance, Next::NotifyQueued);
     }
 
-    /// Answers a START of an instance that waits. While that is not on disk it is answered as the first one is: once it is,
-    /// or has failed. A disk that takes no writes may keep it waiting for as long as it likes, so that is said at once.
+    /// Answers a START of an instance that waits already. Until that is on disk the answer is that of the first START,
+    /// which is still to come. A disk that takes no writes may delay that without limit, so then it fails at once.
     pub(crate) fn answer_waiting(&mut self, start: &PlacedStart) {
         let instance = &start.request.instance;
         if self.waits_on_disk(instance) {
@@ -170,13 +175,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether it is on disk that an instance waits, as far as anything is to be.
+    /// Whether it is on disk that an instance waits; always, without a state directory.
     pub(crate) fn waits_on_disk(&self, instance: &InstanceId) -> bool {
         let managed = self.instances.get(instance);
         managed.is_some_and(|managed| self.journal.is_on_disk(managed.waits_with()))
     }
 
-    /// Tells who waits for an instance, and who watches, that it waits and why. If its sender has left, all controllers.
+    /// Sends the START's sender and subscribers that an instance waits, at which position and why; all controllers, if
+    /// the sender has left.
     pub(crate) fn notify_queued(&mut self, instance: &InstanceId) {
         let Some((sender, event)) = self.queued_event(instance) else {
             return;
@@ -216,7 +222,7 @@ impl Scheduler {
         Some((start.sender, Explained::new(event, cause)))
     }
 
-    /// Gives awake nodes to those who wait for them; whether anything was done.
+    /// Offers awake nodes to those that wait, in the order in which they woke; whether anything was placed.
     pub(crate) fn serve_waiting(&mut self) -> bool {
         let mut any = false;
         for _ in 0..SERVED_PER_TURN {
@@ -237,7 +243,8 @@ impl Scheduler {
         any
     }
 
-    /// Serves those that wait, if one of them stands before a START that is about to be placed and is in no queue.
+    /// Serves those that wait before a START is placed that did not wait, if one of them comes before it in the order:
+    /// room that is free goes to them first.
     pub(crate) fn serve_before(&mut self, request: &StartRequest) {
         if !self.queue.has_awake() {
             return;
@@ -249,7 +256,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives a node's room to the first who waits for it and fits.
+    /// Offers a node's room to the first that waits and fits; if there is none, room is made there for one by
+    /// preemption.
     fn serve(&mut self, key: NodeKey, begin: Begin) -> Served {
         if !self.cluster.nodes().contains(key) {
             return Served::NoOne;
@@ -270,7 +278,8 @@ impl Scheduler {
         Served::NoOne
     }
 
-    /// Whether a node's room may go to those that wait: also where the tables do not offer it, as for new STARTs.
+    /// Whether a node's room may go to those that wait. A node that calls itself full may be tried with what was
+    /// released there since.
     fn is_to_serve(&self, key: NodeKey) -> bool {
         let node = self.cluster.nodes().node(key);
         match node.status() {
@@ -279,6 +288,7 @@ impl Scheduler {
         }
     }
 
+    /// The same of one pool's queue.
     fn serve_in(&mut self, pool: Pool, key: NodeKey, mut begin: Begin) -> Served {
         for _ in 0..MISFITS_PER_NODE {
             let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
@@ -324,7 +334,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether a node's labels and the like allow a query, whatever room it has.
+    /// Whether all filters of the policy admit a node for a query; room is not among them.
     pub(crate) fn may_run(&self, pool: Pool, key: NodeKey, query: &Query) -> bool {
         let view = self.view(pool);
         let asked = view.asked(query, self.cluster.labels(pool));
@@ -337,6 +347,7 @@ impl Scheduler {
                 .all(|filter| filter.admits(&node, &asked).is_ok())
     }
 
+    /// Serves one instance that the queue thinks fits on a node: resumes it there, or has it placed; whether it was.
     fn serve_instance(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
         let Some(managed) = self.instances.get(instance) else {
             self.queue.remove(instance);
@@ -351,7 +362,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives an instance that waits to be started a node, if one fits; whether one does.
+    /// Places an instance that waits to be started, on whichever node the policy now likes best; whether one fits.
     fn serve_start(&mut self, instance: &InstanceId) -> bool {
         let Some(query) = self.query_of(instance) else {
             return false;
@@ -363,7 +374,8 @@ impl Scheduler {
         true
     }
 
-    /// Looks at some of those that wait, if it is time to.
+    /// Tries some of those that wait on all nodes, once a second: for what lets an instance fit without any node
+    /// offering more, as when a member of its group has left another rack.
     pub(crate) fn sweep(&mut self, now: Instant) {
         if !self.queue.begin_sweep(now) {
             return;
@@ -375,7 +387,7 @@ impl Scheduler {
         }
     }
 
-    /// Fails those whose time of waiting is over; the last look at the cluster is now.
+    /// Fails those whose deadline of waiting is over, with the reason why nothing fits now.
     pub(crate) fn fail_late_waiters(&mut self, now: Instant, most: usize) {
         for _ in 0..most {
             let Some(waiter) = self.queue.take_due(now) else {
@@ -391,12 +403,12 @@ impl Scheduler {
     }
 }
 
-/// What came of waking a node.
+/// What came of offering a node.
 enum Served {
-    /// Somebody was given it.
+    /// An instance was placed or resumed there: there may be room for another.
     One,
-    /// No one waits for what it has.
+    /// Nothing that waits can use it.
     NoOne,
-    /// It was not found out: to be gone on with behind this place.
+    /// The search was cut off: it goes on from here when the other nodes have been served.
     More(Begin),
 }

@@ -1,4 +1,7 @@
-//! Commands about what runs already: carried to the node or concentrator they name, or answered if it is not there.
+//! Commands about what exists already, which the scheduler only forwards: DELETE and AttachVolume to the node they
+//! name, EVACUATE and Restore to the node, public addresses to a concentrator's agent; and the cluster configuration.
+//! If the receiver is not there, the answer is the failure that its launcher would have sent. Also here: how malformed
+//! messages are answered.
 
 use sched_model::{
     AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason,
@@ -23,6 +26,9 @@ use crate::peers::session::LAUNCHER;
 use crate::placement::explain::Explanation;
 
 impl Scheduler {
+    /// DELETE. What waits somewhere without being managed (in the recovery window, for the disk, in a batch) is
+    /// cancelled first: its START fails. Then the managed instance is deleted, or the command goes to the node it
+    /// names.
     pub(crate) fn delete(&mut self, id: SessionId, parcel: Parcel, target: Target) {
         if self.recovery.len() > 0
             && let Some(start) = self.recovery.take_instance(&target.instance)
@@ -37,7 +43,8 @@ impl Scheduler {
         self.forward_to_named_node(id, parcel, target, None);
     }
 
-    /// DELETE, and AttachVolume with its volume: for the node the command names.
+    /// Forwards a DELETE, or with `volume` an AttachVolume, of an instance that is not managed to the node that the
+    /// command names.
     pub(crate) fn forward_to_named_node(
         &mut self,
         id: SessionId,
@@ -73,8 +80,8 @@ impl Scheduler {
         }
     }
 
-    /// Notes that an operator is to hear how its command ends; controllers hear of everything. Whether it is: if it waits
-    /// for too many, its command is refused.
+    /// Notes that an operator is to get the answer to its command, which its launcher reports without naming who asked.
+    /// Controllers get all answers. `false` if the operator waits for too many; the command is refused then.
     pub(crate) fn expect_answer(
         &mut self,
         id: SessionId,
@@ -161,7 +168,7 @@ impl Scheduler {
         }
     }
 
-    /// The session of a concentrator's agent; it may be a launcher as well.
+    /// The session of a concentrator's agent. Identities are UUID and role, and the agent may be a launcher in one.
     fn concentrator(&self, uuid: Uuid) -> Option<SessionId> {
         let roles = [Role::CNCIAGENT, Role::CNCIAGENT | LAUNCHER];
         roles
@@ -170,6 +177,8 @@ impl Scheduler {
             .find(|&id| self.peers.session(id).role().contains(Role::CNCIAGENT))
     }
 
+    /// Answers a message for an agent that is not connected: with the failure the wire has for it (`otherwise`), else a
+    /// refusal.
     fn no_such_concentrator(
         &mut self,
         id: SessionId,
@@ -187,7 +196,8 @@ impl Scheduler {
         }
     }
 
-    /// A new cluster configuration: peers that connect later are told it.
+    /// CONFIGURE: peers that connect later get the new payload with their CONNECT's answer, and what of it concerns the
+    /// scheduler applies from now on.
     pub(crate) fn configure(&mut self, parcel: Parcel, new: NewConfiguration) {
         self.peers.set_configuration(ClusterPayload {
             native: parcel.payload,
@@ -196,7 +206,8 @@ impl Scheduler {
         self.apply_configuration(new.flags, new.rules);
     }
 
-    /// Puts new settings into force: how instances are limited, and if given, the rules about nodes and placement.
+    /// Applies how instances are limited, and, if the configuration has any, the rules for nodes and placement. Rules
+    /// that do not hold together are logged, and the ones before stay.
     fn apply_configuration(&mut self, flags: ConfigurationFlags, rules: Option<Rules>) {
         let (old_flags, old_rules) = self.cluster.configuration();
         let mut new_rules = rules.filter(|rules| rules != old_rules);
@@ -213,7 +224,9 @@ impl Scheduler {
         self.note_changes();
     }
 
-    /// Answers what could not be read, in the words that there are for it.
+    /// Answers a message that could not be read. Each command has its own failure on the wire; what has none is refused
+    /// in the native encoding. Original peers are sent an error frame where a payload was too long, and nothing
+    /// otherwise: their protocol has no refusal.
     pub(crate) fn malformed(
         &mut self,
         id: SessionId,
@@ -275,6 +288,7 @@ impl Scheduler {
         }
     }
 
+    /// A START that could not be read fails as any START does, with an empty instance if not even that could be read.
     fn malformed_start(&mut self, id: SessionId, malformed: Malformed) {
         let reason = match malformed.fault {
             Fault::Payload | Fault::TooLong => StartFailureReason::InvalidPayload,

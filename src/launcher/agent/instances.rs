@@ -63,7 +63,9 @@ pub(super) struct Instance {
     pub(super) ends: Vec<u64>,
 }
 
-/// How far an instance is.
+/// How far an instance is on this node: the launcher's own state machine of it, beside which the scheduler keeps one of
+/// its own. Reported in STATS by [`reports`](super::reports) as ciao's instance states, and recorded as a `Stage` in
+/// the state directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InstancePhase {
     /// Being started.
@@ -89,7 +91,7 @@ pub(super) enum InstancePhase {
     Exited {
         /// Its exit code, if known.
         code: Option<i32>,
-        /// The how-manieth end it was.
+        /// Its place among the ends of this launcher, counted up: the oldest exited instances are forgotten first.
         order: u64,
     },
     /// Removed; only the notice is left.

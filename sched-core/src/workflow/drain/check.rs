@@ -1,5 +1,6 @@
 //! What a drain would come to, worked out before anything is moved: nodes are chosen and claimed for all instances
-//! together, as ever, and then everything is taken back.
+//! together, by the same code as ever, and then every claim is undone. Cursors of the search and the random generator
+//! are put back too, so that a check changes nothing.
 
 use std::cmp::Reverse;
 
@@ -13,15 +14,16 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::instance::DEFAULT_PRIORITY;
 
-/// Choices, and for each the nodes looked at one by one, after which no more instances are tried: some 20 ms, in which
-/// no one else is served.
+/// Choices, plus the nodes looked at one by one for them, after which the rest of the instances is not tried: some 20
+/// ms, in which the core does nothing else.
 const MAX_WORK: usize = 1_000_000;
 
-/// Misfits of which is said why in so many words: each costs a look at all nodes.
+/// Instances without a node whose reason is worked out in full: each costs a look at all nodes.
 const MAX_EXPLAINED: usize = 16;
 
 impl Scheduler {
-    /// What a drain of a node would come to now.
+    /// What a drain of a node would come to now: how many instances it has, which of them cannot be moved, and how many
+    /// were not tried.
     pub(super) fn check_drain(&mut self, key: NodeKey) -> Progress {
         let instances = self.by_urgency(key);
         let total = instances.len();

@@ -1,4 +1,5 @@
-//! Who on one node leaves for a START, and how: the cheapest set, from plain amounts. Nothing is done here.
+//! Which instances of one node are preempted for a START, and how: the cheapest set that was found, computed from plain
+//! amounts. Nothing here changes anything.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use crate::api::resources::Resources;
 use crate::cluster::columns::Amounts;
 use crate::cluster::index::ColumnId;
 
-/// How an instance leaves.
+/// How a victim makes room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Eviction {
     /// It is suspended: its vcpus are free then.
@@ -17,7 +18,7 @@ pub(crate) enum Eviction {
     Stop,
 }
 
-/// An instance that may have to leave.
+/// An instance that may be preempted, reduced to what the choice needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Victim {
     pub(crate) instance: InstanceId,
@@ -34,14 +35,15 @@ pub(crate) struct Victim {
     pub(crate) stops: bool,
 }
 
-/// What a START lacks on a node: amounts above zero are to be made free.
+/// What a START lacks on a node. Amounts above zero have to be freed; those that are covered are zero or below.
 #[derive(Debug, Clone)]
 pub(crate) struct Shortfall {
     pub(crate) room: Resources,
     pub(crate) custom: Vec<(ColumnId, i64)>,
 }
 
-/// How much it costs that these leave; less is better.
+/// What a set of victims costs; less is better. The derived order compares the fields in the order written: first whom
+/// it hits, then how many lose their work, then how much work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cost {
     /// The highest priority among them.
@@ -54,16 +56,17 @@ pub(crate) struct Cost {
     victims: usize,
 }
 
-/// Who leaves, and how.
+/// A set of victims, with what it costs.
 #[derive(Debug, Clone)]
 pub(crate) struct PreemptionPlan {
     pub(crate) cost: Cost,
     pub(crate) victims: Vec<(InstanceId, Eviction)>,
 }
 
-/// The cheapest set that was found of those who may have to leave; `None` if all of them are not enough. Of each it
-/// is looked whether the others are enough without it, in two orders, and the better outcome is taken: no one leaves
-/// for nothing, but a set that is cheaper still may be missed.
+/// The cheapest set found; `None` if all victims together are not enough. Only the lowest priorities that are enough
+/// are considered. Of those, each is left out if the others are enough, in two orders, and the cheaper result is taken.
+/// So no instance is preempted needlessly, but a set that is cheaper still may be missed: the exact answer is a
+/// knapsack problem. O(n log n) in the victims.
 pub(crate) fn cheapest(lack: &Shortfall, mut victims: Vec<Victim>) -> Option<PreemptionPlan> {
     victims.retain(|victim| victim.suspends || victim.stops);
     victims.sort_by_key(|victim| victim.priority);
@@ -88,7 +91,7 @@ pub(crate) fn cheapest(lack: &Shortfall, mut victims: Vec<Victim>) -> Option<Pre
         .min_by_key(|plan| plan.cost)
 }
 
-/// How many of these, in order of priority and with all of a priority, have to be there for there to be enough.
+/// How many of these, sorted by priority, are needed if all of a priority are taken together.
 fn enough(lack: &Shortfall, victims: &[Victim]) -> Option<usize> {
     let mut left = lack.clone();
     let mut at = 0;
@@ -104,7 +107,7 @@ fn enough(lack: &Shortfall, victims: &[Victim]) -> Option<usize> {
     None
 }
 
-/// The way in which a victim gives most.
+/// The way in which a victim frees most.
 fn most(victim: &Victim) -> Eviction {
     if victim.stops {
         Eviction::Stop
@@ -113,7 +116,8 @@ fn most(victim: &Victim) -> Eviction {
     }
 }
 
-/// Of those that are enough together, those that are needed, each suspended if that is enough: sparing the first first.
+/// Of victims that are enough together, those that are needed, each only suspended if that is enough. Those at the
+/// front are left out first.
 fn sparing(lack: &Shortfall, victims: &[Victim]) -> PreemptionPlan {
     let mut left = lack.clone();
     let mut ways: Vec<Option<Eviction>> = Vec::with_capacity(victims.len());
@@ -146,6 +150,7 @@ fn sparing(lack: &Shortfall, victims: &[Victim]) -> PreemptionPlan {
     plan(needed.filter_map(|(victim, way)| Some((victim, way?))))
 }
 
+/// These victims with their cost.
 fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Eviction)>) -> PreemptionPlan {
     let mut cost = Cost {
         priority: 0,
@@ -167,7 +172,7 @@ fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Eviction)>) -> PreemptionP
 }
 
 impl Shortfall {
-    /// What is lacking of `asked` where `free` is free; what no one knows the amount of cannot be made free.
+    /// What is lacking of `asked` where `free` is free. A dimension that the node has not reported cannot be freed.
     pub(crate) fn new(asked: Resources, free: Resources) -> Self {
         Self {
             room: Resources {
@@ -184,14 +189,17 @@ impl Shortfall {
         Resources::ZERO.covers(&self.room) && self.custom.iter().all(|&(_, amount)| amount <= 0)
     }
 
+    /// Takes a victim's room off the shortfall.
     fn give(&mut self, victim: &Victim, way: Eviction) {
         self.change(victim, way, -1);
     }
 
+    /// Reverts [`Shortfall::give`].
     fn take(&mut self, victim: &Victim, way: Eviction) {
         self.change(victim, way, 1);
     }
 
+    /// Suspending frees vcpus alone; stopping frees everything.
     fn change(&mut self, victim: &Victim, way: Eviction, sign: i64) {
         let add = |to: &mut i64, amount: i64| *to = to.saturating_add(amount.saturating_mul(sign));
         add(&mut self.room.vcpus, victim.frees.vcpus);

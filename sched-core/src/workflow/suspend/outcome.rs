@@ -1,4 +1,5 @@
-//! What comes of a SUSPEND or RESUME: the launcher's answer, and what is so without one.
+//! What comes of a SUSPEND or RESUME: the launcher's answer in an event or in STATS, and what is done if none comes in
+//! time.
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
@@ -13,7 +14,8 @@ use sched_model::{CommandFailureReason, LifeCommand};
 use super::RESUME_AGAIN_AFTER;
 
 impl Scheduler {
-    /// A launcher says whether an instance is suspended, in an event or in STATS.
+    /// A launcher reports whether an instance is suspended. Confirms what is under way; anything else is what the
+    /// instance now is, however it came to be so.
     pub(crate) fn suspension_reported(
         &mut self,
         key: NodeKey,
@@ -62,8 +64,8 @@ impl Scheduler {
         }
     }
 
-    /// One that is suspended, and that its launcher might have resumed any moment, is not resumed after all: its vcpus are
-    /// free.
+    /// A suspended instance is still suspended, although a RESUME was under way that might have been carried out: its
+    /// vcpus are free again.
     fn note_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &SuspendedBy) {
         self.cluster.ledger_mut(key).note_suspended(instance);
         if *by != SuspendedBy::Command && !self.queue.contains(instance) {
@@ -71,6 +73,8 @@ impl Scheduler {
         }
     }
 
+    /// An instance is suspended. If it was for a preemptor, it waits to be resumed, and the preemptor has one victim
+    /// less to wait for.
     fn note_suspended(
         &mut self,
         key: NodeKey,
@@ -97,7 +101,7 @@ impl Scheduler {
         }
     }
 
-    /// An instance runs, because of this event.
+    /// An instance runs, because of this event: its vcpus are claimed, and it may be preempted again.
     pub(super) fn runs_again(
         &mut self,
         key: NodeKey,
@@ -113,7 +117,7 @@ impl Scheduler {
         self.wake_for_preemption(key);
     }
 
-    /// One that was to be resumed was not.
+    /// An instance that was to be resumed was not.
     pub(super) fn stays_suspended(
         &mut self,
         key: NodeKey,
@@ -135,7 +139,8 @@ impl Scheduler {
         }
     }
 
-    /// A launcher did not suspend or resume an instance in time.
+    /// A launcher has not answered a SUSPEND or RESUME in time: who asked is notified, and the instance counts as what
+    /// its node reported last.
     pub(crate) fn suspension_late(&mut self, instance: &InstanceId) {
         let cause = &Cause::NotDoneInTime;
         let reason = CommandFailureReason::Timeout;
@@ -160,8 +165,8 @@ impl Scheduler {
         }
     }
 
-    /// What was told of an instance to its launcher had no effect that was heard of: it is what its node said last. What the
-    /// launcher may yet come to keeps its vcpus claimed.
+    /// A command had no effect that was reported: the instance is what its node reported last. Its vcpus stay claimed
+    /// where the launcher may still resume it.
     pub(crate) fn rolled_back(
         &mut self,
         key: NodeKey,
@@ -182,7 +187,8 @@ impl Scheduler {
         }
     }
 
-    /// One that was to be suspended to leave, and was not in time, is to run on, if its launcher gets round to it yet.
+    /// A victim was not suspended in time and its room is no longer needed. Its launcher may still carry the SUSPEND
+    /// out, so a RESUME is sent after it.
     fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: SuspendedBy) {
         let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
         if is_running && self.cluster.nodes().node(key).session().is_some() {
