@@ -37,6 +37,7 @@ use ciao_scheduler::net::tls::{self, KeyFiles};
 use ciao_scheduler::printable::Printable;
 use ciao_scheduler::shutdown::{self, OnHangup};
 use clap::{Parser as _, ValueEnum as _};
+use mimalloc::MiMalloc;
 use proto_frames::Role;
 use proto_frames::payload::{OnNodeLoss, Span};
 use tokio::sync::mpsc;
@@ -56,6 +57,11 @@ use crate::workers::Workers;
 
 /// Orders and news that wait for the desk; who brings more waits.
 const BACKLOG: usize = 1024;
+
+/// As in the scheduler: messages are made by one thread and dropped by another all the time, which glibc's allocator
+/// serves with a lock for each.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));

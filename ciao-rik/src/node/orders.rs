@@ -10,9 +10,10 @@ use crate::node::{Held, Node};
 use crate::rpc::common::{ResourceStatus, WorkloadRequestKind};
 use crate::rpc::worker::InstanceScheduling;
 
-/// Added to the time between two reports for each instance: a report lists all of them, and a burst of statuses is to cost
-/// a report now and then.
-const REPORT_LESS: Duration = Duration::from_micros(500);
+/// Shortest time between two reports for each instance of a worker, up to the usual time between two: a report lists all of
+/// them, and a burst of statuses is to cost a report now and then. What controllers are told does not wait for it, for that
+/// is the worker's own status; `ciaoctl` shows an instance as starting for as long.
+const REPORT_LESS: Duration = Duration::from_millis(4);
 
 impl Node {
     pub(super) fn perform(&mut self, now: Instant, order: AgentAction) {
@@ -50,6 +51,7 @@ impl Node {
             AgentAction::Sample => {
                 let count = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
                 let pace = REPORT_LESS.saturating_mul(count);
+                let pace = pace.min(self.settings.report_interval);
                 let earliest = self.last_sample.map_or(now, |last| last + pace);
                 self.sample_at = Some(earliest.max(now));
             }
