@@ -208,7 +208,7 @@ async fn a_fetch_that_was_cut_off_goes_on_where_it_was() {
     let part = cluster.cached("node-a", &digest).with_extension("part");
     let len = |part: &PathBuf| std::fs::metadata(part).map_or(0, |file| file.len());
     until("a part is there", || len(&part) > 200_000).await;
-    cluster.kill_launcher("node-a").await;
+    cluster.lose("node-a").await;
     let before = len(&part);
     assert!(before > 0, "it was cut off");
     cluster.launch_logged("node-a");

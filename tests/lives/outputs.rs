@@ -61,7 +61,7 @@ async fn an_acknowledged_end_is_known_again_after_a_restart_without_a_state_dire
     assert!(history.out.contains(&line), "{history:?}");
 
     // Once more, with what it was told by then: nothing is there twice.
-    cluster.kill_launcher("node-a").await;
+    cluster.lose("node-a").await;
     cluster.launch("node-a", &[]);
     cluster.ready(&["node-a"]).await;
     outputs(&cluster, &id, 1).await;
