@@ -190,7 +190,9 @@ fn a_flush_of_a_disk_that_fails_says_so() {
         assert!(!waiting.join().unwrap());
     });
     world.writes();
-    assert!(store.flush(LONG));
+    // One try more may have been told to fail, while the flush before was on its way back: then it is what this one
+    // hears of, and the next try is the one that writes.
+    assert!(store.flush(LONG) || store.flush(LONG));
 }
 
 #[test]
