@@ -139,7 +139,7 @@ impl Gate {
     }
 
     /// Says whether a connection is to be accepted and there are as many as may be. That is pressure as well:
-    /// connections in the kernel's backlog wait for somebody to leave, although nobody waits at the gate.
+    /// connections in the kernel's backlog wait for a connection to end, although none waits at the gate.
     pub(super) fn set_crowded(&self, is_crowded: bool) {
         self.change(|state| state.is_crowded = is_crowded);
     }
@@ -318,7 +318,7 @@ impl Waiting {
             crowd.silent.pop_first().or_else(|| crowd.ready.pop_first())
         });
         if let Some((_, verdict)) = oldest {
-            // Its task may be ending by itself at this moment: nobody takes the answer then, and the seat is dropped
+            // Its task may be ending by itself at this moment: no task takes the answer then, and the seat is dropped
             // anyway.
             let _ = verdict.send(Verdict::Leave);
         }
@@ -372,7 +372,7 @@ impl Waiting {
             let key = (crowd.waiting(), Reverse(oldest), source);
             self.by_waiting.insert(key);
         }
-        // A source at its share is not in `by_turn`, whoever of it waits.
+        // A source at its share is not in `by_turn`, even if one of its connections waits.
         if let Some((&first, _)) = crowd.ready.first_key_value()
             && crowd.placed.len() < self.share
         {

@@ -119,7 +119,7 @@ pub(super) enum HandshakeError {
 }
 
 /// Takes a connection from its first byte through its handshake with CONNECT, unless it has to leave for others. For
-/// SSNTP. `seat` is only borrowed: whoever called drops it once this has returned, which frees the place.
+/// SSNTP. `seat` is only borrowed: the caller drops it once this has returned, which frees the place.
 pub(super) async fn admit(
     tcp: TcpStream,
     acceptor: &Acceptor,

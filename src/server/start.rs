@@ -157,7 +157,7 @@ fn hint(source: &io::Error) -> &'static str {
 pub struct Server {
     /// The core and all queues.
     hub: Arc<Hub>,
-    /// Bound and listening, but nobody accepts yet.
+    /// Bound and listening, but no connection is accepted yet.
     listeners: Vec<Listener>,
     /// What SSNTP handshakes need.
     acceptor: Acceptor,
@@ -367,7 +367,7 @@ async fn serve(
     mut tasks: Tasks,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), TaskEnded> {
-    // An end that nobody asked for: only the store is closed, so that what was decided is on disk. Peers are told
+    // An end that was not requested: only the store is closed, so that what was decided is on disk. Peers are told
     // nothing, as after a crash.
     tokio::select! {
         () = shutdown => {}

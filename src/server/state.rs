@@ -205,8 +205,8 @@ fn is_own(name: &str) -> bool {
     [UUID_FILE, NODES_FILE].contains(&name) || name.starts_with(STORE_FILE)
 }
 
-/// Writes a file so that a crash leaves the old contents or the new, nothing in between. The file is made anew with an
-/// owner's permissions, so that its old ones do not matter.
+/// Writes a file so that a crash leaves the old contents or the new, nothing in between. The file is created again with
+/// an owner's permissions, so that its old ones do not matter.
 fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
     // In the same directory, because renaming works within one file system alone.
     let unfinished = path.with_extension("new");

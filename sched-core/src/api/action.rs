@@ -176,7 +176,7 @@ pub struct PlacedStart {
 
 impl PlacedStart {
     /// Makes it a restart, because its instance ran before: a launcher then takes up what is left of it instead of
-    /// preparing it anew. Does nothing where the START says so itself.
+    /// preparing it again. Does nothing where the START says so itself.
     pub(crate) fn set_restart(&mut self) {
         if !self.request.restart {
             Arc::make_mut(&mut self.request).restart = true;

@@ -357,7 +357,7 @@ impl Instances {
         self.outputs.note(output);
     }
 
-    /// Drops what a node was known to keep, because it is about to report all of it anew.
+    /// Drops what a node was known to keep, because it is about to report all of it again.
     pub(crate) fn forget_outputs(&mut self, node: Uuid) {
         self.outputs.forget(node);
     }

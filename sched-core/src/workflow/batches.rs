@@ -72,7 +72,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a batch out. The caller places, puts back or fails each of its STARTs; their records are written anew.
+    /// Takes a batch out. The caller places, puts back or fails each of its STARTs; their records are written again.
     fn take_batch(&mut self, id: &BatchId) -> Vec<PlacedStart> {
         let starts = self.batches.take(id);
         self.set_batch_timer();

@@ -41,7 +41,7 @@ use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 /// drain delays everything else.
 const MISFITS_PER_LOOK: usize = 64;
 
-/// What is still on a node that is drained, counted anew for each step: O(n log n) in the node's instances.
+/// What is still on a node that is drained, counted again for each step: O(n log n) in the node's instances.
 #[derive(Debug, Default)]
 struct Census {
     /// Those to be moved next: untried ones first, then the most urgent; without those whose move is under way and

@@ -24,7 +24,8 @@ use crate::workflow::admission::Known;
 const MAX_WORK: usize = 1_000_000;
 
 impl Scheduler {
-    /// Answers a START with `dry_run: true`. Its reason for a misfit is the one that the START's failure would have.
+    /// Answers a START with `dry_run: true`. Where it cannot be placed, the reason is that of the failure that the START
+    /// would have had.
     pub(crate) fn decide(&mut self, start: &PlacedStart) {
         let request = &start.request;
         let count = request.scheduling.as_ref().map_or(1, |it| it.instances());

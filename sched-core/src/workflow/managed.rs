@@ -190,7 +190,7 @@ impl Scheduler {
     }
 
     /// Claims room on a node for an instance that waited or is placed again. It is given to the node once the claim is
-    /// on disk: after a crash before, it would be placed anew and could run twice.
+    /// on disk: after a crash before, it would be placed again and could run twice.
     pub(crate) fn claim_managed(&mut self, instance: &InstanceId, key: NodeKey, cause: &Cause) {
         if !self.may(instance, EventKind::Claimed) || !self.claim_room(instance, key) {
             return;

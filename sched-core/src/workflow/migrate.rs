@@ -439,7 +439,7 @@ impl Scheduler {
     }
 
     /// The target of a move is given up. If a stop was sent already, another target is chosen, or the instance is
-    /// placed anew once it has ended.
+    /// placed again once it has ended.
     pub(crate) fn target_is_lost(&mut self, instance: &InstanceId) {
         let Some((from, lost, how)) = self.moving(instance) else {
             return;

@@ -163,7 +163,7 @@ impl Scheduler {
         self.placement.why_not(&mut self.cluster, query, self.now)
     }
 
-    /// The same computed anew: for dry runs and batches, whose trial claims are part of the answer.
+    /// The same computed again: for dry runs and batches, whose trial claims are part of the answer.
     pub(crate) fn why_not_now(&mut self, query: &Query) -> Explanation {
         self.placement
             .why_not_now(&mut self.cluster, query, self.now)

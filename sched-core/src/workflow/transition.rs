@@ -98,8 +98,8 @@ impl Scheduler {
         self.notify_state(instance, LifeState::Waiting, None, &why);
     }
 
-    /// No longer manages an instance, because it is gone, or is started anew as another. Its history becomes a run that
-    /// is over; a node that still has it keeps its claim, as for a plain instance. Does nothing if it is not managed.
+    /// No longer manages an instance, because it is gone, or is started again as another. Its history becomes a run
+    /// that is over; a node that still has it keeps its claim, as for a plain instance. Does nothing if it is not managed.
     pub(crate) fn end_managing(&mut self, instance: &InstanceId, cause: &Cause) {
         if !self.instances.contains(instance) {
             return;

@@ -8,7 +8,7 @@
 //! charges beyond it with launchers, on which nothing is placed meanwhile.
 //!
 //! What becomes of one message: [`Hub::dispatch`] takes it from the core, `send` finds the receiver's queue, `charge`
-//! finds whose budget it is counted in, and the outbox takes it; its writer is woken by whoever holds the list of
+//! finds whose budget it is counted in, and the outbox takes it; its writer is woken by the holder of the list of
 //! wakers, once the core's lock is released.
 
 use std::fmt::Display;
@@ -186,7 +186,7 @@ impl Hub {
         if let Some(budget) = door.as_ref().and_then(|door| door.budget()) {
             return Some(budget.charge(cost));
         }
-        // What nobody sent (ticks, the store) is charged to nobody.
+        // What no peer sent (ticks, the store) is charged to none.
         let causer = turn.budget?;
         // An event for a listener is not charged to the peer that caused it, unless that is the listener itself.
         let is_copy = to.is_listener() && !Arc::ptr_eq(causer, &to.budget);
@@ -368,7 +368,7 @@ impl Hub {
     }
 
     /// A controller that joins gets what others that have stalled do not read. The senders that stalled controllers'
-    /// queues hold are let go: from now on somebody reads what they send.
+    /// queues hold are released: from now on what they send is read.
     pub(super) fn has_joined(&self, peer: &PeerState) {
         if peer.role.contains(Role::CONTROLLER) {
             for other in &self.peers {

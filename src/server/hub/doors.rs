@@ -2,7 +2,7 @@
 //! by what stands there for it, under the scheduler's lock and in the order of its decisions.
 //!
 //! A door is to the core a native peer like any other: it connects, gives commands, is sent messages and leaves. It has
-//! no certificate of its own here; whoever opens one has checked what the person behind it may do, and gives the door
+//! no certificate of its own here; the opener has checked what the person behind it may do, and gives the door
 //! that role.
 
 use std::fmt::Debug;

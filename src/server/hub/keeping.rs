@@ -60,8 +60,8 @@ impl Hub {
     }
 
     /// Waits until what was handed to the store so far is on disk, and the core knows; no longer than until it is tried
-    /// in vain, where the disk takes no writes. Blocks a thread for blocking work, not the runtime's. That it failed is
-    /// logged, because the shutdown goes on either way.
+    /// without success, where the disk takes no writes. Blocks a thread for blocking work, not the runtime's. That it
+    /// failed is logged, because the shutdown goes on either way.
     pub(super) async fn flush(self: &Arc<Self>, time: Duration) {
         let hub = Arc::clone(self);
         let flush = move || hub.store.get().is_none_or(|store| store.flush(time));

@@ -6,7 +6,7 @@
 use proto_frames::Kind;
 use sched_core::{CommandName, ReportName, Sent, Tag};
 
-/// What a frame of this kind is to the core. Whoever sends it: what a role may send is decided in the core, by these
+/// What a frame of this kind is to the core, from any sender: what a role may send is decided in the core, by these
 /// names (`sched-core/src/peers/permissions.rs`). Kinds that only the scheduler sends are unknown here, coming from a
 /// peer.
 pub(super) fn sent(kind: Kind) -> Sent {

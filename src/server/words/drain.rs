@@ -1,18 +1,18 @@
 //! How drains stand and end, in words.
 //!
 //! A drain is either checked (`ciaoctl drain --check`: what would happen) or carried out; [`DrainState::Checking`]
-//! tells which. Each instance that cannot be moved is a misfit with a cause of its own.
+//! tells which. Each instance that cannot be moved has a cause of its own.
 
 use sched_core::{DrainCauses, DrainEnd, DrainStanding, Explained};
 use sched_model::{DrainProgress, DrainState};
 
 use super::{Why, short};
 
-/// Misfits that are named in the one-line detail; the payload lists all that were found beside it.
+/// How many instances that cannot be moved the one-line detail names; the payload lists all that were found.
 const NAMED: usize = 2;
 
-/// Writes the sentences into what is told of a drain. Causes of misfits stand in the order of the misfits. A check
-/// gives each one whole, because a person asked for it; while a drain goes on they are cut to a
+/// Writes the sentences into what is told of a drain. Causes stand in the order of the instances that cannot be moved.
+/// A check gives each one whole, because a person asked for it; while a drain goes on they are cut to a
 /// [`ShortText`](sched_core::ShortText).
 pub(super) fn word(progress: &mut Explained<DrainProgress, DrainCauses>) {
     let (payload, causes) = (&mut progress.payload, &progress.cause);
@@ -59,8 +59,8 @@ fn checked(progress: &DrainProgress, untried: usize) -> String {
     words
 }
 
-/// Why a drain has ended, and what is left. `None` while it goes on. Misfits are not named once it is done: nothing is
-/// left.
+/// Why a drain has ended, and what is left. `None` while it goes on. Instances that cannot be moved are not named once
+/// it is done: nothing is left.
 fn ended(progress: &DrainProgress, end: Option<DrainEnd>) -> String {
     let end = match end {
         None => "",

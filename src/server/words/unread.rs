@@ -1,6 +1,6 @@
 //! Why what a workload wrote cannot be read, in words.
 //!
-//! [`Unread`] is why the core cannot give the output of an instance (`ciaoctl logs`, `GET …/output`): nobody has it,
+//! [`Unread`] is why the core cannot give the output of an instance (`ciaoctl logs`, `GET …/output`): no node has it,
 //! its node cannot be asked now, or its launcher cannot answer. Each sentence says whether trying again may help.
 
 use std::fmt;
