@@ -237,24 +237,38 @@ impl Queue {
     ///
     /// # Errors
     /// [`Full`], if as many or as many bytes wait as may; then one of the same instance still waits.
-    pub(crate) fn push(&mut self, mut waiter: Waiter) -> Result<(), Full> {
-        let earlier = self.waiter(&waiter.instance);
-        let (count, bytes) = earlier.map_or((0, 0), |earlier| (1, earlier.bytes));
-        let bytes = (self.bytes - bytes).saturating_add(waiter.bytes);
-        if self.len() - count >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES {
+    pub(crate) fn push(&mut self, waiter: Waiter) -> Result<(), Full> {
+        if !self.has_room_for(&waiter) {
             return Err(Full);
         }
-        if waiter.is_operators {
-            let earlier = earlier.filter(|earlier| earlier.is_operators);
-            let (count, bytes) = earlier.map_or((0, 0), |earlier| (1, earlier.bytes));
-            let (waiting, held) = self.of_operators;
-            let held = (held - bytes).saturating_add(waiter.bytes);
-            if waiting - count >= MAX_QUEUED_OF_OPERATORS || held > MAX_QUEUED_BYTES_OF_OPERATORS {
-                return Err(Full);
-            }
+        self.push_unlimited(waiter);
+        Ok(())
+    }
+
+    /// Whether the limits of the queue allow this waiter, in place of one of the same instance.
+    fn has_room_for(&self, waiter: &Waiter) -> bool {
+        let earlier = self.waiter(&waiter.instance);
+        let (count, bytes) = earlier.map_or((0, 0), |earlier| (1, earlier.bytes));
+        let held = (self.bytes - bytes).saturating_add(waiter.bytes);
+        if self.len() - count >= MAX_QUEUED || held > MAX_QUEUED_BYTES {
+            return false;
         }
+        if !waiter.is_operators {
+            return true;
+        }
+        let earlier = earlier.filter(|earlier| earlier.is_operators);
+        let (count, bytes) = earlier.map_or((0, 0), |earlier| (1, earlier.bytes));
+        let (waiting, held) = self.of_operators;
+        let held = (held - bytes).saturating_add(waiter.bytes);
+        waiting - count < MAX_QUEUED_OF_OPERATORS && held <= MAX_QUEUED_BYTES_OF_OPERATORS
+    }
+
+    /// Lets one wait that must not fail because others wait: an instance that has run, or whose START was accepted before
+    /// the scheduler was restarted. It counts, but its own limit is that of all managed instances,
+    /// [`MAX_MANAGED_BYTES`](crate::MAX_MANAGED_BYTES).
+    pub(crate) fn push_unlimited(&mut self, mut waiter: Waiter) {
         self.remove(&waiter.instance);
-        self.bytes = bytes;
+        self.bytes += waiter.bytes;
         if waiter.is_operators {
             self.of_operators.0 += 1;
             self.of_operators.1 += waiter.bytes;
@@ -268,7 +282,6 @@ impl Queue {
         self.by_instance.insert(waiter.instance.clone(), number);
         let class = self.lines[waiter.pool as usize].insert(key, &mut waiter);
         self.waiting.insert(Waiting { waiter, class });
-        Ok(())
     }
 
     /// Takes one out; a reservation for it ends.

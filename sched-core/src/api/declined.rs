@@ -18,8 +18,6 @@ pub enum Refusal {
     Leaving,
     /// Its node was lost, or denies having it.
     Lost,
-    /// So many wait already, which is as many as may.
-    QueueFull(usize),
     /// What it says must be understood is not: the place in the list, and the key.
     NotUnderstood(usize, Box<str>),
     /// An expression names a fact that there is not.

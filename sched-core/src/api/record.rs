@@ -143,6 +143,9 @@ pub struct InstanceRecord {
     /// The operator whose batch that is; `None` = the controllers'.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_operator: Option<Uuid>,
+    /// Whether an operator sent its START: what those take up has a limit of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_operators: bool,
 }
 
 /// What an instance does, or is about to, when its record was written.

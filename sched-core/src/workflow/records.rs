@@ -16,7 +16,6 @@ use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
 use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
-use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored, RestoredStart};
 use crate::api::text::ShortText;
@@ -25,7 +24,6 @@ use crate::instance::{
     AfterLoss, AfterStop, Awaits, Before, HistoryEvent, Instance, LateEffects, LifecycleEvent,
     Loss, OnLoss, RestoredPast, State, SuspendedBy, Terms, Transit,
 };
-use crate::placement::explain::Explanation;
 use crate::workflow::losses::fencing_time;
 
 impl Scheduler {
@@ -74,6 +72,7 @@ impl Scheduler {
             updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
             batch: None,
             batch_operator: None,
+            is_operators: managed.is_operators(),
         })))
     }
 
@@ -190,10 +189,7 @@ impl Scheduler {
         let Some(query) = self.query_of(instance) else {
             return self.end_managing(instance, &Cause::StartUnreadable);
         };
-        if self.enqueue(instance, &query).is_err() {
-            let why = Explanation::of(Refusal::QueueFull(self.queue.len()).into());
-            self.fail_managed(instance, StartFailureReason::FullCloud, None, why);
-        }
+        self.enqueue_unlimited(instance, &query);
     }
 
     /// An instance with its terms and past as recorded. The state is set by the caller's event.
@@ -224,7 +220,7 @@ impl Scheduler {
                 true => OnLoss::Restart,
                 false => OnLoss::Report,
             },
-            is_operators: false,
+            is_operators: record.is_operators,
         };
         let past = RestoredPast {
             tried: record.tried.iter().map(attempt_of).collect(),

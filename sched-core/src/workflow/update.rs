@@ -107,10 +107,9 @@ impl Scheduler {
         if let Some(waiter) = self.queue.remove(instance) {
             let waiter = waiter.with_priority(priority);
             let place = waiter.place();
-            // It was in the queue, so there is room for it.
             self.note_changes();
-            let is_in = self.queue.push(waiter).is_ok();
-            debug_assert!(is_in);
+            // It was in the queue.
+            self.queue.push_unlimited(waiter);
             if let Place::Only(node) = place {
                 // Those that had to come before it may stand behind it now.
                 self.wake(node);

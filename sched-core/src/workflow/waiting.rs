@@ -18,7 +18,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::cluster::query::Query;
-use crate::instance::{LifecycleEvent, State, SuspendedBy};
+use crate::instance::{Instance, LifecycleEvent, State, SuspendedBy};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Room, Shape, Waiter};
@@ -98,7 +98,15 @@ impl Scheduler {
                 self.now + RESUME_ELSEWHERE_AFTER,
             );
         }
-        match self.enqueue(instance, query) {
+        let queued = match cause {
+            // It waited until now, and must not fail because others wait.
+            Cause::DemandChanged => {
+                self.enqueue_unlimited(instance, query);
+                Ok(())
+            }
+            _ => self.enqueue(instance, query),
+        };
+        match queued {
             Ok(()) => self.notify_queued_once_on_disk(instance),
             Err(Full) => {
                 let reason = self.no_room(query.request());
@@ -108,25 +116,32 @@ impl Scheduler {
         }
     }
 
-    /// Puts an instance into the queue. `Err` if the queue is full, by number or by the bytes of those in it.
+    /// Puts an instance into the queue. `Err` if the queue is full, by number or by the bytes of those in it, and the
+    /// instance has not run.
     pub(crate) fn enqueue(&mut self, instance: &InstanceId, query: &Query) -> Result<(), Full> {
-        self.note_changes();
         let Some(managed) = self.instances.get(instance) else {
             return Ok(());
         };
-        let deadline = if managed.has_run() {
-            None
-        } else {
-            managed.waits_until()
-        };
-        let (bytes, is_operators) = (managed.texts(), managed.is_operators());
-        let rank = (managed.priority(), managed.order());
-        let waiter = Waiter::to_start(instance.clone(), rank, query);
-        self.queue
-            .push(waiter.keeping(bytes, is_operators).until(deadline))
+        if managed.has_run() {
+            self.enqueue_unlimited(instance, query);
+            return Ok(());
+        }
+        let waiter = waiter_of(instance, managed, query);
+        self.note_changes();
+        self.queue.push(waiter)
     }
 
-    /// Queues a preempted and suspended instance for vcpus on its node. If the queue is full, the timer tries again.
+    /// Puts an instance into the queue that has run, or that waited before a restart: also where the queue is full.
+    pub(crate) fn enqueue_unlimited(&mut self, instance: &InstanceId, query: &Query) {
+        let Some(managed) = self.instances.get(instance) else {
+            return;
+        };
+        let waiter = waiter_of(instance, managed, query);
+        self.note_changes();
+        self.queue.push_unlimited(waiter);
+    }
+
+    /// Queues a preempted and suspended instance for vcpus on its node.
     pub(crate) fn wait_for_resume(&mut self, instance: &InstanceId, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         let Some(entry) = node.ledger().get(instance) else {
@@ -143,9 +158,8 @@ impl Scheduler {
         let (vcpus, rank) = (entry.asked().vcpus, (managed.priority(), managed.order()));
         let waiter = Waiter::to_resume(instance.clone(), rank, (key, pool), vcpus);
         self.note_changes();
-        if self.queue.push(waiter).is_ok() {
-            self.queue.wake(key);
-        }
+        self.queue.push_unlimited(waiter);
+        self.queue.wake(key);
         self.timers.set(
             Timer::LookAgain(instance.clone()),
             self.now + RESUME_ELSEWHERE_AFTER,
@@ -401,6 +415,15 @@ impl Scheduler {
             self.fail_managed(waiter.instance(), reason, None, why);
         }
     }
+}
+
+/// An instance that waits to be started: without a deadline if it has run.
+fn waiter_of(instance: &InstanceId, managed: &Instance, query: &Query) -> Waiter {
+    let deadline = managed.waits_until().filter(|_| !managed.has_run());
+    let rank = (managed.priority(), managed.order());
+    Waiter::to_start(instance.clone(), rank, query)
+        .keeping(managed.texts(), managed.is_operators())
+        .until(deadline)
 }
 
 /// What came of offering a node.

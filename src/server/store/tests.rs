@@ -122,6 +122,7 @@ fn full() -> [(RecordKey, Record); 2] {
         restart_on_loss: true,
         batch: Some("batch-1".into()),
         batch_operator: Some(Uuid::from_u128(9)),
+        is_operators: false,
     };
     let drained = NodeRecord {
         cordoned: true,

@@ -29,9 +29,6 @@ impl fmt::Display for Refused<'_> {
             Refusal::Undone => "deleted before any node was told of it",
             Refusal::Leaving => "the scheduler was stopped before it was placed",
             Refusal::Lost => "its node is lost or does not have it",
-            Refusal::QueueFull(count) => {
-                return write!(f, "{count} wait already, which is as many as may");
-            }
             // From here on, mistakes in `start.scheduling`, by their key.
             Refusal::NotUnderstood(at, key) => {
                 return write!(

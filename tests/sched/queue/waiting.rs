@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use proto_frames::Kind;
-use proto_frames::payload::{Batch, GroupPolicy, LifeState, Scheduling, Span, StartFailureReason};
-use sched_core::{InstanceReport, InstanceState, Message, NodeReport};
+use proto_frames::payload::{
+    Batch, GroupPolicy, LifeState, Scheduling, Span, StartFailureReason, Update,
+};
+use sched_core::{InstanceReport, InstanceState, Message, NodeReport, SessionId};
 
+use crate::support::durability::{LEASE, crash, durable, leased};
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
 use crate::support::words::{asking, expressions, group, labels, member};
@@ -318,4 +322,98 @@ fn what_a_node_that_is_back_has_goes_to_who_waits_before_a_batch_of_less_priorit
     world.start_as(controller, asking("low", 100, scheduling));
     let node = world.node_with(1, 100);
     assert_eq!(world.placements(), [("waits".to_owned(), node)]);
+}
+
+/// Fills the queue, as far as it is open to a peer, to its last byte: with STARTs of 60 MiB each, by payloads of less and
+/// less length.
+fn fill_queue(world: &mut World, peer: SessionId) {
+    let longest = Bytes::from(vec![b' '; 1 << 20]);
+    let mut len = longest.len();
+    for number in 0.. {
+        let start = request(&format!("filler-{peer:?}-{number}"), 60).waiting(86_400);
+        world.start_with(peer, start, longest.slice(..len));
+        if !world.failures(peer).is_empty() {
+            if len == 0 {
+                return;
+            }
+            len /= 2;
+        }
+    }
+}
+
+/// A node of 100 MiB, none of it available.
+fn full_node(world: &mut World, number: u64) {
+    let node = world.silent_node(number);
+    let full = NodeReport {
+        mem_available_mib: 0,
+        ..report(Size::of_mem(100))
+    };
+    world.report(node, full);
+}
+
+#[test]
+fn what_has_run_waits_for_another_node_although_the_queue_is_full() {
+    let (mut world, controller, node) = World::new().with_leased("a");
+    fill_queue(&mut world, controller);
+    let start = request("b", 60).waiting(30);
+    world.start_as(controller, start);
+    let failures = world.failures(controller);
+    assert_eq!(failures, one_failure("b", StartFailureReason::FullCloud));
+
+    world.lose(node);
+    world.advance(2 * LEASE);
+    assert_eq!(world.failures(controller), []);
+    world.look_away();
+    let other = leased(&mut world, 2, 100);
+    assert_eq!(world.placements(), [("a".to_owned(), other)]);
+}
+
+#[test]
+fn what_operators_have_waiting_counts_as_theirs_after_a_restart() {
+    let (mut world, controller, _) = World::with(durable()).with_full_node();
+    let operator = world.operator(&[]);
+    fill_queue(&mut world, operator);
+    let refused = |world: &mut World, peers: [SessionId; 2]| {
+        peers.map(|peer| {
+            let start = request(&format!("b-{peer:?}"), 60).waiting(30);
+            world.start_as(peer, start);
+            !world.failures(peer).is_empty()
+        })
+    };
+    assert_eq!(refused(&mut world, [operator, controller]), [true, false]);
+
+    crash(&mut world, 1);
+    full_node(&mut world, 1);
+    let (operator, controller) = (world.operator(&[]), world.controller());
+    fill_queue(&mut world, operator);
+    assert_eq!(refused(&mut world, [operator, controller]), [true, false]);
+}
+
+#[test]
+fn what_waited_before_a_restart_waits_after_it_whatever_its_history_takes_up() {
+    let (mut world, controller, _) = World::with(durable()).with_full_node();
+    fill_queue(&mut world, controller);
+    let waiting = world.store.len();
+    world.store.set_details(&"x".repeat(500));
+    crash(&mut world, 1);
+    assert_eq!(world.store.len(), waiting);
+}
+
+#[test]
+fn what_waits_is_updated_although_the_queue_is_full() {
+    let (mut world, controller, node) = World::new().with_leased("a");
+    world.start_as(controller, request("b", 60).waiting(3600));
+    fill_queue(&mut world, controller);
+    full_node(&mut world, 2);
+    // Beyond its limit.
+    world.lose(node);
+    world.advance(2 * LEASE);
+    let update = Update {
+        instance_uuid: "b".to_owned(),
+        mem_mb: Some(70),
+        priority: Some(70),
+        ..Update::default()
+    };
+    world.update_as(controller, update);
+    assert_eq!(world.failures(controller), []);
 }

@@ -67,6 +67,18 @@ impl Store {
         self.records.contains_key(&RecordKey::Instance(name.into()))
     }
 
+    /// Replaces the detail of every event in the histories of instances.
+    pub(crate) fn set_details(&mut self, detail: &str) {
+        for record in self.records.values_mut() {
+            if let Record::Instance(record) = record {
+                record
+                    .history
+                    .iter_mut()
+                    .for_each(|it| it.detail = detail.into());
+            }
+        }
+    }
+
     /// How many records there are of anything that is not over.
     pub(crate) fn len(&self) -> usize {
         let is_run = |key: &&RecordKey| matches!(key, RecordKey::Run(_));

@@ -403,6 +403,18 @@ impl World {
         self.say(controller, Command::Start(request.into()));
     }
 
+    /// The same with this payload.
+    pub(crate) fn start_with(
+        &mut self,
+        controller: SessionId,
+        request: StartRequest,
+        payload: bytes::Bytes,
+    ) {
+        self.requests
+            .insert(request.instance.clone(), request.clone());
+        self.say_with(controller, Command::Start(request.into()), payload);
+    }
+
     pub(crate) fn delete(&mut self, controller: SessionId, name: &str, node: SessionId) {
         let node = self.uuid_of(node);
         self.delete_at(controller, name, node);

@@ -129,10 +129,12 @@ fn the_queue_takes_so_many_and_no_more() {
         queue.push(waiter(order, 0, amounts(1, 1, 1))).unwrap();
     }
     let one_more = waiter(200_000, 100, amounts(1, 1, 1));
-    assert_eq!(queue.push(one_more), Err(Full));
+    assert_eq!(queue.push(one_more.clone()), Err(Full));
     let again = waiter(1, 5, amounts(1, 1, 1));
     queue.push(again).expect("it takes its own place");
     assert_eq!(queue.len(), MAX_QUEUED);
+    queue.push_unlimited(one_more);
+    assert_eq!(queue.len(), MAX_QUEUED + 1);
     queue.invariants().unwrap();
 }
 
