@@ -305,14 +305,18 @@ impl Scheduler {
     /// Reports that a payload is too long to be forwarded to native peers. Its content counts all the same. Nothing is
     /// said of STATS, because another follows soon.
     fn note_long(&mut self, id: SessionId, name: ReportName, parcel: &Parcel) {
-        if name == ReportName::Stats || !parcel.is_too_long_for_natives() {
-            return;
+        if name != ReportName::Stats && parcel.is_too_long_for_natives() {
+            self.refuse_long(id, name.into(), parcel);
         }
+    }
+
+    /// Refuses a message whose payload is too long to be forwarded to native peers, and logs it the first time.
+    pub(crate) fn refuse_long(&mut self, id: SessionId, sent: Sent, parcel: &Parcel) {
         let (len, max) = (parcel.payload.len(), parcel.native_limit as usize);
         let cause = RefusalCause::TooLong { len, max };
-        self.refuse(id, name.into(), cause, None);
-        self.notice_once(id, name.into(), |session| {
-            Notice::TooLong(session.uuid(), name.into(), len, max)
+        self.refuse(id, sent, cause, None);
+        self.notice_once(id, sent, |session| {
+            Notice::TooLong(session.uuid(), sent, len, max)
         });
     }
 

@@ -143,7 +143,7 @@ impl Scheduler {
             .and_then(|uuid| self.cluster.nodes().by_uuid(uuid))
             .and_then(|key| self.cluster.nodes().node(key).session());
         match session {
-            Some(node) => self.send(node, Message::Forward(parcel)),
+            Some(node) => self.forward_command(id, command.into(), parcel, node),
             None => {
                 self.notice(Notice::NoSuchPeer(command.into(), node.into()));
                 let cause = RefusalCause::NodeNotConnected(node.into());
@@ -163,9 +163,18 @@ impl Scheduler {
     ) {
         let session = canonical_uuid(agent).and_then(|uuid| self.concentrator(uuid));
         match session {
-            Some(agent) => self.send(agent, Message::Forward(parcel)),
+            Some(agent) => self.forward_command(id, sent, parcel, agent),
             None => self.no_such_concentrator(id, sent, agent, otherwise),
         }
+    }
+
+    /// Forwards a message to one peer. A native peer is not sent a payload that is too long for it: the sender is refused
+    /// instead.
+    fn forward_command(&mut self, id: SessionId, sent: Sent, parcel: Parcel, to: SessionId) {
+        if self.is_too_long_for(to, &parcel) {
+            return self.refuse_long(id, sent, &parcel);
+        }
+        self.send(to, Message::Forward(parcel));
     }
 
     /// The session of a concentrator's agent. Identities are UUID and role, and the agent may be a launcher in one.

@@ -4,8 +4,8 @@
 use ciao_scheduler::server::sim_support;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Payload, Query, QueryKind, RefusalReason, Scheduling, Span, StartFailure, StartFailureReason,
-    Topic, Update,
+    Payload, Query, QueryKind, RefusalReason, Restore, Scheduling, Span, StartFailure,
+    StartFailureReason, Topic, Update,
 };
 use sched_core::{
     Command, MAX_AWAITED_BY_OPERATOR, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES,
@@ -460,4 +460,30 @@ fn a_notice_that_no_native_peer_could_read_is_carried_to_original_ones_alone() {
     let (heard, told) = say(most + 1);
     assert_eq!((heard, told.len()), ([0, 1, 0], 1));
     assert_eq!(told[0].1, RefusalReason::TooLong);
+}
+
+#[test]
+fn a_command_that_its_native_node_could_not_read_is_refused() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.look_away();
+    let command = || {
+        Command::Restore(Box::new(Restore {
+            workload_agent_uuid: node_uuid(1).to_string(),
+            ..Restore::default()
+        }))
+    };
+    for (len, forwarded) in [(256 * 1024, 1), (256 * 1024 + 1, 0)] {
+        let payload = bytes::Bytes::from(vec![b' '; len]);
+        world.say_with(controller, command(), payload);
+        assert_eq!(world.told(node).len(), forwarded, "{len} bytes");
+        let told = refusals(&mut world, controller);
+        let reasons: Vec<_> = told.iter().map(|it| it.1.clone()).collect();
+        assert_eq!(
+            reasons,
+            vec![RefusalReason::TooLong; 1 - forwarded],
+            "{len} bytes"
+        );
+    }
 }
