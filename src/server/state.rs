@@ -6,7 +6,8 @@
 //! module only knows by name. Losing `nodes` costs nothing but the wait: the cluster is learned again from the
 //! launchers either way, while losing the store loses what only the scheduler knows.
 
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ const NODES_FILE: &str = "nodes";
 /// About how long a line of it is, in bytes.
 const LINE_LEN: usize = 96;
 
-/// Largest list of nodes read, in bytes: over a million nodes.
+/// Largest list of nodes read, in bytes: more than half a million nodes.
 const MAX_NODES_FILE: u64 = 64 * 1024 * 1024;
 
 /// Pause between two writes of the list of nodes, so that the return of a large cluster is a few writes.
@@ -83,20 +84,18 @@ impl StateDir {
     /// line a node, so a list that was cut short still gives the nodes before the cut.
     pub(super) fn nodes(&self) -> Vec<KnownNode> {
         let path = self.path.join(NODES_FILE);
-        // A file that is not there and one that is absurdly long are the same: no list.
-        let is_sane = std::fs::metadata(&path).is_ok_and(|found| found.len() <= MAX_NODES_FILE);
-        if !is_sane {
-            return Vec::new();
+        match read_nodes_file(&path) {
+            Ok(text) => text.lines().filter_map(read_node).collect(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                warn!(
+                    event = "nodes_unreadable",
+                    "{}: {error}: not waiting for earlier nodes",
+                    path.display()
+                );
+                Vec::new()
+            }
         }
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
-            warn!(
-                event = "nodes_unreadable",
-                "{}: {error}: not waiting for earlier nodes",
-                path.display()
-            );
-            String::new()
-        });
-        text.lines().filter_map(read_node).collect()
     }
 
     /// Blocking, and as long as the disk takes: called from a thread for such work.
@@ -107,6 +106,21 @@ impl StateDir {
         }
         write_atomically(&self.path.join(NODES_FILE), text.as_bytes())
     }
+}
+
+/// The text of a list of nodes.
+///
+/// # Errors
+/// It cannot be read, or has more than [`MAX_NODES_FILE`] bytes.
+fn read_nodes_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = File::open(path)?.take(MAX_NODES_FILE + 1);
+    file.read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_NODES_FILE {
+        let cause = format!("more than {MAX_NODES_FILE} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, cause));
+    }
+    Ok(text)
 }
 
 /// Keeps the list of nodes up to date; ends only when the daemon leaves. Runs as one of the daemon's tasks. The core
@@ -213,12 +227,19 @@ fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut file = private::create(&unfinished)?;
     file.write_all(contents)?;
     file.sync_all()?;
-    std::fs::rename(&unfinished, path)
+    std::fs::rename(&unfinished, path)?;
+    // The new name is on disk once the directory is.
+    match path.parent() {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{KnownNode, Role, StateDir, Uuid};
+    use super::{
+        File, KnownNode, MAX_NODES_FILE, NODES_FILE, Role, StateDir, Uuid, read_nodes_file,
+    };
 
     #[test]
     fn uuid_and_nodes_are_found_again() {
@@ -237,6 +258,23 @@ mod tests {
         let nodes = [KnownNode::from(Uuid::new_v4()), lost];
         state.save_nodes(&nodes).unwrap();
         assert_eq!(state.nodes(), nodes);
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(directory.path()).unwrap();
+        state
+            .save_nodes(&[KnownNode::from(Uuid::new_v4())])
+            .unwrap();
+        let path = directory.path().join(NODES_FILE);
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_len(MAX_NODES_FILE).unwrap();
+        assert_eq!(state.nodes().len(), 1);
+        file.set_len(MAX_NODES_FILE + 1).unwrap();
+        let error = read_nodes_file(&path).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
+        assert!(state.nodes().is_empty());
     }
 
     #[test]
