@@ -12,7 +12,7 @@
 //! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `life` (how they
 //! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
 //! `workloads` (what instances are), `kept` (what is left of ended instances), `reports` (figures, READY or FULL, STATS),
-//! `room` (what is left, and who fits), `devices` (which units of a resource are whose), `pressure` (when the node is short
+//! `roster` (the instances, and what they hold together), `room` (what is left, and what fits), `devices` (which units of a resource are whose), `pressure` (when the node is short
 //! of memory), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +34,7 @@ mod pressure;
 mod record;
 mod reports;
 mod room;
+mod roster;
 #[cfg(test)]
 mod tests;
 mod workloads;
@@ -334,7 +335,7 @@ pub struct Agent {
     settings: Settings,
     duty: Duty,
     /// Everything known, by instance id.
-    instances: BTreeMap<String, Instance>,
+    instances: roster::Roster,
     /// The latest sample; `None` before the first.
     host: Option<HostFigures>,
     /// The cluster's word on whether memory and disk are limited.
@@ -396,7 +397,7 @@ impl Agent {
             ends: ends::Ends::new(settings.numbering),
             settings,
             duty: Duty::InService,
-            instances: BTreeMap::new(),
+            instances: roster::Roster::default(),
             host: None,
             limits: room::Limits::default(),
             capacity: None,
@@ -461,7 +462,7 @@ impl Agent {
             Link::Up { report_at, .. } if !self.sampling => Some(*report_at),
             _ => None,
         };
-        let instances = self.instances.values().filter_map(Instance::timeout).min();
+        let instances = self.instances.first_deadline();
         let lease = self.lease_timeout();
         report.into_iter().chain(instances).chain(lease).min()
     }

@@ -360,6 +360,9 @@ impl Agent {
 
     /// Kills what was asked to end and has not in time.
     pub(super) fn kill_the_late(&mut self, now: Instant) {
+        if self.instances.first_deadline().is_none_or(|at| at > now) {
+            return;
+        }
         let late = |instance: &Instance| matches!(instance.state, InstancePhase::Stopping { kill_at: Some(at), .. } if at <= now);
         for id in self.ids(late) {
             if let Some(InstancePhase::Stopping { kill_at, .. }) =
@@ -373,6 +376,9 @@ impl Agent {
 
     /// Forgets the oldest of too many instances that ended by themselves and that the scheduler knows of.
     pub(super) fn limit_exited(&mut self) {
+        if self.instances.sums().exited <= MAX_EXITED {
+            return;
+        }
         let ended = |instance: &Instance| match instance.state {
             InstancePhase::Exited { order, .. } if instance.ends.is_empty() => Some(order),
             _ => None,
@@ -383,11 +389,9 @@ impl Agent {
                 .iter()
                 .filter_map(|(id, instance)| Some((ended(instance)?, id.clone()))),
         );
-        if known.len() > MAX_EXITED {
-            known.sort_unstable();
-            let surplus = known.len() - MAX_EXITED;
-            known[..surplus].iter().for_each(|(_, id)| self.forget(id));
-        }
+        known.sort_unstable();
+        let surplus = known.len().saturating_sub(MAX_EXITED);
+        known[..surplus].iter().for_each(|(_, id)| self.forget(id));
     }
 
     pub(super) fn next_end(&mut self) -> u64 {

@@ -163,10 +163,7 @@ impl Agent {
     /// When the lease is over, if anything runs under it.
     pub(super) fn lease_timeout(&self) -> Option<Instant> {
         let until = self.lease.until?;
-        self.instances
-            .values()
-            .any(Instance::is_under_lease)
-            .then_some(until)
+        (self.instances.sums().under_lease > 0).then_some(until)
     }
 
     /// Kills what may not run any more.

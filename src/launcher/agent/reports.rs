@@ -98,10 +98,10 @@ impl Agent {
         usage: &BTreeMap<String, Usage>,
     ) {
         self.sampling = false;
-        for (id, instance) in &mut self.instances {
+        self.instances.change_all(|id, instance| {
             instance.usage = usage.get(id).copied().filter(|_| instance.is_live());
             instance.is_measured |= instance.usage.is_some_and(|usage| usage.mem_mb != UNKNOWN);
-        }
+        });
         self.feel_pressure(host.pressure);
         let interval = self.settings.report_interval;
         if let Link::Up {

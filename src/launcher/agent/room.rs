@@ -11,6 +11,7 @@ use tracing::{info, warn};
 
 use super::ends::MAX_UNRECORDED_ENDS;
 use super::instances::Instance;
+use super::roster::Sums;
 use super::{Agent, Demand, HostFigures, MAX_INSTANCES};
 
 /// What the cluster configuration says is limited; everything unless it says otherwise.
@@ -53,9 +54,9 @@ struct Pool {
     ratio: f64,
     reserved: i64,
     /// What instances may still come to use.
-    held: i64,
+    held: i128,
     /// What they count as in all.
-    counted: i64,
+    counted: i128,
 }
 
 impl Pool {
@@ -67,19 +68,18 @@ impl Pool {
         }
         if self.total < 0 {
             let available = self.available.saturating_sub(self.reserved);
-            return available.saturating_sub(self.held);
+            return less(available, self.held);
         }
         let offered = scaled(self.total.saturating_sub(self.reserved), self.ratio);
         let available = self.available.saturating_add(offered - self.total);
-        let unheld = available.saturating_sub(self.held);
-        unheld.min(offered.saturating_sub(self.counted))
+        less(available, self.held).min(less(offered, self.counted))
     }
 }
 
 impl Agent {
     /// Whether there is room for `demand`; what is lacking if not.
     pub(super) fn check_room(&self, demand: &Demand) -> Result<(), String> {
-        if self.live().count() >= MAX_INSTANCES {
+        if self.instances.sums().live >= MAX_INSTANCES {
             return Err(format!(
                 "the node runs {MAX_INSTANCES} instances, its limit"
             ));
@@ -123,7 +123,7 @@ impl Agent {
             || (self.limits.mem && free.mem_mb <= 0)
             || free.vcpus <= 0
             || (self.limits.disk && host.disk_available_mb == 0)
-            || self.live().count() >= MAX_INSTANCES
+            || self.instances.sums().live >= MAX_INSTANCES
             || self.ends.len() >= MAX_UNRECORDED_ENDS
     }
 
@@ -199,19 +199,19 @@ impl Agent {
     /// The same by the launcher's own flags: what is available less what instances may still come to use, so that memory
     /// they use already, which `mem_available_mb` shows, is not counted twice.
     fn free_by_flags(&self, host: &HostFigures) -> Demand {
-        let mut free = Demand {
-            mem_mb: host.mem_available_mb,
-            disk_mb: host.disk_available_mb,
-            vcpus: scaled(host.cpus_online, self.settings.cpu_ratio),
+        let Sums {
+            measured,
+            unmeasured,
+            ..
+        } = self.instances.sums();
+        let held = measured.plus(unmeasured);
+        let vcpus = scaled(host.cpus_online, self.settings.cpu_ratio);
+        Demand {
+            mem_mb: less(host.mem_available_mb, held.unused_mem),
+            disk_mb: less(host.disk_available_mb, held.unused_disk),
+            vcpus: less(vcpus, held.vcpus),
             resources: BTreeMap::new(),
-        };
-        for (_, instance) in self.live() {
-            let (mem_mb, disk_mb) = instance.unused();
-            free.mem_mb -= mem_mb;
-            free.disk_mb -= disk_mb;
-            free.vcpus -= instance.held_vcpus();
         }
-        free
     }
 
     /// The same by the scheduler's rules.
@@ -220,43 +220,42 @@ impl Agent {
     /// the least that can come of that, what it uses now and one vcpu: this is a check that the rules are kept, and never
     /// refuses what was placed by them.
     fn free_by(&self, host: &HostFigures, capacity: &NodeCapacity) -> Demand {
-        let mut mem = Pool {
+        let sums = self.instances.sums();
+        let (held, measured_vcpus) = match capacity.accounting == CountedAs::Measured {
+            true => (sums.unmeasured, sums.measured.vcpus_at_most_one),
+            false => (sums.measured.plus(sums.unmeasured), 0),
+        };
+        let mem = Pool {
             total: host.mem_total_mb,
             available: host.mem_available_mb,
             ratio: capacity.mem_ratio.value(),
             reserved: capacity.reserved_mem_mb,
-            held: 0,
-            counted: 0,
+            held: held.unused_mem,
+            counted: held.mem,
         };
-        let mut disk = Pool {
+        let disk = Pool {
             total: host.disk_total_mb,
             available: host.disk_available_mb,
             ratio: capacity.disk_ratio.value(),
             reserved: capacity.reserved_disk_mb,
-            ..mem
+            held: held.unused_disk,
+            counted: held.disk,
         };
         let cpus = host.cpus_online.saturating_sub(capacity.reserved_cpus);
-        let mut vcpus = scaled(cpus, capacity.cpu_ratio.value());
-        for (_, instance) in self.live() {
-            if capacity.accounting == CountedAs::Measured && instance.is_measured {
-                vcpus = vcpus.saturating_sub(instance.held_vcpus().min(1));
-                continue;
-            }
-            let (mem_mb, disk_mb) = instance.unused();
-            mem.held = mem.held.saturating_add(mem_mb);
-            disk.held = disk.held.saturating_add(disk_mb);
-            let asked = |of: fn(&Demand) -> i64| instance.held(of).max(0);
-            mem.counted = mem.counted.saturating_add(asked(|demand| demand.mem_mb));
-            disk.counted = disk.counted.saturating_add(asked(|demand| demand.disk_mb));
-            vcpus = vcpus.saturating_sub(instance.held_vcpus());
-        }
+        let vcpus = scaled(cpus, capacity.cpu_ratio.value());
         Demand {
             mem_mb: mem.free(),
             disk_mb: disk.free(),
-            vcpus,
+            vcpus: less(vcpus, held.vcpus + measured_vcpus),
             resources: BTreeMap::new(),
         }
     }
+}
+
+/// What is left of an amount.
+fn less(amount: i64, held: i128) -> i64 {
+    let left = i128::from(amount) - held;
+    i64::try_from(left).unwrap_or(if left < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// What so much offers with this ratio.

@@ -167,6 +167,9 @@ impl World {
             self.agent.handle(self.now, Input::Written(self.frames));
             self.act();
         }
+        let instances = &self.agent.instances;
+        let kept = (instances.sums(), instances.first_deadline());
+        assert_eq!(kept, instances.computed());
     }
 
     fn act(&mut self) {

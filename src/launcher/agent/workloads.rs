@@ -7,7 +7,6 @@ use proto_frames::payload::cut::cut;
 use proto_frames::payload::{Digest, Start, Workload, Workloads};
 use serde::{Deserialize, Serialize};
 
-use super::instances::Instance;
 use super::{Agent, Message};
 
 /// Bytes of what is said of a program: as many as the scheduler shows.
@@ -56,9 +55,8 @@ impl About {
 impl Agent {
     /// A connection begins, on which nothing of that was told.
     pub(super) fn introduce_anew(&mut self) {
-        for instance in self.instances.values_mut() {
-            instance.is_introduced = false;
-        }
+        self.instances
+            .change_all(|_, instance| instance.is_introduced = false);
     }
 
     /// Tells what those are that a report has just listed for the first time on this connection.
@@ -66,10 +64,9 @@ impl Agent {
         if !self.records_ends() {
             return;
         }
-        let is_new = |instance: &&mut Instance| instance.is_live() && !instance.is_introduced;
         let mut told = Vec::new();
-        for (id, instance) in &mut self.instances {
-            let Some(instance) = Some(instance).filter(is_new) else {
+        for id in self.ids(|instance| instance.is_live() && !instance.is_introduced) {
+            let Some(instance) = self.instances.get_mut(&id) else {
                 continue;
             };
             instance.is_introduced = true;
@@ -79,7 +76,7 @@ impl Agent {
                 program,
             } = instance.about.clone();
             told.push(Workload {
-                instance_uuid: id.clone(),
+                instance_uuid: id,
                 name,
                 tenant_uuid: tenant,
                 program,
