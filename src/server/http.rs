@@ -1,4 +1,5 @@
-//! The HTTP door: the second way in beside [`session`](super::session), for people's tools and programs that speak HTTP.
+//! The HTTP door: the second way in beside [`session`](super::session), for people's tools and programs that speak
+//! HTTP.
 //!
 //! ```text
 //! accept ── gate ── TLS ──┬── session   frames
@@ -6,15 +7,25 @@
 //!                                                             └── commands, starts   (OPERATOR)
 //! ```
 //!
-//! - [`routes`] is the table of all routes: method, path, who may, parameters, bodies, answers. The router, the role check and
-//!   the OpenAPI document are made from it, so that none of them knows more than the others.
-//! - Reading takes the core's lock in steps of a few rows ([`read`]); what is read is turned into JSON outside it.
-//! - Commands go to the core as those of peers do: each connection that sends one has a session of an operator ([`caller`]),
-//!   and what the core answers comes to the request that asked.
+//! A request becomes a [`Call`](self::call::Call) once its sender's role, its origin, its parameters and its body's
+//! length are checked; the handler of its route makes an answer or a [`Problem`](self::problem::Problem) of it.
+//!
+//! - [`routes`] is the table of all routes: method, path, who may, parameters, bodies, answers. The router, the role
+//!   check and the OpenAPI document ([`openapi`]) are made from it, so that none of them knows more than the others.
+//! - [`serve`] has connections and the way of a request to its handler; [`progress`] ends those that take nothing.
+//! - Reading takes the core's lock in steps of a few rows ([`read`], [`status`], [`mod@metrics`]); what is read is
+//!   turned into JSON outside it ([`json`]).
+//! - Commands go to the core as those of peers do: each connection that sends one has a session of an operator
+//!   ([`caller`]), and what the core answers comes to the request that asked ([`commands`], [`starts`]).
+//! - Output of workloads is fetched from launchers while it is answered ([`output`]), by a limited number of readers
+//!   ([`shares`]).
 //! - [`page`] is what browsers show, from the program's own files; it uses the routes like any other client.
-//! - Events are those that a watching operator is sent, kept in a [`ring`] with numbers. A session of the scheduler's own, a
-//!   viewer, hears them.
+//! - Events are those that a subscriber is sent, kept in a [`ring`] with numbers, which [`events`] tells and
+//!   [`interest`] sorts by what streams want. A session of the scheduler's own, a viewer, receives them.
 //! - What a request may cost is bounded in [`limits`].
+//!
+//! Every answer about the cluster says as `sequence` behind which event it holds, so that a client can read a list and
+//! then follow what changes without a gap.
 
 mod call;
 mod caller;

@@ -1,4 +1,16 @@
 //! One request: what it asks for, read and checked, and how its answer is made.
+//!
+//! [`serve`](super::serve) makes a [`Call`] of each request; handlers take it by value and return an [`Answer`].
+//! Parameters are checked against the route's table before the handler runs, so that handlers read them without an
+//! error case.
+//!
+//! An answer about the cluster is a JSON object with a `sequence`, which the header `ciao-sequence` repeats:
+//!
+//! ```text
+//! GET /v1/nodes?selector=zone%20=%20a&fields=node_uuid,status&limit=2
+//!
+//! {"items": [{"node_uuid": "…", "status": "READY"}, …], "next": "…", "sequence": "1f2e3d4c-17"}
+//! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,30 +30,36 @@ use super::ring::EventId;
 use super::routes::{Kind, Param};
 use super::serve::{App, Connection};
 
-/// One request.
+/// One request whose sender may make it, and whose parameters and body length are checked.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) app: Arc<App>,
     pub(super) connection: Arc<Connection>,
-    /// What stands for `{id}` in its path.
+    /// What stands for `{id}` in its path, percent-decoded and otherwise unchecked; empty where the path has none. A
+    /// handler looks it up and answers 404 where it is nothing.
     pub(super) id: String,
+    /// The query string.
     pub(super) query: Parameters,
+    /// For `Content-Type` and `Last-Event-ID`; roles and origin are checked already.
     pub(super) headers: HeaderMap,
+    /// The whole body, empty where the request has none. Its format is not checked yet.
     pub(super) body: Bytes,
 }
 
-/// What a query string says, as far as the route has it.
+/// The query string's parameters by name. Each value passed [`check`]; only `selector` may have several.
 #[derive(Debug, Default)]
 pub(super) struct Parameters(BTreeMap<&'static str, Vec<String>>);
 
-/// A request's answer, or why it has none.
+/// A request's answer, or the problem document it gets instead.
 pub(super) type Answer = Result<Response, Problem>;
 
 impl Parameters {
-    /// Reads a query string.
+    /// Reads a query string by the parameters that the route declares. Unknown parameters are refused rather than
+    /// ignored, so that a misspelt `selector` does not list everything.
     ///
     /// # Errors
-    /// A parameter that the route does not have, has once only, or does not take so.
+    /// 400 `invalid_parameter` with the parameter's name: not declared, given twice, more than [`MAX_SELECTORS`]
+    /// selectors, or a value that its kind does not take.
     pub(super) fn read(text: &str, known: &'static [Param]) -> Result<Self, Problem> {
         let mut all: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
         let pairs: Vec<(String, String)> =
@@ -69,48 +87,50 @@ impl Parameters {
         Ok(Self(all))
     }
 
-    /// The value of a parameter.
+    /// The value of a parameter, percent-decoded; of several the first. `None` where it was not given.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.first().map(String::as_str)
     }
 
-    /// Whether a parameter is `true`, or is there without a value.
+    /// Whether a parameter is `true`, or is there without a value (`?follow`).
     pub(super) fn flag(&self, name: &str) -> bool {
         matches!(self.text(name), Some("true" | ""))
     }
 
-    /// A whole number. It was checked.
+    /// The value of a [`Kind::Number`]. It was checked against the bounds that the route declares.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
         self.text(name)?.parse().ok()
     }
 
-    /// A number of bytes. It was checked.
+    /// The value of a [`Kind::Offset`], in bytes.
     pub(super) fn offset(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 
-    /// The words of a list.
+    /// The words of a list that is separated by commas, without empty ones; `None` where the parameter was not given,
+    /// which for `fields` is not the same as an empty list.
     pub(super) fn words(&self, name: &str) -> Option<impl Iterator<Item = &str>> {
         let words = self.text(name)?.split(',').map(str::trim);
         Some(words.filter(|word| !word.is_empty()))
     }
 
-    /// How long to wait for an outcome; zero where that was not asked for.
+    /// How long to wait for an outcome, at most [`MAX_WAIT`]; zero where that was not asked for.
     pub(super) fn wait(&self) -> Duration {
         let wait = self.text("wait").map(humantime::parse_duration);
         wait.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// What rows have to meet.
+    /// The expressions that every row has to meet; none where none was given. See [`meets`].
     pub(super) fn selectors(&self) -> Vec<Expression> {
         let texts = self.0.get("selector").into_iter().flatten();
         texts.filter_map(|text| text.parse().ok()).collect()
     }
 
-    /// The fields of a row that are wanted; `None` = all.
+    /// The fields of a row that are wanted; `None` is all of them. `known` are the fields of the row's type, which the
+    /// route's table does not check, because `fields` is the same parameter for all rows.
     ///
     /// # Errors
-    /// None, or one that rows do not have.
+    /// 400 `invalid_parameter`: the list is empty, or has a field that rows do not have.
     pub(super) fn fields(&self, known: &[Field]) -> Result<Option<Vec<&str>>, Problem> {
         let Some(words) = self.words("fields") else {
             return Ok(None);
@@ -131,6 +151,8 @@ impl Parameters {
     }
 }
 
+/// Splits a query string into decoded pairs. `form_urlencoded` replaces bytes that are not UTF-8 by U+FFFD; a text with
+/// that character is refused, because it may be read as an id that the client did not write.
 fn serde_urlencoded(text: &str) -> Result<Vec<(String, String)>, &'static str> {
     let pairs = form_urlencoded::parse(text.as_bytes());
     let pairs: Vec<(String, String)> = pairs.into_owned().collect();
@@ -144,7 +166,8 @@ fn serde_urlencoded(text: &str) -> Result<Vec<(String, String)>, &'static str> {
     }
 }
 
-/// Refuses a value that a parameter does not take.
+/// Refuses a value that a parameter does not take, with what it takes. The accessors of [`Parameters`] parse the same
+/// text with the same functions, and rely on it having passed here.
 fn check(param: &Param, value: &str) -> Result<(), Problem> {
     let bad = |detail: String| Err(Problem::parameter(param.name, detail));
     match param.kind {
@@ -186,10 +209,12 @@ fn check(param: &Param, value: &str) -> Result<(), Problem> {
 }
 
 impl Call {
-    /// The body as a record; the default where there is none.
+    /// The body as a record, for commands whose keys are all optional; the default where there is no body. `name` is
+    /// what paths in errors begin with, such as `migrate` of `migrate.deadline`.
     ///
     /// # Errors
-    /// It is no JSON, or not of this shape.
+    /// 400 `invalid_payload`: no JSON, or a value of the wrong type. 422 `invalid_data`: an unknown key, or a value
+    /// that its key does not take.
     pub(super) fn record<T: Record>(&self, name: &str) -> Result<T, Problem> {
         if self.body.is_empty() {
             return Ok(T::default());
@@ -197,16 +222,17 @@ impl Call {
         from_json(name, &self.json()?)
     }
 
-    /// The body as JSON.
+    /// The body as JSON, whatever its media type says.
     ///
     /// # Errors
-    /// It is none.
+    /// 400 `invalid_payload` with line and column.
     pub(super) fn json(&self) -> Result<Value, Problem> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Problem::invalid_payload("", format!("not valid JSON: {error}")))
     }
 
-    /// The media type of the body, without parameters; empty where it is not said.
+    /// The media type of the body in lower case, without parameters such as `charset`; empty where it is not said or is
+    /// not ASCII.
     pub(super) fn media_type(&self) -> String {
         let value = self.headers.get(header::CONTENT_TYPE);
         let text = value
@@ -217,7 +243,9 @@ impl Call {
     }
 }
 
-/// An answer with this content, which holds at a place in the stream of events.
+/// An answer with this content. `at` goes into it as `sequence` and into the header `ciao-sequence`: a client that
+/// follows `/v1/events?from=` that id misses nothing that the content does not show. For that, `at` must have been read
+/// under the core's lock together with the content, or before it.
 pub(super) fn answer(status: StatusCode, at: EventId, mut content: Map<String, Value>) -> Response {
     content.insert("sequence".to_owned(), at.to_string().into());
     let mut response = json_response(status, &Value::Object(content));
@@ -227,14 +255,14 @@ pub(super) fn answer(status: StatusCode, at: EventId, mut content: Map<String, V
     response
 }
 
-/// An answer about one thing.
+/// As [`answer`], with one value under `key`.
 pub(super) fn answer_with(status: StatusCode, at: EventId, key: &str, value: Value) -> Response {
     let mut content = Map::new();
     content.insert(key.to_owned(), value);
     answer(status, at, content)
 }
 
-/// JSON as an answer.
+/// A JSON answer without a `sequence`: for what is not about the events' order, such as probes.
 pub(super) fn json_response(status: StatusCode, value: &Value) -> Response {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
@@ -243,7 +271,7 @@ pub(super) fn json_response(status: StatusCode, value: &Value) -> Response {
     response
 }
 
-/// Text as an answer.
+/// An answer with this body and media type. The body may be a stream.
 pub(super) fn text_response(
     status: StatusCode,
     kind: &'static str,
@@ -256,7 +284,12 @@ pub(super) fn text_response(
     response
 }
 
-/// Whether a row meets all expressions. A key is that of a label, else of a field of the row.
+/// Whether a row meets all expressions. A key names a label of the row if it has such a label, else a field. A label or
+/// field with several values meets a positive test if one value does; a negative test (`!=`, `not exists`, …) is met
+/// unless the positive one is, so that a row without the key meets it. Numbers and truth values are compared as JSON
+/// writes them.
+///
+/// Runs on rows that are JSON already, outside the core's lock.
 pub(super) fn meets(row: &Map<String, Value>, selectors: &[Expression]) -> bool {
     selectors.iter().all(|selector| {
         let test = selector.test();

@@ -1,5 +1,18 @@
-//! Who sends commands over HTTP: a session of an operator for each connection that does, from its first command to its end.
-//! What the core answers is handed to the requests that wait for it.
+//! The sessions in which HTTP connections give commands, and the way of the core's answers to the requests that wait
+//! for them.
+//!
+//! The core answers a session, not a request: an answer has the command's name and the instance or node that it is
+//! about, and no request number. So each request registers a [`Subject`] before it hands its command in
+//! ([`Caller::wait_for`]), and each message for the session goes to the first request whose subject it fits:
+//!
+//! ```text
+//! handler ── wait_for(subject) ──▶ Waiter ◀── channel ── Answers ◀── Door::take ── core (its lock held)
+//!         └─ Hub::handle(command) ─────────────────────────────────────────────────▲
+//! ```
+//!
+//! What the core refuses it answers before `Hub::handle` returns, so that the refusal is in the channel by then.
+//!
+//! A connection has one session, from its first command to its end; HTTP/2 may have many requests in it at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,41 +30,54 @@ use crate::server::hub::{Door, Hub};
 use crate::server::wire;
 use sched_core::{CommandName, InstanceId, Message, Sent, SessionId};
 
-/// The operator's session of a connection.
+/// A connection's session of the core. Dropped with the connection, which closes the session.
 #[derive(Debug)]
 pub(super) struct Caller {
     hub: Arc<Hub>,
+    /// The name of the session to the core and in the log. Random: HTTP has no CONNECT frame in which a client names
+    /// itself.
     pub(super) uuid: Uuid,
+    /// To be given with each command.
     pub(super) session: SessionId,
+    /// Shared with the hub, which hands it the core's messages, and with each [`Waiter`].
     answers: Arc<Answers>,
 }
 
-/// The requests that wait for answers.
+/// The end of the session at which the core's messages arrive.
 #[derive(Debug)]
 struct Answers {
+    /// Bytes of this session's commands that are queued for launchers and other peers.
     budget: Arc<Budget>,
+    /// The requests that wait, by a number that ascends, so that iteration begins with the one that came first. Locked
+    /// under the core's lock by [`Door::take`]; never held while the core's is taken.
     open: Mutex<IndexMap<u64, (Subject, mpsc::Sender<Message>)>>,
+    /// The number of the next request.
     last: AtomicU64,
 }
 
-/// What a command is about, by which its answers are known.
+/// What a command is about, by which its answers are known. Exactly one of `instance` and `node` is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subject {
     pub(super) command: CommandName,
+    /// For commands on an instance and for STARTs.
     pub(super) instance: Option<InstanceId>,
+    /// For commands on a node: its UUID as text, as messages of the core have it.
     pub(super) node: Option<String>,
 }
 
-/// One request that waits for answers.
+/// One request that waits for answers. Dropping it ends that: later answers about its subject are discarded, or go to a
+/// later request about the same.
 #[derive(Debug)]
 pub(super) struct Waiter {
     number: u64,
     answers: Arc<Answers>,
+    /// At most [`MAX_ANSWERS`] messages that were not read yet.
     received: mpsc::Receiver<Message>,
 }
 
 impl Caller {
-    /// A new session in this role.
+    /// Opens a session in this role, under a random UUID. The core knows of it when this returns. Called by
+    /// `Connection::caller`, which has derived the role from the certificate.
     pub(super) fn new(hub: &Arc<Hub>, role: Role) -> Self {
         let uuid = Uuid::new_v4();
         let answers = Arc::new(Answers {
@@ -68,12 +94,14 @@ impl Caller {
         }
     }
 
-    /// What its commands may take up in queues.
+    /// How much of its commands may be queued at once (`--controller-budget`). Given to [`Hub::handle`] with each
+    /// command, and waited for before the next.
     pub(super) fn budget(&self) -> &Arc<Budget> {
         &self.answers.budget
     }
 
-    /// Listens to answers about this from now on.
+    /// Begins to collect answers about this. To be called before the command is handed in: what the core says earlier
+    /// is lost.
     pub(super) fn wait_for(&self, subject: Subject) -> Waiter {
         let number = self.answers.last.fetch_add(1, Ordering::Relaxed);
         let (sender, received) = mpsc::channel(MAX_ANSWERS);
@@ -93,10 +121,16 @@ impl Drop for Caller {
 }
 
 impl Door for Answers {
+    /// Hands a message to the first request that it answers; without one it is discarded. Called under the core's lock,
+    /// so it only moves the message into a channel and never waits: what does not fit into the channel is discarded,
+    /// because a request needs the first failure or the latest progress and not all of it.
     fn take(&self, message: Message) {
+        // A failure that a launcher reported comes as a forwarded frame; this reads it as the core's own message of the
+        // same kind.
         let message = wire::opened(message);
         let open = self.open.lock();
-        // Of the same command given twice at once, the earlier is answered first.
+        // Of two requests with the same command on the same subject, the one that came first gets the answers while it
+        // waits.
         let found = open.values().find(|(subject, _)| subject.is_of(&message));
         if let Some((_, sender)) = found {
             // More than a request keeps is more than it needs.
@@ -110,7 +144,9 @@ impl Door for Answers {
 }
 
 impl Subject {
-    /// Whether a message says what became of such a command.
+    /// Whether a message says what became of such a command: that it was refused or has failed, where a START went (dry
+    /// runs), or how a drain goes on. A success has no message of its own; requests find it in the instance's row or in
+    /// events.
     fn is_of(&self, message: &Message) -> bool {
         let is_instance = |text: &str| {
             let instance = self.instance.as_ref();
@@ -118,6 +154,7 @@ impl Subject {
         };
         match message {
             Message::CommandRefused(refused) => {
+                // Refusals of commands on nodes, and of payloads that could not be read, name no instance.
                 let is_ours = refused.instance.is_none() || refused.instance == self.instance;
                 refused.sent == Sent::Command(self.command) && is_ours
             }
@@ -136,6 +173,8 @@ impl Subject {
                     LifeCommand::Resume => CommandName::Resume,
                     LifeCommand::Migrate => CommandName::Migrate,
                     LifeCommand::Update => CommandName::Update,
+                    // DRAIN is what a failure of EVACUATE with mode `relocate` calls the command; it names the node
+                    // instead of an instance.
                     LifeCommand::Drain => {
                         let is_node = self.node.as_deref() == Some(&*it.node_uuid);
                         return self.command == CommandName::Evacuate && is_node;
@@ -154,12 +193,12 @@ impl Subject {
 }
 
 impl Waiter {
-    /// The next answer that is there already.
+    /// An answer that has arrived already. Used right after [`Hub::handle`], to find a refusal without waiting.
     pub(super) fn try_next(&mut self) -> Option<Message> {
         self.received.try_recv().ok()
     }
 
-    /// The next answer.
+    /// Waits for an answer, without a deadline: callers add their own.
     pub(super) async fn next(&mut self) -> Option<Message> {
         self.received.recv().await
     }
@@ -171,7 +210,7 @@ impl Drop for Waiter {
     }
 }
 
-/// The problem that an answer is; `None` if it is none.
+/// The problem document for a message that says that a command was refused or has failed; `None` for any other.
 pub(super) fn problem_in(message: &Message) -> Option<Problem> {
     Some(match message {
         Message::CommandRefused(refused) => (&**refused).into(),

@@ -1,5 +1,17 @@
-//! Commands on instances and nodes: each goes to the core as the command that it is, in the session of its connection, and
-//! is answered with where to follow it, or with what came of it.
+//! Commands on instances and nodes. Each goes to the core as the same command that a peer would send as a frame, in the
+//! session of its connection ([`caller`](super::caller)).
+//!
+//! The answer is one of
+//!
+//! - a problem, where the core refuses at once or, with `?wait=`, where the command fails while the request waits;
+//! - 202 with `follow`, the path at which to see what comes of it;
+//! - 200 with the instance or node, where `?wait=` was given and the command was done in time.
+//!
+//! The core sends no message for "done". A request that waits looks at three things whenever something happens, and
+//! every [`LOOK_EVERY`] besides: messages to its session (failures), events about its instance, and the instance's row
+//! ([`Until`] says what the row must show).
+//!
+//! STARTs are in [`starts`](super::starts), which uses [`follow`] and [`instance_answer`] of this file.
 
 use std::time::Duration;
 
@@ -25,30 +37,31 @@ use crate::server::wire::{self, Ordered};
 use proto_frames::Role;
 use sched_core::{CommandName, Input, InstanceId, Message};
 
-/// What became of a command by now.
+/// How far a command is when its request is answered. A failure is a [`Problem`] instead.
 pub(super) enum CommandOutcome {
-    /// It is taken in, and goes on.
+    /// The core took it in and it goes on, or the request does not know more: 202.
     Open,
-    /// It is done.
+    /// It has come to its end within the request's `wait`: 200.
     Done,
 }
 
-/// When a command on an instance is done.
+/// What must be true of an instance for a command on it to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Its node runs it.
+    /// It is running, or has run and ended.
     Runs,
-    /// It is on no node any more.
+    /// It is on no node: no row is left, or one that has ended.
     Gone,
-    /// It is suspended.
+    /// Its row says that it is suspended.
     Suspended,
-    /// It runs, on another node than this long ago.
+    /// It runs on another node than before the command.
     Moved,
-    /// It was changed.
+    /// Its node reported the state `updated`. Only an event tells: the row looks the same before and after.
     Updated,
 }
 
-/// DELETE /v1/instances/{id}.
+/// `DELETE /v1/instances/{id}`. With `?forget=true` the scheduler gives up an instance on a lost node although it may
+/// still run there.
 pub(super) async fn delete(call: Call) -> Answer {
     let forget = call.query.flag("forget");
     let delete = Delete {
@@ -58,7 +71,7 @@ pub(super) async fn delete(call: Call) -> Answer {
     on_instance(&call, Ordered::Delete(delete), Until::Gone).await
 }
 
-/// POST /v1/instances/{id}/stop.
+/// `POST /v1/instances/{id}/stop`: DELETE with the flag `stop`, which removes the instance from its node alone.
 pub(super) async fn stop(call: Call) -> Answer {
     let delete = Delete {
         stop: true,
@@ -67,20 +80,23 @@ pub(super) async fn stop(call: Call) -> Answer {
     on_instance(&call, Ordered::Delete(delete), Until::Gone).await
 }
 
-/// A DELETE of an instance where it is.
+/// A DELETE that names the node on which the instance is at this moment. SSNTP wants the node in the payload; HTTP
+/// clients do not know it. The instance may move between this read and the command; the core answers that case.
 fn target(call: &Call) -> Delete {
     let (_, row) = call.app.instance(&call.id);
     let row = row.filter(|row| row.state != PlacementState::Ended);
     let node = row.map(|row| row.node_uuid).filter(|node| !node.is_empty());
     Delete {
         instance_uuid: call.id.clone(),
-        // On no node: the core looks where it waits. What is nowhere at all is answered by it as well.
+        // `-` is no UUID: the core then looks for the instance where it waits, and answers `no_instance` if it is
+        // nowhere.
         workload_agent_uuid: node.unwrap_or_else(|| "-".to_owned()),
         ..Delete::default()
     }
 }
 
-/// POST /v1/instances/{id}/suspend.
+/// `POST /v1/instances/{id}/suspend`. An instance that the body names is replaced by the one of the path, here and in
+/// the handlers below.
 pub(super) async fn suspend(call: Call) -> Answer {
     let mut suspend: Suspend = call.record("suspend")?;
     suspend.instance_uuid.clone_from(&call.id);
@@ -108,6 +124,11 @@ pub(super) async fn update(call: Call) -> Answer {
     on_instance(&call, Ordered::Update(update), Until::Updated).await
 }
 
+/// Hands in a command on an instance and answers with the instance's row. The row and the events' position are read
+/// before the command is handed in, so that an outcome that comes at once is not missed.
+///
+/// # Errors
+/// What refused the command, or why it failed while the request waited.
 async fn on_instance(call: &Call, ordered: Ordered, until: Until) -> Answer {
     let subject = Subject {
         command: ordered.name(),
@@ -120,7 +141,8 @@ async fn on_instance(call: &Call, ordered: Ordered, until: Until) -> Answer {
     Ok(instance_answer(&call.app, &call.id, &outcome))
 }
 
-/// The answer about an instance: done, or where to follow it.
+/// The answer about an instance, with its row as it is by now (null once it is forgotten), 200 or 202 by `outcome`, and
+/// `Location`.
 pub(super) fn instance_answer(
     app: &App,
     id: &str,
@@ -137,6 +159,8 @@ pub(super) fn instance_answer(
     outcome_answer(at, content, outcome, &place)
 }
 
+/// Adds `follow` and the `Location` header to an answer. `place` is a path of this API; where it cannot be a header
+/// value the header is left out.
 fn outcome_answer(
     at: super::ring::EventId,
     mut content: Map<String, Value>,
@@ -155,14 +179,20 @@ fn outcome_answer(
     response
 }
 
-/// An identifier as a part of a path.
+/// An identifier percent-encoded as one segment of a path. The encoder is that of forms, which writes a space as `+`;
+/// in a path that would be a plus sign.
 fn path_segment(id: &str) -> String {
     form_urlencoded::byte_serialize(id.as_bytes())
         .collect::<String>()
         .replace('+', "%20")
 }
 
-/// Hands a command to the core; who waits for its answers. It was not refused at once.
+/// Hands a command to the core and begins to collect its answers. When this returns the core has decided: it took the
+/// command in, or refused it.
+///
+/// # Errors
+/// The refusal; 503 where the scheduler leaves or the connection's budget is used up; 400 or 422 where the command
+/// cannot be read as the frame that it would be.
 pub(super) async fn order(
     call: &Call,
     ordered: &Ordered,
@@ -173,14 +203,15 @@ pub(super) async fn order(
     note(call, caller.uuid, &input);
     let mut waiter = caller.wait_for(subject);
     call.app.hub.handle([input], Some(caller.budget()));
-    // What the core refuses it refuses before it returns.
+    // The core refuses before `handle` returns, so a refusal is in the channel by now.
     match waiter.try_next().as_ref().and_then(problem_in) {
         Some(problem) => Err(problem),
         None => Ok(waiter),
     }
 }
 
-/// Logs who asks for what, as of commands that come as frames.
+/// Logs who gave which command on what, in the form that commands of peers have in the log, with the subject of the
+/// certificate and the address. START is left out, as it is for peers; see [`audit::object`].
 fn note(call: &Call, uuid: proto_frames::Uuid, input: &Input) {
     let Input::Command { command, .. } = input else {
         return;
@@ -196,10 +227,14 @@ fn note(call: &Call, uuid: proto_frames::Uuid, input: &Input) {
     call.app.hub.note(Class::Command, who, Weight::News, line);
 }
 
-/// Waits for the outcome of a command on an instance as long as the request says.
+/// Waits for the outcome of a command on an instance, as long as `?wait=` says; without it returns at once. `since` is
+/// the events' position and `before` the row, both read before the command was handed in.
+///
+/// The three sources are looked at in the order messages, events, row: a failure is told as such although the row may
+/// look done. [`LOOK_EVERY`] bounds how late a change of the row is seen that makes no event.
 ///
 /// # Errors
-/// It has failed.
+/// It has failed: the message or event as a problem.
 pub(super) async fn follow(
     call: &Call,
     waiter: &mut Waiter,
@@ -237,7 +272,9 @@ pub(super) async fn follow(
     }
 }
 
-/// Until when a request waits, and its place among those that do; `None` if it does not.
+/// Until when a request waits, and its permit among those that do. `None` if it did not ask to wait, or if as many wait
+/// as may (`MAX_WAITING`): it is then answered with 202 at once, which is no error, because `follow` leads to the
+/// outcome as well.
 fn patience(call: &Call) -> Option<(Instant, tokio::sync::OwnedSemaphorePermit)> {
     let wait = call.query.wait();
     if wait == Duration::ZERO {
@@ -247,10 +284,13 @@ fn patience(call: &Call) -> Option<(Instant, tokio::sync::OwnedSemaphorePermit)>
     Some((Instant::now() + wait, room.ok()?))
 }
 
-/// Whether an event says that the command is done.
+/// Looks through the events behind `seen`, which it moves on, for one that ends the command. Where events were dropped
+/// from the ring unread it goes on behind the latest: the row and the messages still tell.
+///
+/// Cost: all events since the last look, of all instances, [`EVENTS_PER_LOOK`] under the ring's lock at a time.
 ///
 /// # Errors
-/// An event says that it has failed.
+/// A `start_failure` of the instance, for a request that waits until it runs.
 fn look_at_events(app: &App, id: &str, seen: &mut u64, until: Until) -> Result<bool, Problem> {
     loop {
         let events = match app.ring.behind(*seen, EVENTS_PER_LOOK) {
@@ -280,6 +320,8 @@ fn look_at_events(app: &App, id: &str, seen: &mut u64, until: Until) -> Result<b
     }
 }
 
+/// The problem that an event `start_failure` stands for. Its JSON is read back into the type; that it was written from
+/// it makes an error here a defect of this program.
 fn failure(told: &Told) -> Problem {
     let value = serde_json::from_str(&told.data).unwrap_or_default();
     match from_json("", &value) {
@@ -288,6 +330,7 @@ fn failure(told: &Told) -> Problem {
     }
 }
 
+/// Whether the instance's row shows that the command is done, at this moment.
 fn is_done(call: &Call, before: Option<&InstanceView>, until: Until) -> bool {
     let (_, row) = call.app.instance(&call.id);
     let is_ended = |row: &InstanceView| row.state == PlacementState::Ended;
@@ -298,7 +341,7 @@ fn is_done(call: &Call, before: Option<&InstanceView>, until: Until) -> bool {
     };
     match until {
         Until::Gone => row.is_none_or(is_ended),
-        // One that has ended ran.
+        // One that has ended did run.
         Until::Runs => row.is_some_and(|row| runs(row) || is_ended(row)),
         Until::Suspended => row.is_some_and(|row| row.life == LifeState::Suspended.as_str()),
         Until::Moved => row.is_some_and(|row| {
@@ -308,32 +351,34 @@ fn is_done(call: &Call, before: Option<&InstanceView>, until: Until) -> bool {
     }
 }
 
-/// POST /v1/nodes/{id}/cordon.
+/// `POST /v1/nodes/{id}/cordon`: EVACUATE with the mode `cordon`. `{id}` is a UUID or host name, here and below.
 pub(super) async fn cordon(call: Call) -> Answer {
     evacuating(call, EvacuateMode::Cordon).await
 }
 
-/// POST /v1/nodes/{id}/abort-drain.
+/// `POST /v1/nodes/{id}/abort-drain`: EVACUATE with the mode `abort`.
 pub(super) async fn abort_drain(call: Call) -> Answer {
     evacuating(call, EvacuateMode::Abort).await
 }
 
-/// POST /v1/nodes/{id}/evacuate.
+/// `POST /v1/nodes/{id}/evacuate`: EVACUATE without a mode, which is ciao's own: the launcher stops all its instances.
 pub(super) async fn evacuate(call: Call) -> Answer {
     evacuating(call, EvacuateMode::default()).await
 }
 
-/// POST /v1/nodes/{id}/uncordon.
+/// `POST /v1/nodes/{id}/uncordon`: Restore with the mode `uncordon`.
 pub(super) async fn uncordon(call: Call) -> Answer {
     restoring(call, RestoreMode::Uncordon).await
 }
 
-/// POST /v1/nodes/{id}/restore.
+/// `POST /v1/nodes/{id}/restore`: Restore without a mode, which takes back an evacuation.
 pub(super) async fn restore(call: Call) -> Answer {
     restoring(call, RestoreMode::default()).await
 }
 
-/// POST /v1/nodes/{id}/drain.
+/// `POST /v1/nodes/{id}/drain`: EVACUATE with the mode `relocate`, and `deadline` and `parallel` of the body. A body
+/// with another mode is refused, since it would silently do something else than the path says. With `?wait=` the answer
+/// has `drain`, the latest progress.
 pub(super) async fn drain(call: Call) -> Answer {
     let mut evacuate: Evacuate = call.record("drain")?;
     let modes = [EvacuateMode::default(), EvacuateMode::Relocate];
@@ -354,7 +399,11 @@ pub(super) async fn drain(call: Call) -> Answer {
     node_answer(&call, &node.node_uuid, progress.as_ref(), &outcome).await
 }
 
-/// Waits for the end of a drain as long as the request says; how far it was at last.
+/// Waits for the end of a drain as long as the request says; the latest progress that came in that time. `None` if none
+/// did or the request does not wait.
+///
+/// # Errors
+/// The drain failed or was refused.
 async fn drained(call: &Call, waiter: &mut Waiter) -> Result<Option<DrainProgress>, Problem> {
     let Some((deadline, _room)) = patience(call) else {
         return Ok(None);
@@ -375,6 +424,7 @@ async fn drained(call: &Call, waiter: &mut Waiter) -> Result<Option<DrainProgres
     Ok(latest)
 }
 
+/// Sends EVACUATE in this mode and answers 202. There is no `?wait=` here: the node's row shows what came of it.
 async fn evacuating(call: Call, mode: EvacuateMode) -> Answer {
     let (_, node) = find_node(&call.app, &call.id).await?;
     let evacuate = Evacuate {
@@ -387,6 +437,7 @@ async fn evacuating(call: Call, mode: EvacuateMode) -> Answer {
     node_answer(&call, &node.node_uuid, None, &CommandOutcome::Open).await
 }
 
+/// As [`evacuating`], with Restore in this mode.
 async fn restoring(call: Call, mode: RestoreMode) -> Answer {
     let (_, node) = find_node(&call.app, &call.id).await?;
     let restore = Restore {
@@ -398,6 +449,7 @@ async fn restoring(call: Call, mode: RestoreMode) -> Answer {
     node_answer(&call, &node.node_uuid, None, &CommandOutcome::Open).await
 }
 
+/// What answers to a command on a node are known by. `node` is a UUID, not a host name.
 fn node_subject(command: CommandName, node: &str) -> Subject {
     Subject {
         command,
@@ -406,6 +458,10 @@ fn node_subject(command: CommandName, node: &str) -> Subject {
     }
 }
 
+/// The answer about a node: its row read after the command, and the drain's progress where there is some.
+///
+/// # Errors
+/// 404 if the node was forgotten meanwhile; the command is given all the same.
 async fn node_answer(
     call: &Call,
     node: &str,

@@ -1,5 +1,27 @@
-//! `GET /v1/events`: what happens, as server-sent events. Each stream has a place in the ring of events and a chunk that is
-//! being written; a slow reader has no more than that, and is told to read everything again once what it has not read is gone.
+//! `GET /v1/events`: what happens, as server-sent events.
+//!
+//! A stream holds a place in the [`Ring`] of events and a chunk that is being written, nothing else; a slow reader
+//! delays no other, and is told to read everything once more when what it has not read is gone from the ring. Two
+//! events are made here rather than by the core:
+//!
+//! ```text
+//! id: 1f2e3d4c-17
+//! event: begin            the stream begins now; from here on nothing is missed
+//! data: {}
+//!
+//! id: 1f2e3d4c-90211
+//! event: resync           events are missing: read what you need, then go on from this id
+//! data: {"reason":"too_old","sequence":"1f2e3d4c-90211"}
+//!
+//! id: 1f2e3d4c-90212
+//! event: instance_placed  the others: names and data as SSNTP has them
+//! data: {"instance_uuid":"…","node_uuid":"…"}
+//!
+//! :                       every 15 s without an event
+//! ```
+//!
+//! A stream with a filter is not woken for each event of the cluster: its [`Interest`] tells it between which numbers
+//! its own are, see [`interest`](super::interest).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -23,10 +45,12 @@ use super::ring::{Behind, EventId, Ring, RingEvent};
 use crate::server::wire;
 use sched_core::{Command, Input, SessionId};
 
-/// The topics that can be followed. Not STATS: they are each node's own every few seconds, and `/v1/nodes` has what they say.
+/// The topics that can be followed. STATS are not among them: each node sends one every few seconds, which would push
+/// all else out of the ring, and `/v1/nodes` has what they say.
 pub(super) const TOPICS: &[&str] = &["nodes", "instances", "failures", "placements"];
 
-/// What the session that hears events subscribes to.
+/// The command with which the door's session subscribes to all [`TOPICS`]. It is made as a value: there is no frame,
+/// and the parcel, which is never sent on, is empty.
 pub(super) fn subscription(session: SessionId) -> Input {
     let topics = TOPICS.iter().map(|&topic| Topic::from(topic));
     Input::Command {
@@ -36,7 +60,16 @@ pub(super) fn subscription(session: SessionId) -> Input {
     }
 }
 
-/// GET /v1/events.
+/// `GET /v1/events`. Where the stream begins:
+///
+/// - without `from`, or `now`: behind the latest event, with an event `begin`;
+/// - `Last-Event-ID`, which browsers send when they connect once more, or else `from`: behind that event. The id of
+///   another run of the scheduler, or one that was not given out yet, gets a `resync` instead.
+///
+/// Whether the events behind an id are still kept shows when the stream is first polled.
+///
+/// # Errors
+/// 400 `invalid_parameter`: `from` or `Last-Event-ID` is no id.
 pub(super) async fn events(call: Call) -> Answer {
     let words = call.query.words("topics");
     let mut topics: Vec<String> = words.into_iter().flatten().map(str::to_owned).collect();
@@ -50,7 +83,7 @@ pub(super) async fn events(call: Call) -> Answer {
     let last = call.headers.get("last-event-id");
     let last = last.and_then(|value| value.to_str().ok());
     let ring = &call.app.ring;
-    // Before its place is read: what comes behind that is sorted for it.
+    // Registered before its place is read: from here on events are sorted for it, so none falls between.
     let interest = ring.interests.register(&filter);
     let mut first = String::new();
     let sequence = match last.or(call.query.text("from")) {
@@ -61,7 +94,7 @@ pub(super) async fn events(call: Call) -> Answer {
             end.sequence
         }
         Some(text) => match text.parse::<EventId>() {
-            // Not told yet, so not by this scheduler.
+            // An id of this run that was not given out yet.
             Ok(id) if id.epoch == ring.end().epoch && id.sequence > ring.end().sequence => {
                 resync(&mut first, ring, "too_old")
             }
@@ -92,7 +125,8 @@ pub(super) async fn events(call: Call) -> Answer {
     ))
 }
 
-/// Says that events are missing; the place to go on from.
+/// Adds the event that says that events are missing, and why: `too_old` or `unknown_epoch`. Returns the number behind
+/// which the stream goes on, which is the latest.
 fn resync(out: &mut String, ring: &Ring, reason: &str) -> u64 {
     let end = ring.end();
     let data = json!({"reason": reason, "sequence": end.to_string()});
@@ -101,29 +135,36 @@ fn resync(out: &mut String, ring: &Ring, reason: &str) -> u64 {
     end.sequence
 }
 
-/// Waits for news, or for so long that the reader is to hear that the stream is still there.
+/// Ends when there is something for the stream (`true`), or when it has been silent for [`EVENT_HEARTBEAT`] (`false`).
 type News = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// The body of one answer.
+/// The body of one answer, which hyper polls whenever it can write.
 struct Stream {
     ring: Arc<Ring>,
+    /// Where its own events are. Dropping it ends the sorting for this stream.
     interest: Interest,
     /// The number of the last event that was looked at, or is certainly none of its own.
     sequence: u64,
-    /// Up to which event it has to look for its own.
+    /// Up to which event it has to look for its own: it has been told that none is behind that. At the start all that
+    /// the ring has.
     goal: u64,
-    /// What is to be written next.
+    /// What is to be written next, at most [`EVENT_CHUNK`] and one event.
     ready: String,
+    /// Kept between polls, so that the heartbeat counts from the last write.
     news: Option<News>,
+    /// Ends the stream when the scheduler is about to leave; clients connect to the next one with their last id.
     leaving: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// `leaving` has ended, and must not be polled again.
     is_over: bool,
 }
 
 impl Stream {
-    /// Looks at what there is until there is a chunk of it, or no more.
+    /// Looks at events until there is a chunk of its own, or none is left up to `goal`. Bounded by [`EVENT_CHUNK`] in
+    /// bytes; events that are not its own are looked at [`EVENTS_PER_LOOK`] at a time under the ring's lock.
     fn gather(&mut self) {
         while self.ready.len() < EVENT_CHUNK {
             if self.sequence >= self.goal {
+                // All is looked at that it knew of: where are more of its own?
                 let Some((first, last)) = self.interest.take() else {
                     return;
                 };
@@ -139,6 +180,7 @@ impl Stream {
                     return;
                 }
             };
+            // Cannot be while `goal` is ahead of `sequence`, but would loop for ever.
             if events.is_empty() {
                 self.goal = self.sequence;
             }
@@ -152,7 +194,8 @@ impl Stream {
         }
     }
 
-    /// Adds an event to the chunk, if it is one of its own.
+    /// Adds an event to the chunk, if it is one of its own. The filter is tried before the event is written as JSON,
+    /// which is done once for all streams that have it.
     fn tell(&mut self, event: &RingEvent) {
         let filter = self.interest.filter();
         let is_own = || event.about().is_some_and(|about| filter.takes(&about));
@@ -170,6 +213,7 @@ impl Stream {
         }
     }
 
+    /// Begins to wait.
     fn news(&self) -> News {
         let told = self.interest.told();
         let until = Instant::now() + EVENT_HEARTBEAT;
@@ -212,6 +256,7 @@ impl hyper::body::Body for Stream {
                     return Poll::Pending;
                 }
                 Poll::Ready(true) => {}
+                // A comment, which clients ignore.
                 Poll::Ready(false) => this.ready.push_str(":\n\n"),
             }
         }

@@ -1,5 +1,17 @@
-//! Which streams want which events. A stream waits until there is an event of its own, rather than look at each: thousands
-//! that follow what does not happen cost nothing while much else does.
+//! Which streams want which events.
+//!
+//! A stream waits until there is an event of its own, rather than look at each: thousands that follow what does not
+//! happen cost nothing while much else does. Streams with the same filter are one group. The ring's pump sorts each
+//! event: it finds the groups that want it through an index by instance, node or topic, and widens the group's span of
+//! unseen events. Then it tells the groups, and each stream widens its own span and wakes:
+//!
+//! ```text
+//! event 7 about instance a ── sort ──▶ group {instance: a}: found (7, 7) ── tell ──▶ its streams: span (7, 7)
+//! event 9 about instance a ── sort ──▶ group {instance: a}: found (9, 9) ── tell ──▶ a slow stream's span: (7, 9)
+//! ```
+//!
+//! A span is two numbers however far a stream is behind, and between them are events of others too, so the stream
+//! filters what it reads from the ring once more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +20,11 @@ use parking_lot::Mutex;
 use proto_frames::payload::Topic;
 use tokio::sync::Notify;
 
-/// Which events a stream has: those of all that it names.
+/// Which events a stream wants: those for which all that it names holds. The default takes all. Its order is that of
+/// the map of groups and means nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Filter {
-    /// These topics; all if there are none.
+    /// One of these topics; any if there are none. Sorted and without duplicates, so that equal filters share a group.
     pub(super) topics: Vec<String>,
     /// About this instance.
     pub(super) instance: Option<String>,
@@ -19,7 +32,7 @@ pub(super) struct Filter {
     pub(super) node: Option<String>,
 }
 
-/// What an event is about.
+/// What an event is about, which is all that filters look at.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct About {
     pub(super) topic: Topic,
@@ -39,39 +52,48 @@ impl Filter {
     }
 }
 
-/// The streams that wait, by what they want.
+/// The streams that are open, by what they want. Its lock is taken by the pump, by streams that begin and end, and
+/// never under the core's lock.
 #[derive(Debug, Default)]
 pub(super) struct Interests(Mutex<Registered>);
 
+/// Groups and their indexes. A filter is in exactly one index, and only while its group has a stream.
 #[derive(Debug, Default)]
 struct Registered {
+    /// The number of the stream that was registered last.
     last_id: u64,
+    /// The streams, by their filters.
     groups: BTreeMap<Filter, Group>,
-    /// Filters that name an instance, by it; those that name none and a node, by that; all others.
+    /// Filters that name an instance, by it, whatever else they name.
     by_instance: BTreeMap<String, Vec<Filter>>,
+    /// Filters that name a node and no instance, by the node.
     by_node: BTreeMap<String, Vec<Filter>>,
+    /// All others. Each event is tried on each of these; there are at most as many as sets of topics.
     by_topic: Vec<Filter>,
 }
 
 /// The streams that want the same.
 #[derive(Debug, Default)]
 struct Group {
+    /// By the streams' numbers.
     slots: BTreeMap<u64, Arc<Slot>>,
     /// The first and the last event for them that they have not been told of.
     found: Option<Span>,
 }
 
-/// Numbers of a first and a last event.
+/// Numbers of a first and a last event, both inclusive.
 pub(super) type Span = (u64, u64);
 
-/// What one stream has been told of and has not looked at.
+/// What one stream has been told of and has not looked at. Shared by the group, which writes, and the stream, which
+/// takes.
 #[derive(Debug, Default)]
 struct Slot {
     span: Mutex<Option<Span>>,
+    /// Keeps one notification, so that one that comes before the stream waits is not lost.
     told: Notify,
 }
 
-/// One stream's place among those that wait; gives it up when dropped.
+/// One stream's place among those that are open. Dropping it takes the stream out, and its group with the last stream.
 #[derive(Debug)]
 pub(super) struct Interest {
     id: u64,
@@ -81,7 +103,8 @@ pub(super) struct Interest {
 }
 
 impl Interests {
-    /// Registers a stream: it is told of events that are sorted from now on.
+    /// Registers a stream: it is told of events that are sorted from now on. Those that came before it has to look for
+    /// in the ring.
     pub(super) fn register(self: &Arc<Self>, filter: &Filter) -> Interest {
         let mut registered = self.0.lock();
         registered.last_id += 1;
@@ -100,12 +123,13 @@ impl Interests {
         }
     }
 
-    /// Whether no stream is open.
+    /// Whether no stream is open, so that nothing need be sorted.
     pub(super) fn is_empty(&self) -> bool {
         self.0.lock().groups.is_empty()
     }
 
-    /// Notes an event for those who want it. They are told with [`Interests::tell`].
+    /// Notes an event for the groups that want it; their streams are told with [`Interests::tell`]. Looks at the
+    /// filters of the event's instance and node and at those that name neither, not at all.
     pub(super) fn sort(&self, sequence: u64, about: &About) {
         let mut registered = self.0.lock();
         let Registered {
@@ -129,7 +153,8 @@ impl Interests {
         }
     }
 
-    /// Notes that these events were not looked at: each may be for any stream.
+    /// Notes that these events were not looked at, because the ring has dropped some: each may be for any stream.
+    /// Streams find out by reading the ring, and send a `resync` where it has less than they need.
     pub(super) fn sort_any(&self, (first, last): Span) {
         for group in self.0.lock().groups.values_mut() {
             let first = group.found.map_or(first, |(earlier, _)| earlier);
@@ -137,7 +162,7 @@ impl Interests {
         }
     }
 
-    /// Wakes those for whom there is something.
+    /// Tells each group's streams what was found for them since the last time, and wakes them.
     pub(super) fn tell(&self) {
         for group in self.0.lock().groups.values_mut() {
             if let Some(found) = group.found.take() {
@@ -148,6 +173,7 @@ impl Interests {
 }
 
 impl Registered {
+    /// The list that a filter belongs in; made where it is not there.
     fn index(&mut self, filter: &Filter) -> &mut Vec<Filter> {
         match (&filter.instance, &filter.node) {
             (Some(instance), _) => self.by_instance.entry(instance.clone()).or_default(),
@@ -156,6 +182,8 @@ impl Registered {
         }
     }
 
+    /// Takes a stream out; with the last of its group the group, its filter, and the entry of the index if that becomes
+    /// empty.
     fn forget(&mut self, filter: &Filter, id: u64) {
         if let Some(group) = self.groups.get_mut(filter) {
             group.slots.remove(&id);
@@ -177,6 +205,7 @@ impl Registered {
 }
 
 impl Slot {
+    /// Widens the span by this one, which is behind it, and wakes the stream.
     fn add(&self, (first, last): Span) {
         let mut span = self.span.lock();
         let first = span.map_or(first, |(earlier, _)| earlier);
@@ -187,12 +216,13 @@ impl Slot {
 }
 
 impl Interest {
-    /// Where events for this stream are that it has not looked at: the first, and the last; others are between.
+    /// Where events for this stream are that it has not looked at; `None` if there are none. Those in between may be
+    /// others'.
     pub(super) fn take(&self) -> Option<Span> {
         self.slot.span.lock().take()
     }
 
-    /// Waits until there are any.
+    /// Waits until there are any. The future does not borrow the stream, which keeps it between polls.
     pub(super) fn told(&self) -> impl Future<Output = ()> + Send + use<> {
         let slot = Arc::clone(&self.slot);
         async move { slot.told.notified().await }

@@ -1,4 +1,8 @@
 //! The vocabulary's types as JSON: [`to_json`] writes, [`from_json`] reads what a request says, strictly.
+//!
+//! Both are the JSON side of `sched_model::value`: a record's keys, types and defaults are declared once with the type,
+//! and YAML, JSON and the OpenAPI document follow them. So a row over HTTP has the keys that `ciaoctl` and SSNTP give
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +11,22 @@ use serde_json::{Map, Value};
 
 use super::problem::Problem;
 
-/// A mapping with known keys as JSON.
+/// A record as a JSON object. Fields that the record leaves out while they are empty are left out here too.
 pub(super) fn to_json<T: Record>(record: &T) -> Map<String, Value> {
     let mut writer = Writer::default();
     record.write_fields(&mut writer);
     writer.fields
 }
 
-/// A value being written: itself, or the fields of the mapping that it is.
+/// A value being written. One of the two fields is used: `value` for a scalar, list or map, `fields` for the keys of a
+/// record.
 #[derive(Default)]
 struct Writer {
     value: Value,
     fields: Map<String, Value>,
 }
 
+/// Any value of the vocabulary as JSON.
 fn value<T: Typed>(typed: &T) -> Value {
     let mut writer = Writer::default();
     typed.write(&mut writer);
@@ -33,6 +39,8 @@ impl ValueWriter for Writer {
     }
 
     fn write_int(&mut self, value: i128) {
+        // JSON numbers here are 64 bits wide, signed or not. No type of the vocabulary is wider; one that were would
+        // become text.
         self.value = match (i64::try_from(value), u64::try_from(value)) {
             (Ok(value), _) => value.into(),
             (_, Ok(value)) => value.into(),
@@ -66,21 +74,25 @@ impl ValueWriter for Writer {
     }
 }
 
-/// A mapping with known keys from JSON. Every key must be known; an absent one has its default.
+/// A record from JSON. `path` is what the names of fields in errors begin with. An unknown key is an error, because it
+/// is most likely misspelt. An absent key, and `null`, is the default.
 ///
 /// # Errors
-/// Which field is wrong and why.
+/// 400 `invalid_payload` for a value of the wrong type, 422 `invalid_data` for an unknown key or a text that its key
+/// does not take; each with the path of the field, such as `update.resources.gpu`.
 pub(super) fn from_json<T: Record>(path: &str, value: &Value) -> Result<T, Problem> {
     Reader { path, value }.read_record()
 }
 
-/// A value being read, and where it stands.
+/// A value being read, and its path from the root, such as `update.groups[2].id`.
 struct Reader<'a> {
     path: &'a str,
     value: &'a Value,
 }
 
 impl Reader<'_> {
+    /// The problem that something else stands here, with what was found: texts and numbers are cut short, lists and
+    /// objects are named only by their kind, so that a hostile body is not echoed at length.
     fn expected(&self, what: &str) -> Problem {
         let found = match self.value {
             Value::Null => "null".to_owned(),
@@ -110,6 +122,7 @@ impl ValueReader for Reader<'_> {
             Value::Number(number) => number,
             _ => return Err(self.expected(expected)),
         };
+        // `1.5` and `1e3` are neither; what does not fit the field's type is refused like a wrong type.
         let whole = number.as_i64().map(i128::from);
         let whole = whole.or_else(|| number.as_u64().map(i128::from));
         let value = whole.and_then(|whole| T::try_from(whole).ok());
@@ -137,6 +150,7 @@ impl ValueReader for Reader<'_> {
             Value::Array(items) => items,
             _ => return Err(self.expected("a list")),
         };
+        // An entry's path has its position: `batch.members[2]`.
         let read = |(at, value): (usize, &Value)| {
             let path = format!("{}[{at}]", self.path);
             T::read(Reader { path: &path, value })
@@ -180,8 +194,9 @@ impl ValueReader for Reader<'_> {
     }
 }
 
-/// One field of a mapping being read.
+/// One field of a mapping being read. The record asks for the type that its key has.
 struct Field<'a> {
+    /// The path of the mapping, without the key.
     path: &'a str,
     value: &'a Value,
 }
@@ -198,6 +213,7 @@ impl FieldReader for Field<'_> {
     }
 }
 
+/// The path of a key; at the root the key itself.
 fn joined(path: &str, key: &str) -> String {
     match path {
         "" => key.to_owned(),

@@ -1,6 +1,11 @@
-//! `GET /metrics`: what there is and what was done, in numbers. Gathered for each scrape: counters from where they are kept,
-//! sums in steps between which others are served. No label names an instance, a tenant or a node, so that there are as many
-//! series with a hundred thousand nodes as with ten.
+//! `GET /metrics`: what there is and what was done, in numbers, for Prometheus.
+//!
+//! Nothing is counted here. Each scrape gathers: counters from where they are kept, sums over nodes and the queue in
+//! steps between which others get the core's lock. So scrapes cost nothing in between, and one of a large cluster takes
+//! more steps but holds up no one. No label names an instance, a tenant or a node, so that there are as many series
+//! with a hundred thousand nodes as with ten.
+//!
+//! Names and meanings of the metrics are in `encode`; the `process_*` ones are read in [`process`].
 
 mod encode;
 mod process;
@@ -18,10 +23,13 @@ use super::problem::Problem;
 use super::serve::App;
 use sched_core::{QueueTotals, QueueTotalsCursor};
 
-/// The OpenMetrics text format.
+/// The OpenMetrics text format, version 1.0.0. It is sent whatever the request accepts.
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// GET /metrics.
+/// `GET /metrics`. A registry is made for each scrape, because what is registered is the numbers of this moment.
+///
+/// # Errors
+/// 500 `internal_error` if the encoder fails.
 pub(super) async fn metrics(call: Call) -> Answer {
     let gathered = call.app.gather().await;
     let mut registry = Registry::default();
@@ -37,6 +45,8 @@ pub(super) async fn metrics(call: Call) -> Answer {
 }
 
 impl App {
+    /// Reads all numbers of one scrape. They are of slightly different moments: totals of nodes, then the queue, then
+    /// counters.
     async fn gather(&self) -> Gathered {
         let (_, totals) = self.totals().await;
         let mut queue = QueueTotals::default();
@@ -47,6 +57,7 @@ impl App {
             });
             tokio::task::yield_now().await;
         }
+        // Under one hold of the lock, so that counters belong together.
         let (counters, glance, store) = self.hub.read_now(|scheduler, now| {
             (
                 scheduler.counters(),

@@ -1,5 +1,17 @@
-//! `GET /v1/openapi.json`: the interface as an OpenAPI 3.1 document, made from the table of routes and the shapes of the types
-//! that handlers read and write.
+//! `GET /v1/openapi.json`: the interface as an OpenAPI 3.1 document, made from the table of routes ([`ROUTES`]) and the
+//! shapes of the types that handlers read and write. So it cannot fall behind them; what it says beyond them (patterns,
+//! `required`) is in this file.
+//!
+//! Of a route come the method, path, parameters, body and answers; of `sched_model` the fields of a row:
+//!
+//! ```text
+//! Route { method: "GET", path: "/v1/nodes/{id}", params: [FIELDS], content: One("node", "Node", NodeView::FIELDS), … }
+//!
+//! "/v1/nodes/{id}": {"get": {"operationId": "get_v1_nodes_id", "x-roles": "VIEWER, OPERATOR", "parameters": […],
+//!                            "responses": {"200": {… "#/components/schemas/Node" …}, "default": {… Problem …}}}}
+//! ```
+//!
+//! The page and its files are not in the document.
 
 use std::sync::LazyLock;
 
@@ -12,21 +24,23 @@ use super::call::{Answer, Call, text_response};
 use super::routes::{Access, Body, Content, Kind, Param, ROUTES, Route};
 use super::serve::now;
 
-/// Waits as clients usually write them, none above the longest: other forms of humantime are taken as well.
+/// Times for `wait` as clients usually write them, none above the longest. Other forms of humantime are taken as well;
+/// a pattern for all of them would not be readable.
 const WAIT_PATTERN: &str = "^([0-9]{1,5}ms|[0-9]{1,2}s|[12][0-9]{2}s|300s|[0-5]m)$";
 
-/// Texts without control and format characters, which no id has.
+/// Texts without control and format characters, line and paragraph separators and Unicode's specials, which no id has.
 const ID_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890-\\u0891\\u08e2\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff0-\\uffff]+$";
 
-/// The document, which never changes.
+/// The document as text, made with the first request for it. It never changes while the process runs.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
 
-/// GET /v1/openapi.json.
+/// `GET /v1/openapi.json`. No `sequence`: it does not depend on the cluster.
 pub(super) fn openapi(_: Call) -> impl Future<Output = Answer> {
     let text = DOCUMENT.as_str();
     now(Ok(text_response(StatusCode::OK, "application/json", text)))
 }
 
+/// The whole document. Routes of one path become one entry with several methods.
 fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
@@ -56,6 +70,8 @@ fn document() -> Value {
     })
 }
 
+/// One method of one path: OpenAPI's Operation Object. `x-roles` is an extension: the roles of which the certificate
+/// must have one.
 fn operation(route: &Route) -> Value {
     let mut parameters: Vec<Value> = route
         .params
@@ -114,6 +130,7 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
+/// A name that is unique in the document, by which generators of clients name a function, such as
 /// `get_v1_instances_id_history`.
 fn operation_id(route: &Route) -> String {
     let path = route
@@ -123,6 +140,8 @@ fn operation_id(route: &Route) -> String {
     format!("{}{path}", route.method.to_ascii_lowercase())
 }
 
+/// One parameter of the query string. Lists of words are one value with commas (`explode: false`), selectors are given
+/// once each (`explode: true`).
 fn parameter(route: &Route, param: &Param) -> Value {
     let schema = match param.kind {
         Kind::Text => json!({"type": "string"}),
@@ -147,7 +166,7 @@ fn parameter(route: &Route, param: &Param) -> Value {
     })
 }
 
-/// The fields of the rows that a route answers with.
+/// The fields of the rows that a route answers with, for its parameter `fields`.
 fn fields_of(route: &Route) -> Vec<&'static str> {
     let fields = match route.content {
         Content::Page(_, fields) | Content::One(_, _, fields) | Content::Outcome(_, _, fields) => {
@@ -158,6 +177,7 @@ fn fields_of(route: &Route) -> Vec<&'static str> {
     fields.iter().map(|field| field.key).collect()
 }
 
+/// What a route answers: 200, for commands 202 as well, for `/readyz` 503 as well, and a problem document for all else.
 fn responses(route: &Route) -> Value {
     let (status, content) = match route.content {
         Content::Page(name, _) => ("200", json_content(&page(reference(name)))),
@@ -165,6 +185,7 @@ fn responses(route: &Route) -> Value {
         Content::Outcome(key, name, _) => ("202", json_content(&outcome(key, &reference(name)))),
         Content::Object => ("200", json_content(&json!({"type": "object"}))),
         Content::Other(kind) => {
+            // The document names the media type without its parameters.
             let kind = kind.split(';').next().unwrap_or(kind);
             ("200", json!({kind: {"schema": {"type": "string"}}}))
         }
@@ -190,10 +211,12 @@ fn responses(route: &Route) -> Value {
     Value::Object(responses)
 }
 
+/// An answer's content of this schema.
 fn json_content(schema: &Value) -> Value {
     json!({"application/json": {"schema": schema}})
 }
 
+/// The schema of a page of rows.
 fn page(item: Value) -> Value {
     json!({
         "type": "object",
@@ -206,6 +229,7 @@ fn page(item: Value) -> Value {
     })
 }
 
+/// The schema of an answer about one thing, under this key.
 fn one(key: &str, item: &Value) -> Value {
     json!({
         "type": "object",
@@ -214,6 +238,7 @@ fn one(key: &str, item: &Value) -> Value {
     })
 }
 
+/// The schema of the answer to a command. The row is null for an instance that is forgotten by then.
 fn outcome(key: &str, item: &Value) -> Value {
     json!({
         "type": "object",
@@ -226,10 +251,13 @@ fn outcome(key: &str, item: &Value) -> Value {
     })
 }
 
+/// A reference to a schema of the document.
 fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
+/// All schemas by name. Rows have them from the routes; a type that several routes answer with is put in several times,
+/// with the same content. Bodies of commands take no other keys, as `from_json` takes none; rows may have more.
 fn schemas() -> Value {
     let mut schemas = Map::new();
     for route in ROUTES {
@@ -245,6 +273,7 @@ fn schemas() -> Value {
             schemas.insert(name.to_owned(), schema);
         }
     }
+    // A START has no route's table behind it: its one key that must be there is said here.
     let mut start = record(Start::FIELDS);
     start["required"] = json!(["instance_uuid"]);
     start["properties"]["instance_uuid"] =
@@ -276,6 +305,7 @@ fn schemas() -> Value {
     Value::Object(schemas)
 }
 
+/// The schema of a mapping with known keys. None is required: an absent one has its default.
 fn record(fields: &[Field]) -> Value {
     let properties = fields
         .iter()
@@ -284,6 +314,7 @@ fn record(fields: &[Field]) -> Value {
     json!({"type": "object", "properties": properties})
 }
 
+/// The schema of a value. Bounds that 64 bits do not have are left out.
 fn shape(of: &Shape) -> Value {
     match of {
         Shape::Text => json!({"type": "string"}),

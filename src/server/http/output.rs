@@ -1,5 +1,16 @@
-//! `GET /v1/instances/{id}/output`: what a workload wrote, as it is. Each answer reads in a session of its own, a chunk at a
-//! time: the next is asked for once the one before it was taken, so that a slow reader holds up no other.
+//! `GET /v1/instances/{id}/output`: what a workload wrote, as it is.
+//!
+//! The scheduler keeps no output. Each answer opens a session of its own in the core and asks the instance's launcher
+//! through it, a chunk of at most 64 KiB at a time; the next is asked for once hyper has taken the one before it, so
+//! that a slow reader holds about one chunk and holds up no other:
+//!
+//! ```text
+//! client ◀── Stream ◀── Reader ── ReadOutput ──▶ core ──▶ launcher
+//!                          ▲──── Inbox ◀── Output, a frame with the chunk ◀──┘
+//! ```
+//!
+//! The first chunk is fetched before the head is written, so that errors still become problem documents and the head
+//! can say where the answer begins. After that an error can only cut the answer off.
 
 use std::io;
 use std::pin::Pin;
@@ -25,16 +36,26 @@ use crate::server::hub::Door;
 use crate::server::wire;
 use sched_core::{Command, Input, Message, SessionId};
 
-/// Longest time until a chunk: above the time after which the core gives up a launcher.
+/// Longest time until a chunk: above the time after which the core gives up a launcher, so that its own answer, which
+/// says more, comes first.
 const CHUNK_DEADLINE: Duration = Duration::from_secs(45);
 
-/// How often a reader that has begun asks again where others read as much as may be read at a time.
+/// How often a reader that has begun asks once more where the core answers `busy`. With [`BUSY_PAUSE`] that is half a
+/// minute, after which the answer is cut off.
 const BUSY_TRIES: u32 = 60;
 
-/// Pause between two of these.
+/// Pause between two of these tries.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
-/// GET /v1/instances/{id}/output.
+/// `GET /v1/instances/{id}/output`. The head has `ciao-output-offset`, where the answer begins in bytes from the first
+/// that the run wrote, `ciao-output-total`, how many were written by then, and `ciao-output-skipped`, how many that
+/// were asked for are not kept any more.
+///
+/// Without `follow` the answer ends at what was written when it began; with it, when the run ends.
+///
+/// # Errors
+/// 503 `too_many` without a free place; 404, 409, 410, 501, 502, 503, 504 as the core or the launcher says for the
+/// first chunk.
 pub(super) async fn output(call: Call) -> Answer {
     let place = match call.app.outputs.take(call.connection.identity.fingerprint) {
         Ok(place) => place,
@@ -49,7 +70,7 @@ pub(super) async fn output(call: Call) -> Answer {
         follow: false,
         ..ReadOutput::default()
     };
-    // A reader that follows has its head, and what there is, at once.
+    // Asked for without `follow`, so that a reader that follows has its head, and what there is, at once.
     let first = reader.next().await?;
     reader.request.follow = call.query.flag("follow");
     reader.until = first.part.total;
@@ -68,29 +89,36 @@ pub(super) async fn output(call: Call) -> Answer {
     };
     put("ciao-output-offset", part.offset);
     put("ciao-output-total", part.total);
+    // A reader that asked for the last lines, or for all that is kept, misses nothing that it asked for.
     put("ciao-output-skipped", offset.map_or(0, |_| part.skipped));
     Ok(response)
 }
 
-/// A session that reads the output of one instance.
+/// A session that reads the output of one instance. It moves into the future that waits for a chunk and comes back with
+/// it. Dropping it closes the session and gives the place back.
 struct Reader {
+    /// For asking, and for closing the session.
     app: Arc<App>,
+    /// A session of a viewer, of its own, so that its answers cannot be taken for those of another reader.
     session: SessionId,
+    /// What the core said to the session.
     received: mpsc::Receiver<Message>,
-    /// What is asked for next.
+    /// What is asked for next. `id` ascends with each request; an answer with another one is late, and is passed over.
     request: ReadOutput,
-    /// Where a reader that does not follow ends, whatever is written meanwhile.
+    /// Where a reader that does not follow ends, in bytes: what the run had written at the first chunk. Otherwise a
+    /// workload that writes faster than its reader reads would never let the answer end.
     until: u64,
+    /// The reader's place among `App::outputs`, which is given back when this is dropped.
     _place: Place,
 }
 
-/// Takes answers in for a reader.
+/// Takes the core's messages for a reader. Called under the core's lock.
 #[derive(Debug)]
 struct Inbox(mpsc::Sender<Message>);
 
 impl Door for Inbox {
     fn take(&self, message: Message) {
-        // One answer is waited for at a time: more is none.
+        // One answer is waited for at a time; what does not fit is of no use.
         let _ = self.0.try_send(message);
     }
 
@@ -100,6 +128,7 @@ impl Door for Inbox {
 }
 
 impl Reader {
+    /// Opens a session and begins with an empty request, which the caller fills in.
     fn open(app: &Arc<App>, place: Place) -> Self {
         let (sender, received) = mpsc::channel(MAX_ANSWERS);
         let session = app
@@ -115,14 +144,15 @@ impl Reader {
         }
     }
 
-    /// The next chunk.
+    /// The next chunk. A reader that has begun waits out `busy`, which says that as many chunks are read for others as
+    /// may be; one that has not is told at once, so that its client gets a 503.
     ///
     /// # Errors
-    /// There is none.
+    /// The launcher or the core says that there is none, or none came in time.
     async fn next(&mut self) -> Result<OutputChunk, Problem> {
         for _ in 0..BUSY_TRIES {
             match self.ask().await {
-                // What was begun goes on once another reader has its chunk.
+                // A run number is known once a chunk has come.
                 Ok(chunk) if chunk.part.failure == OutputFailure::Busy && self.request.run != 0 => {
                     sleep(BUSY_PAUSE).await;
                 }
@@ -133,7 +163,10 @@ impl Reader {
         self.take(chunk)
     }
 
-    /// Asks for the next chunk, and waits for the answer.
+    /// Asks for the next chunk, and waits for the answer. An answer that says why there is none is a chunk as well.
+    ///
+    /// # Errors
+    /// 504 `timeout` after [`CHUNK_DEADLINE`].
     async fn ask(&mut self) -> Result<OutputChunk, Problem> {
         self.request.id += 1;
         let input = Input::Command {
@@ -147,7 +180,11 @@ impl Reader {
         answer.map_err(late)
     }
 
-    /// Notes what comes next after a chunk.
+    /// Notes where the next chunk begins: behind this one, in the same run, even if the instance is started once more
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// The part says why there is no output.
     fn take(&mut self, chunk: OutputChunk) -> Result<OutputChunk, Problem> {
         if chunk.part.is_failure() {
             return Err((&chunk.part).into());
@@ -155,12 +192,15 @@ impl Reader {
         self.request.run = chunk.part.run;
         self.request.offset = Some(chunk.part.end());
         self.request.tail = None;
+        // Offsets begin again: the end that was noted before is of the output that was cut.
         if chunk.part.truncated {
             self.until = chunk.part.total;
         }
         Ok(chunk)
     }
 
+    /// Waits for the answer to the latest request, without a deadline. Messages of other kinds, chunks that cannot be
+    /// read and answers to earlier requests are passed over.
     async fn answer(&mut self) -> OutputChunk {
         loop {
             let chunk = match self.received.recv().await {
@@ -178,7 +218,7 @@ impl Reader {
         }
     }
 
-    /// Whether nothing comes after this.
+    /// Whether nothing comes after this part.
     fn is_over(&self, part: &OutputPart) -> bool {
         part.ended || !self.request.follow && part.end() >= self.until
     }
@@ -190,27 +230,35 @@ impl Drop for Reader {
     }
 }
 
-/// The body of an answer.
+/// The body of an answer, which hyper polls for the next bytes when the client has taken the last.
 struct Stream {
     /// What is to be written next.
     ready: Option<OutputChunk>,
     /// Whether something was written.
     is_begun: bool,
+    /// Whether a chunk is being waited for.
     state: ReaderState,
+    /// Ends the stream when the scheduler is about to leave.
     leaving: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
-/// A reader that waits for a chunk, with what comes of it.
+/// A reader that waits for a chunk. It owns the reader and gives it back with the outcome, because the future is kept
+/// between polls.
 type Reading = Pin<Box<dyn Future<Output = (Reader, Result<OutputChunk, Problem>)> + Send>>;
 
+/// What the stream does between two polls.
 enum ReaderState {
+    /// No chunk is asked for. The next poll asks.
     Between(Reader),
+    /// A chunk is asked for.
     Reading(Reading),
+    /// Nothing comes any more; the reader is dropped.
     Over,
 }
 
 impl Stream {
-    /// The next bytes to be written; `None` where there are none of this chunk.
+    /// The next bytes to be written, with a line before them where output is missing in the middle of the stream;
+    /// `None` where there are none of this chunk. Also finds out whether the chunk was the last.
     fn take(&mut self) -> Option<Bytes> {
         let chunk = self.ready.take()?;
         if let ReaderState::Between(reader) = &self.state
@@ -220,7 +268,7 @@ impl Stream {
         }
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         let left_out = match &chunk.part {
-            // The head says so.
+            // The head says what is missing before the first chunk.
             _ if is_first => None,
             part if part.truncated => Some("--- the workload has cut its output ---".to_owned()),
             part if part.skipped > 0 => Some(format!("--- left out: {} bytes ---", part.skipped)),

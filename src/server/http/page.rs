@@ -1,6 +1,11 @@
 //! The page for browsers, at `/`: files that are in the program, and the headers that keep a browser to them.
 //!
-//! The page is plain HTML, CSS and ES modules in the folder of the same name; it knows the cluster from the API alone.
+//! The page is plain HTML, CSS and ES modules in the folder of the same name, without a build step; it knows the
+//! cluster from the API alone. This file knows nothing of what the page shows. To add a file: put it into the folder
+//! and name it in [`FILES`]; a test compares the two.
+//!
+//! Files are compiled in, so a scheduler and its page are always of one version, and nothing is read from disk when a
+//! browser asks.
 
 use std::sync::LazyLock;
 
@@ -11,8 +16,9 @@ use axum::response::Response;
 
 use super::call::text_response;
 
-/// What the page may load and do: its own files and requests to its own origin. Nothing is made of text but by the one
-/// policy that names the worker's file.
+/// What the page may load and do: its own files and requests to its own origin. No inline script or style, no `eval`,
+/// no frame around it. Trusted Types forbid making scripts and markup from text; the one policy, `ciao-page`, names the
+/// worker's file. Names and output of workloads, which others choose, can so not become script.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types ciao-page";
@@ -29,17 +35,18 @@ pub(super) struct Asset {
     pub(super) path: &'static str,
     media_type: &'static str,
     content: &'static str,
+    /// The quoted entity tag, from the content alone, so it is the same in each run of one version.
     etag: String,
 }
 
-/// Path, content and media type of files of the page.
+/// Path, content and media type of files of the page. The content is read when the program is compiled.
 macro_rules! files {
     ($($path:literal, $file:literal, $media_type:expr;)*) => {
         &[$(($path, include_str!(concat!("page/", $file)), $media_type),)*]
     };
 }
 
-/// All files of the page.
+/// All files of the page: path, content, media type.
 static FILES: &[(&str, &str, &str)] = files! {
     "/", "index.html", HTML;
     "/page/theme.css", "theme.css", CSS;
@@ -67,7 +74,7 @@ static FILES: &[(&str, &str, &str)] = files! {
     "/page/worker.js", "worker.js", SCRIPT;
 };
 
-/// All files of the page; the entity tag of each is the digest of its content.
+/// All files of the page with their entity tags, which are computed once, when the router is made.
 pub(super) static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     let asset = |&(path, content, media_type)| Asset {
         path,
@@ -79,7 +86,8 @@ pub(super) static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
 });
 
 impl Asset {
-    /// The answer to a request for it: 304 where the browser has it already.
+    /// The answer to a request for it: 304 without a body where the browser has it already, by `If-None-Match`. All
+    /// security headers are on both.
     pub(super) fn answer(&self, request: &HeaderMap) -> Response {
         let known = request.get(header::IF_NONE_MATCH);
         let is_known = known
@@ -118,13 +126,15 @@ impl Asset {
         response
     }
 
+    /// Whether one entity tag of `If-None-Match` is this file's. Compared weakly (RFC 9110, section 13.1.2): `W/`
+    /// before it does not matter.
     fn is_tagged(&self, tag: &str) -> bool {
         let tag = tag.trim();
         tag == "*" || tag.trim_start_matches("W/") == self.etag
     }
 }
 
-/// The first 16 bytes of the digest, in quotes.
+/// The first 16 bytes of the SHA-256, as hexadecimal digits in quotes.
 fn etag_of(content: &str) -> String {
     let digest = digest(&SHA256, content.as_bytes());
     let hex = digest.as_ref().iter().take(16);

@@ -1,4 +1,5 @@
-//! `/livez` and `/readyz`: whether the process answers, and whether it can do its work.
+//! `/livez` and `/readyz`: whether the process answers, and whether it can do its work. For supervisors, which restart
+//! a process that is not live and send nothing to one that is not ready. Every certificate that grants a role may ask.
 
 use axum::http::StatusCode;
 use proto_frames::payload::StoreState;
@@ -9,15 +10,20 @@ use super::limits::READY_WITHIN;
 use super::serve::now;
 use crate::server::words::worded_store;
 
-/// GET /livez. Never asks the core.
+/// `GET /livez`. Never asks the core: a core that is busy is no reason to restart the process.
 pub(super) fn livez(_: Call) -> impl Future<Output = Answer> {
     now(Ok(text_response(StatusCode::OK, "text/plain", "ok\n")))
 }
 
-/// One condition: its name, whether it holds, more about it.
+/// One condition: its name, whether it holds, more about it for people.
 type Check = (&'static str, bool, String);
 
-/// GET /readyz.
+/// `GET /readyz`: 200 if every condition holds, else 503, with the conditions that do not; `?verbose` lists all.
+///
+/// - `core`: its lock can be had within [`READY_WITHIN`]; if not, `recovery` and `store` are left out.
+/// - `recovery`: the recovery window after a restart is over.
+/// - `store`: the state directory takes writes, or there is none.
+/// - `role`: the scheduler is not about to leave.
 pub(super) async fn readyz(call: Call) -> Answer {
     let hub = std::sync::Arc::clone(&call.app.hub);
     let look = move || {
@@ -28,6 +34,7 @@ pub(super) async fn readyz(call: Call) -> Answer {
             )
         })
     };
+    // Waiting for the lock blocks the thread. `None` also if the closure panicked.
     let found = tokio::task::spawn_blocking(look).await.ok().flatten();
     let is_leaving = call.app.hub.is_shutting_down();
     let mut checks: Vec<Check> = Vec::new();

@@ -1,4 +1,13 @@
 //! What goes wrong, as problem documents (RFC 9457): the reason in the core's word, the field at fault, what helps.
+//!
+//! ```json
+//! {"type": "urn:ciao:problem:invalid_data", "title": "invalid data", "status": 422, "reason": "invalid_data",
+//!  "detail": "negative: -1", "field": "start.requirements.mem_mb"}
+//! ```
+//!
+//! Reasons are those of StartFailure, CommandRefused and CommandFailure, so that a client by HTTP and one by SSNTP find
+//! the same word; the status is chosen here from the reason, in one `match` for each kind of failure. A failure that
+//! SSNTP has a message for has that message's keys in the document as well.
 
 use std::fmt::Display;
 
@@ -16,10 +25,11 @@ use super::json::to_json;
 use crate::server::wire;
 use sched_core::{Fault, Malformed, Refused};
 
-/// What stands before a reason in the `type` of a document.
+/// What stands before a reason in the `type` of a document. A URN, because there is no page to which a URL would lead.
 const TYPE: &str = "urn:ciao:problem:";
 
-/// Why a request has no better answer.
+/// Why a request has no better answer. Boxed, so that an [`Answer`](super::call::Answer) is not large for the sake of
+/// its rare case.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Problem(Box<What>);
 
@@ -27,16 +37,21 @@ pub(super) struct Problem(Box<What>);
 #[derive(Debug, Clone, PartialEq)]
 struct What {
     status: StatusCode,
+    /// A word for programs, such as `full_cloud`. Part of the API.
     reason: String,
+    /// What is wrong this time, for people. May change between versions.
     detail: String,
+    /// The path of the body's field, or the name of the parameter, that is at fault.
     field: Option<String>,
+    /// What the sender can do about it.
     help: Option<String>,
-    /// What more is known of it, in the form that other doors tell it.
+    /// The keys of the message that SSNTP has for the failure: `reasons`, `never`, `attempts` and so on. The members
+    /// that RFC 9457 and this file give a meaning replace those of the same name.
     more: Map<String, Value>,
 }
 
 impl Problem {
-    /// A problem with this reason.
+    /// A problem with this reason, without field and help.
     pub(super) fn new(status: StatusCode, reason: &str, detail: impl Display) -> Self {
         Self(Box::new(What {
             status,
@@ -48,19 +63,20 @@ impl Problem {
         }))
     }
 
-    /// A request that could not be read as what it should be.
+    /// 400: a request that could not be read as what it should be, such as text where a number belongs. `field` may be
+    /// empty.
     pub(super) fn invalid_payload(field: &str, detail: impl Display) -> Self {
         let problem = Self::new(StatusCode::BAD_REQUEST, "invalid_payload", detail);
         problem.at(field)
     }
 
-    /// A value that is missing or absurd.
+    /// 422: the shape is right and a value is missing or absurd. `field` may be empty.
     pub(super) fn invalid_data(field: &str, detail: impl Display) -> Self {
         let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_data", detail);
         problem.at(field)
     }
 
-    /// A parameter of the query string that cannot be used.
+    /// 400: a parameter of the query string that cannot be used.
     pub(super) fn parameter(name: &str, detail: impl Display) -> Self {
         let problem = Self::new(StatusCode::BAD_REQUEST, "invalid_parameter", detail);
         problem
@@ -68,44 +84,45 @@ impl Problem {
             .with_help("GET /v1/openapi.json has every parameter")
     }
 
-    /// There is no such thing.
+    /// 404, with a reason that says what there is none of.
     pub(super) fn not_found(reason: &str, detail: impl Display) -> Self {
         Self::new(StatusCode::NOT_FOUND, reason, detail)
     }
 
-    /// The scheduler is about to leave.
+    /// 503: the scheduler is about to leave, and takes no more commands.
     pub(super) fn leaving() -> Self {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self::new(status, "leaving", "the scheduler is shutting down")
             .with_help("send it again to the scheduler that takes its place")
     }
 
-    /// As much is under way as may be.
+    /// 503: as much is under way as may be. Trying again helps.
     pub(super) fn busy(detail: impl Display) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many", detail)
             .with_help("send it again in a moment")
     }
 
-    /// The field at fault.
+    /// Names the field at fault; an empty text names none.
     #[must_use]
     pub(super) fn at(mut self, field: &str) -> Self {
         self.0.field = (!field.is_empty()).then(|| field.to_owned());
         self
     }
 
-    /// What helps.
+    /// Says what helps.
     #[must_use]
     pub(super) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.0.help = Some(help.into());
         self
     }
 
+    /// Adds the keys of a message.
     fn with(mut self, record: &impl Record) -> Self {
         self.0.more = to_json(record);
         self
     }
 
-    /// What it is, for people.
+    /// What it is, for people, where no document can be written: in the middle of an answer.
     pub(super) fn text(&self) -> String {
         format!("{} ({})", self.0.detail, self.0.reason)
     }
@@ -116,7 +133,7 @@ impl Problem {
         self.0.field.as_deref()
     }
 
-    /// The same as a document.
+    /// The document. Members of RFC 9457 and of this file are put in last, so that no key of a message replaces them.
     pub(super) fn document(&self) -> Value {
         let mut document = self.0.more.clone();
         let mut put = |key: &str, value: Value| document.insert(key.to_owned(), value);
@@ -145,7 +162,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// A reason in a few words, the same for every problem of its kind.
+/// A reason in a few words, the same for every problem of its kind, as RFC 9457 asks for. Without a reason that of the
+/// status.
 fn title(reason: &str, status: StatusCode) -> String {
     match reason {
         "" => status.canonical_reason().unwrap_or("problem").to_owned(),
@@ -153,6 +171,7 @@ fn title(reason: &str, status: StatusCode) -> String {
     }
 }
 
+/// A START that cannot be read: field and sentence come from the reader of payloads.
 impl From<PayloadError> for Problem {
     fn from(error: PayloadError) -> Self {
         let detail = error.fault.to_string();
@@ -163,6 +182,8 @@ impl From<PayloadError> for Problem {
     }
 }
 
+/// A command that could not be made an input of the core. The field is found in the sentence, because `Malformed` has
+/// it there alone.
 impl From<Malformed> for Problem {
     fn from(malformed: Malformed) -> Self {
         let text = malformed.detail.to_string();
@@ -179,6 +200,7 @@ impl From<Malformed> for Problem {
     }
 }
 
+/// A command that the core refused at once.
 impl From<&Refused> for Problem {
     fn from(refused: &Refused) -> Self {
         let told = wire::refused(refused);
@@ -195,6 +217,9 @@ impl From<&Refused> for Problem {
     }
 }
 
+/// A START that failed, at once or later. 503 where the cluster has no room now, 502 where the node could not, 409
+/// where the instance is there already. `help` is chosen by the reason, and first of all by `never`: waiting does not
+/// help then.
 impl From<&StartFailure> for Problem {
     fn from(failure: &StartFailure) -> Self {
         use StartFailureReason as Reason;
@@ -222,6 +247,7 @@ impl From<&StartFailure> for Problem {
     }
 }
 
+/// A DELETE that failed. The message has no sentence, so one is made here.
 impl From<&DeleteFailure> for Problem {
     fn from(failure: &DeleteFailure) -> Self {
         let status = match failure.reason {
@@ -237,6 +263,8 @@ impl From<&DeleteFailure> for Problem {
     }
 }
 
+/// A command that was taken in and failed later. 504 where the node did not answer in time, 502 where it could not, 409
+/// where the state of the instance or the cluster does not allow it.
 impl From<&CommandFailure> for Problem {
     fn from(failure: &CommandFailure) -> Self {
         let status = match failure.reason {

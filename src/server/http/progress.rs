@@ -1,5 +1,8 @@
-//! A connection that ends when its peer takes nothing of what is written for too long: the deadline that every other peer
-//! has.
+//! A stream whose writes end with an error when the peer takes nothing for too long.
+//!
+//! Without it a client that stops reading an answer keeps its connection, its buffers and its place for ever: hyper has
+//! deadlines for reading requests, not for writing answers. Sessions of frames have the same deadline
+//! (`--progress-deadline`) in their own writer. Also used by the Placement API.
 
 use std::io;
 use std::pin::Pin;
@@ -9,16 +12,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A stream whose writes make progress, or fail.
+/// Passes reads and writes on to `stream`. Reads have no deadline here; a peer may be silent while it waits for events.
 #[derive(Debug)]
 pub(in crate::server) struct Progress<S> {
     stream: S,
+    /// How long one write may make no progress.
     deadline: Duration,
-    /// Runs while a write waits.
+    /// Runs while a write waits; `None` while none does, so that a connection that is written well costs no timer.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Progress<S> {
+    /// Wraps a stream. Nothing is timed until a write has to wait.
     pub(in crate::server) fn new(stream: S, deadline: Duration) -> Self {
         Self {
             stream,
@@ -27,6 +32,8 @@ impl<S> Progress<S> {
         }
     }
 
+    /// Watches one write, flush or shutdown: any that completes stops the clock, one that is pending starts it, and
+    /// once it has run out the pending one fails with `TimedOut`. hyper then ends the connection.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,

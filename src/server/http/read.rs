@@ -1,4 +1,13 @@
-//! Lists and single rows. The core's lock is taken in steps of a few rows, and what is read is turned into JSON outside it.
+//! Lists and single rows.
+//!
+//! A list may have a hundred thousand rows, and the core's lock may not be held for so long. So a page is gathered in
+//! steps of [`ROWS_PER_STEP`] rows, between which the lock is free; rows become JSON, and selectors are tried, outside
+//! it. The order of a query is stable, so what is there all the while is on some page, whatever comes and goes
+//! meanwhile.
+//!
+//! A selector is tried on JSON rows rather than in the core. A page whose selector few rows meet ends after
+//! [`MAX_STEPS`] steps with what was found and where to go on; that is why a page may be short, or empty, without being
+//! the last.
 
 use axum::http::StatusCode;
 use proto_frames::payload::{
@@ -22,18 +31,23 @@ type Row = Map<String, Value>;
 
 /// What a page is to have.
 struct Wanted<'a> {
+    /// Which table.
     what: QueryKind,
+    /// The beginning of an id, or a host name; for a history the instance.
     matching: Option<&'a str>,
+    /// Rows wanted at most.
     limit: usize,
+    /// What every row has to meet.
     selectors: Vec<Expression>,
 }
 
-/// GET /v1/nodes.
+/// `GET /v1/nodes`: nodes, lost ones included.
 pub(super) async fn nodes(call: Call) -> Answer {
     list(call, QueryKind::Nodes, NodeView::FIELDS).await
 }
 
-/// GET /v1/instances.
+/// `GET /v1/instances`: those that are placed, wait or are lost; with `?ended=true` those that have ended and are
+/// remembered.
 pub(super) async fn instances(call: Call) -> Answer {
     let what = match call.query.flag("ended") {
         true => QueryKind::Ended,
@@ -42,7 +56,7 @@ pub(super) async fn instances(call: Call) -> Answer {
     list(call, what, InstanceView::FIELDS).await
 }
 
-/// GET /v1/queue.
+/// `GET /v1/queue`: what waits, in the order in which it is tried.
 pub(super) async fn queue(call: Call) -> Answer {
     list(call, QueryKind::Queue, InstanceView::FIELDS).await
 }
@@ -52,11 +66,16 @@ pub(super) async fn controllers(call: Call) -> Answer {
     list(call, QueryKind::Controllers, ControllerView::FIELDS).await
 }
 
-/// GET /v1/instances/{id}/history.
+/// `GET /v1/instances/{id}/history`: what became of one instance. 404 where nothing is remembered of it.
 pub(super) async fn history(call: Call) -> Answer {
     list(call, QueryKind::History, HistoryRow::FIELDS).await
 }
 
+/// Answers with a page of rows, each cut down to `fields`. `known` are the fields of the row's type. The content is
+/// `{"items": […], "next": …, "sequence": …}`.
+///
+/// # Errors
+/// 400 for a field that rows do not have or a bad `after`; 404 for the history of an unknown instance.
 async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
     let fields = call.query.fields(known)?;
     let matching = match what {
@@ -83,8 +102,13 @@ async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
     Ok(answer(StatusCode::OK, at, content))
 }
 
-/// A page of rows: the place in the stream of events at which it begins to hold, the rows, where to go on. What happens
-/// behind that place may be in some of the rows already.
+/// Gathers a page of rows: the place in the stream of events at which it begins to hold, the rows, where to go on.
+///
+/// That place is the first step's: what happens behind it may be in rows of later steps already, so a client that
+/// follows from there may be told something twice, but misses nothing. At most [`MAX_STEPS`] steps.
+///
+/// # Errors
+/// The core refuses the query.
 async fn page(
     app: &App,
     wanted: &Wanted<'_>,
@@ -93,6 +117,7 @@ async fn page(
     let mut rows = Vec::new();
     let mut begun = None;
     for _ in 0..MAX_STEPS {
+        // No more than are still wanted: a step that found more would have to throw rows away, or lose its place.
         let left = u32::try_from(wanted.limit - rows.len()).unwrap_or(u32::MAX);
         let (at, result) = app.look_up(&Query {
             what: wanted.what.clone(),
@@ -116,6 +141,8 @@ async fn page(
     Ok((begun.unwrap_or_else(|| app.ring.end()), rows, after))
 }
 
+/// What the core says is wrong with a query, by its sentence: it has no reason as data. Sentences about the cursor
+/// begin with `query.after`.
 fn refused(what: &QueryKind, error: String) -> Problem {
     match (what, error.starts_with("query.after")) {
         (_, true) => Problem::parameter("after", error.trim_start_matches("query.")),
@@ -124,6 +151,7 @@ fn refused(what: &QueryKind, error: String) -> Problem {
     }
 }
 
+/// The rows of an answer as JSON. A query fills the one list that its kind has; the others are empty.
 fn rows_of(result: &QueryResult) -> Vec<Row> {
     let nodes = result.nodes.iter().map(to_json);
     let instances = result.instances.iter().map(to_json);
@@ -136,7 +164,10 @@ fn rows_of(result: &QueryResult) -> Vec<Row> {
         .collect()
 }
 
-/// GET /v1/nodes/{id}.
+/// `GET /v1/nodes/{id}`. `{id}` is a UUID or a host name.
+///
+/// # Errors
+/// Those of [`find_node`]; 400 for a field that nodes do not have.
 pub(super) async fn node(call: Call) -> Answer {
     let fields = call.query.fields(NodeView::FIELDS)?;
     let (at, node) = find_node(&call.app, &call.id).await?;
@@ -147,10 +178,14 @@ pub(super) async fn node(call: Call) -> Answer {
     Ok(answer_with(StatusCode::OK, at, "node", row.into()))
 }
 
-/// The node with this UUID or host name.
+/// The node with this UUID or host name, and the place in the stream of events at which the row holds. A UUID counts
+/// before a host name that looks the same. Also used by commands, which need the UUID.
+///
+/// The query matches ids by their beginning, so it may find nodes that are neither; those are left out. Steps end with
+/// the first UUID that is it.
 ///
 /// # Errors
-/// There is none, or several have the host name.
+/// 404 `no_such_node`; 409 `ambiguous` where several nodes have the host name.
 pub(super) async fn find_node(app: &App, id: &str) -> Result<(EventId, NodeView), Problem> {
     let mut found: Vec<NodeView> = Vec::new();
     let mut after = None;
@@ -189,7 +224,10 @@ pub(super) async fn find_node(app: &App, id: &str) -> Result<(EventId, NodeView)
     }
 }
 
-/// GET /v1/instances/{id}.
+/// `GET /v1/instances/{id}`: an instance wherever it is, else its latest run that is over and remembered.
+///
+/// # Errors
+/// 404 `no_instance`; 400 for a field that instances do not have.
 pub(super) async fn instance(call: Call) -> Answer {
     let fields = call.query.fields(InstanceView::FIELDS)?;
     let (at, row) = call.app.instance(&call.id);
@@ -202,21 +240,24 @@ pub(super) async fn instance(call: Call) -> Answer {
     Ok(answer_with(StatusCode::OK, at, "instance", row.into()))
 }
 
-/// There is no such instance.
+/// 404: no instance has this id, and none that is remembered had it.
 pub(super) fn no_instance(id: &str) -> Problem {
     let detail = format!("no instance '{id}' is known, and none was recently");
     Problem::not_found("no_instance", detail).with_help("GET /v1/instances lists those that are")
 }
 
 impl App {
-    /// The answer to a query, and at which place in the stream of events it holds.
+    /// The answer to a query, and at which place in the stream of events it holds. Both are read under one hold of the
+    /// core's lock; events are pushed to the ring under it, so that none is between them. The causes are put into words
+    /// here as well.
     pub(super) fn look_up(&self, query: &Query) -> (EventId, QueryResult) {
         self.hub.read_now(|scheduler, now| {
             (self.ring.end(), worded_page(scheduler.look_up(now, query)))
         })
     }
 
-    /// The row of an instance, and at which place in the stream of events it holds.
+    /// The row of an instance, as [`App::look_up`]; `None` where nothing is known of it. A few look-ups by key, so that
+    /// requests that wait may ask often.
     pub(super) fn instance(&self, id: &str) -> (EventId, Option<InstanceView>) {
         let instance = InstanceId::new(id);
         self.hub.read_now(|scheduler, now| {

@@ -1,5 +1,19 @@
-//! The latest events, numbered, for any number of readers: each keeps its own place, so that a slow one costs nothing and
-//! delays no other. What is too old is dropped; a reader that asks for it is told to read everything again.
+//! The latest events, numbered, for any number of readers.
+//!
+//! The core sends its events to a session whose [`Door`] the ring is. Each gets a number and is kept until there are
+//! too many; readers keep their own places and take what is behind them, so that a slow one costs nothing and delays no
+//! other. What is too old is dropped; a reader that asks for it is told to read everything again.
+//!
+//! ```text
+//! core ── take (its lock held) ──▶ push ──▶ kept: 17 18 19 … 65552
+//!                                    │ stirred        ▲ behind(n, at most)
+//!                                    ▼                │
+//!                        pump: every 50 ms ── sort ──▶ interests ── tell ──▶ streams
+//!                                          └─ latest ──▶ requests that wait for an outcome
+//! ```
+//!
+//! Messages are kept as the core sent them. They are written as JSON only when a reader has them, and once for all
+//! readers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -23,16 +37,18 @@ use crate::server::hub::Door;
 use crate::server::wire::{self, EventVisitor};
 use sched_core::Message;
 
-/// Events kept: a minute of a thousand placements in a second.
+/// Events kept: a minute of a thousand placements in a second. The documentation of the HTTP API names the number.
 pub(super) const MAX_EVENTS: usize = 65_536;
 
-/// Bytes of events kept, as messages count in queues: about what [`MAX_EVENTS`] of them take.
+/// Bytes of events kept, as messages count in queues: about what [`MAX_EVENTS`] of them take. The JSON of those that
+/// were read comes on top.
 pub(super) const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
-/// How long events are gathered before readers are woken: thousands of streams are not to be woken for each.
+/// How long events are gathered before readers are woken: thousands of streams are not to be woken for each. It is also
+/// how late an event may be for a reader.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// Events sorted for readers before others of the runtime have their turn.
+/// Events sorted for readers before the task yields to others of the runtime.
 const SORTED_AT_A_TIME: usize = 256;
 
 /// The key under which an event names its instance.
@@ -41,52 +57,64 @@ const INSTANCE: &str = "instance_uuid";
 /// The key under which it names its node.
 const NODE: &str = "node_uuid";
 
-/// A place in the stream of events: which run of the scheduler, and how many events it had told. Prints as
-/// `1f2e3d4c-17`.
+/// A place in the stream of events, behind the event with this number. Prints as `1f2e3d4c-17`; clients get it as
+/// `sequence` and as `id` of an event, and give it back as `from` or `Last-Event-ID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EventId {
+    /// Which run of the scheduler: a random number, the first 32 bits of a UUID.
     pub(super) epoch: u32,
+    /// How many events that run had told. The first has 1; 0 is the place before it.
     pub(super) sequence: u64,
 }
 
-/// One event.
+/// One event, shared by the ring and the readers that look at it.
 #[derive(Debug)]
 pub(super) struct RingEvent {
     pub(super) sequence: u64,
+    /// As the core sent it.
     message: Message,
+    /// How it is told, from the first reader that has it on.
     told: OnceLock<Option<Told>>,
 }
 
-/// An event as it is told.
+/// An event as it is told, with what requests that wait for an outcome look for.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) topic: Topic,
+    /// The value of `event:`, such as `instance_placed`.
     pub(super) name: &'static str,
     /// What it says, as a JSON object on one line.
     pub(super) data: String,
+    /// The value of `instance_uuid`, unless that is empty.
     pub(super) instance: Option<String>,
+    /// The value of `node_uuid`, unless that is empty.
     pub(super) node: Option<String>,
+    /// The value of `state`, which instance_state and drain_progress have.
     pub(super) state: Option<String>,
 }
 
 /// The latest events.
 #[derive(Debug)]
 pub(super) struct Ring {
+    /// Set when the ring is made.
     epoch: u32,
     kept: Mutex<Kept>,
-    /// The number of the latest event.
+    /// The number of the latest event. Written under the lock of `kept`; [`Ring::end`] reads it without that lock.
     last: AtomicU64,
-    /// Told of each event.
+    /// Told of each event. Wakes the pump, which alone waits for it.
     stirred: Notify,
-    /// Told of the latest event, every now and then.
+    /// The number of the latest event, told at most every [`GATHER`].
     latest: watch::Sender<u64>,
     /// The streams, and which events they want.
     pub(super) interests: Arc<Interests>,
 }
 
+/// The events that are kept.
 #[derive(Debug, Default)]
 struct Kept {
+    /// In order, their numbers without gaps; with each what it counts against [`MAX_EVENT_BYTES`].
     events: VecDeque<(Arc<RingEvent>, usize)>,
+    /// The sum of what they count.
     bytes: usize,
 }
 
@@ -95,12 +123,12 @@ struct Kept {
 pub(super) enum Behind {
     /// These events, in order; none if it is the end.
     Events(Vec<Arc<RingEvent>>),
-    /// Some of them are not kept any more.
+    /// Some of them are not kept any more, or the place is ahead of the latest event.
     Gone,
 }
 
 impl Ring {
-    /// An empty one, of a new epoch.
+    /// An empty ring of a new epoch.
     pub(super) fn new() -> Arc<Self> {
         let (epoch, ..) = proto_frames::Uuid::new_v4().as_fields();
         Arc::new(Self {
@@ -113,7 +141,8 @@ impl Ring {
         })
     }
 
-    /// The place behind the latest event.
+    /// The place behind the latest event. Read under the core's lock together with rows, it is where these rows hold,
+    /// because events are pushed under that lock.
     pub(super) fn end(&self) -> EventId {
         EventId {
             epoch: self.epoch,
@@ -121,7 +150,8 @@ impl Ring {
         }
     }
 
-    /// Some of the events behind this number.
+    /// At most so many of the events behind this number. Cheap for long lists: events are shared, and the first is
+    /// found by its number.
     pub(super) fn behind(&self, sequence: u64, at_most: usize) -> Behind {
         let kept = self.kept.lock();
         let last = self.last.load(Ordering::SeqCst);
@@ -134,12 +164,13 @@ impl Ring {
         Behind::Events(events.map(|(event, _)| Arc::clone(event)).collect())
     }
 
-    /// Hears, every now and then, of the number of the latest event.
+    /// Hears, at most every [`GATHER`], of the number of the latest event. For requests that wait for an outcome.
     pub(super) fn listen(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
 
-    /// Wakes readers for what has come; ends never.
+    /// Sorts what has come for the streams that want it, and wakes them. Runs as one task of the daemon, off the core's
+    /// lock; never returns. With a flood of events it sorts [`SORTED_AT_A_TIME`] and yields.
     pub(super) async fn pump(&self) {
         let mut sorted = 0;
         loop {
@@ -155,7 +186,9 @@ impl Ring {
         }
     }
 
-    /// Sorts some of the events behind this number for the streams that want them; the number of the last.
+    /// Sorts some of the events behind this number for the streams that want them; the number of the last that was
+    /// sorted. Without streams there is nothing to sort, and the events are only passed over. If the pump was so late
+    /// that events were dropped unsorted, all streams are told to look for themselves ([`Interests::sort_any`]).
     fn sort(&self, sequence: u64, last: u64) -> u64 {
         let events = match self.behind(sequence, SORTED_AT_A_TIME) {
             Behind::Events(events) if !self.interests.is_empty() => events,
@@ -175,6 +208,8 @@ impl Ring {
         events.last().map_or(last, |event| event.sequence)
     }
 
+    /// Adds an event under the next number, and drops the oldest beyond the limits. Called under the core's lock: no
+    /// JSON is written here.
     fn push(&self, message: Message) {
         let cost = wire::cost(&message);
         let mut kept = self.kept.lock();
@@ -192,6 +227,7 @@ impl Ring {
             };
             kept.bytes -= cost;
         }
+        // Stored after the event is kept, so that no reader looks for one that is not there.
         self.last.store(sequence, Ordering::SeqCst);
         drop(kept);
         self.stirred.notify_one();
@@ -212,7 +248,7 @@ impl Door for Ring {
 }
 
 impl RingEvent {
-    /// The event as it is told; `None` for what is told to no client.
+    /// The event as it is told; `None` for a message that is no event to clients. The first call writes the JSON.
     pub(super) fn told(&self) -> Option<&Told> {
         let told = self
             .told
@@ -220,7 +256,8 @@ impl RingEvent {
         told.as_ref()
     }
 
-    /// What the event is about; `None` for what is told to no reader.
+    /// What the event is about; `None` for a message that is no event to clients. Does not write the JSON where that
+    /// has not been done.
     pub(super) fn about(&self) -> Option<About> {
         match self.told.get() {
             Some(told) => told.as_ref().map(|told| About {
@@ -233,7 +270,7 @@ impl RingEvent {
     }
 }
 
-/// Reads what an event is about without writing it.
+/// Reads what an event is about without writing it: most events of a large cluster are no stream's.
 struct Sorting;
 
 impl EventVisitor for Sorting {
@@ -250,9 +287,10 @@ impl EventVisitor for Sorting {
     }
 }
 
-/// The instance and the node that a record names.
+/// The instance and the node that a record names: a writer that passes over all but these two keys.
 #[derive(Default)]
 struct Subjects {
+    /// The text written last, unless it is empty. Only used in the writer of a single field.
     text: Option<String>,
     instance: Option<String>,
     node: Option<String>,
@@ -287,6 +325,7 @@ impl ValueWriter for Subjects {
     }
 }
 
+/// Writes an event as JSON.
 struct Telling;
 
 impl EventVisitor for Telling {

@@ -1,5 +1,8 @@
-//! All routes: what each takes, who may, and what it answers. The router, the check of roles and the OpenAPI document are
-//! made from this table.
+//! All routes: what each takes, who may, and what it answers. The router, the check of roles, the check of the query
+//! string and the OpenAPI document are made from [`ROUTES`], so that none of them knows a route that the others do not.
+//!
+//! To add a route: a handler `async fn(Call) -> Answer` in one of the neighbours, and an entry here. The page's files
+//! are not routes in this sense; they are in [`page`](super::page).
 
 use std::pin::Pin;
 
@@ -15,18 +18,19 @@ use sched_model::value::{Field, Record};
 use super::call::{Answer, Call};
 use super::{commands, events, metrics, openapi, output, probes, read, starts, status};
 
-/// Who may use a route.
+/// Who may use a route, by the roles that the client certificate grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Every peer whose certificate grants a role.
+    /// Every peer whose certificate grants a role. For probes.
     Anybody,
     /// Viewers and operators.
     Read,
-    /// Operators.
+    /// Operators, which a controller's certificate makes a peer too.
     Command,
 }
 
-/// What a parameter of the query string takes.
+/// What a parameter of the query string takes. Checked in `call.rs` before the handler runs, and shown as a schema by
+/// `openapi.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Any text.
@@ -35,64 +39,73 @@ pub(super) enum Kind {
     Flag,
     /// A whole number.
     Number {
-        /// Smallest.
+        /// Smallest value that is taken.
         min: u32,
-        /// Largest.
+        /// Largest value that is taken.
         max: u32,
     },
-    /// A number of bytes.
+    /// A number of bytes, up to 2⁶⁴ − 1, which `Number` is too narrow for.
     Offset,
-    /// A time such as `30s`.
+    /// A time such as `30s`, in the notation of `humantime`; at most `MAX_WAIT`.
     Wait,
     /// An expression; may be given several times.
     Selector,
-    /// Words separated by commas, each one of these; any if there are none.
+    /// Words separated by commas, each one of these. An empty list stands for the fields of the route's rows, which the
+    /// handler checks.
     Words(&'static [&'static str]),
 }
 
-/// A parameter of the query string.
+/// A parameter of the query string. All are optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Param {
     pub(super) name: &'static str,
+    /// A sentence for the OpenAPI document.
     pub(super) about: &'static str,
     pub(super) kind: Kind,
 }
 
-/// What a request's body is.
+/// What a request's body is. A route without one refuses bodies.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body {
     /// A START, as JSON or YAML.
     Start,
-    /// An object with these keys, all optional, or nothing; without those that the path says.
+    /// An object with these keys, all optional, or nothing. The text is the schema's name in the OpenAPI document. Keys
+    /// that say which instance or node is meant are overwritten from the path.
     Keys(&'static str, &'static [Field]),
 }
 
-/// What a request is answered with, where nothing is wrong.
+/// What a request is answered with where nothing is wrong. Only the OpenAPI document reads it: handlers make their
+/// answers themselves. Texts named `name` in what follows are names of schemas.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Content {
-    /// A page of such rows.
+    /// `{"items": […], "next": …, "sequence": …}`: name and fields of a row.
     Page(&'static str, &'static [Field]),
-    /// One such thing, under this key.
+    /// `{KEY: {…}, "sequence": …}`: key, name, fields.
     One(&'static str, &'static str, &'static [Field]),
-    /// What the command was taken in as, or what came of it, with such a row under this key.
+    /// The same with `follow`, and 202 beside 200: key, name, fields of the row that shows what the command was about.
     Outcome(&'static str, &'static str, &'static [Field]),
     /// An object that the text says more about.
     Object,
-    /// Something else, of this media type.
+    /// Something else than JSON, of this media type.
     Other(&'static str),
 }
 
-/// What answers a request.
+/// What answers a request. A plain function pointer, so that the table can be a `static`.
 type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// A route.
+/// One method at one path. Shown in logs as `GET /v1/nodes`.
 pub(super) struct Route {
+    /// `GET`, `POST` or `DELETE`. HEAD is answered wherever GET is.
     pub(super) method: &'static str,
+    /// In axum's notation; `{id}` is the only parameter a path may have.
     pub(super) path: &'static str,
     /// What it does, in a line.
     pub(super) about: &'static str,
+    /// Checked before anything of the request is read.
     pub(super) access: Access,
+    /// Any other parameter is refused.
     pub(super) params: &'static [Param],
+    /// `None`: the request has to have no body.
     pub(super) body: Option<Body>,
     pub(super) content: Content,
     pub(super) handler: Handler,
@@ -115,18 +128,21 @@ impl std::fmt::Debug for Route {
     }
 }
 
+/// `match` of lists. Looked up in the core, unlike `selector`.
 const MATCH: Param = Param {
     name: "match",
     about: "Only rows whose id begins with this, or whose host name is this.",
     kind: Kind::Text,
 };
 
+/// `after` of lists: opaque to clients.
 const AFTER: Param = Param {
     name: "after",
     about: "Where the page begins: `next` of an earlier page.",
     kind: Kind::Text,
 };
 
+/// `limit` of lists; the same bounds as a query by SSNTP has.
 const LIMIT: Param = Param {
     name: "limit",
     about: "Rows wanted at most. There may be fewer on a page that is not the last.",
@@ -136,6 +152,7 @@ const LIMIT: Param = Param {
     },
 };
 
+/// `selector` of lists. Tried on rows as JSON, outside the core's lock.
 const SELECTOR: Param = Param {
     name: "selector",
     about: "An expression that rows must meet, as in `scheduling.require`: about a node's labels, else about fields of the row. \
@@ -143,18 +160,21 @@ const SELECTOR: Param = Param {
     kind: Kind::Selector,
 };
 
+/// `fields` of lists and single rows.
 const FIELDS: Param = Param {
     name: "fields",
     about: "The fields of a row that are wanted, separated by commas.",
     kind: Kind::Words(&[]),
 };
 
+/// `wait` of commands.
 const WAIT: Param = Param {
     name: "wait",
     about: "How long to wait for the outcome, such as 30s; at most 5 minutes. Without it the answer says where to follow it.",
     kind: Kind::Wait,
 };
 
+/// `count` of `POST /v1/explain`; overrides that of the START.
 const COUNT: Param = Param {
     name: "count",
     about: "How many instances of this kind are asked about.",
@@ -164,6 +184,7 @@ const COUNT: Param = Param {
     },
 };
 
+/// `alternates` of `POST /v1/explain`; overrides that of the START.
 const ALTERNATES: Param = Param {
     name: "alternates",
     about: "How many further nodes are to be named that it could go to instead, best first.",
@@ -173,26 +194,31 @@ const ALTERNATES: Param = Param {
     },
 };
 
+/// `ended` of `GET /v1/instances`.
 const ENDED: Param = Param {
     name: "ended",
     about: "Whether to list those that have ended, as far as they are remembered, rather than those that are there.",
     kind: Kind::Flag,
 };
 
+/// `forget` of `DELETE /v1/instances/{id}`.
 const FORGET: Param = Param {
     name: "forget",
     about: "Whether to forget it although its node is lost and it is not known whether it runs.",
     kind: Kind::Flag,
 };
 
+/// `verbose` of `GET /readyz`.
 const VERBOSE: Param = Param {
     name: "verbose",
     about: "Whether to say how each of the conditions is.",
     kind: Kind::Flag,
 };
 
+/// Parameters that lists have in common.
 const LIST: &[Param] = &[MATCH, AFTER, LIMIT, SELECTOR, FIELDS];
 
+/// Parameters of `GET /v1/events`. Those that narrow the stream must all hold.
 const FOLLOW: &[Param] = &[
     Param {
         name: "topics",
@@ -216,6 +242,7 @@ const FOLLOW: &[Param] = &[
     },
 ];
 
+/// Parameters of `GET /v1/instances/{id}/output`. `tail` counts over `offset` where both are given.
 const READ: &[Param] = &[
     Param {
         name: "tail",
@@ -237,13 +264,14 @@ const READ: &[Param] = &[
     },
 ];
 
-/// A handler of the table.
+/// A handler of the table: boxes the future of an `async fn`, because each has a type of its own.
 macro_rules! handler {
     ($function:path) => {
         |call| Box::pin($function(call))
     };
 }
 
+/// A route that reads.
 const fn get(
     path: &'static str,
     about: &'static str,
@@ -263,6 +291,7 @@ const fn get(
     }
 }
 
+/// A route that takes a command.
 const fn command(
     (method, path): (&'static str, &'static str),
     about: &'static str,
@@ -282,11 +311,13 @@ const fn command(
     }
 }
 
+/// What commands on instances are answered with.
 const INSTANCE: Content = Content::Outcome("instance", "Instance", InstanceView::FIELDS);
 
+/// What commands on nodes are answered with.
 const NODE: Content = Content::Outcome("node", "Node", NodeView::FIELDS);
 
-/// All routes.
+/// All routes. No two have the same method and path.
 pub(super) static ROUTES: &[Route] = &[
     get(
         "/v1/status",

@@ -1,4 +1,23 @@
-//! Connections of the HTTP door: TLS with either protocol, the role of each peer, and the way from a request to its handler.
+//! Connections of the HTTP door: TLS with either protocol, the role of each peer, and the way from a request to its
+//! handler.
+//!
+//! Not here: accepting sockets and the TLS handshake (`accept.rs`, which hands over an established stream), what a
+//! route does ([`routes`](super::routes) and the handlers that it names), and what a request says
+//! ([`call`](super::call)).
+//!
+//! A request passes these checks, in this order; the first that fails answers it with a [`Problem`]:
+//!
+//! ```text
+//! path and method (axum's router)   404 no_such_path, 405 method_not_allowed
+//! role of the certificate           403 not_permitted
+//! Origin, Sec-Fetch-Site            403 cross_origin
+//! query string                      400 invalid_parameter
+//! body: length, time, presence      413 too_long, 408 timeout, 400 invalid_payload
+//! handler                           whatever the route and the core say; a panic is 500 internal_error
+//! ```
+//!
+//! The role is checked before anything of the request is read, so that a peer without it cannot make the scheduler
+//! buffer a body.
 
 #[cfg(test)]
 mod tests;
@@ -48,46 +67,63 @@ use crate::server::tasks::caught;
 use crate::server::timed::Timed;
 use sched_core::SessionId;
 
-/// The protocol that a connection speaks, as TLS agreed on it.
+/// The ALPN protocol name of HTTP/2 (RFC 9113, section 3.1). A connection on which TLS agreed on anything else, or on
+/// nothing, is served HTTP/1.1.
 const HTTP_2: &[u8] = b"h2";
 
-/// The door: what all its connections share.
+/// The HTTP door: what all its connections share. There is one per daemon, made by [`HttpDoor::open`] even where
+/// several addresses are listened on.
 #[derive(Debug)]
 pub(in crate::server) struct HttpDoor {
+    /// Also captured by each handler of `router`; kept here for [`Acceptor::serve`] and [`HttpDoor::pump`].
     app: Arc<App>,
+    /// Made once from [`ROUTES`] and [`ASSETS`]. A connection gets a clone, which shares the routes.
     router: Router,
 }
 
-/// What every request can reach.
+/// What every handler can reach, as `app` of its [`Call`]. It holds no state of a single request.
 #[derive(Debug)]
 pub(super) struct App {
+    /// The scheduler's core behind its lock.
     pub(super) hub: Arc<Hub>,
+    /// The latest events, and the counter from which every answer takes its `sequence`.
     pub(super) ring: Arc<Ring>,
+    /// Which STARTs came over HTTP. `POST /v1/instances` holds this lock while it takes the core's lock, never the
+    /// other way round.
     pub(super) posted: Mutex<Posted>,
-    /// Room for requests that wait for outcomes.
+    /// Permits for requests with `?wait=`, [`MAX_WAITING`] of them. A request that gets none is answered at once, as if
+    /// it had no `wait`.
     pub(super) waiting: Arc<Semaphore>,
-    /// Room for readers of workloads' output.
+    /// Places for readers of workloads' output: [`MAX_OUTPUTS`] in all, [`MAX_OUTPUTS_PER_CALLER`] for one certificate.
     pub(super) outputs: Arc<Shares>,
-    /// When the scheduler began.
+    /// When the door was opened, which is when the scheduler began; `uptime_s` of `GET /v1/status` counts from here.
     pub(super) started: Instant,
-    /// Certificates in use, and when each ends, seconds of Unix time.
+    /// File name of each certificate in use, and its `notAfter` in seconds of Unix time. For the metric
+    /// `ciao_certificate_expiry_timestamp_seconds`.
     pub(super) certificates: Vec<(String, i64)>,
-    /// The viewer's session that hears events.
+    /// The session, with the role VIEWER, in which the core sends its events to `ring`. Closed when the `App` is
+    /// dropped.
     events: SessionId,
 }
 
-/// What new connections are served with.
+/// What `accept.rs` needs for connections to an HTTP address: the TLS configuration for the handshake, and the door
+/// that serves what comes out of it.
 #[derive(Clone)]
 pub(in crate::server) struct Acceptor {
     pub(in crate::server) tls: TlsAcceptor,
     pub(in crate::server) door: Arc<HttpDoor>,
 }
 
-/// One connection.
+/// One connection, shared by the requests on it. Its identity does not change: a client that wants another role opens
+/// another connection.
 #[derive(Debug)]
 pub(super) struct Connection {
+    /// Whom the client certificate names, and which roles it grants.
     pub(super) identity: PeerIdentity,
+    /// The peer's address, for the log.
     pub(super) from: SocketAddr,
+    /// The session of the core in which it gives commands; empty until [`Connection::caller`] is called first. It ends
+    /// with the connection.
     caller: OnceLock<Caller>,
 }
 
@@ -99,7 +135,11 @@ impl std::fmt::Debug for Acceptor {
 }
 
 impl HttpDoor {
-    /// Opens the door.
+    /// Makes the door: opens the session that receives events, subscribes it to all topics, and builds the router.
+    /// Called once by `Server`, before anything is accepted. From here on the core sends events to the ring, whether or
+    /// not anyone reads.
+    ///
+    /// `certificates` are file names with `notAfter` in seconds of Unix time.
     pub(in crate::server) fn open(hub: &Arc<Hub>, certificates: Vec<(String, i64)>) -> Arc<Self> {
         let ring = Ring::new();
         let events = hub.open_door(
@@ -121,7 +161,8 @@ impl HttpDoor {
         Arc::new(Self { app, router })
     }
 
-    /// Wakes the readers of events; ends never.
+    /// Wakes the readers of events. Run as a task of the daemon ([`Ring::pump`]); without it streams would only send
+    /// heartbeats. Never returns.
     pub(in crate::server) async fn pump(self: Arc<Self>) {
         self.app.ring.pump().await;
     }
@@ -134,10 +175,15 @@ impl Drop for App {
 }
 
 impl Connection {
-    /// The session in which this connection gives commands; made with the first.
+    /// The session of the core in which this connection gives commands, opened with its first command. Waits until the
+    /// connection's earlier commands take up less of other peers' queues than `--controller-budget`, for at most
+    /// [`BUDGET_DEADLINE`]: that is how a client that commands faster than launchers read is held back.
+    ///
+    /// Its role is OPERATOR where the certificate grants that, else VIEWER, with which only `POST /v1/explain` gets
+    /// here.
     ///
     /// # Errors
-    /// The scheduler is about to leave, or what was sent before does not leave for the launchers.
+    /// 503 `leaving` once the scheduler shuts down; 503 `too_many` if the deadline passes.
     pub(super) async fn caller(&self, app: &App) -> Result<&Caller, Problem> {
         if app.hub.is_shutting_down() {
             return Err(Problem::leaving());
@@ -157,6 +203,9 @@ impl Connection {
     }
 }
 
+/// Builds the router: every entry of [`ROUTES`] with its handler, every file of the page, and answers for unknown paths
+/// and methods. axum lets a GET route answer HEAD as well; [`respond`] drops the body then. Files of the page need the
+/// role of a reader, like the routes they use.
 fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
@@ -199,6 +248,11 @@ fn router(app: &Arc<App>) -> Router {
         })
 }
 
+/// Answers a request of a route. Errors become problem documents here, and so does a panic of the handler: it is logged
+/// and ends this request alone, not the connection with its other requests.
+///
+/// Every answer is marked `no-store`, because it says how things are at one moment, and `nosniff`, because output of
+/// workloads is bytes that a browser must not take for a page.
 async fn respond(
     route: &'static Route,
     app: Arc<App>,
@@ -232,7 +286,11 @@ async fn respond(
     response
 }
 
-/// Reads a request, once it is clear that its sender may make it.
+/// Checks a request and reads it whole, body included. The order is that in the head of this file. `id` is the one
+/// parameter that a path may have (`{id}`), percent-decoded; it is empty for routes without.
+///
+/// # Errors
+/// The first check that fails.
 async fn call(
     route: &'static Route,
     app: Arc<App>,
@@ -242,6 +300,7 @@ async fn call(
     permitted(&connection, route.access, (route.method, route.path))?;
     from_same_origin(request.headers(), request.uri())?;
     let query = Parameters::read(request.uri().query().unwrap_or_default(), route.params)?;
+    // Fails only if the decoded text is not UTF-8.
     let id = match request.extract_parts::<RawPathParams>().await {
         Ok(params) => params.iter().next().map(|(_, id)| id.to_owned()),
         Err(error) => return Err(Problem::invalid_payload("id", error)),
@@ -258,7 +317,10 @@ async fn call(
     })
 }
 
-/// Refuses a peer whose certificate does not grant a role that is needed.
+/// Refuses a peer whose certificate does not grant a role that is needed. One of the roles in `access` is enough.
+///
+/// # Errors
+/// 403 `not_permitted`, with the certificate that would be enough.
 fn permitted(
     connection: &Connection,
     access: Access,
@@ -277,11 +339,20 @@ fn permitted(
     Err(Problem::new(StatusCode::FORBIDDEN, "not_permitted", detail).with_help(help))
 }
 
-/// Refuses what a page of another origin has a browser send: the browser adds its user's certificate to that as well.
+/// Refuses what a page of another origin has a browser send. TLS client certificates are sent by a browser whatever
+/// page makes the request, so a certificate alone does not say that its owner wants this (cross-site request forgery).
+///
+/// Two headers that browsers set and that pages cannot change decide: `Sec-Fetch-Site` must be `same-origin` or `none`
+/// (the user typed the address), and `Origin` must be `https://` and the host that the request is for. Programs leave
+/// both out and are let through. A value that is not ASCII is refused.
+///
+/// # Errors
+/// 403 `cross_origin`.
 fn from_same_origin(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str());
     let site = text(HeaderName::from_static("sec-fetch-site"));
     let is_same_site = matches!(site, None | Some(Ok("same-origin" | "none")));
+    // HTTP/2 has the host in `:authority`, which hyper puts into the URI; HTTP/1.1 has it in a header.
     let host = match uri.authority() {
         Some(authority) => Some(Ok(authority.as_str())),
         None => text(header::HOST),
@@ -302,6 +373,11 @@ fn from_same_origin(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     )
 }
 
+/// Reads a request's body: at most [`MAX_BODY`] bytes within [`BODY_DEADLINE`]. A declared length that is too large is
+/// refused before a byte is read; a body without a length, or with a wrong one, is refused when it passes the limit.
+///
+/// # Errors
+/// 413 `too_long`, 408 `timeout`, 400 `invalid_payload` where the body breaks off or the route takes none.
 async fn body_of(route: &Route, request: Request) -> Result<axum::body::Bytes, Problem> {
     let too_long = || {
         let detail = format!("the body has more than {MAX_BODY} bytes");
@@ -328,6 +404,8 @@ async fn body_of(route: &Route, request: Request) -> Result<axum::body::Bytes, P
     Ok(body)
 }
 
+/// Whether reading a body failed because it was too long. axum wraps the error of `http_body_util`, so the chain of
+/// sources is searched.
 fn is_limit(error: &axum::Error) -> bool {
     let mut source: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = source {
@@ -340,7 +418,12 @@ fn is_limit(error: &axum::Error) -> bool {
 }
 
 impl Acceptor {
-    /// Serves a connection to its end.
+    /// Serves a connection to its end. Runs as a task of its own, spawned by `accept.rs` after the handshake. `place`
+    /// is the connection's permit among `--max-connections`; it is given back when this returns.
+    ///
+    /// The connection ends when the peer closes it, when it is silent or takes nothing for too long (the deadlines in
+    /// [`limits`](super::limits) and `--progress-deadline`), or once the daemon leaves and its requests are answered.
+    /// Errors of a connection are the peer's and are logged as debug messages only.
     pub(in crate::server) async fn serve(
         self,
         stream: TlsStream<Ahead<Timed>>,
@@ -356,6 +439,7 @@ impl Acceptor {
             from,
             caller: OnceLock::new(),
         });
+        // Handlers find their connection by this extension. Only this clone of the router has it.
         let router = self.door.router.clone().layer(Extension(connection));
         let service = TowerToHyperService::new(router);
         let ended = if is_http_2 {
@@ -372,7 +456,9 @@ impl Acceptor {
     }
 }
 
-/// Serves a connection to its end, which is asked for once the daemon leaves.
+/// Drives a connection to its end. Once the daemon leaves, `shut_down` is called, which makes hyper take no further
+/// request and end after those under way; streams end by themselves then, because they wait for [`Hub::leaving`] too.
+/// Also used by the Placement API.
 pub(in crate::server) async fn until_leaving<C: Future>(
     hub: &Hub,
     serving: C,
@@ -386,7 +472,8 @@ pub(in crate::server) async fn until_leaving<C: Future>(
     serving.await
 }
 
-/// How connections of HTTP/1.1 are served.
+/// How connections of HTTP/1.1 are served. hyper starts the head's deadline when it begins to wait for a request, so
+/// that it bounds idle connections as well. Also used by the Placement API.
 pub(in crate::server) fn http_1() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
@@ -396,6 +483,9 @@ pub(in crate::server) fn http_1() -> http1::Builder {
     builder
 }
 
+/// How connections of HTTP/2 are served. The windows and the send buffer bound what one peer can make the scheduler
+/// hold, by stream and by connection; the ping finds peers that have gone, which an event stream without events would
+/// not notice.
 fn http_2() -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -410,7 +500,7 @@ fn http_2() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// The answer of a handler that never waits.
+/// Wraps the answer of a handler that never waits, since the table of routes takes futures.
 pub(super) fn now(answer: Answer) -> impl Future<Output = Answer> {
     std::future::ready(answer)
 }

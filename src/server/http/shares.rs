@@ -1,23 +1,26 @@
-//! Places for requests that take something for long, with a limit in all and a limit for each caller, so that one client
-//! cannot take all of them.
+//! Places for requests that take something for long, with a limit in all and a limit for each caller: a semaphore alone
+//! would let one client hold all places. Used for readers of output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A caller: the SHA-256 of its certificate.
+/// A caller: the SHA-256 of its certificate. Connections of one client count together, however many it opens.
 pub(super) type CallerId = [u8; 32];
 
 /// Places that are taken and given back.
 #[derive(Debug)]
 pub(super) struct Shares {
+    /// Places in all.
     most: usize,
+    /// Places that one caller may have.
     most_each: usize,
     taken: Mutex<Taken>,
 }
 
-/// Which are taken. A caller without any has no entry.
+/// Which are taken. The sum of `by_caller` is `count`; a caller without any has no entry, so that the map is no larger
+/// than the number of places.
 #[derive(Debug, Default)]
 struct Taken {
     count: usize,
@@ -50,10 +53,10 @@ impl Shares {
         })
     }
 
-    /// Takes a place.
+    /// Takes a place, without waiting.
     ///
     /// # Errors
-    /// [`NoPlace`].
+    /// [`NoPlace`], the caller's own limit first: that is the one that it can do something about.
     pub(super) fn take(self: &Arc<Self>, caller: CallerId) -> Result<Place, NoPlace> {
         let mut taken = self.taken.lock();
         let own = taken.by_caller.get(&caller).copied().unwrap_or_default();

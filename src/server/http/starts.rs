@@ -1,7 +1,16 @@
 //! `POST /v1/instances` and `POST /v1/explain`: STARTs as JSON or YAML.
 //!
-//! A START is known by its instance. The same one again, after a connection that broke for one, is answered with the
-//! instance that is there, and another one of the same instance is a conflict.
+//! A client whose connection broke cannot know whether its START arrived, so it may send it again: a START is known by
+//! its instance. The same one again is answered with the instance that is there, and another one of the same instance
+//! is a conflict.
+//!
+//! ```text
+//! body ── payload ──▶ YAML ── checked_start ──▶ known? ──┬── New    to the core, which answers or places it
+//!                     (its digest is kept)               ├── Same   200, the instance as it is
+//!                                                        └── Other  409 instance_exists
+//! ```
+//!
+//! A START that came as YAML goes to its launcher byte for byte; one that came as JSON is written as YAML once, here.
 
 use std::sync::Arc;
 
@@ -21,26 +30,32 @@ use super::problem::Problem;
 use crate::server::wire::{self, Ordered};
 use sched_core::{Command, CommandName, Input, InstanceId, Message};
 
-/// STARTs that came here, by instance: the digest of each. The oldest are forgotten beyond [`MAX_POSTED`].
+/// STARTs that came over HTTP, by instance: the digest of each payload, 32 bytes rather than up to 256 KiB. Beyond
+/// [`MAX_POSTED`] an older one is forgotten for each that comes. They do not survive a restart; then, as for STARTs
+/// that came as frames, what the instance asked for decides ([`asks_alike`]).
 #[derive(Debug, Default)]
 pub(super) struct Posted {
+    /// SHA-256 of the payload as it went to the core, so of the YAML also for a START that came as JSON.
     by_instance: IndexMap<InstanceId, [u8; 32]>,
-    /// How many of the oldest were forgotten: numbers of places go on.
+    /// The position of the entry that was replaced last; positions are gone through round and round.
+    /// `swap_remove_index` moves the last entry to the position that becomes free, so the order is only roughly that of
+    /// arrival; in exchange removing one costs the same however many there are.
     oldest: usize,
 }
 
 /// What a START means for an instance that may be there.
 #[derive(Debug, PartialEq, Eq)]
 enum Known {
-    /// It is new.
+    /// No instance of this name is there, or one that has ended may be started once more: it goes to the core.
     New,
-    /// It is the one that made it.
+    /// It is the START that made the instance that is there.
     Same,
-    /// The instance was made by another.
+    /// The instance was made by another START.
     Other,
 }
 
 impl Posted {
+    /// Remembers a START that goes to the core.
     fn note(&mut self, instance: &InstanceId, digest: [u8; 32]) {
         if self.by_instance.len() >= MAX_POSTED && !self.by_instance.contains_key(instance) {
             // In the place of one of long ago; which one, goes round.
@@ -50,6 +65,14 @@ impl Posted {
         self.by_instance.insert(instance.clone(), digest);
     }
 
+    /// What a START means. `is_known` says that the core would not place it as the first of its instance (it is on a
+    /// node, managed or expected back), `row` is what queries show of the instance, which may be of a run that has
+    /// ended.
+    ///
+    /// - Nothing is there: `New`. An ended run counts as nothing only if the START says `restart`; else a START that is
+    ///   sent again after its instance ended would run it twice.
+    /// - The digest of the instance is remembered: it decides.
+    /// - It is not: `Same` if the instance is there and asks for the same, or is known to the core without a row.
     fn known(
         &self,
         (instance, digest): (&InstanceId, &[u8; 32]),
@@ -72,7 +95,8 @@ impl Posted {
     }
 }
 
-/// Whether a START asks for what an instance has.
+/// Whether a START asks for what an instance has: memory, vcpus, disk, group and custom resources. Weaker than the
+/// digest; for instances whose START came as a frame, or so long ago that its digest is forgotten.
 fn asks_alike(start: &Start, row: &InstanceView) -> bool {
     let scheduling = start.scheduling.as_ref();
     let group = scheduling.and_then(|it| it.group.as_ref());
@@ -84,7 +108,16 @@ fn asks_alike(start: &Start, row: &InstanceView) -> bool {
         && resources.map_or(row.resources.is_empty(), |it| *it == row.resources)
 }
 
-/// POST /v1/instances.
+/// `POST /v1/instances`. With `?wait=` the answer comes once the instance runs.
+///
+/// The order matters: the answer's [`Waiter`] is registered, then `posted` is locked, then the core is asked what it
+/// knows and is given the START, and only then `posted` is unlocked. So of two equal requests at once one is `New` and
+/// the other finds it. The core's lock is taken twice in that time; a START of the same instance that comes by SSNTP in
+/// between is for the core to answer.
+///
+/// # Errors
+/// 400, 415 or 422 where the START cannot be read, 409 `instance_exists`, 503 where the scheduler leaves, and what the
+/// core or, while the request waits, the node says of a START that failed.
 pub(super) async fn start(call: Call) -> Answer {
     let payload = payload(&call, None)?;
     let start = wire::checked_start(&payload)?;
@@ -124,11 +157,13 @@ pub(super) async fn start(call: Call) -> Answer {
                 .at("start.instance_uuid")
                 .with_help("give each instance a UUID of its own"));
         }
+        // Nothing was handed in, so nothing will be answered.
         Known::Same => drop(waiter),
         Known::New => {
             if let Some(problem) = first_failure(&mut waiter) {
                 return Err(problem);
             }
+            // `follow` looks for the instance by the path's `id`, which this route does not have.
             let call = Call { id, ..call };
             let outcome = follow(&call, &mut waiter, begun.sequence, None, Until::Runs).await?;
             return Ok(instance_answer(&call.app, &call.id, &outcome));
@@ -137,11 +172,20 @@ pub(super) async fn start(call: Call) -> Answer {
     Ok(instance_answer(&call.app, &id, &CommandOutcome::Done))
 }
 
+/// Why the core refused a START or could not place it, if it has said so: it does before `handle` returns.
 fn first_failure(waiter: &mut Waiter) -> Option<Problem> {
     waiter.try_next().as_ref().and_then(problem_in)
 }
 
-/// POST /v1/explain.
+/// `POST /v1/explain`: where a START would go, or why nowhere, with the search that a real one would use. The START is
+/// read and checked like a real one; then `dry_run` is set in the request that the core gets, whatever the body says,
+/// so that nothing is claimed. A START in JSON needs no `instance_uuid` here. Viewers may ask as well.
+///
+/// `count` and `alternates` of the query string come before those of the body.
+///
+/// # Errors
+/// 400, 415 or 422 where the START cannot be read; what the core says of a START that it refuses; 503 if it gives no
+/// decision. A START that fits nowhere is no error: the decision has `fits: 0` and the reasons.
 pub(super) async fn explain(call: Call) -> Answer {
     let nameless = proto_frames::Uuid::new_v4().to_string();
     let payload = payload(&call, Some(&nameless))?;
@@ -161,6 +205,7 @@ pub(super) async fn explain(call: Call) -> Answer {
         let alternates = call.query.number("alternates");
         scheduling.alternates = alternates.or(scheduling.alternates);
     }
+    // Registered first: the decision is sent before `handle` returns.
     let mut waiter = caller.wait_for(subject(&instance));
     call.app.hub.handle([input], Some(caller.budget()));
     let at = call.app.ring.end();
@@ -175,10 +220,12 @@ pub(super) async fn explain(call: Call) -> Answer {
     }
 }
 
+/// The core has answered a dry run with nothing, or with something else than a decision or a failure.
 fn undecided() -> Problem {
     Problem::busy("the scheduler cannot decide this now")
 }
 
+/// What answers to the START of an instance are known by.
 fn subject(instance: &InstanceId) -> Subject {
     Subject {
         command: CommandName::Start,
@@ -187,20 +234,28 @@ fn subject(instance: &InstanceId) -> Subject {
     }
 }
 
+/// SHA-256 of a payload.
 fn digest_of(payload: &[u8]) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest(&SHA256, payload).as_ref());
     bytes
 }
 
-/// The START in a body as YAML: as it came, or written once from JSON. `nameless` is the instance of one that names none,
-/// where it need not.
+/// The START in a body as YAML: as it came, or written once from JSON. `nameless` is the instance to give to a JSON
+/// START that names none; YAML is not edited, and must name one.
+///
+/// The media type decides; where it says nothing of use (curl's default for `--data`, `text/plain`, none) a body that
+/// begins with `{` is JSON. Only the shape is checked here that is needed to find `instance_uuid`: the rest is for
+/// [`wire::checked_start`].
+///
+/// # Errors
+/// 415 `unsupported_media_type`; 400 where it is not JSON; 422 where `start` is missing or no object.
 fn payload(call: &Call, nameless: Option<&str>) -> Result<Bytes, Problem> {
     let media_type = call.media_type();
     let is_json = match media_type.as_str() {
         "application/json" => true,
         "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => false,
-        // What curl says of --data, and nothing at all: by its looks.
+        // What curl says of --data, and nothing at all: by how it begins.
         "" | "application/x-www-form-urlencoded" | "text/plain" => {
             call.body.trim_ascii_start().first() == Some(&b'{')
         }

@@ -1,4 +1,5 @@
-//! `GET /v1/status`: the scheduler, and the cluster at a glance.
+//! `GET /v1/status`: the scheduler, and the cluster at a glance. What a page needs to draw its head, or a script to see
+//! whether all is well, in one request: sums, no rows.
 
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -11,7 +12,12 @@ use crate::server::restore::unix_ms;
 use crate::server::words::worded_store;
 use sched_core::{ResourceTotal, Totals, TotalsCursor};
 
-/// GET /v1/status.
+/// `GET /v1/status`. Totals are summed in steps ([`App::totals`]); counters, queue and store are read in one step
+/// behind them, so the two parts may differ by what happened in between. `sequence` is that of the first step.
+///
+/// Amounts of `mem_mb` and `disk_mb` are in MiB, except that what is `used` of disk is in 10⁶ bytes, as launchers
+/// report it. `caller` says what the certificate of this request may do, so that a page can leave out commands that
+/// would be refused.
 pub(super) async fn status(call: Call) -> Answer {
     let app = &call.app;
     let (at, totals) = app.totals().await;
@@ -25,6 +31,7 @@ pub(super) async fn status(call: Call) -> Answer {
     let uptime = app.started.elapsed();
     let mut by_status: Map<String, Value> = Map::new();
     for (kind, count) in &totals.nodes {
+        // Nodes are counted by role and status; here roles do not matter.
         let before = by_status.get(kind.status).and_then(Value::as_u64);
         let sum = before.unwrap_or_default() + count;
         by_status.insert(kind.status.to_owned(), sum.into());
@@ -59,12 +66,14 @@ pub(super) async fn status(call: Call) -> Answer {
             "disk_mb": resource(&totals.disk),
             "custom": custom,
         },
+        // Since the scheduler began.
         "starts": {
             "total": counters.starts,
             "placed": counters.placed,
             "failed": counters.failed,
         },
     });
+    // `json!` of an object always is one.
     let content = match content {
         Value::Object(content) => content,
         _ => Map::new(),
@@ -72,6 +81,8 @@ pub(super) async fn status(call: Call) -> Answer {
     Ok(answer(StatusCode::OK, at, content))
 }
 
+/// One resource's sums. `largest_free` is the most that is free on one node, which is what bounds a START, unlike the
+/// sum.
 fn resource(total: &ResourceTotal) -> Value {
     json!({
         "capacity": total.capacity,
@@ -82,8 +93,9 @@ fn resource(total: &ResourceTotal) -> Value {
 }
 
 impl App {
-    /// What the cluster has in all, gathered in steps between which others are served; and the place in the stream of
-    /// events at which the first was.
+    /// Sums the cluster in steps of some hundred nodes, between which others get the core's lock; and the place in the
+    /// stream of events at which the first step was. Nodes that come or go meanwhile are counted or not. Also used by
+    /// `GET /metrics`.
     pub(super) async fn totals(&self) -> (EventId, Totals) {
         let mut totals = Totals::default();
         let mut next = Some(TotalsCursor::default());

@@ -1,4 +1,11 @@
 //! The metrics by name: each with its meaning, its labels and where its numbers come from.
+//!
+//! [`Gathered`] is what one scrape read; as a `Collector` it writes itself into the text, group by group. To add a
+//! metric: a field of `Gathered`, which `metrics.rs` fills, a line in one of the groups here, and a row of
+//! `docs/reference/http.md`.
+//!
+//! Names are given without their suffixes: the encoder adds `_total` to counters, and `_bucket`, `_sum` and `_count` to
+//! histograms.
 
 use std::fmt;
 
@@ -19,31 +26,44 @@ use sched_core::{
 /// Everything that one scrape tells.
 #[derive(Debug)]
 pub(super) struct Gathered {
+    /// Sums over all nodes.
     pub(super) totals: Totals,
+    /// Sums over those that wait for room.
     pub(super) queue: QueueTotals,
+    /// What the core has counted since the scheduler began.
     pub(super) counters: Counters,
+    /// Numbers that the core has at hand, such as the length of the queue.
     pub(super) glance: Glance,
+    /// Whether what has to survive a restart is written; false also where there is no state directory.
     pub(super) is_durable: bool,
     /// Bytes queued for peers, by role.
     pub(super) queued_bytes: [(&'static str, u64); 4],
+    /// Peers that take nothing of what is queued for them.
     pub(super) stalled: u64,
+    /// How long the core's lock was held.
     pub(super) holds: Measured,
+    /// How long STARTs took from the core's taking them in until they were queued for a node.
     pub(super) placements: Measured,
+    /// How long transactions of the state directory took; empty where there is none.
     pub(super) commits: Measured,
+    /// Connections by how far they came.
     pub(super) handshakes: [(&'static str, u64); 4],
+    /// File name and end of each certificate in use, seconds of Unix time.
     pub(super) certificates: Vec<(String, i64)>,
     pub(super) process: Process,
     pub(super) is_leaving: bool,
 }
 
-/// The roles of nodes, by the label that they have.
+/// The roles of nodes, by the label that they have. A node that is both is in `both` alone, so that the sum counts it
+/// once.
 const NODE_ROLES: [(&str, Role); 3] = [
     ("compute", Role::AGENT),
     ("network", Role::NETAGENT),
     ("both", Role(Role::AGENT.0 | Role::NETAGENT.0)),
 ];
 
-/// The statuses of nodes: all series are there from the start.
+/// The statuses of nodes. All series are there from the start, with 0, so that an alert on one does not wait for its
+/// first node.
 const STATUSES: [&str; 7] = [
     "CONNECTED",
     "READY",
@@ -54,12 +74,14 @@ const STATUSES: [&str; 7] = [
     "EXPECTED",
 ];
 
-/// Writes metrics one after the other.
+/// Writes metrics one after the other. A metric's name and help are passed as one pair throughout.
 struct Writer<'a>(DescriptorEncoder<'a>);
 
+/// Fails where the encoder does.
 type Written = Result<(), fmt::Error>;
 
 impl Writer<'_> {
+    /// Writes name, help and type; the returned encoder takes the samples.
     fn metric(
         &mut self,
         (name, help): (&'static str, &'static str),
@@ -68,11 +90,13 @@ impl Writer<'_> {
         self.0.encode_descriptor(name, help, None, kind)
     }
 
+    /// A counter without labels.
     fn counter(&mut self, named: (&'static str, &'static str), value: u64) -> Written {
         let counter = ConstCounter::new(value);
         counter.encode(self.metric(named, MetricType::Counter)?)
     }
 
+    /// A counter of seconds. The encoder adds the unit to the name by itself, so it is taken off first.
     fn seconds_total(&mut self, (name, help): (&'static str, &'static str), value: f64) -> Written {
         let counter = ConstCounter::new(value);
         let unit = Unit::Seconds;
@@ -83,11 +107,13 @@ impl Writer<'_> {
         counter.encode(encoder)
     }
 
+    /// A gauge without labels.
     fn gauge(&mut self, named: (&'static str, &'static str), value: f64) -> Written {
         let gauge = ConstGauge::new(value);
         gauge.encode(self.metric(named, MetricType::Gauge)?)
     }
 
+    /// A counter for each value of one label.
     fn counters<'v>(
         &mut self,
         named: (&'static str, &'static str),
@@ -102,6 +128,7 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// A gauge for each value of one label.
     fn gauges<'v>(
         &mut self,
         named: (&'static str, &'static str),
@@ -116,6 +143,8 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// A histogram. Counts are by bucket; the encoder sums them up as OpenMetrics wants them, and writes `f64::MAX` as
+    /// `+Inf`.
     fn histogram(&mut self, named: (&'static str, &'static str), of: &Measured) -> Written {
         let mut encoder = self.metric(named, MetricType::Histogram)?;
         let bounds = of.bounds_s.iter().copied().chain([f64::MAX]);
@@ -126,6 +155,7 @@ impl Writer<'_> {
     }
 }
 
+/// Times that the core counts, as those that the server measures: milliseconds and microseconds become seconds.
 fn measured(times: &Times) -> Measured {
     Measured {
         bounds_s: TIME_BOUNDS_MS.iter().map(|ms| *ms as f64 / 1e3).collect(),
@@ -134,6 +164,7 @@ fn measured(times: &Times) -> Measured {
     }
 }
 
+/// Called once for each scrape, by the registry.
 impl Collector for Gathered {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Written {
         let mut out = Writer(encoder);
@@ -147,6 +178,7 @@ impl Collector for Gathered {
 }
 
 impl Gathered {
+    /// STARTs: how many came, where they went, how long that took, why they failed.
     fn starts(&self, out: &mut Writer<'_>) -> Written {
         let counters = &self.counters;
         out.counter(
@@ -194,6 +226,7 @@ impl Gathered {
         out.counters(preemptions, "how", how)
     }
 
+    /// The queue: how long it is, and what would help those in it.
     fn queue(&self, out: &mut Writer<'_>) -> Written {
         out.gauge(
             ("ciao_queue_length", "Instances that wait for room"),
@@ -216,6 +249,7 @@ impl Gathered {
         out.gauges(blocked, "reason", values)
     }
 
+    /// Nodes by role and status, and what happened to them.
     fn nodes(&self, out: &mut Writer<'_>) -> Written {
         let named = ("ciao_nodes", "Nodes by role and status");
         let mut encoder = out.metric(named, MetricType::Gauge)?;
@@ -256,6 +290,9 @@ impl Gathered {
         out.gauge(drain, oldest_ms as f64 / 1e3)
     }
 
+    /// What nodes have, by resource. Series of custom resources are those that the configuration names; all others are
+    /// summed as `other`, so that a node cannot make series by reporting names. `other` is there with 0 where none is
+    /// reported.
     fn resources(&self, out: &mut Writer<'_>) -> Written {
         let totals = &self.totals;
         let plain = [
@@ -295,6 +332,7 @@ impl Gathered {
         )
     }
 
+    /// The daemon: its lock, its peers, its store, its certificates.
     fn server(&self, out: &mut Writer<'_>) -> Written {
         let holds = (
             "ciao_lock_hold_seconds",
@@ -353,6 +391,7 @@ impl Gathered {
         out.gauges(build, "version", [(env!("CARGO_PKG_VERSION"), 1.0)])
     }
 
+    /// The process. Names are those that Prometheus' own client libraries use.
     fn process(&self, out: &mut Writer<'_>) -> Written {
         let process = &self.process;
         let cpu = (

@@ -1,4 +1,5 @@
-//! What this process uses, as the system says: the usual `process_*` metrics.
+//! What this process uses, as the system says: the usual `process_*` metrics of Prometheus' client libraries. Linux
+//! only, from `/proc/self`; read at each scrape.
 
 /// What the process uses; zero where the system does not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -17,7 +18,7 @@ pub(super) struct Process {
     pub(super) threads: u64,
 }
 
-/// What this process uses now.
+/// What this process uses at this moment. Blocks for two short reads of procfs.
 pub(super) fn read() -> Process {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let mut process = parse(&stat).unwrap_or_default();
@@ -28,12 +29,13 @@ pub(super) fn read() -> Process {
     process
 }
 
-/// Reads `/proc/self/stat` (proc_pid_stat(5)).
+/// Reads `/proc/self/stat` (proc_pid_stat(5)): one line of fields separated by spaces, of which the second is the
+/// program's name in parentheses. `None` where a field that is needed is missing or no number.
 fn parse(stat: &str) -> Option<Process> {
-    // The name before may have any character.
+    // The name before may have any character, so the last `) ` ends it.
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
-    // The third field of the manual's count is the first behind the name.
+    // Numbers are those of the manual, in which the first behind the name is 3.
     let field = |number: usize| fields.get(number - 3)?.trim().parse::<u64>().ok();
     let ticks = rustix::param::clock_ticks_per_second().max(1);
     Some(Process {
