@@ -2,14 +2,28 @@
 //! neighbour of [`http`](super::http), whose builder of connections and whose deadlines it uses.
 //!
 //! ```text
-//! accept ── token ── version ── path ──┬── providers, allocations, classes   rows of nodes, some at a time
-//!                                      └── candidates                        the search of a choice, which claims nothing
+//! accept ── version ── token ── path ──┬── providers, allocations, classes   rows of nodes, some at a time
+//!                                      └── candidates                        the search of a choice; claims nothing
 //! ```
 //!
-//! - Nodes are resource providers, labels are traits, aggregates of the configuration are aggregates; [`names`] has how
-//!   each is called.
+//! - [`door`] has connections, authentication and the table of paths; [`version`] the microversion of each request,
+//!   [`fault`] the form of errors.
+//! - [`params`] reads query strings and translates what they ask for into what the core knows.
+//! - Nodes are resource providers, labels are traits, aggregates of the configuration are aggregates, instances are
+//!   consumers; [`names`] has how each is called, and the units.
 //! - The core's lock is taken in steps of a few rows; what is read is turned into JSON outside it.
-//! - On loopback addresses it is plain HTTP, on all others HTTPS; [`tokens`] says who may ask.
+//! - On loopback addresses it is plain HTTP, on all others HTTPS; [`tokens`] says who may ask. Client certificates are
+//!   not asked for.
+//!
+//! Writing is refused. Placement expects its clients to claim by PUT /allocations; here the scheduler alone claims.
+//! Answers follow the microversion that a request names, 1.0 to 1.39:
+//!
+//! ```text
+//! GET /resource_providers?resources=VCPU:2&required=CUSTOM_ZONE_EU_1      OpenStack-API-Version: placement 1.39
+//!
+//! {"resource_providers": [{"uuid": "…", "name": "node-1", "generation": 3, "parent_provider_uuid": null,
+//!                          "root_provider_uuid": "…", "links": [{"rel": "self", "href": "…"}, …]}]}
+//! ```
 
 mod allocations;
 mod candidates;
@@ -30,16 +44,17 @@ pub(super) use self::door::{Door, load};
 pub(super) use self::tokens::Tokens;
 pub use self::tokens::TokensError;
 
-/// How the Placement API is offered.
+/// How the Placement API is offered: the flags `--placement` and `--placement-tokens`.
 #[derive(Debug, Clone)]
 pub struct PlacementConfig {
     /// Addresses to listen on: with HTTP on loopback addresses, with HTTPS on others.
     pub listen: Vec<SocketAddr>,
-    /// File with the tokens that are let in, one a line.
+    /// File with the tokens that are let in, one a line. It must be its owner's alone where key files have to be, else
+    /// a warning is logged.
     pub tokens: PathBuf,
 }
 
-/// Why the Placement API cannot be offered.
+/// Why the Placement API cannot be offered. The daemon does not start then.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
     /// The tokens cannot be used.

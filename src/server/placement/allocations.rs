@@ -1,4 +1,5 @@
-//! Allocations: what instances asked for where they are. An instance is a consumer, by the identifier of its START.
+//! Allocations: what instances asked for where they are. An instance is a consumer, by the identifier of its START,
+//! which need not be a UUID.
 
 use serde_json::{Map, Value, json};
 
@@ -9,15 +10,17 @@ use super::providers::of;
 use super::version::Version;
 use sched_core::{Claimed, InstanceId};
 
-/// The generation of every consumer: nothing can be written by it.
+/// The generation of every consumer. Placement's clients give it back when they write; nothing can be written here, so
+/// that any constant will do.
 const CONSUMER_GENERATION: u64 = 1;
 
-/// Whose an instance is, where it is nobody's that could be told.
+/// The project and the user of every consumer, which from 1.12 on must be there: the scheduler knows neither.
 const UNKNOWN: &str = "00000000-0000-0000-0000-000000000000";
 
-/// The type of a consumer.
+/// The type of every consumer, from 1.38 on.
 const INSTANCE: &str = "INSTANCE";
 
+/// The amounts of a claim by class, in each class's unit.
 fn resources(claimed: &Claimed) -> Map<String, Value> {
     let amounts = claimed.amounts.iter();
     amounts
@@ -25,7 +28,12 @@ fn resources(claimed: &Claimed) -> Map<String, Value> {
         .collect()
 }
 
-/// GET /resource_providers/{uuid}/allocations.
+/// `GET /resource_providers/{uuid}/allocations`: the instances of a node, some while the core's lock is held once.
+/// Instances that leave meanwhile shift the others, so that one may be missing; one that is read twice is in the answer
+/// once. `generation` is that of the last step.
+///
+/// # Errors
+/// 404 also if the node is forgotten in between.
 pub(super) async fn of_provider(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     let mut allocations = Map::new();
     let (mut from, mut generation) = (Some(0), 0);
@@ -48,7 +56,8 @@ pub(super) async fn of_provider(call: &Call<'_>, uuid: &str) -> Result<Reply, Fa
     })))
 }
 
-/// GET /allocations/{consumer}. One that is not known has none, which is no fault.
+/// `GET /allocations/{consumer}`: where an instance is and what it asked for. One that is not known has none, which is
+/// no fault, as in Placement.
 pub(super) fn of_consumer(call: &Call<'_>, consumer: &str) -> Result<Reply, Fault> {
     call.params(&[])?;
     let instance = InstanceId::new(consumer);

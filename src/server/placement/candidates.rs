@@ -1,4 +1,13 @@
-//! Allocation candidates: the nodes that something fits on, as the search of a choice finds them. Nothing is claimed.
+//! Allocation candidates: the nodes that something fits on, as the search of a choice finds them. Nothing is claimed,
+//! so a node may be full by the time a client uses the answer.
+//!
+//! ```text
+//! ?resources=VCPU:1,MEMORY_MB:512 ──▶ Wanted ──▶ Meant ──▶ a START and constraints
+//!                                                                │ Scheduler::candidates
+//! JSON ◀── Candidate, a few hundred at a time ◀── UUIDs of nodes, in order
+//! ```
+//!
+//! The search holds the core's lock once and looks at every node at worst, as the choice for a START does.
 
 use proto_frames::Uuid;
 use serde_json::{Map, Value, json};
@@ -13,6 +22,7 @@ use super::version::Version;
 use crate::server::hub::Hub;
 use sched_core::{Provider, Scheduler, Stock};
 
+/// Parameters, each with the microversion that brought it.
 const PARAMS: [Known; 5] = [
     ("resources", 10),
     ("limit", 16),
@@ -21,11 +31,12 @@ const PARAMS: [Known; 5] = [
     ("in_tree", 31),
 ];
 
-/// A node that fits, with what is shown of it.
+/// A node that fits, with what is shown of it, copied under the core's lock.
 #[derive(Debug)]
 struct Candidate {
     uuid: Uuid,
     stocks: Vec<Stock>,
+    /// Left empty for versions that do not show them.
     traits: Vec<String>,
 }
 
@@ -42,7 +53,11 @@ impl Candidate {
     }
 }
 
-/// GET /allocation_candidates.
+/// `GET /allocation_candidates`: the first nodes in the order in which the scheduler would try them, at most `limit`
+/// and [`MAX_CANDIDATES`]. Filters of the policy count, as they do for a START.
+///
+/// # Errors
+/// 400: `resources` is missing, or a parameter, class or trait is bad.
 pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     let params = call.params(&PARAMS)?;
     let wanted = params.wanted(call.version)?;
@@ -55,7 +70,9 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
         .limit()?
         .map_or(MAX_CANDIDATES, |it| it.min(MAX_CANDIDATES));
     let meant = call.hub.read_now(|scheduler, _| wanted.meant(scheduler))?;
+    // `None`: no node has one of the resources, so none fits and none need be searched.
     let found = meant.start().map_or_else(Vec::new, |start| {
+        // Mutable, because a search builds sets that the next one uses; what is chosen later does not depend on it.
         call.hub.ask_now(|scheduler: &mut Scheduler, now| {
             scheduler.candidates(now, (&start, &meant.constraints), limit)
         })
@@ -64,7 +81,8 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     Ok(Reply::ok(document(&candidates, &wanted, call.version)))
 }
 
-/// Reads what is shown of these nodes, some under each turn of the lock. One that has left meanwhile is none any more.
+/// Reads what is shown of these nodes, some while the core's lock is held once. One that has left meanwhile is left
+/// out.
 async fn read(hub: &Hub, found: &[Uuid], version: Version) -> Vec<Candidate> {
     let mut candidates = Vec::with_capacity(found.len());
     for some in found.chunks(ROWS_PER_STEP) {
@@ -77,6 +95,7 @@ async fn read(hub: &Hub, found: &[Uuid], version: Version) -> Vec<Candidate> {
     candidates
 }
 
+/// The answer: an allocation request, which is what Nova would PUT, and a summary for each candidate, in two lists.
 fn document(candidates: &[Candidate], wanted: &Wanted, version: Version) -> Value {
     let requests = candidates
         .iter()
@@ -91,6 +110,8 @@ fn document(candidates: &[Candidate], wanted: &Wanted, version: Version) -> Valu
     })
 }
 
+/// What a client would write to claim the resources on this node, in the form of a version: a list before 1.12, then a
+/// map by provider; from 1.34 on with the mapping of the one, nameless group of resources to it.
 fn request(uuid: Uuid, wanted: &Wanted, version: Version) -> Value {
     let (uuid, resources) = (uuid.to_string(), &wanted.resources);
     if version < Version(12) {
@@ -104,6 +125,7 @@ fn request(uuid: Uuid, wanted: &Wanted, version: Version) -> Value {
     request
 }
 
+/// What a node has and what of it is claimed. Before 1.27 only classes that were asked for are shown.
 fn summary(candidate: &Candidate, wanted: &Wanted, version: Version) -> Value {
     let resources = candidate.stocks.iter().filter_map(|stock| {
         let class = class(&stock.of);

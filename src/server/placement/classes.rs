@@ -1,4 +1,4 @@
-//! The names that there are: resource classes and traits.
+//! The names that there are: resource classes and traits. Clients ask for them to check names before they use them.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use super::names::{STANDARD_CLASSES, custom_class};
 use super::params::{Known, labels_of};
 use super::providers::{each, traits_of};
 
-/// GET /resource_classes.
+/// `GET /resource_classes`.
 pub(super) fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     call.params(&[])?;
     let classes: Vec<Value> = names(call).iter().map(|name| document(name)).collect();
     Ok(Reply::ok(json!({ "resource_classes": classes })))
 }
 
-/// GET /resource_classes/{name}.
+/// `GET /resource_classes/{name}`.
 pub(super) fn one(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
     match names(call).iter().any(|other| other == name) {
         true => Ok(Reply::ok(document(name))),
@@ -26,7 +26,7 @@ pub(super) fn one(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
     }
 }
 
-/// All classes: the standard's, and those of custom resources.
+/// All classes: the standard's, and those of custom resources that nodes have, each once.
 fn names(call: &Call<'_>) -> Vec<String> {
     let custom: BTreeSet<String> = call
         .hub
@@ -35,14 +35,21 @@ fn names(call: &Call<'_>) -> Vec<String> {
     standard.chain(custom).collect()
 }
 
+/// A class as a row.
 fn document(name: &str) -> Value {
     let link = json!({"rel": "self", "href": format!("/resource_classes/{name}")});
     json!({"name": name, "links": [link]})
 }
 
+/// Parameters of the traits' list, each with the microversion that brought it.
 const PARAMS: [Known; 2] = [("name", 6), ("associated", 6)];
 
-/// GET /traits. All that are listed are had by some node.
+/// `GET /traits`: the traits that nodes have, found by looking at all nodes. `associated=false` asks for those that no
+/// node has, of which there are none here: a trait is a label of a node. `name` narrows the list: `in:A,B` or
+/// `startswith:PREFIX`.
+///
+/// # Errors
+/// 400 for another form of either.
 pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
     let params = call.params(&PARAMS)?;
     let mut traits = BTreeSet::new();
@@ -70,7 +77,8 @@ pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({ "traits": traits })))
 }
 
-/// GET /traits/{name}: whether there is one.
+/// `GET /traits/{name}`: 204 if a compute node has it, else 404. By the index of labels, so that not all nodes are
+/// looked at.
 pub(super) fn has_trait(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
     let labels = call.hub.read_now(|scheduler, _| labels_of(scheduler, name));
     match labels.is_empty() {

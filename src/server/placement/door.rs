@@ -1,4 +1,18 @@
-//! Connections of the Placement API, and the way from a request to its answer.
+//! Connections of the Placement API, and the way from a request to its answer. HTTP/1.1 alone, on its own addresses;
+//! plain on loopback, TLS elsewhere.
+//!
+//! A request is checked in this order:
+//!
+//! ```text
+//! GET /             the versions, without a token: clients ask for them before they authenticate
+//! version           406, 400
+//! X-Auth-Token      401
+//! method            405 for all but GET
+//! permit            waits while MAX_REQUESTS others are worked on
+//! path, parameters  404, 400
+//! ```
+//!
+//! Every answer, faults included, has the version that was used and an id of the request.
 
 #[cfg(test)]
 mod tests;
@@ -32,46 +46,56 @@ use crate::server::http::{Progress, http_1, until_leaving};
 use crate::server::hub::Hub;
 use crate::server::tasks::caught;
 
-/// The header with a token.
+/// The header with a token, as OpenStack's clients send it. Here it is one of the file's, not Keystone's.
 const TOKEN: &str = "x-auth-token";
 
-/// The version from which on answers say how old they are.
+/// The version from which on answers have `Last-Modified` and `Cache-Control`: 1.15.
 const CACHING: Version = Version(15);
 
-/// What all connections share.
+/// What all connections share. Cloned for each connection and each request, which copies five pointers.
 #[derive(Debug, Clone)]
 pub(in crate::server) struct Door {
     hub: Arc<Hub>,
-    /// For addresses that other machines reach.
+    /// For addresses that other machines reach: the certificate to present, and no request for the client's.
     tls: Arc<ServerConfig>,
+    /// Who may ask.
     tokens: Arc<Tokens>,
+    /// Permits for connections, `MAX_CONNECTIONS` of them.
     connections: Arc<Semaphore>,
+    /// Permits for requests that are worked on, `MAX_REQUESTS` of them.
     requests: Arc<Semaphore>,
 }
 
-/// One request.
+/// One request that has passed all checks but those of its path.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) hub: &'a Hub,
+    /// In which form to answer, and which parameters there are.
     pub(super) version: Version,
+    /// What stands behind the `?`, not decoded.
     query: &'a str,
 }
 
 impl Call<'_> {
-    /// Its parameters, of these.
+    /// Its parameters, of these. A handler that does not call this ignores what was sent.
+    ///
+    /// # Errors
+    /// 400 for any other parameter.
     pub(super) fn params(&self, known: &[Known]) -> Result<Params, Fault> {
         Params::read(self.query, known, self.version)
     }
 }
 
-/// An answer.
+/// An answer before it is written.
 #[derive(Debug)]
 pub(super) struct Reply {
     status: StatusCode,
+    /// `None` for an answer without a body, such as 204.
     body: Option<Value>,
 }
 
 impl Reply {
+    /// 200 with this body.
     pub(super) fn ok(body: Value) -> Self {
         Self {
             status: StatusCode::OK,
@@ -79,15 +103,17 @@ impl Reply {
         }
     }
 
+    /// An answer without a body.
     pub(super) fn empty(status: StatusCode) -> Self {
         Self { status, body: None }
     }
 }
 
-/// Reads what the Placement API is offered with: the tokens.
+/// Reads what the Placement API is offered with: the tokens. Called once at start, before anything listens. `say` gets
+/// a warning where the file is open to others and that is not an error.
 ///
 /// # Errors
-/// [`PlacementError`].
+/// [`PlacementError`] with the file's path.
 pub(in crate::server) fn load(
     config: &PlacementConfig,
     is_strict: bool,
@@ -101,6 +127,7 @@ pub(in crate::server) fn load(
 }
 
 impl Door {
+    /// Makes the door; nothing is opened.
     pub(in crate::server) fn new(hub: &Arc<Hub>, tls: Arc<ServerConfig>, tokens: Tokens) -> Self {
         Self {
             hub: Arc::clone(hub),
@@ -116,7 +143,8 @@ impl Door {
         TlsAcceptor::from(Arc::clone(&self.tls))
     }
 
-    /// Serves a connection to its end; one too many ends at once.
+    /// Serves a connection to its end; one too many ends at once, without an answer. Runs as a task of its own, spawned
+    /// by `accept.rs`, for TLS after the handshake. `place` is the connection's permit among `--max-connections`.
     pub(in crate::server) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self,
         stream: S,
@@ -140,7 +168,8 @@ impl Door {
         drop((own, place));
     }
 
-    /// Answers a request. Its body is not read: nothing here takes one.
+    /// Answers a request. Its body is not read: nothing here takes one. A panic of a handler is logged and answered
+    /// with 500; the connection goes on. Where the version cannot be read, the fault is written in the oldest form.
     async fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         let version = Version::of(request.headers());
         let used = *version.as_ref().unwrap_or(&Version::MIN);
@@ -161,6 +190,10 @@ impl Door {
         response(&reply, used, &request_id)
     }
 
+    /// Checks a request, in the order that the head of this file has, and has it answered.
+    ///
+    /// # Errors
+    /// The first check that fails, or what the handler says.
     async fn answer<B>(
         &self,
         request: &Request<B>,
@@ -187,6 +220,8 @@ impl Door {
                 ),
             ));
         }
+        // Held until the answer is made. Waiting here costs no lock; the semaphore is never closed, so this cannot
+        // fail.
         let _turn = self.requests.acquire().await;
         let call = Call {
             hub: &self.hub,
@@ -197,6 +232,8 @@ impl Door {
     }
 }
 
+/// The table of paths. A path that a later version brought is 404 in an earlier one. Segments are compared as they are
+/// sent: Placement's names need no percent-encoding.
 async fn route(call: &Call<'_>, segments: &[&str]) -> Result<Reply, Fault> {
     let since = |minor: u16| call.version >= Version(minor);
     match *segments {
@@ -220,7 +257,7 @@ async fn route(call: &Call<'_>, segments: &[&str]) -> Result<Reply, Fault> {
     }
 }
 
-/// GET /: the versions that are offered.
+/// The body of `GET /`: the versions that are offered.
 fn versions() -> Value {
     json!({
         "versions": [{
@@ -233,6 +270,8 @@ fn versions() -> Value {
     })
 }
 
+/// Writes an answer: headers of the version, the request's id, and caching. `Vary` says that the version decides about
+/// the form.
 fn response(reply: &Reply, version: Version, request_id: &str) -> Response<Full<Bytes>> {
     let body = reply.body.as_ref().map(Value::to_string);
     let mut response = Response::new(Full::new(Bytes::from(body.unwrap_or_default())));

@@ -1,25 +1,35 @@
-//! What is wrong with a request, in the form that OpenStack's clients read.
+//! What is wrong with a request, in the form that OpenStack's clients read:
+//!
+//! ```json
+//! {"errors": [{"status": 404, "title": "Not Found", "detail": "The resource could not be found.",
+//!              "request_id": "req-…", "code": "placement.undefined_code"}]}
+//! ```
+//!
+//! Not a problem document as the HTTP API has (`http/problem.rs`).
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::version::Version;
 
-/// Why a request is not answered as asked.
+/// Why a request is not answered as asked. [`Fault::document`] makes the body of it once the version and the request's
+/// id are known.
 #[derive(Debug)]
 pub(super) struct Fault {
     status: StatusCode,
     detail: String,
+    /// A word for programs; shown from [`CODES`] on.
     code: &'static str,
 }
 
 /// The code of what has none of its own.
 const UNDEFINED: &str = "placement.undefined_code";
 
-/// The version from which on faults have codes.
+/// The version from which on faults have codes: 1.23.
 const CODES: Version = Version(23);
 
 impl Fault {
+    /// A fault without a code of its own.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -28,7 +38,7 @@ impl Fault {
         }
     }
 
-    /// What is asked for is not understood.
+    /// 400: what is asked for is not understood.
     pub(super) fn bad(detail: impl Into<String>) -> Self {
         Self {
             code: "placement.query.bad_value",
@@ -36,17 +46,17 @@ impl Fault {
         }
     }
 
-    /// There is no such thing.
+    /// 404: there is no such thing.
     pub(super) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// There is nothing at this path, in this version at least.
+    /// 404: there is nothing at this path, in this version at least.
     pub(super) fn no_path() -> Self {
         Self::not_found("The resource could not be found.")
     }
 
-    /// A version that is not offered.
+    /// 406: a version that is not offered. The document says which are.
     pub(super) fn version(text: &str) -> Self {
         let detail = format!("Unacceptable version header: {text}");
         Self::new(StatusCode::NOT_ACCEPTABLE, detail)
@@ -56,7 +66,7 @@ impl Fault {
         self.status
     }
 
-    /// The answer's body.
+    /// The answer's body, in the form of a version.
     pub(super) fn document(&self, version: Version, request_id: &str) -> Value {
         let mut error = json!({
             "status": self.status.as_u16(),

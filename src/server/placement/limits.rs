@@ -1,27 +1,31 @@
-//! Every limit of the Placement API, with the reason for it.
+//! Every limit of the Placement API, with the reason for it. Those of heads of requests and of silent connections are
+//! those of the HTTP door (`http/limits.rs`); connections count against `--max-connections` as well.
 
-/// Connections at once; further ones are closed at once. Nova's schedulers keep one for each of their workers.
+/// Connections at once; further ones are closed at once. Nova's schedulers keep one for each of their workers. Without
+/// it, requests without a token could take all connections of the daemon.
 pub(super) const MAX_CONNECTIONS: usize = 64;
 
-/// Requests that are worked on at once; further ones wait. An answer has a few hundred bytes for each node.
+/// Requests that are worked on at once; further ones wait. An answer has a few hundred bytes for each node, so that
+/// some hundred megabytes are the most with a hundred thousand nodes.
 pub(super) const MAX_REQUESTS: usize = 8;
 
-/// Candidates of one answer, whatever is asked for: ten times what Nova asks for.
+/// Candidates of one answer, whatever is asked for: ten times what Nova asks for. Also the number without a `limit`.
 pub(super) const MAX_CANDIDATES: usize = 10_000;
 
-/// Rows of nodes that are read under one turn of the core's lock.
+/// Rows of nodes that are read while the core's lock is held once.
 pub(super) const ROWS_PER_STEP: usize = 200;
 
-/// Bytes of the file of tokens.
+/// Bytes of the file of tokens. No more are read, whatever the path leads to.
 pub(super) const MAX_TOKENS_LEN: u64 = 64 * 1024;
 
-/// Tokens in it: each is compared with what a request presents.
+/// Tokens in it: each is compared with what a request presents, all of them for each request.
 pub(super) const MAX_TOKENS: usize = 256;
 
-/// Resources, traits and aggregates that one request names.
+/// Resources, traits and aggregates that one request names, all together: each is tried on each node. 400 beyond.
 pub(super) const MAX_NAMED: usize = 64;
 
-/// Labels that may stand behind one trait: as names of traits know no case and few signs, several can be called the same.
+/// Labels that may stand behind one trait: as names of traits know no case and few signs, several can be called the
+/// same. Of more, the first count.
 pub(super) const MAX_LABELS_PER_TRAIT: usize = 64;
 
 /// Bytes of a trait's or a resource class's name, as in Placement; labels that would have longer ones are no traits.

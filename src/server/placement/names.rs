@@ -1,4 +1,17 @@
 //! What Placement calls the things of this scheduler: resource classes, traits, aggregates; and the units it counts in.
+//!
+//! | here | Placement |
+//! | --- | --- |
+//! | vcpus, memory in MiB, disk in MiB | `VCPU`, `MEMORY_MB`, `DISK_GB`, which is in GiB |
+//! | custom resource `gpu.a100` | class `CUSTOM_GPU_A100` |
+//! | label `zone = eu-1` | trait `CUSTOM_ZONE_EU_1` |
+//! | label `ssd` without a value | trait `CUSTOM_SSD` |
+//! | aggregate `fast` | a UUID, version 5 of the name |
+//!
+//! Names lose case and signs on the way, so that the way back is not unique: instead of parsing a trait, labels are
+//! compared with it ([`is_trait`]). Two custom resources whose names differ in signs alone share a class.
+//!
+//! Amounts are rounded against the client: what a node has down, what is used up.
 
 use std::borrow::Cow;
 use std::iter::once;
@@ -8,14 +21,18 @@ use proto_frames::Uuid;
 use super::limits::MAX_NAME_LEN;
 use sched_core::{Amount, Countable};
 
+/// The class of virtual CPUs.
 pub(super) const VCPU: &str = "VCPU";
+/// The class of memory. Its unit is called MB and is MiB, in Placement as well.
 pub(super) const MEMORY_MB: &str = "MEMORY_MB";
+/// The class of disk. Its unit is called GB and is GiB.
 pub(super) const DISK_GB: &str = "DISK_GB";
 
-/// What classes and traits begin with that are not the standard's.
+/// What classes and traits begin with that are not the standard's. All labels become such traits.
 pub(super) const CUSTOM: &str = "CUSTOM_";
 
-/// The classes that every Placement has. Nodes here have the first three of them; what asks for another one fits nowhere.
+/// The classes that every Placement has. Nodes here have the first three of them; what asks for another one fits
+/// nowhere, which is no error.
 pub(super) const STANDARD_CLASSES: [&str; 21] = [
     VCPU,
     MEMORY_MB,
@@ -43,7 +60,7 @@ pub(super) const STANDARD_CLASSES: [&str; 21] = [
 /// MiB of a GiB.
 pub(super) const MIB_PER_GB: i64 = 1024;
 
-/// The namespace of aggregates' UUIDs.
+/// Stands before an aggregate's name when its UUID is made, so that names of other things do not give the same one.
 const AGGREGATES: &str = "ciao-scheduler aggregate ";
 
 /// The class of a resource.
@@ -56,17 +73,18 @@ pub(super) fn class(of: &Countable) -> Cow<'static, str> {
     }
 }
 
-/// The class of a custom resource.
+/// The class of a custom resource: `CUSTOM_` and its name in Placement's alphabet.
 pub(super) fn custom_class(name: &str) -> String {
     CUSTOM.chars().chain(normal(name)).collect()
 }
 
-/// Whether a custom resource has this class.
+/// Whether a custom resource has this class. Compares without making the class's name, as it is called for each
+/// resource.
 pub(super) fn is_class(name: &str, class: &str) -> bool {
     CUSTOM.chars().chain(normal(name)).eq(class.chars())
 }
 
-/// An amount in the unit of its class; what is part of a unit is left out.
+/// An amount in the unit of its class, for what there is; a part of a unit is left out.
 pub(super) fn units_down(of: &Countable, amount: i64) -> i64 {
     match of {
         Countable::Every(Amount::Disk) => amount / MIB_PER_GB,
@@ -74,7 +92,7 @@ pub(super) fn units_down(of: &Countable, amount: i64) -> i64 {
     }
 }
 
-/// The same; what is part of a unit is a whole one.
+/// An amount in the unit of its class, for what is used or reserved; a part of a unit is a whole one.
 pub(super) fn units_up(of: &Countable, amount: i64) -> i64 {
     match of {
         Countable::Every(Amount::Disk) => amount / MIB_PER_GB + i64::from(amount % MIB_PER_GB > 0),
@@ -82,24 +100,25 @@ pub(super) fn units_up(of: &Countable, amount: i64) -> i64 {
     }
 }
 
-/// The trait that a label is; `None` for one whose name would be too long.
+/// The trait that a label is; `None` for one whose name would be longer than [`MAX_NAME_LEN`].
 pub(super) fn trait_of(key: &str, value: &str) -> Option<String> {
     let name: String = signs(key, value).collect();
     (name.len() <= MAX_NAME_LEN).then_some(name)
 }
 
-/// Whether a label is this trait.
+/// Whether a label is this trait. Compares without making the trait's name.
 pub(super) fn is_trait(key: &str, value: &str, name: &str) -> bool {
     name.len() <= MAX_NAME_LEN && signs(key, value).eq(name.chars())
 }
 
-/// Whether labels with this key may be this trait.
+/// Whether labels with this key may be this trait, whatever their value: the key's part is a beginning of the name, or
+/// the name of it. By this the index of labels leaves out most keys.
 pub(super) fn may_be_trait(key: &str, name: &str) -> bool {
     let begins = CUSTOM.chars().chain(normal(key));
     begins.zip(name.chars()).all(|(one, other)| one == other)
 }
 
-/// A name in the alphabet of Placement: capital letters and digits, all else as underscores.
+/// A name in the alphabet of Placement: capital letters and digits, all else as underscores, one for each character.
 fn normal(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().map(|sign| match sign.is_ascii_alphanumeric() {
         true => sign.to_ascii_uppercase(),
@@ -107,19 +126,21 @@ fn normal(text: &str) -> impl Iterator<Item = char> + '_ {
     })
 }
 
+/// The characters of a label's trait: `CUSTOM_`, the key, and for a label with a value `_` and the value.
 fn signs<'a>(key: &'a str, value: &'a str) -> impl Iterator<Item = char> + 'a {
     let separator = once('_').filter(move |_| !value.is_empty());
     let key = CUSTOM.chars().chain(normal(key));
     key.chain(separator).chain(normal(value))
 }
 
-/// Whether something could be a class or a trait.
+/// Whether something could be a class or a trait: 1 to [`MAX_NAME_LEN`] of `A` to `Z`, `0` to `9` and `_`.
 pub(super) fn is_name(text: &str) -> bool {
     let is_sign = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     (1..=MAX_NAME_LEN).contains(&text.len()) && text.bytes().all(is_sign)
 }
 
-/// The UUID of an aggregate: always the same for its name.
+/// The UUID of an aggregate (version 5, RFC 9562): always the same for its name, in all clusters and runs, so that
+/// nothing has to be stored.
 pub(super) fn aggregate_uuid(name: &str) -> Uuid {
     Uuid::new_v5(
         &Uuid::NAMESPACE_OID,

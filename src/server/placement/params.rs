@@ -1,4 +1,15 @@
 //! What stands behind the `?` of a request, and what of it nodes must have.
+//!
+//! Three forms of the same, one after the other:
+//!
+//! ```text
+//! Params   name and value as they were sent, names checked against the path's and the version
+//! Wanted   amounts by class, traits, aggregates: Placement's names, values checked
+//! Meant    countables and amounts, labels, aggregates' names: what the core knows, at one moment
+//! ```
+//!
+//! [`Meant`] is used in two ways: as a START and constraints for a search ([`Meant::start`]), and as a test of one node
+//! ([`Meant::is_met_by`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,51 +28,54 @@ use sched_core::{
     Amount, Constraint, Countable, Having, InstanceId, Provider, Resources, Scheduler, StartRequest,
 };
 
-/// Largest amount of a resource, as in Placement.
+/// Largest amount of a resource, as in Placement. Also keeps GiB as MiB within 64 bits.
 const MAX_AMOUNT: i64 = i32::MAX as i64;
 
-/// The parameters of a request, in order.
+/// The parameters of a request, in order, percent-decoded. Only [`REPEATED`] ones are there more than once.
 #[derive(Debug)]
 pub(super) struct Params(Vec<(String, String)>);
 
 /// A parameter, and the version from which on there is one.
 pub(super) type Known = (&'static str, u16);
 
-/// Parameters that may be given more than once, from this version on.
+/// Parameters that may be given more than once, from this version on. All of their values must hold.
 const REPEATED: [Known; 2] = [("member_of", 24), ("required", 39)];
 
-/// What nodes are asked to have, in the words of Placement.
+/// What nodes are asked to have, in the words of Placement. All of it must hold.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
-    /// Amounts by class.
+    /// Amounts by class, in the class's unit, 1 to [`MAX_AMOUNT`].
     pub(super) resources: BTreeMap<String, i64>,
+    /// From `required`.
     traits: Vec<AnyOf<String>>,
+    /// From `member_of`.
     aggregates: Vec<AnyOf<Uuid>>,
-    /// The one node that may have them.
+    /// The one node that may have them, from `in_tree`: a node is its whole tree here.
     pub(super) node: Option<Uuid>,
 }
 
-/// One of these is enough, or none of them may be there.
+/// One of these is enough; or, if they are forbidden, none of them may be there.
 #[derive(Debug)]
 struct AnyOf<T> {
     names: Vec<T>,
     is_forbidden: bool,
 }
 
-/// The same as this scheduler knows it.
+/// The same as this scheduler knows it at the moment when it was looked up.
 #[derive(Debug)]
 pub(super) struct Meant {
-    /// What is asked for; `None` where no node has a resource that is asked for.
+    /// What is asked for, disk in MiB; `None` where a resource is asked for that no node has, so that none can fit.
     pub(super) amounts: Option<Vec<(Countable, i64)>>,
+    /// One for each trait or list of them, and for each `member_of`.
     pub(super) constraints: Vec<Constraint>,
     pub(super) node: Option<Uuid>,
 }
 
 impl Params {
-    /// Reads what stands behind the `?`.
+    /// Reads what stands behind the `?`. `known` are the path's parameters with the version that brought each.
     ///
     /// # Errors
-    /// A parameter that is not known in this version, or given twice.
+    /// 400: a parameter that is not known in this version, or one given twice that may not be.
     pub(super) fn read(query: &str, known: &[Known], version: Version) -> Result<Self, Fault> {
         let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
         let mut read: Vec<(String, String)> = Vec::new();
@@ -88,18 +102,22 @@ impl Params {
         Ok(Self(read))
     }
 
-    /// The value of a parameter.
+    /// The value of a parameter; of several the first.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         let mut named = self.0.iter().filter(|(other, _)| other == name);
         named.next().map(|(_, value)| &**value)
     }
 
+    /// All values of a parameter.
     fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.0.iter().filter(move |(other, _)| other == name);
         named.map(|(_, value)| &**value)
     }
 
     /// The value of a parameter that is a UUID.
+    ///
+    /// # Errors
+    /// 400: it is none.
     pub(super) fn uuid(&self, name: &str) -> Result<Option<Uuid>, Fault> {
         let uuid = |text: &str| {
             let detail = format!("Invalid query string parameters: {name}: '{text}' is not a UUID");
@@ -109,6 +127,9 @@ impl Params {
     }
 
     /// How many of something are wanted; `None` where it does not say.
+    ///
+    /// # Errors
+    /// 400: no whole number, or 0.
     pub(super) fn limit(&self) -> Result<Option<usize>, Fault> {
         let limit = |text: &str| match text.parse() {
             Ok(limit @ 1..) => Ok(limit),
@@ -119,7 +140,11 @@ impl Params {
         self.text("limit").map(limit).transpose()
     }
 
-    /// What nodes are asked to have.
+    /// What nodes are asked to have, by `resources`, `required`, `member_of` and `in_tree`. Parameters that the path
+    /// does not have are absent here.
+    ///
+    /// # Errors
+    /// 400: a value in a form that this version does not have, or more than [`MAX_NAMED`] names in all.
     pub(super) fn wanted(&self, version: Version) -> Result<Wanted, Fault> {
         let traits = self.all("required").map(|text| required(text, version));
         let traits: Result<Vec<Vec<AnyOf<String>>>, Fault> = traits.collect();
@@ -144,12 +169,12 @@ impl Params {
     }
 }
 
-/// A UUID, with hyphens or without.
+/// A UUID, with hyphens or without. Also accepts what the `uuid` crate accepts besides, such as braces.
 pub(super) fn read_uuid(text: &str) -> Option<Uuid> {
     Uuid::try_parse(text).ok()
 }
 
-/// `VCPU:1,MEMORY_MB:512`.
+/// Reads `VCPU:1,MEMORY_MB:512`. Each class may be there once.
 fn resources(text: &str) -> Result<BTreeMap<String, i64>, Fault> {
     let mut resources = BTreeMap::new();
     for part in text.split(',') {
@@ -175,7 +200,8 @@ fn resources(text: &str) -> Result<BTreeMap<String, i64>, Fault> {
     Ok(resources)
 }
 
-/// `HW_CPU_X86_VMX,!CUSTOM_SLOW`, or from 1.39 on `in:CUSTOM_A,CUSTOM_B`.
+/// Reads `HW_CPU_X86_VMX,!CUSTOM_SLOW`: each trait by itself must be there, or with `!`, from 1.22 on, must not. From
+/// 1.39 on also `in:CUSTOM_A,CUSTOM_B`: one of these is enough.
 fn required(text: &str, version: Version) -> Result<Vec<AnyOf<String>>, Fault> {
     let wrong = || {
         Fault::bad(format!(
@@ -204,7 +230,8 @@ fn required(text: &str, version: Version) -> Result<Vec<AnyOf<String>>, Fault> {
     text.split(',').map(one).collect()
 }
 
-/// `in:UUID,UUID` or one UUID; from 1.32 on with `!` before it for those that are forbidden.
+/// Reads `in:UUID,UUID`, of which one is enough, or one UUID; from 1.32 on with `!` before it for those that are
+/// forbidden.
 fn member_of(text: &str, version: Version) -> Result<AnyOf<Uuid>, Fault> {
     let forbidden = text.strip_prefix('!').filter(|_| version >= Version(32));
     let list = forbidden.unwrap_or(text);
@@ -225,10 +252,12 @@ fn member_of(text: &str, version: Version) -> Result<AnyOf<Uuid>, Fault> {
 }
 
 impl Wanted {
-    /// What that is here, now.
+    /// What that is here, now. Run under the core's lock, and short: at most [`MAX_NAMED`] names, of which each trait
+    /// looks through the index of labels.
     ///
     /// # Errors
-    /// A class or trait that there is not.
+    /// 400: a class that is neither the standard's nor some node's, or a trait that is called custom and that no node
+    /// has. Aggregates that are not known are no error: a forbidden one is not there, and no node is in another.
     pub(super) fn meant(&self, scheduler: &Scheduler) -> Result<Meant, Fault> {
         let mut amounts = Some(Vec::new());
         for (class, &amount) in &self.resources {
@@ -250,6 +279,7 @@ impl Wanted {
             constraints.push(with_traits(scheduler, any)?);
         }
         for any in &self.aggregates {
+            // The way from a UUID back to a name: by making each name's UUID.
             let is_named = |name: &&str| any.names.contains(&aggregate_uuid(name));
             let names = scheduler.aggregate_names().filter(is_named);
             constraints.push(Constraint {
@@ -265,7 +295,10 @@ impl Wanted {
     }
 }
 
-/// What a class counts; `None` for one that no node has.
+/// What a class counts; `None` for one of the standard's that no node here can have.
+///
+/// # Errors
+/// 400: there is no such class.
 fn countable(scheduler: &Scheduler, class: &str) -> Result<Option<Countable>, Fault> {
     let every = match class {
         VCPU => Some(Amount::Vcpus),
@@ -288,7 +321,11 @@ fn countable(scheduler: &Scheduler, class: &str) -> Result<Option<Countable>, Fa
     Ok(of)
 }
 
-/// Traits as labels. One of the standard's is known, and no node has it; one that is called custom must be had by a node.
+/// Traits as labels. One of the standard's is known, and no node has it: it adds no label, so that it cannot be met,
+/// nor violated. One that begins with `CUSTOM_` must be had by a compute node.
+///
+/// # Errors
+/// 400: no node has it.
 fn with_traits(scheduler: &Scheduler, any: &AnyOf<String>) -> Result<Constraint, Fault> {
     let mut any_of = Vec::new();
     for name in any.names.iter().filter(|name| name.starts_with(CUSTOM)) {
@@ -308,7 +345,7 @@ fn with_traits(scheduler: &Scheduler, any: &AnyOf<String>) -> Result<Constraint,
     })
 }
 
-/// The labels that are a trait.
+/// The labels that are a trait, at most [`MAX_LABELS_PER_TRAIT`]; none where no compute node has it.
 pub(super) fn labels_of(scheduler: &Scheduler, name: &str) -> Vec<(Box<str>, Box<str>)> {
     scheduler.labels_where(
         &|key| may_be_trait(key, name),
@@ -318,7 +355,8 @@ pub(super) fn labels_of(scheduler: &Scheduler, name: &str) -> Vec<(Box<str>, Box
 }
 
 impl Meant {
-    /// A START that asks for this; `None` where nothing could have it.
+    /// A START that asks for this, to be searched for and never placed; `None` where no node could have it. It has no
+    /// instance name. Constraints are not part of it: the search takes them beside it.
     pub(super) fn start(&self) -> Option<Arc<StartRequest>> {
         let mut asked = Resources::ZERO;
         let mut scheduling = Scheduling::default();
@@ -341,7 +379,8 @@ impl Meant {
         }))
     }
 
-    /// Whether a node has all of this, as its figures are.
+    /// Whether a node has all of this, by its figures: capacity less what is claimed. The policy's filters and a cordon
+    /// do not count.
     pub(super) fn is_met_by(&self, provider: &Provider<'_>) -> bool {
         let Some(amounts) = &self.amounts else {
             return false;
@@ -351,6 +390,7 @@ impl Meant {
     }
 }
 
+/// Whether a node meets one constraint.
 fn meets(provider: &Provider<'_>, constraint: &Constraint) -> bool {
     let mut any_of = constraint.any_of.iter();
     let has = any_of.any(|having| match having {
@@ -360,6 +400,7 @@ fn meets(provider: &Provider<'_>, constraint: &Constraint) -> bool {
     has != constraint.is_forbidden
 }
 
+/// Whether a node has these amounts free. A resource that it does not report it has none of.
 fn has(provider: &Provider<'_>, amounts: &[(Countable, i64)]) -> bool {
     if amounts.is_empty() {
         return true;

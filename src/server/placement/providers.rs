@@ -1,4 +1,9 @@
-//! Resource providers: the list, and what is below one of them.
+//! Resource providers: the list, and what is below one of them (inventories, usages, aggregates, traits). A provider is
+//! a node that has reported what it has; there are no nested ones, so each is the root of its own tree.
+//!
+//! The list reads all nodes, a few hundred while the core's lock is held once; what is about a single node is one
+//! look-up. All answers about one node have its `generation`, which is larger whenever its labels, size or
+//! configuration have changed, and begins again with the process.
 
 use proto_frames::Uuid;
 use serde_json::{Map, Value, json};
@@ -11,6 +16,7 @@ use super::version::Version;
 use crate::server::hub::Hub;
 use sched_core::{Provider, ProvidersCursor, Stock};
 
+/// Parameters of the list, each with the microversion that brought it.
 const PARAMS: [Known; 6] = [
     ("name", 0),
     ("uuid", 0),
@@ -20,15 +26,17 @@ const PARAMS: [Known; 6] = [
     ("required", 18),
 ];
 
-/// What every row has.
+/// What every row has, copied while the core's lock is held; it becomes JSON outside it.
 #[derive(Debug)]
 pub(super) struct Row {
     uuid: Uuid,
+    /// The host name; the UUID of a node without one, since OpenStack's clients expect a name.
     name: String,
     generation: u64,
 }
 
 impl Row {
+    /// Reads a row.
     pub(super) fn of(provider: &Provider<'_>) -> Self {
         let uuid = provider.uuid();
         let name = match provider.hostname() {
@@ -42,6 +50,7 @@ impl Row {
         }
     }
 
+    /// The row as a version has it. Links to what that version does not have are left out.
     fn json(&self, version: Version) -> Value {
         let uuid = self.uuid.to_string();
         let path = format!("/resource_providers/{uuid}");
@@ -70,7 +79,13 @@ impl Row {
     }
 }
 
-/// GET /resource_providers.
+/// `GET /resource_providers`: nodes that meet all parameters, by the figures that they have at this moment. Unlike
+/// `allocation_candidates` the policy's filters do not count: a cordoned node is listed.
+///
+/// What labels and classes stand for is looked up first; nodes that report meanwhile are compared with that.
+///
+/// # Errors
+/// 400 for a bad parameter, or a class or trait that there is not.
 pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     let params = call.params(&PARAMS)?;
     let (name, uuid) = (params.text("name"), params.uuid("uuid")?);
@@ -92,7 +107,8 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({ "resource_providers": rows })))
 }
 
-/// Shows all nodes, some under each turn of the lock.
+/// Shows all nodes to `visit`, some while the core's lock is held, and yields in between. `visit` runs under the lock
+/// and is to copy what it needs. Nodes that come or go meanwhile may be shown or not.
 pub(super) async fn each(hub: &Hub, mut visit: impl FnMut(&Provider<'_>)) {
     let mut cursor = Some(ProvidersCursor::default());
     while let Some(from) = cursor {
@@ -103,7 +119,10 @@ pub(super) async fn each(hub: &Hub, mut visit: impl FnMut(&Provider<'_>)) {
     }
 }
 
-/// Reads something of one node.
+/// Reads something of one node, under the core's lock.
+///
+/// # Errors
+/// 404 where the text is no UUID, no node has it, or the node has not reported yet.
 pub(super) fn of<T>(
     call: &Call<'_>,
     uuid: &str,
@@ -120,14 +139,15 @@ pub(super) fn of<T>(
     })
 }
 
-/// GET /resource_providers/{uuid}.
+/// `GET /resource_providers/{uuid}`.
 pub(super) fn one(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     call.params(&[])?;
     let row = of(call, uuid, Row::of)?;
     Ok(Reply::ok(row.json(call.version)))
 }
 
-/// What a class has, in its unit; `None` where that is nothing.
+/// What a node has of one class, in the class's unit; `None` where that is nothing, such as less than a GiB of disk.
+/// `max_unit` is the capacity, because a START can have all that a node has.
 fn inventory(stock: &Stock) -> Option<(String, Value)> {
     let total = units_down(&stock.of, stock.total);
     let inventory = json!({
@@ -141,7 +161,7 @@ fn inventory(stock: &Stock) -> Option<(String, Value)> {
     (total > 0).then(|| (class(&stock.of).into_owned(), inventory))
 }
 
-/// GET /resource_providers/{uuid}/inventories.
+/// `GET /resource_providers/{uuid}/inventories`: all classes of which the node has something.
 pub(super) fn inventories(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     let (generation, stocks) = of(call, uuid, |it| (it.generation(), it.stocks()))?;
     let inventories: Map<String, Value> = stocks.iter().filter_map(inventory).collect();
@@ -151,7 +171,10 @@ pub(super) fn inventories(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     })))
 }
 
-/// GET /resource_providers/{uuid}/inventories/{class}.
+/// `GET /resource_providers/{uuid}/inventories/{class}`.
+///
+/// # Errors
+/// 404 also for a class of which the node has nothing.
 pub(super) fn inventory_of(call: &Call<'_>, uuid: &str, name: &str) -> Result<Reply, Fault> {
     let (generation, stocks) = of(call, uuid, |it| (it.generation(), it.stocks()))?;
     let mut found = stocks.iter().filter_map(inventory);
@@ -166,7 +189,7 @@ pub(super) fn inventory_of(call: &Call<'_>, uuid: &str, name: &str) -> Result<Re
     }
 }
 
-/// GET /resource_providers/{uuid}/usages.
+/// `GET /resource_providers/{uuid}/usages`: what instances asked for, of the classes that inventories have.
 pub(super) fn usages(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     let (generation, stocks) = of(call, uuid, |it| (it.generation(), it.stocks()))?;
     let stocks = stocks.iter().filter(|it| units_down(&it.of, it.total) > 0);
@@ -177,12 +200,13 @@ pub(super) fn usages(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     })))
 }
 
+/// What is claimed of one class; a part of a GiB counts as a whole one.
 fn usage(stock: &Stock) -> (String, Value) {
     let used = units_up(&stock.of, stock.claimed);
     (class(&stock.of).into_owned(), used.into())
 }
 
-/// GET /resource_providers/{uuid}/aggregates.
+/// `GET /resource_providers/{uuid}/aggregates`: UUIDs that are made of the aggregates' names.
 pub(super) fn aggregates(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     let (generation, names) = of(call, uuid, |it| {
         let names: Vec<String> = it.aggregates().map(str::to_owned).collect();
@@ -196,7 +220,8 @@ pub(super) fn aggregates(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     Ok(Reply::ok(body))
 }
 
-/// The traits of a node, in order.
+/// The traits of a node, in order, each once: several labels may be called the same. Labels whose name would be too
+/// long are left out.
 pub(super) fn traits_of(provider: &Provider<'_>) -> Vec<String> {
     let traits = provider
         .labels()
@@ -207,7 +232,7 @@ pub(super) fn traits_of(provider: &Provider<'_>) -> Vec<String> {
     traits
 }
 
-/// GET /resource_providers/{uuid}/traits.
+/// `GET /resource_providers/{uuid}/traits`.
 pub(super) fn traits(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     let (generation, traits) = of(call, uuid, |it| (it.generation(), traits_of(it)))?;
     Ok(Reply::ok(json!({

@@ -1,4 +1,10 @@
-//! The tokens that are let in: a file with one a line, of which only digests are kept.
+//! The tokens that are let in: a file with one a line, of which only digests are kept, so that no debug line can show a
+//! token. The file is read when the daemon starts; a changed one needs a restart.
+//!
+//! ```text
+//! # for nova
+//! 6c1f0a…   (any visible ASCII; `openssl rand -hex 32` makes one)
+//! ```
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,16 +16,16 @@ use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use super::limits::{MAX_TOKENS, MAX_TOKENS_LEN};
 use crate::private;
 
-/// Why a file of tokens cannot be used. None of what is in it is shown.
+/// Why a file of tokens cannot be used. None of what is in it is shown: a line number at most.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
     /// It cannot be read.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// Others could read it, and files are strict.
+    /// Others could read it, and files are strict. The mode is that of the file.
     #[error("others can read it (mode {0:04o}); close it to them with chmod 600")]
     Exposed(u32),
-    /// It is not a list of tokens.
+    /// It is longer than any list of tokens.
     #[error("it has more than {MAX_TOKENS_LEN} bytes; expected one token a line")]
     TooLong,
     /// No token in it.
@@ -28,12 +34,12 @@ pub enum TokensError {
     /// Too many tokens.
     #[error("there are more than {MAX_TOKENS} tokens in it")]
     TooMany,
-    /// A token that no header can carry.
+    /// A token that no header can carry, in the line with this number, from 1.
     #[error("line {0}: a token has visible ASCII signs alone, without spaces")]
     Sign(usize),
 }
 
-/// The tokens, as digests.
+/// The tokens, as SHA-256 digests in the order of the file. Its debug form shows how many there are.
 #[derive(Clone)]
 pub(in crate::server) struct Tokens(Vec<[u8; SHA256_OUTPUT_LEN]>);
 
@@ -44,7 +50,8 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Reads a file of tokens. Empty lines and such that begin with `#` are passed over.
+    /// Reads a file of tokens. Empty lines and such that begin with `#` are passed over; spaces around a token are not
+    /// part of it. `is_strict` is the setting for key files: whether one that others can read is an error.
     ///
     /// # Errors
     /// [`TokensError`]; that others can read it is one where files are strict, and else told to `say`.
@@ -72,6 +79,7 @@ impl Tokens {
         Self::read(&text)
     }
 
+    /// The tokens in a text.
     fn read(text: &str) -> Result<Self, TokensError> {
         let mut digests = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -91,9 +99,11 @@ impl Tokens {
         }
     }
 
-    /// Whether a token is among them; how long that takes says nothing about how much of it is right.
+    /// Whether a token is among them. Digests are compared in constant time, and all of them, so that how long it takes
+    /// says nothing about how much of a token is right, or which one it is.
     pub(super) fn admit(&self, token: &[u8]) -> bool {
         let presented = hash(token);
+        // Counted rather than found: a search would end with the first that is it.
         let matching = self.0.iter().filter(|it| {
             let compared = verify_slices_are_equal(&presented[..], &it[..]);
             compared.is_ok()
@@ -102,6 +112,7 @@ impl Tokens {
     }
 }
 
+/// SHA-256 of a token.
 fn hash(token: &[u8]) -> [u8; SHA256_OUTPUT_LEN] {
     let mut hash = [0; SHA256_OUTPUT_LEN];
     hash.copy_from_slice(digest(&SHA256, token).as_ref());

@@ -1,28 +1,35 @@
 //! Microversions: which form of an answer a client understands. A client says it with each request, as
 //! `OpenStack-API-Version: placement 1.29`; one that does not is taken for the oldest.
+//!
+//! Each handler compares the version with the one that brought a key, a parameter or a path: `call.version >=
+//! Version(19)`. Parameters and paths of later versions are as unknown as if they did not exist.
 
 use axum::http::{HeaderMap, StatusCode};
 
 use super::fault::Fault;
 
-/// The header of requests and of answers.
+/// The header of requests and of answers, in the lower case that `HeaderMap` wants.
 pub(super) const HEADER: &str = "openstack-api-version";
 
-/// The service that the header may speak of, among others.
+/// The service that the header may speak of, among others: `compute 2.90, placement 1.29` is one header for two
+/// services.
 pub(super) const SERVICE: &str = "placement";
 
-/// A microversion, by what stands behind `1.`.
+/// A microversion, by what stands behind `1.`. There is no 2.x.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version(pub(super) u16);
 
 impl Version {
+    /// 1.0: what requests without the header get.
     pub(super) const MIN: Self = Self(0);
+    /// 1.39, which is also `latest`.
     pub(super) const MAX: Self = Self(39);
 
-    /// The one that a request asks for.
+    /// The one that a request asks for. Of several headers, or several entries in one, the first for Placement counts;
+    /// headers that are not ASCII are passed over.
     ///
     /// # Errors
-    /// It is no version, or none that is offered.
+    /// 406 for a version that is not offered, 400 for text that is no version.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, Fault> {
         let said = headers.get_all(HEADER).iter();
         let said = said.filter_map(|value| value.to_str().ok());
@@ -34,6 +41,7 @@ impl Version {
         versions.next().map_or(Ok(Self::MIN), Self::parse)
     }
 
+    /// Reads `latest` or `1.N`.
     fn parse(text: &str) -> Result<Self, Fault> {
         if text == "latest" {
             return Ok(Self::MAX);
@@ -51,6 +59,8 @@ impl Version {
     }
 }
 
+/// A decimal number without sign. One that is too large for its type is some version that is not offered, rather than
+/// none.
 fn number(text: &str) -> Option<u16> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u16::MAX))
