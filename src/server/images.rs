@@ -1,9 +1,22 @@
 //! Programs that are shipped: the store of images, which controllers and operators push to and launchers fetch from.
 //!
-//! The core says who may ask ([`sched_core::Action::Image`]); what is asked is done by a thread of its own, so that neither
-//! the core's lock nor a task waits for the disk, and answered behind all else that waits for the peer
-//! ([`crate::net::outbox::Outbox::push_behind`]): a peer that asks has a few chunks under way at most, so that a START is behind
-//! one of them and never behind an image. What all launchers fetch together is limited in bytes a second.
+//! ```text
+//! peer ── READ_IMAGE, WRITE_IMAGE, … ──▶ core: may it ask? ── Action::Image ──▶ Images::ask (core's lock held)
+//!                                                                                  │ channel, bounded
+//! peer ◀── IMAGE, IMAGE_LIST ◀── Hub::send_behind ◀── Worker, a thread ◀───────────┘
+//!                                                       └─▶ Store, the directory
+//! ```
+//!
+//! The core says who may ask ([`sched_core::Action::Image`]); what is asked is done by a thread of its own, so that
+//! neither the core's lock nor a task waits for the disk. Answers are queued behind all else that waits for the peer
+//! ([`crate::net::outbox::Outbox::push_behind`]): a peer that asks has a few chunks under way at most, so that a START
+//! is behind one of them and never behind an image. What all launchers fetch together is limited in bytes a second.
+//!
+//! [`store`] has the files and quotas, [`worker`] the thread. Not here: launchers' caches of what they fetched, and
+//! what `ciaoctl push` does.
+//!
+//! Each request is answered once, as long as its peer is connected: with what it asks for, or with a failure, which has
+//! a word for programs ([`ImageFailure`]) and a sentence for people.
 
 mod store;
 mod worker;
@@ -28,36 +41,38 @@ use self::worker::{Ask, Worker};
 use super::hub::Hub;
 use super::tasks::said;
 
-/// Requests that all peers together may have waiting: as many chunks are 64 MiB.
+/// Requests that all peers together may have waiting: as many chunks are 64 MiB. Further ones are answered with `busy`.
 const MAX_ASKS: usize = 1024;
 
-/// Requests that one peer may have waiting; further ones are refused. Clients have fewer under way.
+/// Requests that one peer may have waiting; further ones are answered with `busy`. Clients have fewer under way.
 const MAX_ASKS_BY_PEER: usize = 16;
 
-/// Longest payload of a request: a chunk and what is said of it.
+/// Longest payload of a request: a chunk and what is said of it. A longer one is refused before it is read.
 const MAX_ASK_LEN: usize = MAX_IMAGE_CHUNK + 4 * 1024;
 
-/// Bytes that the images of all tenants have at most, unless something else is said.
+/// Bytes that the images of all tenants have at most, unless `--blob-quota` says something else: 10 GiB.
 pub const DEFAULT_BLOB_QUOTA: u64 = 10 << 30;
 
-/// Bytes that all launchers together fetch in a second, unless something else is said: half of what a Gbit/s carries.
+/// Bytes that all launchers together fetch in a second, unless `--blob-rate` says something else: half of what a Gbit/s
+/// carries, so that frames have the other half.
 pub const DEFAULT_BLOB_RATE: u64 = 64 << 20;
 
-/// Where images are kept, and how many.
+/// Where images are kept, and how many: the flags `--blob-dir`, `--blob-quota`, `--blob-tenant-quota` and
+/// `--blob-rate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImagesConfig {
-    /// The directory; one scheduler each.
+    /// The directory; one scheduler each, which a lock in it makes sure of. Made if it is not there.
     pub directory: PathBuf,
-    /// Bytes that all images may have.
+    /// Bytes that all images may have, those being pushed included.
     pub quota: u64,
-    /// Bytes that those of one tenant may have.
+    /// Bytes that those of one tenant may have. The tenant is what the pusher says.
     pub tenant_quota: u64,
     /// Bytes that launchers together may fetch in a second.
     pub rate: u64,
 }
 
 impl ImagesConfig {
-    /// The usual limits.
+    /// The usual limits; one tenant may have half of the whole.
     #[must_use]
     pub fn new(directory: PathBuf) -> Self {
         Self {
@@ -69,19 +84,22 @@ impl ImagesConfig {
     }
 }
 
-/// The way to the store of images.
+/// The way to the store of images, held by the hub. Dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Images {
+    /// Bounded by [`MAX_ASKS`]. Only `try_send` is used, since the sender holds the core's lock.
     asks: SyncSender<Ask>,
+    /// Shared with the thread, which counts down as it answers.
     waiting: Arc<Waiting>,
 }
 
-/// How many requests of each peer wait.
+/// How many requests of each peer wait, in the channel or for their time to be read. A peer without any has no entry.
+/// Numbers of sessions are never used again, so a peer that has left is counted down like any other.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<BTreeMap<SessionId, usize>>);
 
 impl Waiting {
-    /// Counts one more; whether it may wait.
+    /// Counts one more; `false`, and not counted, if the peer has as many as it may.
     fn begin(&self, session: SessionId) -> bool {
         let mut waiting = self.0.lock();
         let own = waiting.entry(session).or_default();
@@ -90,7 +108,7 @@ impl Waiting {
         may
     }
 
-    /// One has been answered.
+    /// One has been answered, or could not be handed in.
     fn end(&self, session: SessionId) {
         let mut waiting = self.0.lock();
         if let Some(own) = waiting.get_mut(&session) {
@@ -102,7 +120,8 @@ impl Waiting {
     }
 }
 
-/// A store that is open and serves nobody yet.
+/// A store that is open and serves no peer yet: the directory is checked and locked when the daemon starts, and the
+/// thread begins once there is a hub to answer by.
 #[derive(Debug)]
 pub(super) struct Opened {
     store: Store,
@@ -110,6 +129,10 @@ pub(super) struct Opened {
 }
 
 impl Opened {
+    /// Opens the store.
+    ///
+    /// # Errors
+    /// The system's: the directory cannot be made or read, or another process has it.
     pub(super) fn open(config: &ImagesConfig) -> io::Result<Self> {
         let quota = Quota {
             all: config.quota,
@@ -121,7 +144,10 @@ impl Opened {
         })
     }
 
-    /// Serves the hub's peers, as long as the hub is there.
+    /// Starts the thread that serves the hub's peers. It holds the hub only weakly, so that the hub can be dropped.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
     pub(super) fn start(self, hub: Weak<Hub>) -> io::Result<Images> {
         let (asks, asked) = sync_channel(MAX_ASKS);
         let waiting = Arc::<Waiting>::default();
@@ -138,8 +164,8 @@ impl Opened {
     }
 }
 
-/// Does the work of the thread. A panic takes the daemon down: otherwise every later request would be answered as if there
-/// were too many.
+/// Does the work of the thread. A panic takes the daemon down: otherwise every later request would be answered as if
+/// there were too many, because nothing takes them out of the channel any more.
 fn watched(hub: &Weak<Hub>, work: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work))
         && let Some(hub) = hub.upgrade()
@@ -150,7 +176,11 @@ fn watched(hub: &Weak<Hub>, work: impl FnOnce()) {
 }
 
 impl Images {
-    /// Has something done that a peer may ask for; why not, if there is no room for it. Never waits.
+    /// Hands a request to the thread, whose answer comes by [`Hub::send_behind`]. Called under the core's lock, so it
+    /// never waits.
+    ///
+    /// # Errors
+    /// The answer to send instead: `invalid_data` where the payload is too long, `busy` where as many wait as may.
     pub(super) fn ask(&self, session: SessionId, parcel: Parcel) -> Result<(), Frame> {
         if parcel.payload.len() > MAX_ASK_LEN {
             let detail = format!(
@@ -176,13 +206,14 @@ impl Images {
     }
 }
 
-/// The answer to who asks a scheduler that has no store.
+/// The answer to a peer that asks a scheduler without `--blob-dir`.
 pub(super) fn not_offered(parcel: &Parcel) -> Frame {
     let detail = "this scheduler keeps no images: give it a directory for them (--blob-dir)";
     refusal(parcel, ImageFailure::NotOffered, detail)
 }
 
-/// The answer that something is not done.
+/// The answer that something is not done, in the form that the request's kind has: a list for a list, else a part of an
+/// image without bytes.
 fn refusal(parcel: &Parcel, failure: ImageFailure, detail: &str) -> Frame {
     let kind = super::wire::frame_of(parcel).kind;
     let (id, digest) = asked(kind, &parcel.payload);
@@ -202,7 +233,8 @@ fn refusal(parcel: &Parcel, failure: ImageFailure, detail: &str) -> Frame {
     ))
 }
 
-/// The number and the image of a request, as far as they can be read.
+/// The number and the image of a request, as far as they can be read: 0 and an empty text otherwise, so that a peer
+/// gets an answer to what it sent wrongly as well. Reads the document alone, not the bytes behind it.
 fn asked(kind: Kind, payload: &[u8]) -> (u64, String) {
     let document = first_document(payload, guard::SMALL).unwrap_or_default();
     match kind {
@@ -214,6 +246,7 @@ fn asked(kind: Kind, payload: &[u8]) -> (u64, String) {
     .unwrap_or_default()
 }
 
+/// A chunk as the frame IMAGE.
 fn answer(chunk: &ImageChunk) -> Frame {
     Frame::new(Kind::IMAGE, Uuid::nil(), chunk.encode())
 }

@@ -1,11 +1,23 @@
-//! The images on disk, each in a file that is called as its digest, with a file beside it that says whose it is. What is
-//! being pushed is in a file of its own until all of it is there and is what its digest says.
+//! The images on disk, each in a file that is called as its digest, with a file beside it that says whose it is. What
+//! is being pushed is in a file of its own until all of it is there and is what its digest says.
 //!
 //! ```text
 //! DIR/2c26….        an image       DIR/2c26….json   who pushed it, when, for which tenant
 //! DIR/fcde….part    a part of one  DIR/lock         held by the scheduler that has the directory
 //! ```
-//! All calls block. One thread makes them, so that the disk is asked for one thing at a time.
+//!
+//! The directory is read once, when the store is opened; nothing else is kept across restarts. When an image was last
+//! used is the modification time of its file; whose it is, is JSON:
+//!
+//! ```json
+//! {"tenant": "t1", "by": "O=ciao", "at_ms": 1763719241000}
+//! ```
+//!
+//! An image comes to be by a rename, behind its owner's file and once its bytes are on disk. So after a crash a file
+//! with a digest as its name is whole; an owner's file alone is removed.
+//!
+//! All calls block. One thread makes them ([`worker`](super::worker)), so that the disk is asked for one thing at a
+//! time. [`pushing`] has what is on its way in, [`room`] what is evicted for it.
 
 mod pushing;
 mod room;
@@ -28,7 +40,8 @@ pub(super) use self::pushing::Pushed;
 use self::pushing::Uploads;
 use crate::image_file::{Stamp, gone, own_directory, unix_ms};
 
-/// How old what an image's file says of its last use may be: it is written no more often than that.
+/// How old what an image's file says of its last use may be: it is written no more often than that. Less recent uses
+/// may be forgotten by a crash, which only makes the choice of what is evicted a little worse.
 const NOTE_USE_EVERY: Duration = Duration::from_secs(60);
 
 /// What stands behind the digits of a file that is not complete.
@@ -37,7 +50,7 @@ const PART: &str = ".part";
 /// What stands behind the digits of the file that says whose an image is.
 const OWNER: &str = ".json";
 
-/// How much may be stored, in bytes.
+/// How much may be stored, in bytes: images that are complete and those being pushed, together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quota {
     /// By all tenants.
@@ -46,18 +59,20 @@ pub(super) struct Quota {
     pub(super) tenant: u64,
 }
 
-/// Why something was not done.
+/// Why something was not done: what the peer is answered.
 #[derive(Debug)]
 pub(super) struct Refused {
+    /// For programs.
     pub(super) failure: ImageFailure,
     /// For people.
     pub(super) detail: String,
 }
 
-/// Whose an image is.
+/// Whose an image is, as its `.json` file has it. Where that is missing or cannot be read all is empty, and the image
+/// counts only against the quota of all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
-    /// The tenant against whose quota it counts.
+    /// The tenant against whose quota it counts; empty for none.
     pub(super) tenant: String,
     /// The subject of the certificate with which it was pushed.
     pub(super) by: String,
@@ -65,34 +80,41 @@ pub(super) struct Owner {
     pub(super) at_ms: i64,
 }
 
-/// The short names of images that STARTs name which the scheduler keeps.
+/// The short names ([`Digest::short`]) of images that STARTs name which the scheduler keeps: these are not deleted.
 pub(super) type InUse = BTreeSet<String>;
 
-/// The store.
+/// The store, open. Its maps say what is in the directory; nothing but this process changes that.
 #[derive(Debug)]
 pub(super) struct Store {
     directory: PathBuf,
+    /// Not enforced on what was there when the store was opened, only when more comes.
     quota: Quota,
+    /// Images that are complete. In the order of digests, by which lists have pages.
     images: BTreeMap<Digest, Image>,
+    /// What is not complete.
     uploads: Uploads,
-    /// The file that was read last.
+    /// The file that was read last: launchers fetch the same image many times in a row.
     open: Option<(Digest, File)>,
     /// Held as long as the store is open.
     _lock: File,
 }
 
+/// An image that is complete.
 #[derive(Debug)]
 struct Image {
     bytes: u64,
     owner: Owner,
+    /// When it was last read or found by a push. By this it is evicted.
     used: SystemTime,
     /// The time of its last use that its file says.
     noted: SystemTime,
-    /// Its file when it was found to be what its digest says.
+    /// Its file when it was found to be what its digest says: as long as its stamp is this, that need not be computed
+    /// once more. `None` for what was there when the store was opened.
     verified: Option<Stamp>,
 }
 
 impl Refused {
+    /// A refusal with a word for programs and a sentence for people.
     pub(super) fn new(failure: ImageFailure, detail: impl Into<String>) -> Self {
         Self {
             failure,
@@ -100,6 +122,7 @@ impl Refused {
         }
     }
 
+    /// The store does not have it.
     pub(super) fn no_image(digest: &Digest) -> Self {
         Self::new(
             ImageFailure::NoImage,
@@ -109,7 +132,11 @@ impl Refused {
 }
 
 impl Store {
-    /// Opens the store in this directory, which is made if it is not there.
+    /// Opens the store in this directory, which is made, for its owner alone, if it is not there. Looks at each file's
+    /// metadata, not at its bytes.
+    ///
+    /// # Errors
+    /// The system's; also if another process has the directory.
     pub(super) fn open(directory: &Path, quota: Quota) -> io::Result<Self> {
         let lock = own_directory(directory)?;
         let mut store = Self {
@@ -126,7 +153,10 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes up what is in the directory already.
+    /// Takes up one file that is in the directory already. Files with other names are left alone.
+    ///
+    /// # Errors
+    /// The system's.
     fn find(&mut self, entry: &fs::DirEntry) -> io::Result<()> {
         let name = entry.file_name();
         let Some(name) = name.to_str() else {
@@ -147,6 +177,7 @@ impl Store {
         } else if let Some(digest) = name.strip_suffix(PART).and_then(Digest::from_hex) {
             let file = entry.metadata()?;
             self.uploads.found(digest, file.len());
+        // The owner of an image that is not there: its push ended between two steps, or its removal did.
         } else if let Some(digest) = name.strip_suffix(OWNER).and_then(Digest::from_hex)
             && !self.path(&digest, "").exists()
         {
@@ -155,13 +186,18 @@ impl Store {
         Ok(())
     }
 
-    /// A chunk of an image, and how long all of it is.
+    /// A chunk of an image from this offset on, at most `MAX_IMAGE_CHUNK` bytes, and how long all of it is. Not checked
+    /// against the digest: the launcher that fetches it does that.
+    ///
+    /// # Errors
+    /// `no_image`; `failed` where the file cannot be read or is shorter than it was.
     pub(super) fn read(&mut self, digest: &Digest, offset: u64) -> Result<(Bytes, u64), Refused> {
         let path = self.path(digest, "");
         let Some(image) = self.images.get_mut(digest) else {
             return Err(Refused::no_image(digest));
         };
         let total = image.bytes;
+        // No bytes and the length tell the reader that it has all, or asked for more than there is.
         if offset >= total {
             // It says so: who asks has more than there is, or all.
             return Ok((Bytes::new(), total));
@@ -175,6 +211,7 @@ impl Store {
         file.read_exact_at(&mut chunk, offset)
             .map_err(|error| unreadable(digest, &error))?;
         image.used = SystemTime::now();
+        // A clock that was set back counts as no time.
         let age = image.used.duration_since(image.noted).unwrap_or_default();
         if age >= NOTE_USE_EVERY && file.set_modified(image.used).is_ok() {
             image.noted = image.used;
@@ -183,7 +220,10 @@ impl Store {
         Ok((chunk.into(), total))
     }
 
-    /// Deletes an image that no START names.
+    /// Deletes an image that no START names, or gives up one that is being pushed. Returns whose it was.
+    ///
+    /// # Errors
+    /// `no_image`, `in_use`, or `failed` where the file cannot be removed.
     pub(super) fn delete(&mut self, digest: &Digest, in_use: &InUse) -> Result<Owner, Refused> {
         let Some(image) = self.images.get(digest) else {
             return match self.uploads.contains(digest) {
@@ -203,7 +243,7 @@ impl Store {
         Ok(owner)
     }
 
-    /// The images after a digest.
+    /// A page of the images after a digest, at most `MAX_IMAGE_ROWS`. `next` is empty on the last page.
     pub(super) fn list(&self, after: Option<Digest>, in_use: &InUse) -> ImageList {
         let mut rest = self
             .images
@@ -231,7 +271,11 @@ impl Store {
         }
     }
 
-    /// Takes an image out, file and all.
+    /// Takes an image out, file and all. What is gone already is no error. The owner's file goes first: an image
+    /// without one still counts against the quota of all, while an owner without an image is removed at the next start.
+    ///
+    /// # Errors
+    /// The system's. The store does not know the image any more then, whatever is left on disk.
     fn remove(&mut self, digest: &Digest) -> io::Result<()> {
         self.images.remove(digest);
         if self.open.as_ref().is_some_and(|(open, _)| open == digest) {
@@ -241,11 +285,15 @@ impl Store {
         gone(fs::remove_file(self.path(digest, "")))
     }
 
+    /// The path of a file: the digest's digits and what stands behind them.
     fn path(&self, digest: &Digest, behind: &str) -> PathBuf {
         self.directory.join(digest.hex() + behind)
     }
 
-    /// Writes whose an image is, so that it is there whole or not at all.
+    /// Writes whose an image is, by way of a file `….new` and a rename, so that it is there whole or not at all.
+    ///
+    /// # Errors
+    /// The system's.
     fn write_owner(&self, digest: &Digest, owner: &Owner) -> io::Result<()> {
         let path = self.path(digest, OWNER);
         let new = path.with_extension("new");
@@ -261,6 +309,7 @@ impl Store {
     }
 }
 
+/// The store has the image, and cannot read its file.
 fn unreadable(digest: &Digest, error: &io::Error) -> Refused {
     let detail = format!(
         "the scheduler cannot read its copy of {digest}: {error}; push it again: ciaoctl push FILE"
@@ -268,6 +317,7 @@ fn unreadable(digest: &Digest, error: &io::Error) -> Refused {
     Refused::new(ImageFailure::Failed, detail)
 }
 
+/// The system did not do something.
 fn failed(what: &str, error: &io::Error) -> Refused {
     Refused::new(ImageFailure::Failed, format!("{what}: {error}"))
 }

@@ -1,5 +1,8 @@
-//! The thread that does what is asked of the store, one thing after the other. What launchers fetch waits for its turn:
-//! it is limited in bytes a second, and what is pushed, listed and deleted goes before it.
+//! The thread that does what is asked of the store, one thing after the other.
+//!
+//! What launchers fetch is limited in bytes a second. So a request to read is put into a queue of its own and done when
+//! its time has come; what is pushed, listed and deleted is done at once, before the reads that wait. All blocking
+//! calls on the store's files are made here.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -20,30 +23,36 @@ use super::{Waiting, answer};
 use crate::server::hub::Hub;
 use crate::server::wire;
 
-/// How much of the time in which nothing was fetched is made up for.
+/// How much of the time in which nothing was fetched is made up for: after a pause the first reads follow each other at
+/// once up to the bytes of this time, 1.3 MiB at the default rate.
 const MOST_SAVED_UP: Duration = Duration::from_millis(20);
 
-/// Something that is asked of the store.
+/// Something that is asked of the store, as it came.
 #[derive(Debug)]
 pub(super) struct Ask {
+    /// Who asked, and gets the answer.
     pub(super) session: SessionId,
+    /// The frame, of one of the four kinds that ask. The core has let it through; its payload is not read yet.
     pub(super) parcel: Parcel,
 }
 
-/// The thread's own.
+/// The thread's own state. No lock: nothing else has it.
 #[derive(Debug)]
 pub(super) struct Worker {
     store: Store,
+    /// Bytes in a second that all launchers together may fetch; 0 counts as 1.
     rate: u64,
+    /// To answer by, and to ask which images STARTs name. Once the hub is gone, answers are dropped.
     hub: Weak<Hub>,
     waiting: Arc<Waiting>,
     /// Chunks that launchers wait for; bounded as all requests are.
     reads: VecDeque<(SessionId, ReadImage)>,
-    /// When the next of them may be read.
+    /// When the next of them may be read: behind each chunk by as long as the rate gives it.
     next_read: Instant,
 }
 
 impl Worker {
+    /// A worker whose first read is free.
     pub(super) fn new(store: Store, rate: u64, hub: Weak<Hub>, waiting: Arc<Waiting>) -> Self {
         Self {
             store,
@@ -55,7 +64,8 @@ impl Worker {
         }
     }
 
-    /// Works until nobody can ask any more.
+    /// Works until the sending end of the channel is gone. While reads wait it waits no longer than until the next is
+    /// due.
     pub(super) fn run(mut self, asked: &Receiver<Ask>) {
         loop {
             let ask = match self.reads.is_empty() {
@@ -73,13 +83,15 @@ impl Worker {
         }
     }
 
+    /// Does what was asked, or puts it into the queue of reads. A payload that cannot be read is answered with
+    /// `invalid_data`.
     fn take(&mut self, Ask { session, parcel }: Ask) {
         let frame = wire::frame_of(&parcel);
         let answer = match frame.kind {
             Kind::READ_IMAGE => match ReadImage::decode(&frame.payload) {
                 Ok(read) => {
                     self.reads.push_back((session, read));
-                    // Others do not keep it waiting for ever.
+                    // Otherwise requests that come without a pause would keep reads waiting.
                     if self.next_read <= Instant::now() {
                         self.read_next();
                     }
@@ -100,7 +112,8 @@ impl Worker {
         self.send(session, answer);
     }
 
-    /// Reads the chunk that a launcher has waited for longest.
+    /// Reads the chunk that has been waited for longest, sends it, and sets when the next may be read. A refusal has no
+    /// bytes and costs no time.
     fn read_next(&mut self) {
         let Some((session, read)) = self.reads.pop_front() else {
             return;
@@ -121,14 +134,18 @@ impl Worker {
             Err(refused) => failure(read.id, &read.digest, refused),
         };
         let now = Instant::now();
+        // Time that has passed without reads counts up to `MOST_SAVED_UP`.
         let from = now.checked_sub(MOST_SAVED_UP).unwrap_or(now);
         let takes = chunk.data.len() as f64 / self.rate.max(1) as f64;
         self.next_read = self.next_read.max(from) + Duration::from_secs_f64(takes);
         self.send(session, answer(&chunk));
     }
 
+    /// Takes in a chunk that is pushed. The answer says how many bytes are there, from which the pusher goes on, and
+    /// whether the image is complete. A complete image is logged with who pushed it.
     fn write(&mut self, session: SessionId, write: &ImageWrite) -> Frame {
         let hub = self.hub.clone();
+        // Empty where the peer has left meanwhile.
         let by = hub.upgrade().and_then(|hub| hub.subject_of(session));
         let by = by.unwrap_or_default();
         let ImageWrite { part, data } = write;
@@ -166,6 +183,7 @@ impl Worker {
         answer(&chunk)
     }
 
+    /// Deletes an image that no START names; logged with who did it.
     fn delete(&mut self, session: SessionId, delete: &DeleteImage) -> Frame {
         let hub = self.hub.upgrade();
         let by = hub.and_then(|hub| hub.subject_of(session));
@@ -193,6 +211,7 @@ impl Worker {
         answer(&chunk)
     }
 
+    /// A page of images. A request that cannot be read lists from the beginning.
     fn list(&self, payload: &[u8]) -> Frame {
         let list = ListImages::decode(payload).unwrap_or_default();
         let mut rows = self.store.list(list.after.parse().ok(), &in_use(&self.hub));
@@ -200,6 +219,7 @@ impl Worker {
         Frame::new(Kind::IMAGE_LIST, Uuid::nil(), rows.encode())
     }
 
+    /// Sends an answer and takes the request off the peer's count. The frame is dropped where the peer has left.
     fn send(&self, session: SessionId, frame: Frame) {
         self.waiting.end(session);
         if let Some(hub) = self.hub.upgrade() {
@@ -208,13 +228,18 @@ impl Worker {
     }
 }
 
-/// Which images STARTs name that the scheduler keeps.
+/// Which images STARTs name that the scheduler keeps, by their short names. Takes the core's lock for as long as it
+/// takes to look at them; none where the hub is gone.
 fn in_use(hub: &Weak<Hub>) -> InUse {
     let hub = hub.upgrade();
     hub.map(|hub| hub.read(sched_core::Scheduler::images_in_use))
         .unwrap_or_default()
 }
 
+/// The digest that a request names.
+///
+/// # Errors
+/// `invalid_data`; the text is made printable, since it is a peer's.
 fn digest(text: &str) -> Result<Digest, Refused> {
     text.parse().map_err(|error| {
         let detail = format!("'{}': {error}", crate::printable::Printable::new(text));
@@ -222,11 +247,13 @@ fn digest(text: &str) -> Result<Digest, Refused> {
     })
 }
 
+/// The answer that something was refused.
 fn failure(id: u64, digest: &str, refused: Refused) -> ImageChunk {
     let Refused { failure, detail } = refused;
     ImageChunk::new(ImagePart::fail(id, digest, failure, detail), Bytes::new())
 }
 
+/// The answer to a payload that cannot be read, whose number and digest are not known.
 fn unreadable(error: &PayloadError) -> Frame {
     let part = ImagePart::fail(0, "", ImageFailure::InvalidData, error.to_string());
     answer(&ImageChunk::new(part, Bytes::new()))

@@ -1,4 +1,18 @@
 //! Images on their way into the store: what came is in a file, from which a push goes on that was cut off.
+//!
+//! A push is a row of WRITE_IMAGE requests, each with an offset and some bytes. The store takes bytes only at the end
+//! of what it has, and answers each request with how much that is; so a pusher that lost an answer, was cut off or is
+//! one of several pushers of the same image simply goes on from there:
+//!
+//! ```text
+//! WRITE offset 0, no bytes      ──▶ 0            (a question: how much is there?)
+//! WRITE offset 0, 64 KiB        ──▶ 65536
+//! WRITE offset 0, 64 KiB        ──▶ 65536        (sent once more: nothing is written)
+//! WRITE offset 65536, the rest  ──▶ complete     (the digest is right: the file gets its name)
+//! ```
+//!
+//! The digest is computed as bytes come. The tenant is the one that the pusher names; its certificate's subject is
+//! recorded with the image.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -11,59 +25,70 @@ use proto_frames::payload::{Digest, ImageFailure, WriteImage};
 use super::{Image, InUse, Owner, PART, Refused, Store, failed};
 use crate::image_file::{Hash, Stamp, gone, unix_ms};
 
-/// Images that may be pushed at a time.
+/// Images that may be pushed at a time. Each has a file open.
 const MAX_UPLOADS: usize = 64;
 
-/// How long after its last chunk a push gives way to others that need its place or its room.
+/// How long after its last chunk a push gives way to others that need its place or its room. Until then its room is
+/// reserved.
 const ABANDONED: Duration = Duration::from_secs(600);
 
-/// Mode of an image in the store: nothing there is changed or run.
+/// Mode of an image in the store: its owner may read it; nothing there is changed or run.
 const READABLE: u32 = 0o400;
 
-/// How far a push is.
+/// How far a push is. Lengths are bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server::images) enum Pushed {
     /// So many bytes are there: the next one is wanted.
     Part(u64),
-    /// All of it was there already.
+    /// All of it was there before: nothing was taken in.
     There(u64),
     /// All of it is there now.
     Complete(u64),
 }
 
-/// What is being pushed.
+/// What is being pushed. An image is in one of the two maps, or in neither.
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
+    /// Those of which a chunk has come since the scheduler was started.
     open: BTreeMap<Digest, Upload>,
-    /// Parts of which no more has come since the scheduler was started, with their lengths.
+    /// Parts of which none has, or whose file could not be written, with their lengths. They go first where room is
+    /// needed.
     found: BTreeMap<Digest, u64>,
 }
 
+/// One image that is being pushed.
 #[derive(Debug)]
 struct Upload {
+    /// The `.part` file, positioned at its end.
     file: File,
+    /// Of all bytes that are in the file. Its length is how many they are.
     hash: Hash,
+    /// How many there will be, as the first chunk said; for so many room was made.
     total: u64,
+    /// The tenant that the first chunk named.
     tenant: String,
+    /// When bytes were last taken in.
     touched: Instant,
 }
 
 impl Uploads {
+    /// Notes a part whose push may go on later.
     pub(super) fn found(&mut self, digest: Digest, len: u64) {
         self.found.insert(digest, len);
     }
 
+    /// Whether there is a part of an image.
     pub(super) fn contains(&self, digest: &Digest) -> bool {
         self.open.contains_key(digest) || self.found.contains_key(digest)
     }
 
-    /// Bytes that they will have, by tenant; those found have no tenant.
+    /// Bytes that they will have when they are complete, by tenant; of those found the bytes they have, without tenant.
     pub(super) fn bytes(&self) -> impl Iterator<Item = (&str, u64)> {
         let open = self.open.values().map(|it| (it.tenant.as_str(), it.total));
         open.chain(self.found.values().map(|len| ("", *len)))
     }
 
-    /// One that may go: found, or abandoned.
+    /// One that may go: found, or abandoned for [`ABANDONED`]. Those found go first.
     pub(super) fn abandoned(&self) -> Option<Digest> {
         let is_old = |upload: &Upload| upload.touched.elapsed() >= ABANDONED;
         let old = self.open.iter().find(|(_, upload)| is_old(upload));
@@ -73,7 +98,16 @@ impl Uploads {
 }
 
 impl Store {
-    /// Takes in a chunk, or says how much is there.
+    /// Takes in a chunk, or says how much is there. `by` is the subject of the pusher's certificate; `in_use` is called
+    /// only if room has to be made.
+    ///
+    /// The first chunk after a restart reads and hashes what is there, the whole image or the part; the thread does
+    /// nothing else meanwhile.
+    ///
+    /// # Errors
+    /// `invalid_data` where it is empty or its length is another one than before, `busy` where [`MAX_UPLOADS`] are
+    /// being pushed, `quota` without room, `wrong_digest` where all bytes are there and are not what they should be,
+    /// `failed` where the disk does not take them.
     pub(in crate::server::images) fn write(
         &mut self,
         digest: &Digest,
@@ -87,6 +121,7 @@ impl Store {
         if !self.uploads.open.contains_key(digest) {
             self.begin(digest, part, in_use)?;
         }
+        // Cannot be: `begin` has put it there.
         let Some(upload) = self.uploads.open.get_mut(digest) else {
             return Err(Refused::no_image(digest));
         };
@@ -95,12 +130,12 @@ impl Store {
             return Err(Refused::new(ImageFailure::InvalidData, detail));
         }
         let have = upload.hash.len();
-        // Of several that push the same, each goes on where the others are.
+        // Any other offset is of a pusher that does not know how far the image is; the answer tells it.
         if part.offset == have && data.len() as u64 <= upload.total - have {
             upload.touched = Instant::now();
             let written = upload.file.write_all(data);
             if let Err(error) = written {
-                // What of it is in the file is hashed again by who goes on.
+                // What of it is in the file is hashed once more by the push that goes on.
                 self.uploads.open.remove(digest);
                 let len = fs::metadata(self.path(digest, PART)).map_or(0, |file| file.len());
                 self.uploads.found(*digest, len);
@@ -114,7 +149,10 @@ impl Store {
         }
     }
 
-    /// Gives up what there is of an image.
+    /// Gives up what there is of an image, file and all.
+    ///
+    /// # Errors
+    /// `failed`: the file cannot be removed. It is not counted any more then.
     pub(super) fn drop_upload(&mut self, digest: &Digest) -> Result<(), Refused> {
         self.uploads.open.remove(digest);
         self.uploads.found.remove(digest);
@@ -122,12 +160,14 @@ impl Store {
             .map_err(|error| failed("cannot delete it", &error))
     }
 
-    /// How long an image is that is there and is what its digest says; one that is not, goes.
+    /// How long an image is that is there and is what its digest says; `None` where it is not there. One whose file was
+    /// changed is deleted, so that the push that found it stores it once more.
     fn verified(&mut self, digest: &Digest) -> Option<u64> {
         let path = self.path(digest, "");
         let image = self.images.get_mut(digest)?;
         let found = File::open(path).and_then(|file| Ok((Stamp::from(&file.metadata()?), file)));
         if let Ok((stamp, file)) = found {
+            // A stamp that has not changed saves reading the whole file.
             let is_good = image.verified == Some(stamp)
                 || Hash::of(file).is_ok_and(|hash| hash.digest() == Some(*digest));
             if is_good {
@@ -147,7 +187,11 @@ impl Store {
         None
     }
 
-    /// Begins to take an image in, or goes on where it was left.
+    /// Begins to take an image in, or goes on where it was left: finds a place among [`MAX_UPLOADS`] and room for all
+    /// of the image, then opens its part.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
     fn begin(
         &mut self,
         digest: &Digest,
@@ -174,6 +218,8 @@ impl Store {
         Ok(())
     }
 
+    /// Opens the part of an image, hashing what is in it. A part that is longer than the image is to be is of no use
+    /// and is cut to nothing.
     fn open_part(&self, digest: &Digest, part: &WriteImage) -> std::io::Result<Upload> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -197,7 +243,11 @@ impl Store {
         })
     }
 
-    /// All bytes are there: the image is one of the store's if they are what its digest says.
+    /// All bytes are there: the image is one of the store's if they are what its digest says, else they are thrown
+    /// away.
+    ///
+    /// # Errors
+    /// `wrong_digest`; `failed` where the files cannot be put in place.
     fn complete(&mut self, digest: &Digest, by: &str) -> Result<Pushed, Refused> {
         let Some(upload) = self.uploads.open.remove(digest) else {
             return Err(Refused::no_image(digest));
@@ -227,6 +277,8 @@ impl Store {
         Ok(Pushed::Complete(upload.total))
     }
 
+    /// Puts an image in place: bytes to disk, owner, name, mode, and the directory to disk, in this order, so that a
+    /// crash leaves no image that is not whole.
     fn keep(&self, digest: &Digest, file: &File, owner: &Owner) -> std::io::Result<()> {
         file.sync_all()?;
         self.write_owner(digest, owner)?;

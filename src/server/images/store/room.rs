@@ -1,4 +1,5 @@
-//! Room for an image: what no START names goes, least recently used first.
+//! Room for an image: what no START names goes, least recently used first. Quotas are checked when a push begins, for
+//! all the bytes that the image will have, so that a push that has begun does not end for want of quota.
 
 use proto_frames::payload::{Digest, ImageFailure};
 use tracing::{info, warn};
@@ -6,7 +7,14 @@ use tracing::{info, warn};
 use super::{InUse, Refused, Store};
 
 impl Store {
-    /// Makes room for so many bytes of a tenant, or says why there is none; none is removed unless that is enough.
+    /// Makes room for so many bytes of a tenant, in its quota and in that of all, or says why there is none. In this
+    /// order: parts that nothing comes for, then images of the tenant, then images of any. Images are removed only if
+    /// that is enough.
+    ///
+    /// `in_use` takes the core's lock and is called only if images have to go.
+    ///
+    /// # Errors
+    /// `quota`, with the flag that would help.
     pub(super) fn make_room(
         &mut self,
         bytes: u64,
@@ -22,6 +30,7 @@ impl Store {
             return Ok(());
         }
         let in_use = in_use();
+        // Chosen first and removed then: a push that does not fit evicts nothing.
         let mut chosen = Vec::new();
         for whose in [Some(tenant), None] {
             self.choose(self.excess(bytes, whose), whose, &in_use, &mut chosen)
@@ -39,7 +48,7 @@ impl Store {
         Ok(())
     }
 
-    /// How many bytes are too many if so many come to those of a tenant, or of all.
+    /// How many bytes are too many if so many come to those of a tenant, or of all (`None`). Walks over all images.
     fn excess(&self, bytes: u64, tenant: Option<&str>) -> u64 {
         let is_its = |whose: &str| tenant.is_none_or(|tenant| tenant == whose);
         let images = self.images.values();
@@ -53,7 +62,8 @@ impl Store {
         stored.saturating_add(bytes).saturating_sub(quota)
     }
 
-    /// Chooses images of a tenant, or of all, that have so many bytes together with those that are chosen already.
+    /// Adds images of a tenant, or of all, to those that are chosen already, until all of them have so many bytes
+    /// together: least recently used first, and none that a START names. `Err` if there are not enough.
     fn choose(
         &self,
         mut excess: u64,
@@ -84,6 +94,7 @@ impl Store {
         if excess == 0 { Ok(()) } else { Err(()) }
     }
 
+    /// The refusal for want of room, by whose quota is in the way.
     fn no_room(&self, bytes: u64, tenant: Option<&str>) -> Refused {
         let (whose, quota, flag) = match tenant {
             Some(tenant) => (
