@@ -1,5 +1,14 @@
-//! Whether a request may be passed on. A token that is good once is exchanged for a cookie; a page of another origin, or of
-//! another name for this address, gets nothing.
+//! Whether a request may be passed on. A token that is good once is exchanged for a cookie; a page of another origin,
+//! or of another name for this address, gets nothing.
+//!
+//! ```text
+//! GET /open?token=T    checked: Host                                    Set-Cookie; another token from then on
+//! GET /v1/nodes        checked: Host, Origin, Sec-Fetch-Site, cookie    passed on
+//! POST /v1/…           checked: the same, and the header ciao-web       passed on
+//! ```
+//!
+//! Token and cookie are two secrets, so that an address in a browser's history or in a terminal is worth nothing once
+//! it was used. The cookie is good as long as the program runs, a token until it is used.
 
 use std::net::SocketAddr;
 
@@ -11,21 +20,26 @@ use parking_lot::Mutex;
 
 use super::limits::SECRET_BYTES;
 
-/// Where a token is exchanged.
+/// The path at which a token is exchanged: the only one that this server answers itself.
 pub(super) const OPEN: &str = "/open";
 
-/// The header that every command has. A page of another origin cannot send it without asking first, which is not answered.
+/// The header that every command has, with any value. A header that is not one of a form makes a browser ask by OPTIONS
+/// whether a page of another origin may send it (a CORS preflight); that is not answered as it would have to be, so it
+/// is not sent.
 const COMMAND_HEADER: HeaderName = HeaderName::from_static("ciao-web");
 
-/// What is let in.
+/// The secrets of one run of the server, and its address.
 #[derive(Debug)]
 pub(super) struct Gate {
+    /// With the real port. The only `Host` and `Origin` that are taken.
     address: SocketAddr,
+    /// The value of the cookie, the same for all browsers that were let in.
     cookie: String,
+    /// The token that is good next.
     token: Mutex<String>,
 }
 
-/// Why a request is not passed on.
+/// Why a request is not passed on: the parts of a problem document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -52,10 +66,14 @@ impl Gate {
         format!("http://{}{OPEN}?token={}", self.address, self.token.lock())
     }
 
-    /// Exchanges a token: what to set as cookie. The token is another one from then on.
+    /// Exchanges a token, from a query string: what to set as cookie. The token is another one from then on, so that of
+    /// two who have the address only the first is let in. The cookie is not for scripts (`HttpOnly`) and is sent with
+    /// requests of this origin's pages alone; it has no `Secure`, since this is HTTP on loopback, and ends with the
+    /// browser.
     ///
     /// # Errors
-    /// It is not the token, or there is none of this kind.
+    /// 403 `wrong_token`: it is not the token, or there is none in the query, or there are no random numbers for the
+    /// next.
     pub(super) fn exchange(&self, query: &str) -> Result<String, Refused> {
         const WRONG: Refused = Refused {
             status: StatusCode::FORBIDDEN,
@@ -67,6 +85,7 @@ impl Gate {
             .find_map(|(name, value)| (name == "token").then_some(value));
         let given = given.ok_or(WRONG)?;
         let mut token = self.token.lock();
+        // In constant time, so that an answer's time does not tell how much of a token is right.
         let is_it = verify_slices_are_equal(given.as_bytes(), token.as_bytes()).is_ok();
         if !is_it {
             return Err(WRONG);
@@ -78,7 +97,8 @@ impl Gate {
         ))
     }
 
-    /// Whether this request comes from a browser that has exchanged a token.
+    /// Whether this request comes from a browser that has exchanged a token. Cookies of other names, such as those of
+    /// other servers on this address, are passed over.
     pub(super) fn has_cookie(&self, headers: &HeaderMap) -> bool {
         let name = self.cookie_name();
         let cookies = headers.get_all(header::COOKIE).iter();
@@ -91,10 +111,11 @@ impl Gate {
         })
     }
 
-    /// Refuses a request for another host: a name that a foreign page has made lead here.
+    /// Refuses a request for another host. Without this a foreign page could have its own name lead to this address and
+    /// be of the same origin as this server (DNS rebinding).
     ///
     /// # Errors
-    /// It is one.
+    /// 421 `wrong_host`.
     pub(super) fn check_host(&self, headers: &HeaderMap) -> Result<(), Refused> {
         let host = headers
             .get(header::HOST)
@@ -110,12 +131,14 @@ impl Gate {
         }
     }
 
-    /// Refuses a request that is not passed on: of another origin, without the cookie, a command without its header.
+    /// Refuses a request that is not to be passed on. In this order: host, origin, cookie, and for all but GET and HEAD
+    /// the header of commands.
     ///
     /// # Errors
-    /// It is one.
+    /// 421 `wrong_host`, 403 `cross_origin`, 401 `no_session`, 403 `no_command_header`.
     pub(super) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refused> {
         self.check_host(headers)?;
+        // A value that is not ASCII is none that is taken.
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let site = text(HeaderName::from_static("sec-fetch-site"));
         let origin = text(header::ORIGIN);
@@ -151,25 +174,31 @@ impl Gate {
         Ok(())
     }
 
-    /// Cookies are the same on all ports of a host, where one was asked for; this one is of this port.
+    /// The cookie's name. Cookies are the same on all ports of a host; with the port in its name, several of these
+    /// servers on one address do not replace each other's.
     fn cookie_name(&self) -> String {
         format!("ciao-web-{}", self.address.port())
     }
 
-    /// Whether a host is this server's address. No name of it is: cookies of a name go to every port of it.
+    /// Whether a host is this server's address, as text. No name of it is, `localhost` neither: cookies of a name go to
+    /// every port of it, and a name can be made to lead elsewhere.
     fn is_own(&self, host: &str) -> bool {
         self.address.to_string() == host
     }
 }
 
 /// An address of this machine that hardly another server has, with any free port. Browsers send a host's cookies to all
-/// of its ports: behind 127.0.0.1 any user of this machine could listen and be sent them.
+/// of its ports: behind 127.0.0.1 any user of this machine could listen and be sent them. On Linux all of 127.0.0.0/8
+/// is this machine.
 pub fn own_address() -> SocketAddr {
     let byte = || fastrand::u8(1..=254);
     SocketAddr::from(([127, byte(), byte(), byte()], 0))
 }
 
-/// A secret as text.
+/// A secret as hexadecimal digits, from the system's random numbers.
+///
+/// # Errors
+/// The system has none.
 fn secret() -> Result<String, Unspecified> {
     let mut bytes = [0; SECRET_BYTES];
     aws_lc_rs::rand::fill(&mut bytes)?;

@@ -1,4 +1,13 @@
 //! `ciaoctl web` as a command: from its options to a server that runs until Ctrl-C.
+//!
+//! ```text
+//! $ ciaoctl web
+//! http://127.83.201.17:40133/open?token=4ad1…
+//! Ctrl-C ends it. The address is good once.
+//! for another browser: http://127.83.201.17:40133/open?token=9c02…     (once the first was used)
+//! ```
+//!
+//! Where JSON is asked for each address is a line `{"url": …}` instead.
 
 use serde_json::json;
 
@@ -14,7 +23,7 @@ use crate::net::tls::{self, TlsError};
 use crate::printable::{Lines, Printable};
 use crate::shutdown::{self, OnHangup};
 
-/// How a browser is opened.
+/// How a browser is opened with an address. Failing to is not reported: the address is on the terminal as well.
 pub(in crate::ctl) type Open = fn(url: &str);
 
 /// Why there is no page.
@@ -26,19 +35,20 @@ pub(in crate::ctl) enum RunError {
     /// The server cannot be made.
     #[error(transparent)]
     Web(#[from] WebError),
-    /// A certificate cannot be used.
+    /// A certificate cannot be used: the user's, or the trust anchors.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The scheduler's HTTP address cannot be read.
     #[error("--http: {0}")]
     Address(#[from] AddressError),
-    /// The scheduler does not serve plain HTTP.
+    /// The scheduler does not serve plain HTTP, and the certificate would not be shown to it.
     #[error("--http: the scheduler serves HTTPS alone: write https://HOST:PORT")]
     PlainHttp,
 }
 
 impl RunError {
-    /// The exit code it stands for.
+    /// The exit code it stands for: `Connection` where a certificate cannot be used or the address cannot be listened
+    /// on, that of the [`CommandError`] where it is one, else `Usage`.
     pub(in crate::ctl) fn exit(&self) -> Exit {
         match self {
             Self::Command(error) => error.exit(),
@@ -47,7 +57,7 @@ impl RunError {
         }
     }
 
-    /// What it says, for people.
+    /// What it says, for people, with control characters made visible.
     pub(in crate::ctl) fn lines(&self) -> Lines {
         match self {
             Self::Command(error) => error.lines(),
@@ -56,10 +66,13 @@ impl RunError {
     }
 }
 
-/// Serves the page until Ctrl-C.
+/// Serves the page until Ctrl-C. Whether the scheduler can be reached is not tried first: the page says so, and goes on
+/// by itself once it can.
+///
+/// `open` is `None` where standard output is no terminal; `--no-open` keeps it from being called.
 ///
 /// # Errors
-/// [`RunError`].
+/// [`RunError`]: before anything is served, or where an address cannot be printed later.
 pub(in crate::ctl) async fn serve(
     args: &WebArgs,
     global: &GlobalArgs,
@@ -67,6 +80,7 @@ pub(in crate::ctl) async fn serve(
     open: Option<Open>,
 ) -> Result<Exit, RunError> {
     let config = client_config(global);
+    // The HTTP address is on the host of the SSNTP one unless said otherwise, on the port that HTTP has by default.
     let scheduler = match &args.http {
         Some(url) => endpoint(url)?,
         None => Endpoint {
@@ -83,6 +97,7 @@ pub(in crate::ctl) async fn serve(
         tls: tls::client_config(&identity, &anchors)?,
         connect_timeout: global.timeout.unwrap_or(CONNECT_TIMEOUT),
     };
+    // Before the address is printed, so that Ctrl-C ends the program properly from then on.
     let stop = shutdown::requested(OnHangup::Stop).map_err(CommandError::from)?;
     let web = Web::bind(config).await?;
     let mut urls = web.urls();
@@ -108,6 +123,7 @@ pub(in crate::ctl) async fn serve(
     loop {
         tokio::select! {
             () = &mut serving => return Ok(Exit::Done),
+            // The address was used: its token is no good any more, and there is another.
             Ok(()) = urls.changed() => {
                 let url = urls.borrow_and_update().clone();
                 tell(&url, false).map_err(CommandError::from)?;
@@ -116,7 +132,10 @@ pub(in crate::ctl) async fn serve(
     }
 }
 
-/// Reads `https://HOST:PORT`; the scheme and the port may be left out.
+/// Reads `https://HOST:PORT`; the scheme, the port and a slash at the end may be left out.
+///
+/// # Errors
+/// Another scheme, a path, or what is no host.
 fn endpoint(url: &str) -> Result<Endpoint, RunError> {
     if url.starts_with("http://") {
         return Err(RunError::PlainHttp);

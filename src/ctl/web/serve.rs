@@ -1,4 +1,14 @@
 //! The server on loopback: accepts browsers and passes on what they ask for.
+//!
+//! A request is either `GET /open`, which is answered here, or is checked by the [`Gate`] and passed on:
+//!
+//! ```text
+//! browser's request   method, path and query, body (whole, at most 256 KiB), headers in TO_SCHEDULER
+//! scheduler's answer  status, body (as it comes, so that streams work), headers in TO_BROWSER
+//! ```
+//!
+//! Lists of headers rather than all but some: cookies and `Origin` are of this server and are not for the scheduler,
+//! and headers about connections are not for either.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -31,10 +41,11 @@ use super::limits::{
 use super::upstream::Upstream;
 use crate::net::address::Endpoint;
 
-/// What goes to the scheduler of a request's headers.
+/// What goes to the scheduler of a request's headers. `Origin` and `Sec-Fetch-Site` are left out, by which the
+/// scheduler would refuse the request: the gate has checked them.
 const TO_SCHEDULER: &[&str] = &["accept", "content-type", "if-none-match", "last-event-id"];
 
-/// What goes to the browser of an answer's headers.
+/// What goes to the browser of an answer's headers, those that keep the page to its own files among them.
 const TO_BROWSER: &[&str] = &[
     "allow",
     "cache-control",
@@ -49,24 +60,26 @@ const TO_BROWSER: &[&str] = &[
     "x-frame-options",
 ];
 
-/// How long to wait until connections are accepted again, where the system has no descriptors left.
+/// How long to wait until connections are accepted again, where the system has no descriptors left. Without a pause the
+/// loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// An answer's body: the scheduler's as it comes, or a text of this server.
 type Body = BoxBody<Bytes, hyper::Error>;
 
 /// What it serves, and with which certificate.
 pub struct WebConfig {
-    /// Where to listen: an address of this machine alone.
+    /// Where to listen: an address of this machine alone. With port 0 the system chooses one.
     pub listen: SocketAddr,
-    /// The scheduler's HTTP door.
+    /// The scheduler's HTTP door, with the name that its certificate must have.
     pub scheduler: Endpoint,
-    /// Certificate, key, and whom to trust.
+    /// The user's certificate and key, and whom to trust. Each request of a browser that was let in acts with it.
     pub tls: Arc<ClientConfig>,
-    /// How long connecting to the scheduler may take.
+    /// How long connecting to the scheduler may take, TLS included.
     pub connect_timeout: Duration,
 }
 
-/// Why there is no server.
+/// Why there is no server. No socket stays open then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WebError {
@@ -91,7 +104,7 @@ pub enum WebError {
     NoRandom,
 }
 
-/// A server that listens.
+/// A server that listens. Connections wait in the kernel until [`Web::run`] accepts them.
 #[derive(Debug)]
 pub struct Web {
     listener: TcpListener,
@@ -101,9 +114,11 @@ pub struct Web {
 /// What all requests share.
 #[derive(Debug)]
 struct Shared {
+    /// Who may ask.
     gate: Gate,
+    /// Where requests go.
     upstream: Upstream,
-    /// The address that is good next, whenever one has been used.
+    /// The address that is good next; another one whenever one has been used.
     urls: watch::Sender<String>,
 }
 
@@ -118,7 +133,7 @@ impl std::fmt::Debug for WebConfig {
 }
 
 impl Web {
-    /// Listens.
+    /// Listens. The scheduler is not connected to before a request needs it.
     ///
     /// # Errors
     /// [`WebError`].
@@ -147,13 +162,15 @@ impl Web {
         })
     }
 
-    /// The address to open in a browser, which is good once; another one whenever it has been used.
+    /// The address to open in a browser, with a token that is good once. The receiver hears of another one whenever it
+    /// has been used.
     #[must_use]
     pub fn urls(&self) -> watch::Receiver<String> {
         self.shared.urls.subscribe()
     }
 
-    /// Serves until `stop` ends.
+    /// Serves until `stop` ends; connections may then go on for 300 ms. Errors of accepting and of connections are not
+    /// reported: the browser shows them.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
@@ -161,6 +178,7 @@ impl Web {
         loop {
             let accepted = tokio::select! {
                 () = &mut stop => break,
+                // Takes the results of connections that have ended, so that the set does not grow.
                 Some(_) = connections.join_next() => continue,
                 accepted = self.listener.accept() => accepted,
             };
@@ -187,6 +205,7 @@ impl Web {
     }
 }
 
+/// Serves one connection of a browser to its end. HTTP/1.1 alone: browsers speak HTTP/2 only over TLS.
 async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
@@ -202,6 +221,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
 }
 
 impl Shared {
+    /// Answers a request, or passes it on.
     async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path() == OPEN && request.method() == Method::GET {
             return self.open(request.headers(), request.uri().query());
@@ -215,8 +235,12 @@ impl Shared {
         }
     }
 
-    /// Exchanges the token. What lets a browser in is an answer of its own, not a redirection: a browser sends a cookie that
-    /// is strictly of this site with what its own pages ask for, and not where another page has led it here.
+    /// Exchanges the token of `/open?token=…` for a cookie. What lets a browser in is an answer of its own, not a
+    /// redirection: a browser sends a cookie that is `SameSite=Strict` with what its own pages ask for, and not where
+    /// another page has led it here. So the answer is a small page of this origin that goes on to `/` by itself.
+    ///
+    /// A browser that has the cookie already is let through with an old token, such as one that goes back in its
+    /// history.
     fn open(&self, headers: &HeaderMap, query: Option<&str>) -> Response<Body> {
         if let Err(refused) = self.gate.check_host(headers) {
             return refusal(refused, headers);
@@ -234,11 +258,18 @@ impl Shared {
             if let Ok(value) = HeaderValue::from_str(&cookie) {
                 response.headers_mut().insert(header::SET_COOKIE, value);
             }
+            // The token is used up; `run.rs` prints the next address.
             self.urls.send_replace(self.gate.url());
         }
         response
     }
 
+    /// Passes a request on and its answer back. Both sides are an answer to the browser; the error is one that this
+    /// server made itself, as a problem document.
+    ///
+    /// # Errors
+    /// 413 or 408 for the body, 400 for what cannot be a request of HTTP/2, 502 `scheduler_away` where there is no
+    /// answer.
     async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Body>, Response<Body>> {
         let target = request.uri().path_and_query();
         let target = target.map_or("/", |target| target.as_str());
@@ -293,7 +324,8 @@ impl Shared {
     }
 }
 
-/// A refusal: for people where a browser goes to an address, else a problem document.
+/// A refusal: text for people where a browser goes to an address (it accepts HTML then), else a problem document, which
+/// the page shows.
 fn refusal(refused: Refused, headers: &HeaderMap) -> Response<Body> {
     let accept = headers
         .get(header::ACCEPT)
@@ -307,7 +339,7 @@ fn refusal(refused: Refused, headers: &HeaderMap) -> Response<Body> {
     problem(refused.status, refused.reason, refused.detail, refused.help)
 }
 
-/// A problem document, in the form that the scheduler has.
+/// A problem document (RFC 9457), in the form that the scheduler has.
 fn problem(status: StatusCode, reason: &str, detail: &str, help: &str) -> Response<Body> {
     let document = json!({
         "type": format!("urn:ciao:problem:{reason}"),
@@ -320,7 +352,7 @@ fn problem(status: StatusCode, reason: &str, detail: &str, help: &str) -> Respon
     own(status, "application/problem+json", document.to_string())
 }
 
-/// An answer of this server's own.
+/// An answer of this server's own. It may load nothing, is not kept and is not shown in a frame.
 fn own(status: StatusCode, kind: &'static str, text: String) -> Response<Body> {
     let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
     let mut response = Response::new(body.boxed());

@@ -1,4 +1,8 @@
 //! The connection to the scheduler: one of HTTP/2 for everything, made when it is needed.
+//!
+//! One connection, because each costs the scheduler a TLS handshake and a place, and a session of an operator where it
+//! gives commands. Browsers' requests become streams of it. It is not watched: a request that finds it closed makes
+//! another one.
 
 use std::io;
 use std::sync::Arc;
@@ -20,21 +24,27 @@ use tokio_rustls::TlsConnector;
 use super::limits::{ANSWER_DEADLINE, CONNECTION_WINDOW, MAX_HEAD, PING_EVERY, STREAM_WINDOW};
 use crate::net::address::Endpoint;
 
+/// The handle for requests on a connection. Clones share the connection; it ends with the last of them.
 type Sender = http2::SendRequest<Full<Bytes>>;
 
-/// The scheduler's HTTP door.
+/// The scheduler's HTTP door, and the connection to it where there is one.
 pub(super) struct Upstream {
+    /// Where to connect.
     endpoint: Endpoint,
+    /// The name that the scheduler's certificate must be valid for; with `--server-name` not the host of `endpoint`.
     name: ServerName<'static>,
+    /// With the user's certificate and `h2` as the only protocol.
     tls: TlsConnector,
+    /// For TCP, TLS and the beginning of HTTP/2 together.
     dial_timeout: Duration,
+    /// Locked while a connection is made, so that requests that come meanwhile wait for it instead of making their own.
     sender: Mutex<Option<Sender>>,
 }
 
-/// Why there is no answer of the scheduler.
+/// Why there is no answer of the scheduler. Shown to the page as the detail of a 502.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UpstreamError {
-    /// No connection.
+    /// No connection: TCP, TLS or the beginning of HTTP/2 failed.
     #[error("cannot connect to {address}: {source}")]
     Dial {
         /// Where to.
@@ -42,10 +52,10 @@ pub(super) enum UpstreamError {
         /// Why.
         source: io::Error,
     },
-    /// No connection in time.
+    /// No connection, or no answer on one that stands, in time.
     #[error("{0} does not answer")]
     Silent(Endpoint),
-    /// The connection was lost.
+    /// The connection ended before an answer began. Whether the scheduler has seen the request is not known.
     #[error("the connection to {address} was lost: {source}")]
     Lost {
         /// Where to.
@@ -83,12 +93,14 @@ impl Upstream {
         }
     }
 
-    /// Where it is, as an authority.
+    /// Where it is, as the authority of a request's URI.
     pub(super) fn authority(&self) -> String {
         self.endpoint.to_string()
     }
 
-    /// Sends a request. One that only reads is sent once more where the connection was lost.
+    /// Sends a request and waits until its answer begins. One that only reads (GET, HEAD) is sent once more where the
+    /// connection was lost, which a connection that the scheduler has closed meanwhile shows only then. A command is
+    /// not: it may have been taken in.
     ///
     /// # Errors
     /// [`UpstreamError`].
@@ -103,6 +115,7 @@ impl Upstream {
         }
     }
 
+    /// Sends a request once.
     async fn try_send(
         &self,
         request: Request<Full<Bytes>>,
@@ -119,12 +132,16 @@ impl Upstream {
         }
     }
 
-    /// The connection, made where there is none that stands.
+    /// The connection, made where there is none that stands. Waits for another request that is making it.
+    ///
+    /// # Errors
+    /// It cannot be made in time.
     async fn sender(&self) -> Result<Sender, UpstreamError> {
         let mut held = self.sender.lock().await;
         if let Some(sender) = held.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
         }
+        // Not kept while another is made: if that fails, the next request tries.
         *held = None;
         let sender = match timeout(self.dial_timeout, self.dial()).await {
             Ok(dialled) => dialled?,
@@ -134,6 +151,7 @@ impl Upstream {
         Ok(sender)
     }
 
+    /// Makes a connection: TCP, TLS, HTTP/2. Its task is spawned here.
     async fn dial(&self) -> Result<Sender, UpstreamError> {
         let failed = |source| UpstreamError::Dial {
             address: self.endpoint.clone(),
