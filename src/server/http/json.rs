@@ -60,15 +60,18 @@ impl ValueWriter for Writer {
         self.value = items.iter().map(value).collect();
     }
 
+    /// A mapping with any keys, such as labels: their values may be lists.
     fn write_entries<T: Typed>(&mut self, entries: &BTreeMap<String, T>) {
         let entries = entries.iter().map(|(key, it)| (key.clone(), value(it)));
         self.value = Value::Object(entries.collect());
     }
 
+    /// A record within a record: an object of its own.
     fn write_record<T: Record>(&mut self, record: &T) {
         self.value = Value::Object(to_json(record));
     }
 
+    /// A key of the record that is being written. Called for keys that are not left out.
     fn write_field<T: Typed>(&mut self, key: &str, field: &T) {
         self.fields.insert(key.to_owned(), value(field));
     }
@@ -107,6 +110,8 @@ impl Reader<'_> {
 impl ValueReader for Reader<'_> {
     type Error = Problem;
 
+    /// A text, or `null`, of which the type says what it means. 400 for another kind of value, 422 for a text that is
+    /// none of the type's, such as a time that is none.
     fn read_text<T: Text>(self) -> Result<T, Problem> {
         let parsed = match self.value {
             Value::Null => T::null(),
@@ -116,6 +121,8 @@ impl ValueReader for Reader<'_> {
         parsed.map_err(|fault| Problem::invalid_data(self.path, fault))
     }
 
+    /// A whole number within the type's bounds; `null` is 0. Numbers in quotes are refused: `expected` says what is
+    /// taken.
     fn read_int<T: TryFrom<i128> + Default>(self, expected: &'static str) -> Result<T, Problem> {
         let number = match self.value {
             Value::Null => return Ok(T::default()),
@@ -129,6 +136,7 @@ impl ValueReader for Reader<'_> {
         value.ok_or_else(|| self.expected(expected))
     }
 
+    /// `true` or `false`; `null` is false.
     fn read_bool(self) -> Result<bool, Problem> {
         match self.value {
             Value::Null => Ok(false),
@@ -137,6 +145,7 @@ impl ValueReader for Reader<'_> {
         }
     }
 
+    /// `null` is "not given" here, unlike 0 or an empty text.
     fn read_optional<T: Typed>(self) -> Result<Option<T>, Problem> {
         match self.value {
             Value::Null => Ok(None),
@@ -144,6 +153,7 @@ impl ValueReader for Reader<'_> {
         }
     }
 
+    /// A list; `null` is empty. The first bad entry ends it.
     fn read_list<T: Typed>(self) -> Result<Vec<T>, Problem> {
         let items = match self.value {
             Value::Null => return Ok(Vec::new()),
@@ -158,6 +168,7 @@ impl ValueReader for Reader<'_> {
         items.iter().enumerate().map(read).collect()
     }
 
+    /// An object with any keys; `null` is empty.
     fn read_entries<T: Typed>(self) -> Result<BTreeMap<String, T>, Problem> {
         let entries = match self.value {
             Value::Null => return Ok(BTreeMap::new()),
@@ -171,6 +182,8 @@ impl ValueReader for Reader<'_> {
         entries.iter().map(read).collect()
     }
 
+    /// An object with known keys; `null` has the default of each. serde_json keeps the last of two equal keys, so a
+    /// duplicate is not seen here.
     fn read_record<T: Record>(self) -> Result<T, Problem> {
         let mut record = T::default();
         let fields = match self.value {
@@ -183,6 +196,7 @@ impl ValueReader for Reader<'_> {
                 path: self.path,
                 value,
             };
+            // `false` says that the record has no such key.
             if !record.set(key, &mut field)? {
                 let known: Vec<&str> = T::FIELDS.iter().map(|field| field.key).collect();
                 let path = joined(self.path, key);

@@ -40,8 +40,8 @@ pub(super) const PING_EVERY: Duration = Duration::from_secs(20);
 /// Rows asked of the core while its lock is held once: well below a millisecond.
 pub(super) const ROWS_PER_STEP: u32 = 200;
 
-/// Steps of one page, so 10 000 rows looked at. A selector that few rows meet is not to keep a request going for ever:
-/// what was found by then is answered, with where to go on.
+/// Steps of one page, so that at most 10 000 rows are tried with its selectors. A selector that few rows meet is not to
+/// keep a request going for ever: what was found by then is answered, with where to go on.
 pub(super) const MAX_STEPS: usize = 50;
 
 /// Selectors of one request: each is tried on each row.

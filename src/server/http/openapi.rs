@@ -44,6 +44,7 @@ pub(super) fn openapi(_: Call) -> impl Future<Output = Answer> {
 fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
+        // Several routes may have one path, with different methods.
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_ascii_lowercase()] = operation(route);
     }
@@ -78,6 +79,7 @@ fn operation(route: &Route) -> Value {
         .iter()
         .map(|param| parameter(route, param))
         .collect();
+    // Tighter than the handlers, which take any text and answer 404 to what names nothing.
     if route.path.contains("{id}") {
         parameters.insert(
             0,
@@ -89,6 +91,7 @@ fn operation(route: &Route) -> Value {
             }),
         );
     }
+    // The one header that a route reads as a parameter: browsers send it by themselves when they connect once more.
     if route.path == "/v1/events" {
         parameters.push(json!({
             "name": "Last-Event-ID",
@@ -111,6 +114,7 @@ fn operation(route: &Route) -> Value {
     });
     match route.body {
         None => {}
+        // YAML is any text to the schema: what is in it has the same shape as the JSON.
         Some(Body::Start) => {
             operation["requestBody"] = json!({
                 "required": true,
@@ -155,6 +159,7 @@ fn parameter(route: &Route, param: &Param) -> Value {
         }
         Kind::Words(known) => json!({"type": "array", "items": {"type": "string", "enum": known}}),
     };
+    // A selector may have commas in it, so it cannot be one of a list.
     let is_list = matches!(param.kind, Kind::Words(_));
     json!({
         "name": param.name,
@@ -192,6 +197,7 @@ fn responses(route: &Route) -> Value {
     };
     let mut responses = Map::new();
     let described = json!({"description": route.about, "content": content});
+    // A command has two good ends: done within its `wait`, or taken in.
     if status == "202" {
         let mut taken = described.clone();
         taken["description"] =
@@ -276,6 +282,7 @@ fn schemas() -> Value {
     // A START has no route's table behind it: its one key that must be there is said here.
     let mut start = record(Start::FIELDS);
     start["required"] = json!(["instance_uuid"]);
+    // The schema made from the type has no bounds.
     start["properties"]["instance_uuid"] =
         json!({"type": "string", "minLength": 1, "pattern": ID_PATTERN});
     let start = json!({
@@ -284,6 +291,7 @@ fn schemas() -> Value {
         "properties": {"start": start},
     });
     schemas.insert("StartRequest".to_owned(), start);
+    // An [`EventId`](super::ring::EventId) as it prints.
     let sequence = json!({
         "type": "string",
         "description": "The place in the stream of events at which an answer holds: an event's id.",
@@ -323,6 +331,7 @@ fn shape(of: &Shape) -> Value {
             let bounds = (i64::try_from(*min), u64::try_from(*max));
             match bounds {
                 (Ok(min), Ok(max)) => json!({"type": "integer", "minimum": min, "maximum": max}),
+                // No bound rather than one that JSON tools would round.
                 _ => json!({"type": "integer"}),
             }
         }

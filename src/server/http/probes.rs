@@ -36,6 +36,7 @@ pub(super) async fn readyz(call: Call) -> Answer {
     };
     // Waiting for the lock blocks the thread. `None` also if the closure panicked.
     let found = tokio::task::spawn_blocking(look).await.ok().flatten();
+    // Not under the lock: a flag of its own, so that it is told even where the core does not answer.
     let is_leaving = call.app.hub.is_shutting_down();
     let mut checks: Vec<Check> = Vec::new();
     let mut check = |name, holds, detail: &str| checks.push((name, holds, detail.to_owned()));
@@ -48,6 +49,7 @@ pub(super) async fn readyz(call: Call) -> Answer {
                 false => "",
             };
             check("recovery", !is_recovering, detail);
+            // Without a state directory nothing has to be durable, so the condition holds, with a word on it.
             let is_durable = store.state != StoreState::Refused;
             let detail = match store.state {
                 StoreState::Memory => "there is no state directory: state is in memory only",

@@ -43,6 +43,7 @@ impl<S> Progress<S> {
             self.stalled = None;
             return written;
         }
+        // Only used if no clock runs yet.
         let until = Instant::now() + self.deadline;
         let stalled = self
             .stalled
@@ -64,6 +65,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Progress<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Progress<S> {
+    /// A write. One byte that is taken is progress.
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -74,12 +76,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Progress<S> {
         this.watch(cx, written)
     }
 
+    /// A flush, which writes what TLS still holds.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
         this.watch(cx, flushed)
     }
 
+    /// The end of the writing side, which waits for what is still to be written.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let shut = Pin::new(&mut this.stream).poll_shutdown(cx);

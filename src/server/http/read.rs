@@ -78,6 +78,7 @@ pub(super) async fn history(call: Call) -> Answer {
 /// 400 for a field that rows do not have or a bad `after`; 404 for the history of an unknown instance.
 async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
     let fields = call.query.fields(known)?;
+    // A history is of one instance, which the core expects where other queries have `match`.
     let matching = match what {
         QueryKind::History => Some(&*call.id),
         _ => call.query.text("match"),
@@ -117,7 +118,8 @@ async fn page(
     let mut rows = Vec::new();
     let mut begun = None;
     for _ in 0..MAX_STEPS {
-        // No more than are still wanted: a step that found more would have to throw rows away, or lose its place.
+        // No more than are still wanted: a step that found more would have to throw rows away, or lose its place. So
+        // with a selector and a small `limit` a page tries few rows, at most `limit` in each step.
         let left = u32::try_from(wanted.limit - rows.len()).unwrap_or(u32::MAX);
         let (at, result) = app.look_up(&Query {
             what: wanted.what.clone(),
@@ -130,12 +132,15 @@ async fn page(
         if let Some(error) = result.error {
             return Err(refused(&wanted.what, error));
         }
+        // The place behind the last row that the step looked at, whether or not the row meets the selectors.
         after.clone_from(&result.next);
         let found = rows_of(&result).into_iter();
         rows.extend(found.filter(|row| meets(row, &wanted.selectors)));
+        // A step may have fewer rows than it was asked for and not be the last: the core bounds what one step looks at.
         if after.is_none() || rows.len() >= wanted.limit {
             break;
         }
+        // Between two steps the lock is free, and other requests of this thread run.
         tokio::task::yield_now().await;
     }
     Ok((begun.unwrap_or_else(|| app.ring.end()), rows, after))

@@ -319,6 +319,7 @@ const NODE: Content = Content::Outcome("node", "Node", NodeView::FIELDS);
 
 /// All routes. No two have the same method and path.
 pub(super) static ROUTES: &[Route] = &[
+    // What is there, for viewers and operators.
     get(
         "/v1/status",
         "The scheduler, and the cluster at a glance.",
@@ -397,6 +398,7 @@ pub(super) static ROUTES: &[Route] = &[
         Content::Object,
         handler!(openapi::openapi),
     ),
+    // Asks where a START would go, so viewers may; a POST only because it has a body.
     Route {
         access: Access::Read,
         ..command(
@@ -410,6 +412,7 @@ pub(super) static ROUTES: &[Route] = &[
             handler!(starts::explain),
         )
     },
+    // Commands on instances: 202 or, with `wait`, what came of them.
     command(
         ("POST", "/v1/instances"),
         "Starts an instance. The same again answers with the instance that is there; another START of it is a conflict.",
@@ -459,6 +462,7 @@ pub(super) static ROUTES: &[Route] = &[
         (Some(Body::Keys("Update", Update::FIELDS)), INSTANCE),
         handler!(commands::update),
     ),
+    // Commands on nodes. Those without `wait` are answered with the node's row as it is after them.
     command(
         ("POST", "/v1/nodes/{id}/cordon"),
         "Keeps new work from a node.",
@@ -501,6 +505,7 @@ pub(super) static ROUTES: &[Route] = &[
         (None, NODE),
         handler!(commands::restore),
     ),
+    // For machines: Prometheus, and supervisors.
     get(
         "/metrics",
         "Metrics, in the OpenMetrics text format.",

@@ -21,6 +21,7 @@ use sched_core::{ResourceTotal, Totals, TotalsCursor};
 pub(super) async fn status(call: Call) -> Answer {
     let app = &call.app;
     let (at, totals) = app.totals().await;
+    // One hold of the lock, so that these belong together.
     let (counters, glance, store) = app.hub.read_now(|scheduler, now| {
         (
             scheduler.counters(),
@@ -28,6 +29,7 @@ pub(super) async fn status(call: Call) -> Answer {
             worded_store(scheduler.store(now)),
         )
     });
+    // By the monotonic clock; `started_at_ms` is what that comes to on the wall clock at this moment.
     let uptime = app.started.elapsed();
     let mut by_status: Map<String, Value> = Map::new();
     for (kind, count) in &totals.nodes {
@@ -37,6 +39,7 @@ pub(super) async fn status(call: Call) -> Answer {
         by_status.insert(kind.status.to_owned(), sum.into());
     }
     let custom = totals.custom.iter();
+    // Those that the configuration names, and the others together as `other`.
     let custom: Map<String, Value> = custom
         .map(|(name, it)| (name.clone(), resource(it)))
         .collect();

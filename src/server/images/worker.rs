@@ -68,6 +68,7 @@ impl Worker {
     /// due.
     pub(super) fn run(mut self, asked: &Receiver<Ask>) {
         loop {
+            // Requests that have come are done before a read that is due, except as `take` says.
             let ask = match self.reads.is_empty() {
                 true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 false => {
@@ -164,6 +165,7 @@ impl Worker {
         });
         let chunk = match pushed {
             Ok(pushed) => {
+                // The pusher goes on from `offset`, whether or not its bytes were taken.
                 let (offset, complete) = match pushed {
                     Pushed::Part(have) => (have, false),
                     Pushed::There(len) | Pushed::Complete(len) => (len, true),
@@ -213,6 +215,7 @@ impl Worker {
 
     /// A page of images. A request that cannot be read lists from the beginning.
     fn list(&self, payload: &[u8]) -> Frame {
+        // Rows begin behind `after`; one that is no digest is none.
         let list = ListImages::decode(payload).unwrap_or_default();
         let mut rows = self.store.list(list.after.parse().ok(), &in_use(&self.hub));
         rows.id = list.id;

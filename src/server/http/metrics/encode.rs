@@ -100,6 +100,7 @@ impl Writer<'_> {
     fn seconds_total(&mut self, (name, help): (&'static str, &'static str), value: f64) -> Written {
         let counter = ConstCounter::new(value);
         let unit = Unit::Seconds;
+        // `process_cpu_seconds` becomes `process_cpu`, to which the encoder adds `_seconds_total`.
         let name = name.trim_end_matches("_seconds");
         let encoder = self
             .0
@@ -147,6 +148,7 @@ impl Writer<'_> {
     /// `+Inf`.
     fn histogram(&mut self, named: (&'static str, &'static str), of: &Measured) -> Written {
         let mut encoder = self.metric(named, MetricType::Histogram)?;
+        // The last count is that of what is above all bounds.
         let bounds = of.bounds_s.iter().copied().chain([f64::MAX]);
         let buckets: Vec<(f64, u64)> = bounds.zip(of.counts.iter().copied()).collect();
         let count = of.counts.iter().sum();
@@ -190,6 +192,7 @@ impl Gathered {
             "STARTs given to a node, repeated ones included",
         );
         out.counter(placements, counters.placed)?;
+        // By this scheduler or forwarded from a launcher, by the reasons of StartFailure.
         let failures = (
             "ciao_start_failures",
             "Failures of STARTs that their senders were told of",
@@ -206,6 +209,7 @@ impl Gathered {
             "From the choice of a node until it lists the instance",
         );
         out.histogram(confirm, &measured(&counters.confirmed))?;
+        // Two of the numbers above in one metric, so that the share of failed tries is one division.
         let attempts = (
             "ciao_attempts",
             "How tries to start an instance on a node ended",
@@ -232,11 +236,13 @@ impl Gathered {
             ("ciao_queue_length", "Instances that wait for room"),
             self.glance.queued as f64,
         )?;
+        // 0 where none waits.
         let oldest = (
             "ciao_queue_oldest_seconds",
             "How long the instance has waited that came first of those that wait",
         );
         out.gauge(oldest, self.queue.oldest.as_secs_f64())?;
+        // Each instance is counted under one reason, the first of those that hold in the order of the words.
         let blocked = (
             "ciao_queue_blocked",
             "Instances that wait, by the first of these that no node has enough of; or because they wait for one node, or \
@@ -253,6 +259,7 @@ impl Gathered {
     fn nodes(&self, out: &mut Writer<'_>) -> Written {
         let named = ("ciao_nodes", "Nodes by role and status");
         let mut encoder = out.metric(named, MetricType::Gauge)?;
+        // All pairs, in the order role, status. Totals have only pairs that occur.
         for (label, role) in NODE_ROLES {
             for status in STATUSES {
                 let count = self.totals.nodes.get(&NodeCount { role, status });
@@ -261,6 +268,7 @@ impl Gathered {
                 gauge.encode(encoder.encode_family(&labels)?)?;
             }
         }
+        // Counts each loss, also of a node that was back soon. `ciao_nodes{status="LOST"}` is how many are lost now.
         let losses = ("ciao_node_losses", "Nodes whose connection ended");
         out.counter(losses, self.counters.node_losses)?;
         let pressures = (
@@ -273,6 +281,7 @@ impl Gathered {
             "Instances moved away from nodes that were short of memory",
         );
         out.counter(moves, self.counters.relieved)?;
+        // Whether they run is not known until their nodes are back.
         let in_doubt = (
             "ciao_in_doubt",
             "Instances that were written to nodes which were lost before they confirmed them",
@@ -284,6 +293,7 @@ impl Gathered {
             "ciao_drain_oldest_seconds",
             "How long the node has been cordoned that is being drained for longest",
         );
+        // Of the wall clock, as the core has the beginning of a drain; a clock that was set back counts as no time.
         let now_ms = crate::server::restore::unix_ms();
         let since = self.glance.oldest_drain_ms;
         let oldest_ms = since.map_or(0, |since| now_ms.saturating_sub(since));
@@ -295,12 +305,15 @@ impl Gathered {
     /// reported.
     fn resources(&self, out: &mut Writer<'_>) -> Written {
         let totals = &self.totals;
+        // Memory and disk in MiB, as the names of the label say; what is used of disk is in 10⁶ bytes, as launchers
+        // report it.
         let plain = [
             ("memory_mib", totals.mem),
             ("vcpus", totals.vcpus),
             ("disk_mib", totals.disk),
         ];
         let none = [("other", ResourceTotal::default())];
+        // The core sums custom resources that no configuration names under this name.
         let has_other = totals.custom.contains_key("other");
         let none = none.into_iter().filter(|_| !has_other);
         let custom = totals.custom.iter().map(|(name, it)| (name.as_str(), *it));
@@ -339,6 +352,7 @@ impl Gathered {
             "How long the core's lock was held, each time",
         );
         out.histogram(holds, &self.holds)?;
+        // By role of the peer: controller, operator, launcher, other. Sessions of the HTTP door have no queue.
         let queued = ("ciao_peer_queue_bytes", "Bytes queued for peers");
         let bytes = self.queued_bytes.map(|(role, bytes)| (role, bytes as f64));
         out.gauges(queued, "role", bytes)?;
@@ -350,6 +364,8 @@ impl Gathered {
             self.stalled as f64,
         )?;
         let counters = &self.counters;
+        // `not_permitted`: not for this role, or against what the sender is. `foreign`: a launcher reported on an
+        // instance that is placed on another node.
         let refused = [
             ("not_permitted", counters.refused),
             ("malformed", counters.malformed),
@@ -364,6 +380,8 @@ impl Gathered {
             "why",
             refused,
         )?;
+        // All listeners with TLS together, by whether they were established, closed by the peer, turned away or
+        // refused.
         let handshakes = ("ciao_handshakes", "Connections by how far they came");
         out.counters(handshakes, "result", self.handshakes)?;
         let commits = (
@@ -371,6 +389,7 @@ impl Gathered {
             "How long transactions of the state directory took",
         );
         out.histogram(commits, &self.commits)?;
+        // 0 also without a state directory.
         let durable = (
             "ciao_store_durable",
             "Whether what has to survive a restart is written",
@@ -385,8 +404,10 @@ impl Gathered {
             .iter()
             .map(|(file, at)| (file.as_str(), *at as f64));
         out.gauges(expiry, "file", files)?;
+        // There is one scheduler, so this is 1 until it leaves.
         let leader = ("ciao_is_leader", "Whether this scheduler decides");
         out.gauge(leader, f64::from(u8::from(!self.is_leaving)))?;
+        // The value says nothing; the label is what it is for.
         let build = ("ciao_build_info", "The version of the scheduler");
         out.gauges(build, "version", [(env!("CARGO_PKG_VERSION"), 1.0)])
     }
@@ -394,6 +415,7 @@ impl Gathered {
     /// The process. Names are those that Prometheus' own client libraries use.
     fn process(&self, out: &mut Writer<'_>) -> Written {
         let process = &self.process;
+        // The name has the unit as its end, which `seconds_total` takes off and the encoder puts back, before `_total`.
         let cpu = (
             "process_cpu_seconds",
             "Processor time of the process, user and system",

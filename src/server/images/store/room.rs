@@ -21,6 +21,7 @@ impl Store {
         tenant: &str,
         in_use: impl FnOnce() -> InUse,
     ) -> Result<(), Refused> {
+        // For the quota of all alone: a part is not given up for its tenant's quota.
         while self.excess(bytes, None) > 0
             && let Some(abandoned) = self.uploads.abandoned()
         {
@@ -32,6 +33,8 @@ impl Store {
         let in_use = in_use();
         // Chosen first and removed then: a push that does not fit evicts nothing.
         let mut chosen = Vec::new();
+        // The tenant's own first, so that a tenant that is over its quota does not evict images of others; what that
+        // frees counts for the whole as well.
         for whose in [Some(tenant), None] {
             self.choose(self.excess(bytes, whose), whose, &in_use, &mut chosen)
                 .map_err(|()| self.no_room(bytes, whose))?;
@@ -55,6 +58,7 @@ impl Store {
         let images = images.map(|it| (it.owner.tenant.as_str(), it.bytes));
         let all = images.chain(self.uploads.bytes());
         let stored: u64 = all.filter(|(it, _)| is_its(it)).map(|(_, len)| len).sum();
+        // `bytes` is what a pusher says, and may be anything: hence the saturating sum below.
         let quota = match tenant {
             Some(_) => self.quota.tenant,
             None => self.quota.all,
@@ -83,6 +87,7 @@ impl Store {
                 is_free(digest, &image.owner.tenant) && !chosen.contains(digest)
             })
             .collect();
+        // Least recently used first. As many as there are images; a push that needs room pays for it.
         free.sort_by_key(|(_, image)| image.used);
         for (digest, image) in free {
             if excess == 0 {
