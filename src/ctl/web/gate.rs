@@ -49,7 +49,7 @@ pub(super) struct Refused {
 }
 
 impl Gate {
-    /// One for a server at this address, with secrets of its own.
+    /// A gate for a server at this address, with two secrets made for this run.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -61,7 +61,8 @@ impl Gate {
         })
     }
 
-    /// The address to open, which is good once.
+    /// The address to open, with the token that is good next. It is for the user's eyes alone: it lets in the first who
+    /// opens it.
     pub(super) fn url(&self) -> String {
         format!("http://{}{OPEN}?token={}", self.address, self.token.lock())
     }

@@ -190,7 +190,7 @@ impl Web {
                 }
             };
             let shared = Arc::clone(&self.shared);
-            // Without a place the connection is closed at once: a browser that waits would show nothing.
+            // Without a place the connection is closed at once: a browser would show nothing while it waits.
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                 continue;
             };
@@ -247,7 +247,7 @@ impl Shared {
         }
         let cookie = match self.gate.exchange(query.unwrap_or_default()) {
             Ok(cookie) => Some(cookie),
-            // One that went back to the address it came by.
+            // A browser that was let in before, for example by going back in its history.
             Err(_) if self.gate.has_cookie(headers) => None,
             Err(refused) => return refusal(refused, headers),
         };
@@ -286,6 +286,7 @@ impl Shared {
             let status = StatusCode::PAYLOAD_TOO_LARGE;
             problem(status, "too_long", &detail, "send less")
         };
+        // A declared length that is too large is refused before a byte is read.
         if request.body().size_hint().lower() > MAX_BODY as u64 {
             return Err(too_long());
         }
@@ -312,6 +313,7 @@ impl Shared {
             let status = StatusCode::BAD_GATEWAY;
             problem(status, "scheduler_away", &error.to_string(), help)
         })?;
+        // The body is passed on as it comes: it may be a stream without an end.
         let (parts, body) = answer.into_parts();
         let mut response = Response::new(body.boxed());
         *response.status_mut() = parts.status;

@@ -47,9 +47,9 @@ pub(super) enum UpstreamError {
     /// No connection: TCP, TLS or the beginning of HTTP/2 failed.
     #[error("cannot connect to {address}: {source}")]
     Dial {
-        /// Where to.
+        /// The scheduler's HTTP address.
         address: Endpoint,
-        /// Why.
+        /// What failed: the name's resolution, TCP, TLS or the beginning of HTTP/2.
         source: io::Error,
     },
     /// No connection, or no answer on one that stands, in time.
@@ -58,9 +58,9 @@ pub(super) enum UpstreamError {
     /// The connection ended before an answer began. Whether the scheduler has seen the request is not known.
     #[error("the connection to {address} was lost: {source}")]
     Lost {
-        /// Where to.
+        /// The scheduler's HTTP address.
         address: Endpoint,
-        /// Why.
+        /// What hyper says of the connection.
         source: hyper::Error,
     },
 }
@@ -83,6 +83,7 @@ impl Upstream {
         dial_timeout: Duration,
     ) -> Self {
         let mut tls = tls.clone();
+        // The only protocol that is offered: the client below speaks no other.
         tls.alpn_protocols = vec![b"h2".to_vec()];
         Self {
             endpoint,
@@ -174,7 +175,7 @@ impl Upstream {
             .handshake(TokioIo::new(tls))
             .await
             .map_err(|error| failed(io::Error::other(error)))?;
-        // It ends with the connection, or when no sender is left.
+        // The task drives the connection. It ends with the connection, or when no sender is left.
         tokio::spawn(connection);
         Ok(sender)
     }

@@ -133,7 +133,7 @@ impl Door for Answers {
         // waits.
         let found = open.values().find(|(subject, _)| subject.is_of(&message));
         if let Some((_, sender)) = found {
-            // More than a request keeps is more than it needs.
+            // A full channel drops the message, a closed one belongs to a request that has ended meanwhile.
             let _ = sender.try_send(message);
         }
     }

@@ -103,21 +103,21 @@ pub(super) async fn suspend(call: Call) -> Answer {
     on_instance(&call, Ordered::Suspend(suspend), Until::Suspended).await
 }
 
-/// POST /v1/instances/{id}/resume.
+/// `POST /v1/instances/{id}/resume`. Done when the instance runs; where there is no room for it, it waits first.
 pub(super) async fn resume(call: Call) -> Answer {
     let mut resume: Resume = call.record("resume")?;
     resume.instance_uuid.clone_from(&call.id);
     on_instance(&call, Ordered::Resume(resume), Until::Runs).await
 }
 
-/// POST /v1/instances/{id}/migrate.
+/// `POST /v1/instances/{id}/migrate`, to `target_node_uuid` of the body, or to a node that the scheduler chooses.
 pub(super) async fn migrate(call: Call) -> Answer {
     let mut migrate: Migrate = call.record("migrate")?;
     migrate.instance_uuid.clone_from(&call.id);
     on_instance(&call, Ordered::Migrate(migrate), Until::Moved).await
 }
 
-/// POST /v1/instances/{id}/update.
+/// `POST /v1/instances/{id}/update`: the body has what is to change; what it leaves out stays as it is.
 pub(super) async fn update(call: Call) -> Answer {
     let mut update: Update = call.record("update")?;
     update.instance_uuid.clone_from(&call.id);

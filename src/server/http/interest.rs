@@ -26,9 +26,9 @@ use tokio::sync::Notify;
 pub(super) struct Filter {
     /// One of these topics; any if there are none. Sorted and without duplicates, so that equal filters share a group.
     pub(super) topics: Vec<String>,
-    /// About this instance.
+    /// About this instance, by its identifier as events have it.
     pub(super) instance: Option<String>,
-    /// About this node.
+    /// About this node, by its UUID as events have it.
     pub(super) node: Option<String>,
 }
 
@@ -41,7 +41,8 @@ pub(super) struct About {
 }
 
 impl Filter {
-    /// Whether a stream has this event.
+    /// Whether an event is one of those that the filter names. An event that names no instance is not about one that
+    /// the filter names.
     pub(super) fn takes(&self, about: &About) -> bool {
         let has =
             |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
@@ -77,7 +78,7 @@ struct Registered {
 struct Group {
     /// By the streams' numbers.
     slots: BTreeMap<u64, Arc<Slot>>,
-    /// The first and the last event for them that they have not been told of.
+    /// The span of events that were sorted for the group since its streams were told last.
     found: Option<Span>,
 }
 

@@ -209,7 +209,7 @@ impl Reader {
                 }
                 Some(Message::NoOutput(part)) => Some(OutputChunk::new(part.payload, Bytes::new())),
                 Some(_) => None,
-                // The door is open as long as this lives.
+                // The hub holds the sender until the session is closed, which happens when this reader is dropped.
                 None => std::future::pending().await,
             };
             if let Some(chunk) = chunk.filter(|chunk| chunk.part.id == self.request.id) {
@@ -232,9 +232,10 @@ impl Drop for Reader {
 
 /// The body of an answer, which hyper polls for the next bytes when the client has taken the last.
 struct Stream {
-    /// What is to be written next.
+    /// A chunk that has come and is not written yet.
     ready: Option<OutputChunk>,
-    /// Whether something was written.
+    /// Whether a chunk was taken for writing. What is missing before the first is said in the head, later gaps in a
+    /// line of their own.
     is_begun: bool,
     /// Whether a chunk is being waited for.
     state: ReaderState,

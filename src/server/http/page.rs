@@ -23,12 +23,13 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
      connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types ciao-page";
 
+/// Media types say the character set, which a browser would otherwise guess.
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// A file of the page.
+/// A file of the page, as it is served.
 #[derive(Debug)]
 pub(super) struct Asset {
     /// Where it is served.
@@ -103,7 +104,8 @@ impl Asset {
         };
         let headers = response.headers_mut();
         for (name, value) in [
-            // Kept, and asked about each time: a newer scheduler has another page.
+            // The browser keeps it and asks each time whether it has changed, because another version of the scheduler
+            // has another page.
             (header::CACHE_CONTROL, "no-cache"),
             (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -187,9 +187,10 @@ impl From<PayloadError> for Problem {
 impl From<Malformed> for Problem {
     fn from(malformed: Malformed) -> Self {
         let text = malformed.detail.to_string();
-        // The edge writes `key: what is wrong` or `key, line 1 column 2: what is wrong`.
+        // The reader of payloads writes `key: what is wrong` or `key, line 1 column 2: what is wrong`.
         let (place, detail) = text.split_once(": ").unwrap_or(("", &text));
         let key = place.split(", ").next().unwrap_or_default();
+        // No key of a payload has a space in it; what has one is the beginning of a sentence.
         let is_key = !key.is_empty() && !key.contains(' ');
         let (field, detail) = if is_key { (key, detail) } else { ("", &*text) };
         match malformed.fault {
@@ -204,6 +205,8 @@ impl From<Malformed> for Problem {
 impl From<&Refused> for Problem {
     fn from(refused: &Refused) -> Self {
         let told = wire::refused(refused);
+        // 429 where the sender has as much under way as it may, 503 where the disk takes no writes, 409 for what is not
+        // done here.
         let status = match told.reason {
             RefusalReason::NotPermitted => StatusCode::FORBIDDEN,
             RefusalReason::NoSuchNode => StatusCode::NOT_FOUND,
@@ -233,6 +236,7 @@ impl From<&StartFailure> for Problem {
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         let detail = failure.detail.clone().unwrap_or_default();
+        // The message's keys go into the document as well, for both ways out of the match below.
         let problem = Self::new(status, failure.reason.as_str(), detail);
         let help = match failure.reason {
             _ if failure.never => "no node is large enough: ask for less, or add such a node",

@@ -27,7 +27,7 @@ struct Taken {
     by_caller: BTreeMap<CallerId, usize>,
 }
 
-/// One place; given back when dropped.
+/// One place; given back when dropped, so also when a request is cancelled.
 #[derive(Debug)]
 pub(super) struct Place {
     shares: Arc<Shares>,
@@ -39,7 +39,7 @@ pub(super) struct Place {
 pub(super) enum NoPlace {
     /// All are taken.
     Full,
-    /// The caller has as many as one may have: this number.
+    /// The caller has as many as one caller may have, which is this number.
     OwnShare(usize),
 }
 

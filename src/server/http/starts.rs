@@ -58,7 +58,7 @@ impl Posted {
     /// Remembers a START that goes to the core.
     fn note(&mut self, instance: &InstanceId, digest: [u8; 32]) {
         if self.by_instance.len() >= MAX_POSTED && !self.by_instance.contains_key(instance) {
-            // In the place of one of long ago; which one, goes round.
+            // Some older entry is replaced; positions are taken one after the other.
             self.oldest = (self.oldest + 1) % MAX_POSTED;
             self.by_instance.swap_remove_index(self.oldest);
         }
@@ -87,7 +87,7 @@ impl Posted {
         match (self.by_instance.get(instance), row) {
             (Some(known), _) if known == digest => Known::Same,
             (Some(_), _) => Known::Other,
-            // It came another way, or long ago: by what is known of it.
+            // It came as a frame, before a restart, or so long ago that its digest is forgotten.
             (None, Some(row)) if is_there && asks_alike(start, row) => Known::Same,
             (None, None) => Known::Same,
             (None, Some(_)) => Known::Other,
@@ -127,6 +127,7 @@ pub(super) async fn start(call: Call) -> Answer {
     }
     let id = start.instance_uuid.clone();
     let instance = InstanceId::new(&id);
+    // The session is opened, and its budget waited for, before the lock below is taken: nothing may wait under that.
     let caller = call.connection.caller(&call.app).await?;
     let input = wire::ordered(
         caller.session,
@@ -209,7 +210,7 @@ pub(super) async fn explain(call: Call) -> Answer {
     let mut waiter = caller.wait_for(subject(&instance));
     call.app.hub.handle([input], Some(caller.budget()));
     let at = call.app.ring.end();
-    // The core decides before it returns.
+    // The core decides a dry run before `handle` returns, so the answer is in the channel.
     match waiter.try_next() {
         Some(Message::PlacementDecision(decision)) => {
             let decision = to_json(&decision.payload).into();

@@ -44,10 +44,10 @@ use crate::image_file::{Stamp, gone, own_directory, unix_ms};
 /// may be forgotten by a crash, which only makes the choice of what is evicted a little worse.
 const NOTE_USE_EVERY: Duration = Duration::from_secs(60);
 
-/// What stands behind the digits of a file that is not complete.
+/// Suffix of the file of an image that is not complete.
 const PART: &str = ".part";
 
-/// What stands behind the digits of the file that says whose an image is.
+/// Suffix of the file that says whose an image is.
 const OWNER: &str = ".json";
 
 /// How much may be stored, in bytes: images that are complete and those being pushed, together.
@@ -106,7 +106,7 @@ struct Image {
     owner: Owner,
     /// When it was last read or found by a push. By this it is evicted.
     used: SystemTime,
-    /// The time of its last use that its file says.
+    /// The modification time of its file, so the last use that a restart would find.
     noted: SystemTime,
     /// Its file when it was found to be what its digest says: as long as its stamp is this, that need not be computed
     /// once more. `None` for what was there when the store was opened.
@@ -197,9 +197,8 @@ impl Store {
             return Err(Refused::no_image(digest));
         };
         let total = image.bytes;
-        // No bytes and the length tell the reader that it has all, or asked for more than there is.
+        // Not an error: no bytes, and the length, tell a launcher that it has all, or asked for more than there is.
         if offset >= total {
-            // It says so: who asks has more than there is, or all.
             return Ok((Bytes::new(), total));
         }
         let file = match self.open.take().filter(|(open, _)| open == digest) {

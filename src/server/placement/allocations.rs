@@ -61,6 +61,7 @@ pub(super) async fn of_provider(call: &Call<'_>, uuid: &str) -> Result<Reply, Fa
 pub(super) fn of_consumer(call: &Call<'_>, consumer: &str) -> Result<Reply, Fault> {
     call.params(&[])?;
     let instance = InstanceId::new(consumer);
+    // Both look-ups under one hold of the lock, so that the instance cannot leave the node in between.
     let found = call.hub.read_now(|scheduler, _| {
         let provider = scheduler.provider_of(&instance)?;
         let claimed = provider.claim(&instance)?;

@@ -138,7 +138,7 @@ impl Door {
         }
     }
 
-    /// What is presented where other machines reach it.
+    /// The TLS configuration for addresses that other machines reach.
     pub(in crate::server) fn tls(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.tls))
     }
@@ -172,6 +172,7 @@ impl Door {
     /// with 500; the connection goes on. Where the version cannot be read, the fault is written in the oldest form.
     async fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         let version = Version::of(request.headers());
+        // The version that the answer is written in and names.
         let used = *version.as_ref().unwrap_or(&Version::MIN);
         let request_id = format!("req-{}", Uuid::new_v4());
         let answered = match caught(self.answer(request, version)).await {
@@ -200,6 +201,7 @@ impl Door {
         version: Result<Version, Fault>,
     ) -> Result<Reply, Fault> {
         let path = request.uri().path();
+        // Empty segments are left out, so `//traits/` is `/traits`.
         let segments: Vec<&str> = path.split('/').filter(|it| !it.is_empty()).collect();
         if segments.is_empty() && request.method() == Method::GET {
             return Ok(Reply::ok(versions()));

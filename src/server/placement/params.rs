@@ -35,7 +35,7 @@ const MAX_AMOUNT: i64 = i32::MAX as i64;
 #[derive(Debug)]
 pub(super) struct Params(Vec<(String, String)>);
 
-/// A parameter, and the version from which on there is one.
+/// A parameter, and the minor version from which on it may be given.
 pub(super) type Known = (&'static str, u16);
 
 /// Parameters that may be given more than once, from this version on. All of their values must hold.
@@ -263,6 +263,7 @@ impl Wanted {
         for (class, &amount) in &self.resources {
             match countable(scheduler, class)? {
                 Some(of) => {
+                    // Placement counts disk in GiB.
                     let of_one = match of {
                         Countable::Every(Amount::Disk) => MIB_PER_GB,
                         _ => 1,
@@ -271,6 +272,8 @@ impl Wanted {
                         .iter_mut()
                         .for_each(|it| it.push((of.clone(), amount * of_one)));
                 }
+                // One resource that no node has is enough for nothing to fit; the rest is still checked for names that
+                // are wrong.
                 None => amounts = None,
             }
         }
@@ -370,6 +373,7 @@ impl Meant {
                 }
             }
         }
+        // Only custom resources need scheduling values; without them the request is as plain as one that asks for none.
         let has_custom = !scheduling.resources.is_empty();
         Some(Arc::new(StartRequest {
             asked,

@@ -61,6 +61,7 @@ impl Row {
             ("traits", 6),
             ("allocations", 11),
         ];
+        // Links that the version does not have are left out.
         let below = below.iter().filter(|(_, since)| Version(*since) <= version);
         let links = below.map(|(rel, _)| json!({"rel": rel, "href": format!("{path}/{rel}")}));
         let own = json!({"rel": "self", "href": path});
@@ -71,6 +72,7 @@ impl Row {
             "generation": self.generation,
             "links": links,
         });
+        // 1.14 brought trees of providers. Each node is a tree by itself.
         if version >= Version(14) {
             row["parent_provider_uuid"] = Value::Null;
             row["root_provider_uuid"] = uuid.into();
@@ -91,6 +93,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     let (name, uuid) = (params.text("name"), params.uuid("uuid")?);
     let wanted = params.wanted(call.version)?;
     let meant = call.hub.read_now(|scheduler, _| wanted.meant(scheduler))?;
+    // Runs under the core's lock, for each node.
     let is_wanted = |provider: &Provider<'_>| {
         uuid.is_none_or(|uuid| uuid == provider.uuid())
             && name.is_none_or(|name| name == provider.hostname())
@@ -214,6 +217,7 @@ pub(super) fn aggregates(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     })?;
     let uuids = names.iter().map(|name| aggregate_uuid(name).to_string());
     let mut body = json!({ "aggregates": uuids.collect::<Vec<_>>() });
+    // 1.19 brought the generation to this answer.
     if call.version >= Version(19) {
         body["resource_provider_generation"] = generation.into();
     }

@@ -19,7 +19,7 @@ use crate::private;
 /// Why a file of tokens cannot be used. None of what is in it is shown: a line number at most.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
-    /// It cannot be read.
+    /// It cannot be read, or is not UTF-8.
     #[error(transparent)]
     Read(#[from] io::Error),
     /// Others could read it, and files are strict. The mode is that of the file.
@@ -28,10 +28,10 @@ pub enum TokensError {
     /// It is longer than any list of tokens.
     #[error("it has more than {MAX_TOKENS_LEN} bytes; expected one token a line")]
     TooLong,
-    /// No token in it.
+    /// There is no token in it, so that no request could be let in.
     #[error("there is no token in it; write one a line, e.g. by openssl rand -hex 32")]
     Empty,
-    /// Too many tokens.
+    /// There are more tokens in it than are taken.
     #[error("there are more than {MAX_TOKENS} tokens in it")]
     TooMany,
     /// A token that no header can carry, in the line with this number, from 1.

@@ -38,11 +38,11 @@ const READABLE: u32 = 0o400;
 /// How far a push is. Lengths are bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server::images) enum Pushed {
-    /// So many bytes are there: the next one is wanted.
+    /// This many bytes are there; the next one is wanted.
     Part(u64),
     /// All of it was there before: nothing was taken in.
     There(u64),
-    /// All of it is there now.
+    /// The chunk was the last: the image is in the store from this moment.
     Complete(u64),
 }
 
