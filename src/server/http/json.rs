@@ -97,6 +97,7 @@ impl Reader<'_> {
     /// The problem that something else stands here, with what was found: texts and numbers are cut short, lists and
     /// objects are named only by their kind, so that a hostile body is not echoed at length.
     fn expected(&self, what: &str) -> Problem {
+        // A scalar as it stands in the JSON, in quotes of code; `shorten` bounds its length.
         let found = match self.value {
             Value::Null => "null".to_owned(),
             Value::Array(_) => "a list".to_owned(),
@@ -175,6 +176,7 @@ impl ValueReader for Reader<'_> {
             Value::Object(entries) => entries,
             _ => return Err(self.expected("an object")),
         };
+        // An entry's path has its key.
         let read = |(key, value): (&String, &Value)| {
             let path = format!("{}.{key}", self.path);
             Ok((key.clone(), T::read(Reader { path: &path, value })?))

@@ -105,6 +105,7 @@ fn operation(route: &Route) -> Value {
         Access::Read => "VIEWER, OPERATOR",
         Access::Command => "OPERATOR",
     };
+    // What every operation has; the body follows for those that take one.
     let mut operation = json!({
         "operationId": operation_id(route),
         "summary": route.about,

@@ -41,6 +41,7 @@ pub(super) async fn readyz(call: Call) -> Answer {
     let mut checks: Vec<Check> = Vec::new();
     let mut check = |name, holds, detail: &str| checks.push((name, holds, detail.to_owned()));
     match found {
+        // Nothing else can be said of a core that does not answer.
         None => check("core", false, "it did not answer within a second"),
         Some((is_recovering, store)) => {
             check("core", true, "");
@@ -69,6 +70,7 @@ pub(super) async fn readyz(call: Call) -> Answer {
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
     let is_verbose = call.query.flag("verbose");
+    // Without `verbose` a body of a ready scheduler has an empty list.
     let shown = checks
         .into_iter()
         .filter(|(_, holds, _)| is_verbose || !holds);

@@ -68,11 +68,11 @@ pub(super) struct Refused {
     pub(super) detail: String,
 }
 
-/// Whose an image is, as its `.json` file has it. Where that is missing or cannot be read all is empty, and the image
-/// counts only against the quota of all.
+/// Whose an image is, as its `.json` file has it. Where that is missing or cannot be read all is empty, as if it had
+/// been pushed for no tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
-    /// The tenant against whose quota it counts; empty for none.
+    /// The tenant against whose quota it counts. The empty text is a tenant as well: that of pushes that name none.
     pub(super) tenant: String,
     /// The subject of the certificate with which it was pushed.
     pub(super) by: String,

@@ -121,6 +121,7 @@ impl Worker {
         };
         let digest = digest(&read.digest);
         let found = digest.and_then(|digest| self.store.read(&digest, read.offset));
+        // A refusal is answered in the same kind of frame, without bytes.
         let chunk = match found {
             Ok((data, total)) => {
                 let part = ImagePart {
@@ -154,6 +155,7 @@ impl Worker {
             let pushed = self
                 .store
                 .write(&digest, (part, data), &by, || in_use(&hub))?;
+            // Only the push that completes it; later ones find it there and are not logged.
             if let Pushed::Complete(bytes) = pushed {
                 let tenant = &part.tenant;
                 info!(
@@ -190,6 +192,7 @@ impl Worker {
         let hub = self.hub.upgrade();
         let by = hub.and_then(|hub| hub.subject_of(session));
         let deleted = digest(&delete.digest).and_then(|digest| {
+            // The core's lock is taken for `in_use` before the store is asked, not while a file is removed.
             let owner = self.store.delete(&digest, &in_use(&self.hub))?;
             info!(
                 event = "image_deleted",
@@ -224,6 +227,7 @@ impl Worker {
 
     /// Sends an answer and takes the request off the peer's count. The frame is dropped where the peer has left.
     fn send(&self, session: SessionId, frame: Frame) {
+        // First, so that a peer that has its answer is not refused its next request.
         self.waiting.end(session);
         if let Some(hub) = self.hub.upgrade() {
             hub.send_behind(session, frame);

@@ -28,6 +28,7 @@ pub(super) fn one(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
 
 /// All classes: the standard's, and those of custom resources that nodes have, each once.
 fn names(call: &Call<'_>) -> Vec<String> {
+    // A set, because resources whose names differ in signs alone share a class.
     let custom: BTreeSet<String> = call
         .hub
         .read_now(|scheduler, _| scheduler.resource_names().map(custom_class).collect());
@@ -65,6 +66,7 @@ pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
     }
     match params.text("name") {
         None => {}
+        // The two forms that Placement has; a bare name is neither.
         Some(name) => match (name.strip_prefix("in:"), name.strip_prefix("startswith:")) {
             (Some(list), _) => traits.retain(|it| list.split(',').any(|other| other == it)),
             (_, Some(prefix)) => traits.retain(|it| it.starts_with(prefix)),
@@ -80,6 +82,7 @@ pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
 /// `GET /traits/{name}`: 204 if a compute node has it, else 404. By the index of labels, so that not all nodes are
 /// looked at.
 pub(super) fn has_trait(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
+    // At least one label with this name means that a node has the trait.
     let labels = call.hub.read_now(|scheduler, _| labels_of(scheduler, name));
     match labels.is_empty() {
         false => Ok(Reply::empty(StatusCode::NO_CONTENT)),

@@ -39,6 +39,7 @@ impl Row {
     /// Reads a row.
     pub(super) fn of(provider: &Provider<'_>) -> Self {
         let uuid = provider.uuid();
+        // `?name=` compares the host name, so it does not find a node by this substitute.
         let name = match provider.hostname() {
             "" => uuid.to_string(),
             name => name.to_owned(),
@@ -157,6 +158,7 @@ fn inventory(stock: &Stock) -> Option<(String, Value)> {
         "total": total,
         "reserved": units_up(&stock.of, stock.reserved),
         "min_unit": 1,
+        // At least 1, even where the capacity is less than a unit.
         "max_unit": units_down(&stock.of, stock.capacity).max(1),
         "step_size": 1,
         "allocation_ratio": stock.ratio,
@@ -180,6 +182,7 @@ pub(super) fn inventories(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
 /// 404 also for a class of which the node has nothing.
 pub(super) fn inventory_of(call: &Call<'_>, uuid: &str, name: &str) -> Result<Reply, Fault> {
     let (generation, stocks) = of(call, uuid, |it| (it.generation(), it.stocks()))?;
+    // Found by its name rather than by parsing the class, which is not unique.
     let mut found = stocks.iter().filter_map(inventory);
     match found.find(|(class, _)| class == name) {
         Some((_, mut inventory)) => {
@@ -195,6 +198,7 @@ pub(super) fn inventory_of(call: &Call<'_>, uuid: &str, name: &str) -> Result<Re
 /// `GET /resource_providers/{uuid}/usages`: what instances asked for, of the classes that inventories have.
 pub(super) fn usages(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     let (generation, stocks) = of(call, uuid, |it| (it.generation(), it.stocks()))?;
+    // The same classes as `inventory` shows: others have a total of 0 in their unit.
     let stocks = stocks.iter().filter(|it| units_down(&it.of, it.total) > 0);
     let usages: Map<String, Value> = stocks.map(usage).collect();
     Ok(Reply::ok(json!({

@@ -305,7 +305,7 @@ impl Gathered {
     /// reported.
     fn resources(&self, out: &mut Writer<'_>) -> Written {
         let totals = &self.totals;
-        // Memory and disk in MiB, as the names of the label say; what is used of disk is in 10⁶ bytes, as launchers
+        // Memory and disk in MiB, as the values of the label say; what is used of disk is in 10⁶ bytes, as launchers
         // report it.
         let plain = [
             ("memory_mib", totals.mem),

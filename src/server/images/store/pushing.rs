@@ -82,7 +82,8 @@ impl Uploads {
         self.open.contains_key(digest) || self.found.contains_key(digest)
     }
 
-    /// Bytes that they will have when they are complete, by tenant; of those found the bytes they have, without tenant.
+    /// Bytes by tenant, for quotas: of those being pushed the bytes that they will have; of those found the bytes that
+    /// they have, for the empty tenant, since who pushed them is not recorded before an image is complete.
     pub(super) fn bytes(&self) -> impl Iterator<Item = (&str, u64)> {
         let open = self.open.values().map(|it| (it.tenant.as_str(), it.total));
         open.chain(self.found.values().map(|len| ("", *len)))

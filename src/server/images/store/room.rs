@@ -87,7 +87,7 @@ impl Store {
                 is_free(digest, &image.owner.tenant) && !chosen.contains(digest)
             })
             .collect();
-        // Least recently used first. As many as there are images; a push that needs room pays for it.
+        // Least recently used first.
         free.sort_by_key(|(_, image)| image.used);
         for (digest, image) in free {
             if excess == 0 {
