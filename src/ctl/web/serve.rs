@@ -162,7 +162,7 @@ impl Web {
         })
     }
 
-    /// The address to open in a browser, with a token that is good once. The receiver hears of another one whenever it
+    /// The address to open in a browser, with a token that is good once. The receiver is told another one whenever it
     /// has been used.
     #[must_use]
     pub fn urls(&self) -> watch::Receiver<String> {

@@ -143,14 +143,14 @@ struct Stream {
     ring: Arc<Ring>,
     /// Where its own events are. Dropping it ends the sorting for this stream.
     interest: Interest,
-    /// The number of the last event that was looked at, or is certainly none of its own.
+    /// The number of the last event that was looked at, or that is certainly not one of this stream's.
     sequence: u64,
     /// Up to which event it has to look for its own: it has been told that none is behind that. At the start all that
     /// the ring has.
     goal: u64,
     /// What is to be written next, at most [`EVENT_CHUNK`] and one event.
     ready: String,
-    /// Kept between polls, so that the heartbeat counts from the last write.
+    /// The wait for the next event, kept between polls, so that the heartbeat counts from the last write.
     news: Option<News>,
     /// Ends the stream when the scheduler is about to leave; clients connect to the next one with their last id.
     leaving: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -164,7 +164,7 @@ impl Stream {
     fn gather(&mut self) {
         while self.ready.len() < EVENT_CHUNK {
             if self.sequence >= self.goal {
-                // All is looked at that it knew of: where are more of its own?
+                // All events up to `goal` are looked at. Are there more of its own?
                 let Some((first, last)) = self.interest.take() else {
                     return;
                 };
@@ -213,7 +213,7 @@ impl Stream {
         }
     }
 
-    /// Begins to wait.
+    /// Begins to wait for an event of this stream's, or for the heartbeat.
     fn news(&self) -> News {
         let told = self.interest.told();
         let until = Instant::now() + EVENT_HEARTBEAT;

@@ -164,7 +164,8 @@ impl Ring {
         Behind::Events(events.map(|(event, _)| Arc::clone(event)).collect())
     }
 
-    /// Hears, at most every [`GATHER`], of the number of the latest event. For requests that wait for an outcome.
+    /// A receiver of the number of the latest event, told at most every [`GATHER`]. For requests that wait for an
+    /// outcome.
     pub(super) fn listen(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
@@ -236,7 +237,7 @@ impl Ring {
 
 impl Door for Ring {
     fn take(&self, message: Message) {
-        // The first thing that every session hears; no event.
+        // The first message to every session. It is no event.
         if !matches!(message, Message::Connected { .. }) {
             self.push(message);
         }
