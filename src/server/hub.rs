@@ -50,21 +50,29 @@ use sched_core::{Departure, Input, Message, Scheduler, SessionId};
 /// The daemon's shared state.
 #[derive(Debug)]
 pub(super) struct Hub {
-    /// The one lock that matters: held for one input batch.
+    /// The core. Held for one input batch: from taking the current time until every action that the batch caused is
+    /// queued. Long holds delay every peer, so payloads are decoded before it is taken and encoded after it is
+    /// released.
     scheduler: Mutex<Scheduler>,
-    /// Every connection that speaks frames, from its CONNECT until it has ended or was disconnected.
+    /// Every connection that speaks frames, from its CONNECT until it has ended or was disconnected. Removal is what
+    /// makes a disconnection happen once: the task that gets the entry out reports the end to the core, any later one
+    /// finds nothing.
     peers: DashMap<SessionId, Arc<PeerState>>,
-    /// Sessions without a connection of frames.
+    /// Sessions without a connection of frames: requests over HTTP. They share the numbers of `peers`, and a session is
+    /// in one of the two maps at most.
     doors: DashMap<SessionId, Arc<dyn Door>>,
-    /// How long the scheduler's lock was held.
+    /// How long the scheduler's lock was held, one entry for each input batch and for each read through
+    /// [`Hub::read_now`] or [`Hub::ask_now`]. [`Hub::read`] and the timekeeper's look at the timeout are not counted.
     pub(super) holds: Holds,
     /// How long STARTs took from the core's taking them in until they were queued for a node.
     pub(super) placements: Holds,
+    /// Connections by how far they came, for metrics.
     handshakes: Handshakes,
     /// Numbers ascend and are never used again while the process runs.
     last_session: AtomicU64,
     /// The scheduler's own UUID.
     pub(super) uuid: Uuid,
+    /// Limits from the command line or their defaults; fixed for the process.
     pub(super) limits: ServerLimits,
     /// Told when the core's next timeout may be earlier than it was.
     timeout_changed: Notify,
@@ -75,9 +83,12 @@ pub(super) struct Hub {
     /// Set under the scheduler's lock.
     shutting_down: AtomicBool,
     /// Whether the scheduler is about to leave, for those who wait for that.
+    ///
+    /// A `watch` beside `shutting_down`, because tasks await it; set once, after the flag.
     leaving: watch::Sender<bool>,
+    /// The log of connections and of the core's notices, which limits its lines by class.
     notices: Notices,
-    /// Peers whose connections replace each other.
+    /// How often connections with the same UUID and role replaced each other lately; decides how long a newcomer waits.
     twins: Mutex<Twins>,
     /// Where the core's records are kept; empty where there is nothing that survives the process.
     store: OnceLock<Store>,
@@ -88,28 +99,40 @@ pub(super) struct Hub {
 }
 
 /// The roles of those who hear what they subscribe to and are no controllers.
+///
+/// Certificates can carry several roles. A peer that is a controller as well is no listener: see
+/// `PeerState::is_listener`.
 pub(super) const LISTENER: Role = Role(Role::OPERATOR.0 | Role::VIEWER.0);
 
-/// One peer as others see it.
+/// What the hub and other sessions know of one connection that speaks frames. Made by the connection's task after its
+/// CONNECT was accepted, shared through [`Hub::add_peer`], and dropped once the connection's task has ended.
 #[derive(Debug)]
 pub(super) struct PeerState {
+    /// From its CONNECT; for launchers the UUID of the node.
     pub(super) uuid: Uuid,
+    /// As it claimed in CONNECT, within what its certificate grants. The core decides by it what the peer may send.
     pub(super) role: Role,
     /// Where it connected from.
     pub(super) from: SocketAddr,
-    /// The subject of its certificate.
+    /// The subject of its certificate: named where the peer pushes or deletes an image.
     pub(super) subject: Box<str>,
+    /// Messages for it that are not written yet, in the order in which the core decided them.
     pub(super) outbox: Arc<Outbox<Message>>,
-    /// What its own frames may take up in others' queues.
+    /// What its own frames may take up in others' queues. The connection's task stops reading while it is exhausted.
     pub(super) budget: Arc<Budget>,
-    /// What the core was told last of its queue.
+    /// What the core was told last of its queue. Locked while the core's lock is held, never the other way round.
     queue: Mutex<Queue>,
     /// Messages that came after the connection ended and before the core was told.
+    ///
+    /// They are handed to the core behind what the outbox gave back, so that a START pushed at the wrong moment is
+    /// answered as well.
     late: Mutex<Vec<Message>>,
 }
 
 impl PeerState {
-    /// `budget` is in bytes, of what its frames may take up in the queues of others.
+    /// `from` is the address it connected from, the text beside it the subject of its certificate. `budget` is in
+    /// bytes, of what its frames may take up in the queues of others before reading from it pauses. The core does not
+    /// know the peer yet.
     pub(super) fn new(
         uuid: Uuid,
         role: Role,
@@ -137,6 +160,9 @@ impl PeerState {
 }
 
 impl Hub {
+    /// A hub without peers, store or images; those are added by [`Hub::add_peer`], [`Hub::keep_in`] and
+    /// [`Hub::keep_images_in`]. `scheduler` may have been restored from a store already. No task is started here: the
+    /// caller runs [`Hub::keep_time`].
     pub(super) fn new(scheduler: Scheduler, uuid: Uuid, limits: ServerLimits) -> Self {
         Self {
             scheduler: Mutex::new(scheduler),
@@ -161,7 +187,8 @@ impl Hub {
         }
     }
 
-    /// A number for a new connection.
+    /// A number for a new connection. Given before the handshake ends; numbers of connections that are refused are not
+    /// used again either.
     pub(super) fn next_session(&self) -> SessionId {
         SessionId(self.last_session.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -179,8 +206,12 @@ impl Hub {
         }
     }
 
-    /// Hands inputs to the core, in order and under one turn of the lock, and puts what it decides on its way.
-    /// What is sent is charged to `budget`, the sender's, where its receiver may hold a sender back.
+    /// Hands inputs to the core, in order and under one hold of the lock, and puts what it decides on its way. All
+    /// inputs get the same time. The actions of one input are carried out before the next one is handed in, as the core
+    /// requires.
+    ///
+    /// What is sent is charged to `budget`, the sender's, where its receiver may hold a sender back. Writers are woken
+    /// before this returns. Must not be called while the lock is held: it is not reentrant.
     pub(super) fn handle(
         &self,
         // `budget` is `None` for what no connection is to wait for: ticks, and reports of the store.
@@ -195,8 +226,9 @@ impl Hub {
         });
     }
 
-    /// As [`Hub::handle`], but whom it concerns is woken by the caller, at the end of its own turn: until then more may
-    /// come for the same peers, and leave with it.
+    /// As [`Hub::handle`], but the writers that have something to write are added to `wakers`, and the caller wakes
+    /// them at the end of its own batch: until then more may come for the same peers, and leave in the same write. A
+    /// caller that drops `wakers` without waking them leaves messages queued until something else wakes the writer.
     pub(super) fn handle_then_wake(
         &self,
         inputs: impl IntoIterator<Item = Input>,
@@ -212,7 +244,7 @@ impl Hub {
         wakers.extend(turn);
     }
 
-    /// One turn of the lock; wakes whom it concerns once it is over.
+    /// One hold of the lock for [`LockTurn`]'s work; wakes the writers once the lock is released.
     fn turn(
         &self,
         budget: Option<&Arc<Budget>>,
@@ -222,6 +254,8 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Takes the lock, reads the clock, does `work`, releases the lock, and tells the timekeeper if the core's next
+    /// timeout has changed. Returns the writers to wake, possibly with repetitions.
     fn turn_without_waking(
         &self,
         budget: Option<&Arc<Budget>>,
@@ -287,7 +321,9 @@ impl Hub {
     }
 
     /// A session has ended; `unsent` is what had not begun to be written. Called once for each session, by its task or
-    /// by its `Drop` after a panic. Does nothing where the hub disconnected it.
+    /// by its `Drop` after a panic. Does nothing where the hub disconnected it. While the scheduler leaves, an end
+    /// without unsent STARTs or commands is not told to the core, because that would make it report lost nodes to
+    /// everybody; one with such messages is, so that their senders are answered.
     pub(super) fn ended(&self, session: SessionId, mut unsent: Vec<Message>, departure: Departure) {
         self.turn(None, |turn, scheduler| {
             // If it was disconnected from this side, the core knows already.
@@ -313,12 +349,13 @@ impl Hub {
         }
     }
 
-    /// The daemon cannot go on: what the core knows is no longer so.
+    /// The daemon cannot go on: what the core knows is no longer so. Called by tasks whose loss makes the state wrong;
+    /// the process then exits instead of deciding on a state that is wrong. The latest reason is the one that is shown.
     pub(super) fn fail(&self, why: String) {
         self.failure.send_replace(Some(why));
     }
 
-    /// Waits until the daemon cannot go on.
+    /// Waits until the daemon cannot go on. The boot sequence waits for it beside the shutdown signal.
     pub(super) fn failure(&self) -> impl Future<Output = String> + Send + use<> {
         tasks::told(self.failure.subscribe())
     }
@@ -326,34 +363,38 @@ impl Hub {
     /// Gives back the table's memory after many peers have left. Hysteresis of eight, so that a cluster that comes and
     /// goes does not pay for a copy each time.
     fn shrink(&self) {
+        /// Entries that are kept in any case: a table of this size costs less than to decide about it.
         const SHRINK_ABOVE: usize = 4096;
         if self.peers.capacity() > SHRINK_ABOVE && self.peers.len() < self.peers.capacity() / 8 {
             self.peers.shrink_to_fit();
         }
     }
 
-    /// How long the store's transactions took.
+    /// How long the store's transactions took; all zero where there is no store.
     pub(super) fn commits(&self) -> Measured {
         self.store.get().map(Store::commits).unwrap_or_default()
     }
 
-    /// Sessions that stand.
+    /// Connections that speak frames and have been accepted; sessions of the HTTP API are not among them.
     pub(super) fn peer_count(&self) -> usize {
         self.peers.len()
     }
 }
 
-/// One turn of the scheduler's lock. Passed down to whatever acts on the core's decisions, so that all of it uses one
-/// moment and one list of writers to wake.
+/// One hold of the scheduler's lock. Passed down to whatever acts on the core's decisions, so that all of it uses one
+/// moment and one list of writers to wake. It proves by being there that the lock is held.
 struct LockTurn<'a> {
+    /// When the lock was taken: the time of every input of this batch, and of every line that it causes in the log.
     now: Instant,
-    /// Whose frames are being handled.
+    /// Whose frames are being handled. `None` for ticks, for the store's reports and for ends of connections.
     budget: Option<&'a Arc<Budget>>,
     /// Writers with something new in their queues.
     wakers: Vec<Waker>,
 }
 
-/// Whether somebody is told if this message was not sent.
+/// Whether somebody is told if this message was not sent. A START that was not written is placed again or answered with
+/// a StartFailure; a command is answered with a failure. Everything else (reports, events) may be lost with the
+/// connection.
 fn needs_answer(message: &Message) -> bool {
     matches!(message, Message::Start(_) | Message::Targeted(_))
 }

@@ -7,6 +7,18 @@
 //!
 //! [`format`](mod@format) says what a record is in bytes, [`file`](mod@file) is the database. [`super::restore`] hands
 //! what was found to the core.
+//!
+//! The way of one change, in tickets, which ascend:
+//!
+//! ```text
+//! core ── Change{ticket, entries} ──▶ push: merged into `pending`, `taken` = ticket
+//! thread: takes all of `pending`, writes one transaction, syncs
+//!         ├─ written: tells News::Committed(ticket), then `written` = ticket
+//!         └─ refused: tells News::Disk(Refuses), waits, adds what came meanwhile, tries again
+//! ```
+//!
+//! The core withholds whatever may be said only once it is on disk until it gets the ticket back. Nothing here knows
+//! what a record means.
 
 mod file;
 pub(super) mod format;
@@ -33,37 +45,42 @@ use super::measured::{Holds, Measured};
 use super::tasks::{said, told};
 use sched_core::{Change, Record, RecordKey, Ticket};
 
-/// Name of the database in the state directory.
+/// Name of the database in the state directory; files set aside have it with `.damaged-N` behind it.
 pub(super) const STORE_FILE: &str = "store.redb";
 
-/// Unreadable records that are named in the log; the others are counted.
+/// Unreadable records that are named in the log; the others are only counted, so that a damaged file does not fill the
+/// log.
 const MAX_NAMED: usize = 8;
 
-/// Records to be put, or deleted, by key: what one transaction writes.
+/// Records to be put, or deleted, by key: what one transaction writes. Keys keep the order in which they came first.
 type Batch = IndexMap<RecordKey, Option<Record>>;
 
-/// A store that is being written to.
+/// A store that is being written to: the handle that [`super::hub`] holds. Dropping it lets the thread write what is
+/// left and end, without waiting for that.
 #[derive(Debug)]
 pub struct Store {
     shared: Arc<Shared>,
 }
 
-/// A store that was opened, and what was in it.
+/// A store that was opened and is not written to yet. The caller hands `records` to the core, then calls
+/// [`Opened::start`].
 #[derive(Debug)]
 pub struct Opened {
+    /// The database, or what holds its place while the disk takes no writes.
     file: StoreFile,
-    /// Why the disk takes no writes, where it does not.
+    /// Why the disk takes no writes, where it does not. The core is told first of all.
     refused: Option<String>,
-    /// Every record that could be read.
+    /// Every record that could be read. In the order of their keys.
     pub records: Vec<(RecordKey, Record)>,
 }
 
 impl Opened {
-    /// Opens the store in a directory, making one if need be. What is damaged is set aside and said. A disk that takes no
-    /// writes is no hindrance: the store is read as it is, and written once the disk takes it.
+    /// Opens the store in a directory, making one if need be. What is damaged is set aside, which is logged with what
+    /// is lost by that, and an empty store takes its place. A disk that takes no writes is no hindrance: the store is
+    /// read as it is, and written once the disk takes it.
     ///
     /// # Errors
-    /// Another process has it open, or the system does not let it be used.
+    /// Another process has it open, or the system does not let it be used. The daemon does not start then.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let path = directory.join(STORE_FILE);
         let opened = match file::open(&path, IfAbsent::Make) {
@@ -99,13 +116,20 @@ impl Opened {
         }
     }
 
-    /// Begins to write; `tell` is called from the writing thread.
+    /// Begins to write; `tell` is called from the writing thread. `tell` gets tickets in ascending order. The store
+    /// holds no lock of its own meanwhile, so that `tell` may take the core's, under which [`Store::push`] is called.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
     pub fn start(self, tell: impl Fn(News) + Send + 'static) -> io::Result<Store> {
         Store::start(self.file, Patience::default(), self.refused, tell)
     }
 }
 
+/// How what was found is said in the log.
 impl file::Found {
+    /// Logs what opening the file came to (converted, truncated, unreadable records, how many were found) and passes
+    /// the rest on.
     fn into_opened(self, path: &Path) -> Opened {
         let path = path.display();
         if let Some(version) = self.upgraded_from {
@@ -142,6 +166,8 @@ impl file::Found {
 }
 
 impl Store {
+    /// As [`Opened::start`], on any sink and with any patience: tests write to sinks that fail on purpose. A thread
+    /// that panics ends the store: [`Store::failure`] says so, and the daemon exits.
     fn start(
         sink: impl Sink + Send + 'static,
         patience: Patience,
@@ -163,12 +189,13 @@ impl Store {
         Ok(Self { shared })
     }
 
-    /// How long transactions took so far.
+    /// How long transactions took that were written, since the store was opened.
     pub(super) fn commits(&self) -> Measured {
         self.shared.commits.read()
     }
 
-    /// Takes a change in, to be written with the next transaction. Waits for nothing.
+    /// Takes a change in, to be written with the next transaction. Waits for nothing. The cost is one insertion for
+    /// each record, under a lock that the thread holds only for moments.
     pub fn push(&self, change: Change) {
         let mut state = self.shared.state.lock();
         state.taken = state.taken.max(change.ticket);
@@ -177,8 +204,9 @@ impl Store {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until everything taken in so far is on disk; `false` if it is not within `time`, or the disk was tried and
-    /// did not take it.
+    /// Waits until everything taken in so far is on disk; `false` if it is not within `time`, or the disk was tried
+    /// after this call and did not take it. Makes the thread try at once where it pauses after a failure. Blocks the
+    /// calling thread.
     pub fn flush(&self, time: Duration) -> bool {
         let mut state = self.shared.state.lock();
         let taken = state.taken;
@@ -198,7 +226,9 @@ impl Store {
         told(self.shared.failure.subscribe())
     }
 
-    /// Writes what is left and closes the database; `false` if that is not done within `time`.
+    /// Writes what is left and closes the database; `false` if that is not done within `time`. The thread tries once
+    /// more after this call and gives up if the disk refuses. What is pushed afterwards may not be written. Blocks the
+    /// calling thread.
     pub fn close(&self, time: Duration) -> bool {
         let mut state = self.shared.state.lock();
         state.is_closing = true;
@@ -216,9 +246,11 @@ impl Drop for Store {
 }
 
 /// What the store's users and its thread share. Its lock is held for moments only, and never while anything is written.
+/// One condition variable serves both directions; each waiter looks again at what it waits for.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<Progress>,
+    /// Signalled whenever `state` has changed in a way that somebody may wait for.
     changed: Condvar,
     /// Why the writing thread has ended, if that was not asked of it.
     failure: watch::Sender<Option<String>>,
@@ -226,10 +258,11 @@ struct Shared {
     commits: Holds,
 }
 
+/// How far each change is. Tickets only ascend; `written` and `failed` never exceed `taken`.
 #[derive(Debug, Default)]
 struct Progress {
-    /// What the next transaction is to write; later changes of a key take the place of earlier ones. All of it goes into
-    /// one transaction, so no change is ever torn.
+    /// What the next transaction is to write; later changes of a key replace earlier ones. All of it goes into one
+    /// transaction, so that a change is on disk as a whole or not at all.
     pending: Batch,
     /// The newest change taken in.
     taken: Ticket,
@@ -237,17 +270,21 @@ struct Progress {
     written: Ticket,
     /// The newest change in the latest transaction that the disk did not take.
     failed: Ticket,
-    /// How often it took none.
+    /// How often it took none. Compared before and after by [`Store::flush`], to tell a new failure from one of the
+    /// past.
     failures: u64,
-    /// Whether somebody waits for the disk, which is tried at once then.
+    /// Whether [`Store::flush`] waits for the disk, which is tried at once then. Cleared when the pause ends or a
+    /// transaction is written.
     is_urgent: bool,
     /// Whether the thread is to end once nothing is left.
     is_closing: bool,
+    /// Whether the thread has ended, the database is closed, and nothing more will be written.
     has_ended: bool,
 }
 
 impl Shared {
-    /// The next transaction, and the newest change in it; waits for one. `None`: there is none to come.
+    /// The next transaction, and the newest change in it; waits for one. `None`: there is none to come. While the store
+    /// is closing, what is left is still given out before `None`.
     fn take(&self) -> Option<(Batch, Ticket)> {
         let mut state = self.state.lock();
         loop {
@@ -261,7 +298,8 @@ impl Shared {
         }
     }
 
-    /// Adds what has come meanwhile to a transaction that was not written; the newest change in it then.
+    /// Adds what has come meanwhile to a transaction that was not written; the newest change in it then. Later values
+    /// of a key replace those in the batch.
     fn take_more(&self, batch: &mut Batch) -> Ticket {
         let mut state = self.state.lock();
         batch.extend(state.pending.drain(..));
@@ -277,11 +315,12 @@ impl Shared {
         state.is_urgent = false;
     }
 
+    /// Asked by the writer before each try.
     fn is_closing(&self) -> bool {
         self.state.lock().is_closing
     }
 
-    /// The disk did not take a transaction.
+    /// The disk did not take a transaction. [`Store::flush`] stops waiting.
     fn failed(&self, ticket: Ticket) {
         let mut state = self.state.lock();
         state.failed = ticket;
@@ -290,6 +329,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// All changes up to this one are on disk.
     fn wrote(&self, ticket: Ticket) {
         let mut state = self.state.lock();
         state.written = state.written.max(ticket);
@@ -298,6 +338,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// Told last, once the database is closed or the thread has panicked.
     fn end(&self) {
         self.state.lock().has_ended = true;
         self.changed.notify_all();

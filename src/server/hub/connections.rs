@@ -6,7 +6,8 @@ use proto_frames::Role;
 
 use super::{Hub, LISTENER};
 
-/// How far a connection came.
+/// How far a connection came. Each accepted connection is counted once, when that is decided. The numbers of the
+/// variants are indexes of [`Handshakes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum Came {
     /// It is a session, or serves requests.
@@ -29,7 +30,8 @@ impl Hub {
         self.handshakes.0[came as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many connections came how far. Names are values of a metric's label.
+    /// How many connections came how far since the process started, with the words that the metric has as values of its
+    /// label.
     pub(in crate::server) fn handshakes(&self) -> [(&'static str, u64); 4] {
         let words = ["established", "closed", "turned_away", "refused"];
         let mut at = 0;

@@ -21,13 +21,17 @@ pub(in crate::server) trait Door: Debug + Send + Sync {
     /// Takes a message. Called under the scheduler's lock: it notes it and returns.
     fn take(&self, message: Message);
 
-    /// What its own commands may take up in others' queues; `None` for one that sends none.
+    /// What its own commands may take up in others' queues; `None` for one that sends none, such as one that only reads
+    /// events.
     fn budget(&self) -> Option<&Arc<Budget>>;
 }
 
 impl Hub {
     /// Begins a session of a native peer of this name and role. The session ends with [`Hub::close_door`], not by
     /// itself.
+    ///
+    /// The entry is made before the core is told, so that the first message finds it. No heartbeat, no limit of
+    /// handshakes and no binding to a certificate applies to it: `bound` is false.
     pub(in crate::server) fn open_door(
         &self,
         (uuid, role): (Uuid, Role),
@@ -46,7 +50,8 @@ impl Hub {
         session
     }
 
-    /// Ends such a session. A door that is closed twice, or while the scheduler leaves, is nothing to the core.
+    /// Ends such a session. A door that is closed twice, or while the scheduler leaves, is nothing to the core. What
+    /// the door was told and did not use is lost; nothing of a door is ever unsent.
     pub(in crate::server) fn close_door(&self, session: SessionId) {
         if self.doors.remove(&session).is_none() || self.is_shutting_down() {
             return;
@@ -70,8 +75,8 @@ impl Hub {
         found
     }
 
-    /// As [`Hub::read_now`], for questions whose answers are found by sets that the core keeps for the next one.
-    /// Nothing is decided by them, so that there is nothing to do about it.
+    /// As [`Hub::read_now`], but with the core to be changed: some questions fill sets that the core caches for the
+    /// next one. `ask` must make no decisions, because no action is taken from the core afterwards.
     pub(in crate::server) fn ask_now<T>(
         &self,
         ask: impl FnOnce(&mut Scheduler, Instant) -> T,
@@ -84,8 +89,9 @@ impl Hub {
         found
     }
 
-    /// As [`Hub::read_now`], unless the lock is not free within this time. Blocks the thread meanwhile. For probes,
-    /// which have to say within a deadline that the core does not answer. Call it on a thread for blocking work.
+    /// As [`Hub::read_now`], unless the lock is not free within this time: `None` then. For probes, which have to say
+    /// within a deadline that the core does not answer. Blocks the thread meanwhile, so it is called on a thread for
+    /// blocking work. Not counted among the holds.
     pub(in crate::server) fn read_within<T>(
         &self,
         time: Duration,

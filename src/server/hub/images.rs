@@ -1,4 +1,8 @@
 //! What the store of images is asked, on its way there, and its answers on their way to peers.
+//!
+//! Requests for images (READ_IMAGE, WRITE_IMAGE and the like) are permitted by the core and carried out here, beside
+//! it: the core never sees their contents. The store of images has a thread of its own; answers do not pass through the
+//! core.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +16,7 @@ use crate::server::wire;
 use sched_core::{Message, Parcel, SessionId};
 
 impl Hub {
-    /// Keeps images in this store from now on.
+    /// Keeps images in this store from now on. Called once, before anything is accepted.
     ///
     /// # Errors
     /// The system has no thread for it.
@@ -56,14 +60,16 @@ impl Hub {
         }
     }
 
-    /// The subject of a peer's certificate, while it is connected.
+    /// The subject of a peer's certificate, while it is connected. The store of images names it in the log and beside
+    /// an image that was pushed.
     pub(in crate::server) fn subject_of(&self, session: SessionId) -> Option<String> {
         let peer = self.peers.get(&session)?;
         Some(peer.subject.to_string())
     }
 }
 
-/// Queues a frame; the writer that is to be woken.
+/// Queues a frame behind all others; the writer that is to be woken, if there is one waiting. Nothing is charged to a
+/// sender. `None` as well where the outbox is shut or has as many such frames as it takes: the frame is dropped then.
 fn push_behind(peer: &super::PeerState, frame: Frame) -> Option<std::task::Waker> {
     let message = Message::Forward(wire::parcel(frame));
     let cost = wire::cost(&message);

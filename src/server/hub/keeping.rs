@@ -14,7 +14,8 @@ use crate::server::store::{News, Opened, Store};
 use sched_core::{Change, Input};
 
 impl Hub {
-    /// Keeps records in this store from now on.
+    /// Keeps records in this store from now on. Called once, before anything is accepted. The store's thread holds the
+    /// hub weakly, so that the two do not keep each other alive; what it reports after the hub is gone is dropped.
     ///
     /// # Errors
     /// The system has no thread to write it.
@@ -36,7 +37,8 @@ impl Hub {
     }
 
     /// Hands a change to the store, under the scheduler's lock: their order is the order of the core's decisions. Never
-    /// waits: the store merges what it cannot write yet.
+    /// waits: the store merges what it cannot write yet. Without a store the core makes no such changes; one that comes
+    /// nevertheless is logged as an internal error and dropped.
     pub(super) fn persist(&self, change: Change) {
         match self.store.get() {
             Some(store) => store.push(change),
@@ -49,6 +51,8 @@ impl Hub {
 
     /// Waits until the store is no longer written, though it was not closed. Pending for ever where there is no store:
     /// then nothing can fail.
+    ///
+    /// The text says why, for the log and the exit of the process.
     pub(in crate::server) fn store_failure(&self) -> impl Future<Output = String> + Send + use<> {
         let failure = self.store.get().map(Store::failure);
         async move {

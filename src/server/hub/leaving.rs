@@ -3,6 +3,18 @@
 //!
 //! Time is `--drain-deadline` in all: half of it for nodes to take what is queued for them, up to three quarters for
 //! the sessions of nodes that were cut, the rest for everyone else. The store has a deadline of its own behind that.
+//!
+//! Steps of [`Hub::leave`], in order:
+//!
+//! ```text
+//! begin_shutdown   flag, Input::Leaving, budgets closed: nothing is read or placed; nodes' queues run empty
+//! half time        nodes that are still there are cut; their unsent messages go back to the core
+//! three quarters   whatever is answered by then is queued
+//! flush            answers that wait for the disk are released
+//! finish           the queues of all others run empty
+//! deadline         the process stops waiting for peers
+//! close_store      at most five seconds more
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,10 +30,12 @@ use sched_core::{Backlog, Input};
 /// How long the store may take for its last transaction. A disk that writes at all needs milliseconds.
 pub(in crate::server) const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The roles of those who are given STARTs.
+/// The roles of those who are given STARTs. Their queues are emptied first, because what they do not take is answered
+/// to the others.
 const NODES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
 
 impl PeerState {
+    /// Nodes for compute and for networks alike.
     fn is_node(&self) -> bool {
         self.role.intersects(NODES)
     }
@@ -86,11 +100,13 @@ impl Hub {
         self.tell_leaving();
     }
 
+    /// Read by every task without the lock. True from [`Hub::begin_shutdown`] until the process ends.
     pub(in crate::server) fn is_shutting_down(&self) -> bool {
         self.shutting_down.load(Ordering::SeqCst)
     }
 
-    /// Lets the queues of some peers run empty, and their connections end.
+    /// Lets the queues of some peers run empty, and their connections end. An outbox that is finished takes nothing
+    /// more; its connection is closed once it is empty.
     fn finish(&self, which: impl Fn(&PeerState) -> bool) {
         for peer in &self.peers {
             if which(&peer) {
@@ -100,6 +116,9 @@ impl Hub {
     }
 
     /// Ends the nodes' connections at once; how many there were. Their sessions hand in what was not sent.
+    ///
+    /// What is unsent is moved to `late` here, and the session's task picks it up in [`Hub::ended`]; the peers stay in
+    /// the map until then.
     fn cut_nodes(&self) -> usize {
         let mut cut = 0;
         for peer in &self.peers {
@@ -115,7 +134,8 @@ impl Hub {
         cut
     }
 
-    /// Waits until none of some peers is left; `false` if the time is up first.
+    /// Waits until none of some peers is left; `false` if the time is up first. Looks again each time a session ends.
+    /// Ends between the look and the wait are not missed: the notification is kept.
     async fn all_gone(&self, which: impl Fn(&PeerState) -> bool, deadline: Instant) -> bool {
         loop {
             if !self.peers.iter().any(|peer| which(&peer)) {

@@ -6,6 +6,19 @@
 //! A disk that takes no writes ([`OpenError::Refused`]) is no damage. The database takes no other transaction after one
 //! that failed: it is opened again for the next, and has then what was committed last. A file that cannot be written at
 //! all is read nevertheless ([`Overlay`]).
+//!
+//! ```text
+//! "records"   key bytes → value bytes, as `format` has them
+//! "about"     "format"  → u64
+//! ```
+//!
+//! What opening comes to, and what the caller does:
+//!
+//! - opened: written to as usual;
+//! - [`OpenError::Refused`]: read through an [`Overlay`] and held; every later transaction tries to open it for
+//!   writing;
+//! - [`OpenError::Unusable`]: set aside as `store.redb.damaged-N`, and an empty one is made;
+//! - [`OpenError::InUse`], [`OpenError::System`]: the daemon does not start.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -28,10 +41,11 @@ use redb::{
 };
 use sched_core::{Record, RecordKey};
 
-/// Records, by key.
+/// Records, by key. Keys and values are bytes of [`format`](mod@format), so that the database knows no types and one
+/// record that cannot be read leaves the others readable.
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 
-/// What is known of the file itself.
+/// What is known of the file itself. A file without this table has just been made.
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 
 /// The key in [`ABOUT`] of the format that the records are in.
@@ -47,10 +61,14 @@ const MAX_ASIDE: usize = 4;
 /// A store on disk.
 #[derive(Debug)]
 pub(super) struct StoreFile {
+    /// Where the file is; it is opened by this path again after a failure.
     path: PathBuf,
+    /// The file system; in tests one that fails when it is told to.
     medium: Arc<dyn Medium>,
     /// `None` after a transaction failed: the database takes no other then, and is opened again for the next.
     database: Option<Database>,
+    /// Shared with the [`Watched`] file inside the database, because the database's own errors do not say whether the
+    /// disk refused a write.
     failures: Arc<Failures>,
     /// Whether there is a file to open again: a new one would lack what was written before.
     if_absent: IfAbsent,
@@ -65,7 +83,8 @@ pub(super) struct Found {
     pub(super) records: Vec<(RecordKey, Record)>,
     /// Records that could not be read, and why. They stay in the file.
     pub(super) unreadable: Vec<String>,
-    /// The older format it was in.
+    /// The older format it was in. `None` as well where the conversion was not written, because the disk takes no
+    /// writes.
     pub(super) upgraded_from: Option<u64>,
     /// Whether the last transaction was damaged, and the one before it is the last now.
     pub(super) rolled_back: bool,
@@ -73,7 +92,7 @@ pub(super) struct Found {
     pub(super) refused: Option<String>,
 }
 
-/// Why there is no store.
+/// Why there is no store. The texts are for people and name no path: the caller puts it in front.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     /// Another process has it.
@@ -91,6 +110,9 @@ pub(super) enum OpenError {
 }
 
 /// What is to be done if there is no file.
+///
+/// [`IfAbsent::Fail`] once the file has been seen: if it vanishes while the daemon runs, making an empty one would lose
+/// every record that was written before without a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfAbsent {
     /// Make one.
@@ -99,13 +121,16 @@ pub(super) enum IfAbsent {
     Fail,
 }
 
-/// Opens a store; reads all of it, converting it if it is of an older format. One on a disk that takes no writes is only
-/// read.
+/// Opens a store; reads all of it, converting it if it is of an older format. One on a disk that takes no writes is
+/// only read. Takes time in proportion to the file: its checksums are verified and every record is decoded.
+///
+/// # Errors
+/// [`OpenError`]. After [`OpenError::Unusable`] the caller may set the file aside and open again.
 pub(super) fn open(path: &Path, if_absent: IfAbsent) -> Result<Found, OpenError> {
     open_on(Arc::new(FileSystem), path, if_absent)
 }
 
-/// The same, on some medium.
+/// As [`open`], on any medium.
 pub(super) fn open_on(
     medium: Arc<dyn Medium>,
     path: &Path,
@@ -138,7 +163,7 @@ pub(super) fn open_on(
     })
 }
 
-/// What is in a database.
+/// What was read from a database when it was opened.
 #[derive(Debug, Default)]
 struct Contents {
     records: Vec<(RecordKey, Record)>,
@@ -148,7 +173,11 @@ struct Contents {
 }
 
 impl StoreFile {
-    /// Opens the database, and reads it.
+    /// Opens the database for writing, converts it if need be, and reads it. Whatever the database says, a write that
+    /// the disk refused counts as [`OpenError::Refused`]: the database may call the same thing damage.
+    ///
+    /// Order: open and lock the file, verify checksums, convert, read, sync the directory (so that a file just made
+    /// survives a crash).
     fn open_database(&mut self) -> Result<(Database, Contents), OpenError> {
         self.held = None;
         self.failures.take();
@@ -171,7 +200,9 @@ impl StoreFile {
         })
     }
 
-    /// The file, to be read and written, with all that can be read in it on disk.
+    /// The file, to be read and written, with all that can be read in it on disk. A file that was made and never
+    /// written to ([`is_unborn`]) is cut to nothing, so that the database makes it from the beginning. After a failed
+    /// sync all of it is written again: the system may believe that pages are on disk which are not.
     fn open_file(&self) -> Result<Watched, OpenError> {
         let access = match self.if_absent {
             IfAbsent::Make => Access::Make,
@@ -197,7 +228,9 @@ impl StoreFile {
         Ok(file)
     }
 
-    /// Reads the file without writing to it, and holds it.
+    /// Reads the file without writing to it, and holds it against other processes. What the database wants to write
+    /// while it opens (a repair, a conversion) goes to memory and is thrown away. A file that is not there, or has
+    /// nothing in it, is an empty store.
     fn read_only(&mut self) -> Result<Contents, OpenError> {
         let open = || self.medium.open(&self.path, Access::Read);
         let io = |error: io::Error| OpenError::from(redb::Error::Io(error));
@@ -224,12 +257,15 @@ impl StoreFile {
         Ok(contents.unwrap_or_default())
     }
 
-    /// Keeps other processes from the file. That it cannot be opened is no worse than that it is not open.
+    /// Keeps other processes from the file while no database has it open. That it cannot be opened is no worse than
+    /// that it is not open: the next transaction tries again.
     fn hold(&mut self) {
         self.held = self.medium.open(&self.path, Access::Read).ok();
     }
 }
 
+/// A database on this file, with its checksums verified; and whether its last transaction did not verify and was left
+/// out. The database says only how far a repair is, so that is told from the progress it reports.
 fn database_on(file: impl StorageBackend) -> Result<(Database, bool), OpenError> {
     let rolled_back = Rc::new(Cell::new(false));
     let seen = Rc::clone(&rolled_back);
@@ -247,7 +283,8 @@ fn database_on(file: impl StorageBackend) -> Result<(Database, bool), OpenError>
     Ok((database, rolled_back.get()))
 }
 
-/// Why a file cannot be opened.
+/// Why a file cannot be opened. A full or read-only disk is one to wait for; everything else, such as a missing
+/// permission, ends the start.
 fn not_opened(error: &io::Error) -> OpenError {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, ResourceBusy, StorageFull};
     match error.kind() {
@@ -257,7 +294,11 @@ fn not_opened(error: &io::Error) -> OpenError {
     }
 }
 
-/// Converts older records, in one transaction; the format they were in. A file that has just been made gets its format.
+/// Converts older records, format by format, in one transaction; the format they were in, `None` if nothing was to be
+/// done. A file that has just been made gets its format. Either all of it is on disk afterwards or none.
+///
+/// # Errors
+/// [`OpenError::Unusable`] for a format newer than this program or older than any.
 fn bring_up_to_date(database: &Database) -> Result<Option<u64>, OpenError> {
     let found = match format_of(database)? {
         Some(format::FORMAT) => return Ok(None),
@@ -298,9 +339,12 @@ fn format_of(database: &Database) -> Result<Option<u64>, OpenError> {
     }
 }
 
+/// The table of records inside a transaction that writes.
 type Records<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
 
 /// Brings records from this format to the next. One that cannot be read stays as it is, and is found when all are read.
+/// Changes are collected first, because the table cannot be written while it is walked: memory for all converted
+/// records.
 fn convert(records: &mut Records<'_>, version: u64) -> Result<(), OpenError> {
     let mut changed = Vec::new();
     for entry in records.iter()? {
@@ -315,6 +359,8 @@ fn convert(records: &mut Records<'_>, version: u64) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Every record. One that cannot be decoded is named in `unreadable` and stays in the file, for a program that knows
+/// it; only a failure of the database itself is an error.
 fn read(database: &Database) -> Result<Contents, OpenError> {
     let transaction = database.begin_read().map_err(redb::Error::from)?;
     let table = transaction.open_table(RECORDS).map_err(redb::Error::from)?;
@@ -332,7 +378,11 @@ fn read(database: &Database) -> Result<Contents, OpenError> {
     Ok(contents)
 }
 
-/// Takes a file out of the way, beside where it was; the path it has then.
+/// Takes a file out of the way, as `store.redb.damaged-N` with a number above all others; the path it has then. Of more
+/// than [`MAX_ASIDE`] the oldest are removed, so that a disk that keeps damaging files does not fill up.
+///
+/// # Errors
+/// The system's: the file is where it was, or was moved and the removal of others failed.
 pub(super) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut kept = aside(path)?;
     let number = kept.last().map_or(1, |(number, _)| number + 1);
@@ -346,7 +396,8 @@ pub(super) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(to)
 }
 
-/// The files set aside earlier, by number.
+/// The files set aside earlier, by number. Found by the exact name that [`numbered`] would give them: other files in
+/// the directory are left alone.
 fn aside(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(parent(path))? {
@@ -363,6 +414,7 @@ fn aside(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
+/// `store.redb.damaged-3` for 3.
 fn numbered(path: &Path, number: u64) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".damaged-{number}"));
@@ -374,6 +426,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(parent(path))?.sync_all()
 }
 
+/// The directory that a file is in; the current one for a bare name.
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or_else(|| Path::new("."))
 }
@@ -408,9 +461,12 @@ impl StoreFile {
     }
 }
 
+/// What the writing thread calls for each transaction.
 impl Sink for StoreFile {
     type Error = WriteError;
 
+    /// Writes a batch in one transaction; on return it is synced to disk. After a failure the database is closed and
+    /// only the lock on the file is kept; the next call opens it again, which verifies all of it.
     fn write(&mut self, batch: &Batch) -> Result<(), WriteError> {
         let written = self.try_write(batch);
         if written.is_err() {
@@ -421,6 +477,8 @@ impl Sink for StoreFile {
 }
 
 impl StoreFile {
+    /// One try. `database` is taken out first and put back only after a success: a database whose commit failed, or
+    /// that panicked, is dropped here.
     fn try_write(&mut self, batch: &Batch) -> Result<(), WriteError> {
         self.failures.take();
         let database = match self.database.take() {
@@ -438,6 +496,7 @@ impl StoreFile {
     }
 }
 
+/// Puts and removes the batch's records and commits with the database's full durability.
 fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
@@ -453,7 +512,8 @@ fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
     Ok(transaction.commit()?)
 }
 
-/// Does something that may panic on damaged files; what it said if it did.
+/// Does something that may panic on damaged files; what it said if it did. `AssertUnwindSafe` holds because everything
+/// that the closure may have left half done is dropped afterwards.
 fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| said(&*panic).to_owned())
 }
@@ -482,7 +542,8 @@ impl From<redb::Error> for OpenError {
     }
 }
 
-/// Whether it is what the file holds, or the disk beneath it, rather than a lack of room or permission.
+/// Whether an error is about what the file holds, or the disk beneath it (`EIO`), rather than a lack of room or
+/// permission. Damage is set aside; the rest ends the start.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)

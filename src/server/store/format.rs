@@ -1,7 +1,9 @@
 //! What a record is in bytes, in the format of this program and in older ones.
 //!
 //! ```text
-//! key     'i' and the instance as payloads write it | 'n' and the node's UUID, 16 bytes | 'b' and a bound UUID, 16 bytes
+//! key     'i' and the instance as payloads write it
+//!         | 'n' and the node's UUID, 16 bytes
+//!         | 'b' and a bound UUID, 16 bytes
 //!         | 'c' and the UUID of a node that claims are on, 16 bytes
 //!         | 'e' and the number of a run of an instance that is over, u64 big-endian
 //! value   length of the payload, u32 big-endian; 0xffff_ffff = there is none
@@ -21,6 +23,15 @@
 //!
 //! A kind of record that is added makes no new format: a program that does not know it names such records as unreadable
 //! and leaves them where they are. So it was with bound UUIDs, with claims and with runs that are over.
+//!
+//! An instance `web-1` with a payload of 29 bytes, its length as hexadecimal digits:
+//!
+//! ```text
+//! key     iweb-1
+//! value   0000001d start: {instance_uuid: web-1} {"arrived_ms":1790000000000,"history":[…],…}
+//! ```
+//!
+//! (without the spaces around the payload).
 
 use bytes::Bytes;
 use proto_frames::Uuid;
@@ -38,16 +49,17 @@ pub(super) const FORMAT: u64 = 2;
 /// The oldest format that can be read.
 pub(in crate::server) const OLDEST: u64 = 1;
 
+/// The first byte of a key says the kind of record. Kinds are added and never given another meaning.
 const INSTANCE: u8 = b'i';
 const NODE: u8 = b'n';
 const BINDING: u8 = b'b';
 const CLAIMS: u8 = b'c';
 const RUN: u8 = b'e';
 
-/// The length that says that there is no payload.
+/// The length that says that there is no payload. No payload is as long: frames are bounded by far less.
 const NO_PAYLOAD: u32 = u32::MAX;
 
-/// Why a record cannot be read.
+/// Why a record cannot be read. The record is left out and named in the log; it stays in the file.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::server) enum Unreadable {
     /// Its key is of no kind that there is.
@@ -61,7 +73,8 @@ pub(in crate::server) enum Unreadable {
     Json(#[from] serde_json::Error),
 }
 
-/// The bytes of a key.
+/// The bytes of a key. Keys of one kind stand together in the table; those of runs ascend with their number, because it
+/// is big-endian.
 pub(in crate::server) fn encode_key(key: &RecordKey) -> Vec<u8> {
     let number;
     let (kind, name) = match key {
@@ -80,7 +93,7 @@ pub(in crate::server) fn encode_key(key: &RecordKey) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a record.
+/// The value of a record: its payload, where it has one, outside of the JSON.
 pub(in crate::server) fn encode(record: &Record) -> Vec<u8> {
     match record {
         Record::Instance(instance) => join(instance.payload.as_deref(), instance),
@@ -91,7 +104,11 @@ pub(in crate::server) fn encode(record: &Record) -> Vec<u8> {
     }
 }
 
-/// The record of these bytes, in the format of this program.
+/// The record of these bytes, in the format of this program ([`FORMAT`]). Fields that are missing have their defaults;
+/// unknown fields are passed over.
+///
+/// # Errors
+/// [`Unreadable`]. A length that is longer than the value is compared with it before anything is copied.
 pub(in crate::server) fn decode(
     key: &[u8],
     value: &[u8],
@@ -129,7 +146,7 @@ pub(in crate::server) fn decode(
     }
 }
 
-/// A key in words, for people.
+/// A key in words, for people. In log lines about records that cannot be read; bytes that are no text are escaped.
 pub(super) fn name(key: &[u8]) -> String {
     match key.split_first() {
         Some((&INSTANCE, name)) => format!("instance {}", name.escape_ascii()),
@@ -144,15 +161,22 @@ pub(super) fn name(key: &[u8]) -> String {
     }
 }
 
+/// The number of a run in its key; `None` if it is not eight bytes long.
 fn run_number(name: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(name.try_into().ok()?))
 }
 
+/// A UUID, or the bytes escaped where they are none.
 fn uuid_or_bytes(name: &[u8]) -> String {
     Uuid::from_slice(name).map_or_else(|_| name.escape_ascii().to_string(), |uuid| uuid.to_string())
 }
 
-/// The value of a record as the next format has it; `None` if it stays as it is.
+/// The value of a record as the next format has it; `None` if it stays as it is. `from` is the format that the value is
+/// in; the result is in format `from + 1`. Called for every record, once for each format between that of the file and
+/// [`FORMAT`].
+///
+/// # Errors
+/// The value is none of that format; it is then left as it is.
 pub(in crate::server) fn upgrade(
     from: u64,
     key: &[u8],
@@ -172,6 +196,7 @@ pub(in crate::server) fn upgrade(
     }
 }
 
+/// A payload's length, the payload, and the rest as JSON.
 fn join(payload: Option<&[u8]>, rest: &impl Serialize) -> Vec<u8> {
     let payload_len = payload.map_or(NO_PAYLOAD, |payload| {
         u32::try_from(payload.len()).expect("a frame's payload is shorter than 4 GiB")
@@ -183,6 +208,7 @@ fn join(payload: Option<&[u8]>, rest: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
+/// Inverse of [`join`]: payload and JSON, borrowed.
 fn split(value: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Unreadable> {
     let (len, rest) = value.split_first_chunk().ok_or(Unreadable::Short)?;
     match u32::from_be_bytes(*len) {

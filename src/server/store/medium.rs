@@ -1,6 +1,13 @@
-//! What the store's file is on: the file system, seen through `redb`'s [`StorageBackend`]. A layer over it notes whether it
-//! was a write that failed, because a disk that takes no writes is no damage; another keeps writes in memory, to read a
-//! file that cannot be written.
+//! What the store's file is on: the file system, seen through `redb`'s [`StorageBackend`]. A layer over it notes
+//! whether it was a write that failed, because a disk that takes no writes is no damage; another keeps writes in
+//! memory, to read a file that cannot be written.
+//!
+//! ```text
+//! redb ── Watched ── FileBackend        as usual: failures of writes are noted in `Failures`
+//! redb ── Overlay ── FileBackend        on a disk that takes no writes: nothing reaches the file
+//! ```
+//!
+//! Tests put a file that fails on purpose in the place of `FileBackend`.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,7 +23,8 @@ use redb::{BackendError, StorageBackend};
 
 use crate::private;
 
-/// Bytes looked at or written at a time where all of a file is.
+/// Bytes looked at or written at a time where all of a file is, and the unit in which [`Overlay`] keeps what was
+/// written: the size of `redb`'s pages and of the file system's blocks.
 const CHUNK_LEN: usize = 4096;
 
 /// How a file is opened.
@@ -26,11 +34,11 @@ pub(super) enum Access {
     Make,
     /// To be read and written.
     Write,
-    /// To be read, by no other process meanwhile.
+    /// To be read. The lock is taken all the same, so that no other process writes meanwhile.
     Read,
 }
 
-/// Where the file of a store is.
+/// Where the file of a store is. [`FileSystem`] in the daemon; tests have one that refuses writes.
 pub(super) trait Medium: Debug + Send + Sync {
     /// Opens the file, locked.
     ///
@@ -39,7 +47,7 @@ pub(super) trait Medium: Debug + Send + Sync {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn StorageBackend>>;
 }
 
-/// The file system.
+/// Files of the operating system, readable by their owner alone where this makes them.
 #[derive(Debug)]
 pub(super) struct FileSystem;
 
@@ -61,23 +69,26 @@ impl Medium for FileSystem {
     }
 }
 
-/// What has failed of a file.
+/// What has failed of a file. Outlives the database on it, which is closed after a failure; shared by every [`Watched`]
+/// that is opened for the same store.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     state: Mutex<Failed>,
 }
 
+/// The two answers of [`Failures`].
 #[derive(Debug, Default)]
 struct Failed {
     /// Why the first write since the file was opened failed.
     write: Option<String>,
-    /// Whether something that was written may not be on disk though it can be read: the system forgets after the error
-    /// that it was not.
+    /// Whether something that was written may not be on disk though it can be read. After a failed `fsync` Linux marks
+    /// the pages clean: a later `fsync` succeeds without writing them.
     is_sync_in_doubt: bool,
 }
 
 impl Failures {
-    /// Notes that the disk does not take a write.
+    /// Notes that the disk does not take a write. Only the first since the last look is kept: later ones mostly follow
+    /// from it.
     fn note(&self, error: &io::Error) {
         self.state
             .lock()
@@ -95,13 +106,14 @@ impl Failures {
         self.state.lock().is_sync_in_doubt
     }
 
-    /// All that can be read is on disk.
+    /// All that can be read is on disk, because it was written again and synced.
     pub(super) fn is_synced(&self) {
         self.state.lock().is_sync_in_doubt = false;
     }
 }
 
-/// A file whose failures are noted.
+/// A file whose failures are noted. Passes everything on. Failures of reads are not noted: they say nothing about
+/// whether the disk takes writes.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) file: Box<dyn StorageBackend>,
@@ -109,11 +121,13 @@ pub(super) struct Watched {
 }
 
 impl Watched {
+    /// The result as it is, after its error was noted.
     fn noted(&self, result: io::Result<()>) -> io::Result<()> {
         result.inspect_err(|error| self.failures.note(error))
     }
 }
 
+/// Methods that change the file note their failure; the rest are passed on.
 impl StorageBackend for Watched {
     fn len(&self) -> io::Result<u64> {
         self.file.len()
@@ -172,7 +186,8 @@ impl StorageBackend for Watched {
     }
 }
 
-/// A file that is read, with writes kept in memory: as much as a database writes while it is opened.
+/// A file that is read, with writes kept in memory: as much as a database writes while it is opened, which is a few
+/// pages, or all records where they are converted. Dropped with the database; the file was never written to.
 #[derive(Debug)]
 pub(super) struct Overlay {
     file: Box<dyn StorageBackend>,
@@ -181,14 +196,19 @@ pub(super) struct Overlay {
 
 #[derive(Debug)]
 struct Written {
+    /// Length of the file as the database sees it, which may be more or less than on disk.
     len: u64,
-    /// As much of the file as is still there.
+    /// Bytes of the file below this one are read from it; cutting the file lowers it, and growing again yields zeros.
     file_len: u64,
     /// Chunks that are not as in the file, by number.
     chunks: BTreeMap<u64, Box<[u8; CHUNK_LEN]>>,
 }
 
 impl Overlay {
+    /// An overlay over this file as it is now.
+    ///
+    /// # Errors
+    /// The system does not tell the file's length.
     pub(super) fn over(file: Box<dyn StorageBackend>) -> io::Result<Self> {
         let len = file.len()?;
         let (file_len, chunks) = (len, BTreeMap::new());
@@ -200,7 +220,7 @@ impl Overlay {
         Ok(Self { file, state })
     }
 
-    /// A chunk as it is in the file, with zeros behind its end.
+    /// A chunk as it is in the file, with zeros behind its end. Not put in the map: only what is written is kept.
     fn chunk(&self, number: u64, file_len: u64) -> io::Result<Box<[u8; CHUNK_LEN]>> {
         let mut chunk = Box::new([0; CHUNK_LEN]);
         let offset = number * CHUNK_LEN as u64;
@@ -213,13 +233,15 @@ impl Overlay {
     }
 }
 
-/// Where an offset is: the number of its chunk, and the place in it.
+/// Where an offset is: the number of its chunk, and the place in it. So `place(4097)` is `(1, 1)`.
 fn place(offset: u64) -> (u64, usize) {
     let len = CHUNK_LEN as u64;
     let within = usize::try_from(offset % len).unwrap_or_default();
     (offset / len, within)
 }
 
+/// Reads beyond the end are [`io::ErrorKind::UnexpectedEof`], as of a file. Locks keep their defaults: the file beneath
+/// is locked already.
 impl StorageBackend for Overlay {
     fn len(&self) -> io::Result<u64> {
         Ok(self.state.lock().len)
@@ -285,11 +307,17 @@ impl StorageBackend for Overlay {
     }
 }
 
-/// Whether a file is one that was made, and whose first transaction never was: the database writes its mark last.
+/// Whether a file is one that was made, and whose first transaction never was. The database writes its mark (the first
+/// nine bytes) last, so a crash before that leaves zeros there, and behind its header nothing but zeros.
+///
+/// Such a file is no damage: nothing was acknowledged that it should hold. An empty file, or one of at least the length
+/// that the database gives a new one, counts; a shorter one of zeros was cut by something else.
 pub(super) fn is_unborn(file: &dyn StorageBackend) -> io::Result<bool> {
+    /// `redb`'s magic number.
     const MARK_LEN: usize = 9;
+    /// The first page, which has the mark and may have more before the mark is written.
     const HEADER_LEN: u64 = 4096;
-    // The database makes its file no shorter.
+    /// The database makes its file no shorter.
     const SHORTEST: u64 = 1024 * 1024;
     let len = file.len()?;
     let mut chunk = [0; CHUNK_LEN];
@@ -310,6 +338,10 @@ pub(super) fn is_unborn(file: &dyn StorageBackend) -> io::Result<bool> {
 }
 
 /// Writes all of a file again as it is read: whatever the disk did not take though the system believes that it did.
+/// Reads the whole file once and writes what is not zero.
+///
+/// # Errors
+/// The system's. The doubt remains then.
 pub(super) fn write_again(file: &dyn StorageBackend) -> io::Result<()> {
     let len = file.len()?;
     let mut chunk = [0; CHUNK_LEN];
@@ -325,6 +357,7 @@ pub(super) fn write_again(file: &dyn StorageBackend) -> io::Result<()> {
     file.sync_data()
 }
 
+/// Up to a chunk of the file from `offset`, which is below `len`, the file's length.
 fn read_chunk<'a>(
     file: &dyn StorageBackend,
     offset: u64,

@@ -1,7 +1,10 @@
 //! The thread that writes the store: group commit, and patience with a disk that takes no writes.
 //!
-//! A transaction that fails is tried again, with what came meanwhile, until it is written or the store is closed. Nothing
-//! counts as on disk before.
+//! A transaction that fails is tried again, with what came meanwhile, until it is written or the store is closed.
+//! Nothing counts as on disk before.
+//!
+//! A disk that fails is tried after 0.1 s, 0.2 s, 0.4 s … 5 s, for as long as the daemon runs. Each try writes
+//! everything that has come until then, so that memory is bounded by one record a key.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -17,12 +20,16 @@ const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// Longest pause between two tries: how soon after there is room again it is used.
 const MAX_RETRY: Duration = Duration::from_secs(5);
 
-/// Where transactions go.
+/// Where transactions go. The database ([`StoreFile`](super::file::StoreFile)), or a test's list.
 pub(super) trait Sink {
     /// Why one failed.
     type Error: Display;
 
-    /// Writes a transaction; on return it is on disk. One that has failed may be there or not, and is written again.
+    /// Writes a transaction; on return it is on disk. One that has failed may be there or not; the caller writes all of
+    /// it again, which comes to the same because records are put whole.
+    ///
+    /// # Errors
+    /// Why it was not written. The sink must be able to take the next call.
     fn write(&mut self, batch: &Batch) -> Result<(), Self::Error>;
 }
 
@@ -31,11 +38,12 @@ pub(super) trait Sink {
 pub enum News {
     /// This change and all before it are on disk.
     Committed(Ticket),
-    /// The disk takes writes no longer, for another reason than before, or again.
+    /// The disk takes writes no longer, for another reason than before, or again. Not repeated while the reason stays
+    /// the same.
     Disk(DiskState),
 }
 
-/// How often to try.
+/// How long to pause between tries; tests make it short.
 #[derive(Debug, Clone)]
 pub(super) struct Patience {
     /// See [`FIRST_RETRY`].
@@ -54,6 +62,9 @@ impl Default for Patience {
 }
 
 /// Writes transactions until the store is closed. `refused`: why the disk took no writes when the store was opened.
+///
+/// In that case an empty transaction is tried first, so that the core learns at once that the disk refuses, and that it
+/// takes writes again as soon as it does, even if nothing is to be written.
 pub(super) fn run(
     shared: &Shared,
     sink: impl Sink,
@@ -89,6 +100,7 @@ pub(super) fn run(
     shared.end();
 }
 
+/// What the thread keeps from one transaction to the next.
 struct Writer<'a, S, T> {
     shared: &'a Shared,
     sink: S,
@@ -99,8 +111,8 @@ struct Writer<'a, S, T> {
 }
 
 impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
-    /// Writes one transaction, again and again if need be; what comes meanwhile joins it. The newest change in it; `None`
-    /// if the store is closed first.
+    /// Writes one transaction, again and again if need be; what comes meanwhile joins it. The newest change in it once
+    /// it is on disk; `None` if the store is closed and the disk refused the last try.
     fn write(&mut self, mut batch: Batch, mut ticket: Ticket) -> Option<Ticket> {
         let mut pause = self.patience.first;
         loop {
@@ -131,6 +143,7 @@ impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
         }
     }
 
+    /// Tells the core and logs it, unless the reason is the same as the last time.
     fn refuse(&mut self, why: &str) {
         if self.refused.as_deref() == Some(why) {
             return;
@@ -145,6 +158,7 @@ impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
         );
     }
 
+    /// Tells the core and logs it where the disk had refused before.
     fn accept(&mut self) {
         if self.refused.take().is_some() {
             (self.tell)(News::Disk(DiskState::Writes));
