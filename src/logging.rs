@@ -1,4 +1,13 @@
 //! Logs of all programs: glog's flags, as the original's deployments use them, mapped onto `tracing`.
+//!
+//! One line for each event, in `tracing-subscriber`'s default format, with the field `event` in front of the sentence:
+//!
+//! ```text
+//! 2026-11-24T12:00:00.000000Z  INFO ciao_scheduler::server::notices: event=node_lost node-7 (…) is lost: …
+//! ```
+//!
+//! Level by `-v` and `-vmodule`; where it goes by `-logtostderr`, `-log_dir` and the program's [`Destination`]. A file
+//! is written by a thread of its own, so that a slow disk does not stop the program.
 
 mod fields;
 
@@ -21,10 +30,11 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use self::fields::EventFirst;
 use crate::printable::{Printable, is_unprintable};
 
-/// Daily log files kept.
+/// Daily log files kept; older ones are removed when the next is begun.
 const MAX_LOG_FILES: usize = 14;
 
 /// glog's flags.
+// The comments on the fields are the help texts that `clap` shows.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Logging")]
 pub struct LogFlags {
@@ -61,7 +71,8 @@ pub struct LogFlags {
     pub log_backtrace_at: Option<String>,
 }
 
-/// A boolean flag as Go reads it: `-flag`, `-flag=true`, `-flag=0`.
+/// A boolean flag as Go reads it: `-flag`, `-flag=true`, `-flag=0`. A type of its own, because `clap` takes only `true`
+/// and `false` for a `bool`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flag(pub bool);
 
@@ -83,7 +94,7 @@ impl std::fmt::Display for Flag {
     }
 }
 
-/// glog's severities.
+/// glog's severities, by name or number; `FATAL` is the same as `ERROR`, as nothing is logged above that here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold(Level);
 
@@ -126,15 +137,19 @@ pub enum LogError {
     Init(#[from] TryInitError),
 }
 
-/// The logs of a process. Keep it until the end: it writes out what is buffered.
+/// The logs of a process. Keep it until the end: it writes out what is buffered. Dropping it ends the thread that
+/// writes the log file.
 #[derive(Debug)]
 pub struct Logs {
+    /// Ends the writing thread when dropped; `None` where no file is written.
     _guard: Option<WorkerGuard>,
+    /// Closed when the writing thread has ended, because its end of the channel is dropped with what it writes to.
     ended: Option<watch::Receiver<()>>,
 }
 
 impl Logs {
     /// Waits until nothing is written to the log file any more, though the process goes on: its writer has panicked.
+    /// Pending for ever where no file is written.
     pub fn writer_ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let ended = self.ended.clone();
         async move {
@@ -146,7 +161,8 @@ impl Logs {
     }
 }
 
-/// Sets up logging for the process, panics included.
+/// Sets up logging for the process, panics included. Called once, first of all; what is logged before is lost.
+/// `program` is the beginning of the files' names, as in `ciao-scheduler.2026-11-24.log`.
 ///
 /// # Errors
 /// [`LogError`]. A log directory that cannot be written is no error: logs go to standard error, which says so.
@@ -198,7 +214,8 @@ pub fn init(
     }))
 }
 
-/// A panic is a defect, and the log is where people look for it.
+/// A panic is a defect, and the log is where people look for it. Installed as the process's panic hook. Backtraces are
+/// in it if `RUST_BACKTRACE` asks for them.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let backtrace = Backtrace::capture();
     match backtrace.status() {
@@ -250,6 +267,7 @@ fn one_line(event: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// `None`: to standard error alone. `-logtostderr` counts above `-log_dir`, and that above the program's default.
 fn directory(flags: &LogFlags, default: Destination) -> Option<PathBuf> {
     if flags.logtostderr.0 {
         return None;
@@ -276,6 +294,10 @@ impl<W: Write> Write for Watched<W> {
     }
 }
 
+/// A daily file in this directory, which is made if it is not there.
+///
+/// # Errors
+/// The system's: the directory or the file cannot be made.
 fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, Logs)> {
     std::fs::create_dir_all(directory)?;
     let appender = RollingFileAppender::builder()
@@ -288,7 +310,8 @@ fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, Logs)> {
     Ok(written_to(appender))
 }
 
-/// Logs that are written by a thread of their own.
+/// Logs that are written by a thread of their own. What is logged waits in a queue of the library, which drops lines
+/// rather than wait once it is full.
 fn written_to(file: impl Write + Send + 'static) -> (NonBlocking, Logs) {
     let (sender, ended) = watch::channel(());
     let (writer, guard) = tracing_appender::non_blocking(Watched {
@@ -302,7 +325,11 @@ fn written_to(file: impl Write + Send + 'static) -> (NonBlocking, Logs) {
     (writer, logs)
 }
 
-/// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones.
+/// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones; of other crates only
+/// warnings. Modules are named as glog's users do: `sched=2`, `server.go=1` and `*server*=1` are understood.
+///
+/// # Errors
+/// [`LogError::Vmodule`] with the part that cannot be read.
 fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
     let mut filter = EnvFilter::new(format!(
         "warn,ciao_scheduler={0},ciao_rik={0},sched_core={0},proto_frames={0}",
@@ -325,6 +352,7 @@ fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
     Ok(filter)
 }
 
+/// `-v` as a level: 0 is INFO, 1 DEBUG, 2 and more TRACE.
 fn level(verbosity: u8) -> LevelFilter {
     match verbosity {
         0 => LevelFilter::INFO,

@@ -79,16 +79,19 @@ pub enum DecodeError {
 /// as soon as its length prefix is there.
 #[derive(Debug)]
 pub struct Decoder {
+    /// What is compared with each length before memory is taken.
     limits: Limits,
+    /// Changes once, after the first message.
     expect: Expect,
+    /// Known from the first byte on for a server, from the beginning for a client.
     wire: Wire,
-    /// The frame whose payload is being skipped.
+    /// The frame whose payload is being skipped. Boxed, because it is rare.
     skipping: Option<Box<Skip>>,
     /// Bytes of the longest payload that is copied.
     copy_up_to: usize,
 }
 
-/// What is at the front of a stream.
+/// What is at the front of a stream, from either encoding's reader to the decoder.
 #[derive(Debug)]
 enum Decoded {
     /// A whole message; it has been taken off.
@@ -143,7 +146,8 @@ impl Decoder {
     }
 
     /// From now on payloads of up to so many bytes are copies: they do not keep the caller's buffer, which can be used
-    /// again. By default none is.
+    /// again. By default none is. A connection that reads into a shared buffer sets it, so that one short message in a
+    /// queue does not hold a whole batch.
     pub fn copy_payloads_up_to(&mut self, bytes: usize) {
         self.copy_up_to = bytes;
     }
@@ -188,6 +192,9 @@ impl Decoder {
         self.next(&limits, src)
     }
 
+    /// One step of both public methods: goes on skipping if a payload is being skipped, settles the encoding by the
+    /// first byte, then asks its reader. A skip that begins may be complete within the same buffer, hence the second
+    /// round.
     fn next(
         &mut self,
         limits: &Limits,
@@ -318,14 +325,19 @@ impl Encoder {
     }
 }
 
-/// A version's major byte on the wire: bit 7 says that a trace (gob: a path trace) comes with the frame.
+/// A version's major byte on the wire: bit 7 says that a trace (gob: a path trace) comes with the frame. So a major
+/// version has seven bits.
 const TRACE_BIT: u8 = 0x80;
 
+/// The error for bytes that contradict the format; `what` follows the word "malformed".
 const fn malformed(what: &'static str) -> DecodeError {
     DecodeError::Malformed { what }
 }
 
-/// Compares a length from the wire with its limit.
+/// Compares a length from the wire with its limit. Every length that a peer states goes through here.
+///
+/// # Errors
+/// [`DecodeError::TooLong`], with `what` and its unit in the text.
 fn within(what: &'static str, len: u64, limit: usize) -> Result<usize, DecodeError> {
     match usize::try_from(len) {
         Ok(len) if len <= limit => Ok(len),
@@ -337,7 +349,8 @@ fn within(what: &'static str, len: u64, limit: usize) -> Result<usize, DecodeErr
     }
 }
 
-/// Takes a payload of `len` bytes off the front of `src`, as a copy if it has no more than `copy_up_to`.
+/// Takes a payload of `len` bytes off the front of `src`, which the caller has checked to be there; as a copy if it has
+/// no more than `copy_up_to`.
 fn take_payload(src: &mut BytesMut, len: usize, copy_up_to: usize) -> Bytes {
     if len > copy_up_to {
         return src.split_to(len).freeze();
@@ -347,7 +360,7 @@ fn take_payload(src: &mut BytesMut, len: usize, copy_up_to: usize) -> Bytes {
     payload
 }
 
-/// A payload's length as both formats write it.
+/// A payload's length as both formats write it. Checked in this place alone; see the panics of [`Encoder::encode`].
 fn payload_len(payload: &[u8]) -> u32 {
     u32::try_from(payload.len()).expect("a payload is shorter than 4 GiB")
 }

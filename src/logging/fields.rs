@@ -1,6 +1,11 @@
 //! How the fields of a log event are written: `event` first, then the sentence, then the others as `name=value`.
 //!
 //! The sentence is where it always was for those who read a line to its end, as for `listens on ADDRESS`.
+//!
+//! ```text
+//! warn!(event = "peer_refused", uuid = %uuid, "refused AGENT …")
+//! event=peer_refused refused AGENT … uuid=4cb19522-…
+//! ```
 
 use std::fmt::{self, Debug, Write as _};
 
@@ -15,15 +20,17 @@ const EVENT: &str = "event";
 /// The field that `tracing` gives the sentence.
 const MESSAGE: &str = "message";
 
-/// Writes fields in this order.
+/// Writes fields in this order. For `tracing-subscriber`'s `fmt_fields`, for files and standard error alike.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EventFirst;
 
 /// The fields of one event, as text.
 #[derive(Debug, Default)]
 struct Seen {
+    /// The value of `event`, without quotes.
     event: String,
     message: String,
+    /// All other fields as `name=value`, in the order in which they were given, with blanks between.
     others: String,
 }
 

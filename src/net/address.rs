@@ -1,5 +1,14 @@
 //! Where to connect: host and port as people write them, the addresses a CA certificate suggests, and how long to wait
 //! between rounds of trying them.
+//!
+//! ```text
+//! node7                   node7:8888          the default port
+//! 192.0.2.1:9000          192.0.2.1:9000
+//! [2001:db8::1]:9000      [2001:db8::1]:9000  brackets where a port follows
+//! ::1                     [::1]:8888
+//! ```
+//!
+//! Nothing is resolved here; names are looked up when they are dialled.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,11 +21,11 @@ pub const DEFAULT_PORT: u16 = 8888;
 /// The port on which the scheduler serves HTTP, where it does and no other is said.
 pub const DEFAULT_HTTP_PORT: u16 = 8443;
 
-/// The host tried last of all.
+/// The host tried last of all: a scheduler on the same machine.
 pub const LAST_RESORT: &str = "localhost";
 
 /// Upper bounds of the wait after the first, second, third and every later round in which no address answered; the
-/// original's clients have the same.
+/// original's clients have the same. So a client begins its next round at most 40 s after the last.
 pub const ROUND_WAITS: [Duration; 4] = [
     Duration::from_secs(5),
     Duration::from_secs(10),
@@ -27,11 +36,12 @@ pub const ROUND_WAITS: [Duration; 4] = [
 /// Where a scheduler listens, and by which name it proves itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// Host name or IP address, without brackets.
+    /// Host name or IP address, without brackets; not empty, and without characters that no host has.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// The name its certificate must be valid for, where that is not `host`.
+    /// The name its certificate must be valid for, where that is not `host` (`-server-name`): for a tunnel, or an
+    /// address that the certificate does not have.
     pub server_name: Option<String>,
 }
 
@@ -83,10 +93,10 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
-    /// Reads an address; where it has no port, this one.
+    /// Reads an address; where it has no port, this one. No name of a certificate is set.
     ///
     /// # Errors
-    /// It is none: [`AddressError`] says why.
+    /// It is none: [`AddressError`] says why, with the forms that are taken.
     pub fn parse_with_port(text: &str, default_port: u16) -> Result<Self, AddressError> {
         let error = |reason| AddressError {
             text: text.to_owned(),
@@ -124,6 +134,10 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Host and port as they are written, brackets taken off. An IPv6 address without brackets is a host without a port.
+///
+/// # Errors
+/// What is wrong, for [`AddressError::reason`].
 fn split(text: &str) -> Result<(&str, Option<&str>), &'static str> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, behind) = rest.split_once(']').ok_or("a bracket is not closed")?;
@@ -149,10 +163,11 @@ fn split(text: &str) -> Result<(&str, Option<&str>), &'static str> {
     }
 }
 
-/// Where the original's clients look for the scheduler, in their order: the configured address, then the names in the CA
-/// certificate ([`crate::net::tls::TrustAnchors::server_names`]), then localhost. Each once.
+/// Where the original's clients look for the scheduler, in their order: the configured address, then the names in the
+/// CA certificate ([`crate::net::tls::TrustAnchors::server_names`]), then localhost. Each once.
 ///
-/// The configured address's port (else the default one) and expected name hold for all of them.
+/// The configured address's port (else the default one) and expected name hold for all of them. Names with a wildcard
+/// (`*.example`) are left out: they are no addresses.
 #[must_use]
 pub fn candidates(configured: Option<&Endpoint>, suggested: &[String]) -> Vec<Endpoint> {
     let port = configured.map_or(DEFAULT_PORT, |endpoint| endpoint.port);
@@ -175,11 +190,14 @@ pub fn candidates(configured: Option<&Endpoint>, suggested: &[String]) -> Vec<En
 }
 
 /// How long to wait after each round of trying: random, so that a thousand launchers do not come back at once, and
-/// growing to a cap.
+/// growing to a cap. Holds no clock and no randomness of its own: who waits passes that in.
 #[derive(Debug, Clone)]
 pub struct Backoff {
+    /// Rounds without an answer so far.
     round: usize,
+    /// What each wait is multiplied with.
     scale: f64,
+    /// No round's bound is longer, before it is scaled.
     cap: Duration,
 }
 
@@ -201,7 +219,7 @@ impl Backoff {
         bound.mul_f64(self.scale * (0.1 + 0.9 * random.f64()))
     }
 
-    /// A connection stood: begin with the first again.
+    /// A connection was established: the next wait is one after a first round again.
     pub fn reset(&mut self) {
         self.round = 0;
     }

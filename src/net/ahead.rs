@@ -3,6 +3,10 @@
 //! The TLS layer reads 4 KiB at a time, which is one system call for every three reports of a launcher. Below it stands
 //! this: it reads into its thread's buffer and keeps that only while a part of it has not been asked for. So an idle
 //! connection has none.
+//!
+//! ```text
+//! rustls ── poll_read(4 KiB) ──▶ Ahead ── poll_read(16 KiB) ──▶ TcpStream        writes pass through
+//! ```
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -12,8 +16,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes taken from the kernel at once: what is read of a launcher in one go. A launcher that is held by long queues may
-/// keep as many, as its socket keeps more.
+/// Bytes taken from the kernel at once: what is read of a launcher in one go. A launcher that is held by long queues
+/// may keep as many, as its socket keeps more.
 const AHEAD_LEN: usize = 16 * 1024;
 
 thread_local! {
@@ -21,7 +25,7 @@ thread_local! {
     static BUFFER: Cell<Box<[u8]>> = Cell::default();
 }
 
-/// A connection that is read ahead.
+/// A connection that is read ahead. Stands between the TLS layer and the socket on the server's side.
 #[derive(Debug)]
 pub(crate) struct Ahead<S> {
     inner: S,
@@ -32,6 +36,7 @@ pub(crate) struct Ahead<S> {
 }
 
 impl<S> Ahead<S> {
+    /// A connection of which nothing was read yet; takes no memory for a buffer.
     pub(crate) fn new(inner: S) -> Self {
         Self {
             inner,
@@ -46,12 +51,14 @@ impl<S> Ahead<S> {
         &mut self.inner
     }
 
-    /// Whether something was read that was not asked for yet.
+    /// Whether something was read that was not asked for yet. The kernel then says that there is nothing to read
+    /// although there is: `readiness` asks for both.
     pub(crate) fn has_rest(&self) -> bool {
         self.begin < self.end
     }
 
-    /// Hands out what was read, as far as there is room for it.
+    /// Hands out what was read, as far as there is room for it. Gives the buffer back to the thread once all of it is
+    /// handed out.
     fn hand_out(&mut self, buf: &mut ReadBuf<'_>) {
         let len = buf.remaining().min(self.end - self.begin);
         buf.put_slice(&self.buffer[self.begin..self.begin + len]);
@@ -68,6 +75,8 @@ impl<S: AsFd> AsFd for Ahead<S> {
     }
 }
 
+/// Reads into the caller's buffer directly where that has room for as much. An end or an error is passed on when it is
+/// met, which is after all that came before it.
 impl<S: AsyncRead + Unpin> AsyncRead for Ahead<S> {
     fn poll_read(
         self: Pin<&mut Self>,

@@ -1,5 +1,13 @@
-//! What slows a fast sender down to its receivers: how many bytes it may have waiting in other peers' queues, and the long
-//! queues that it waits for.
+//! What slows a fast sender down to its receivers: how many bytes it may have waiting in other peers' queues, and the
+//! long queues that it waits for.
+//!
+//! ```text
+//! sender's task ─ poll_ready ─▶ reads ─▶ frame ─▶ charge(cost) ─▶ queue of the receiver ─▶ written: Charge dropped
+//!       ▲                                                                                            │
+//!       └──────────────── woken once half of the budget is free and no queue holds it ───────────────┘
+//! ```
+//!
+//! Nothing here refuses or drops a frame: backpressure is that the sender's socket is not read, and TCP does the rest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,11 +15,11 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Bytes read in one go from a sender that is held by long queues. What a thousand of them may read before a writer that
-/// was woken behind them gets its turn: 16 MiB, which is some 50 ms of work.
+/// Bytes read in one go from a sender that is held by long queues. What a thousand of them may read before a writer
+/// that was woken behind them gets its turn: 16 MiB, which is some 50 ms of work.
 pub(super) const REPORT_BATCH: usize = 16 * 1024;
 
-/// Batches read in one turn from such a sender.
+/// Batches read in one turn of its task from such a sender, so that a thousand of them get theirs in order.
 const REPORT_BATCHES: usize = 4;
 
 /// What keeps a sender from being read from.
@@ -24,19 +32,25 @@ pub enum Pace {
     Queues,
 }
 
-/// Bytes of one sender's frames, and of the answers to them, that are queued anywhere.
+/// Bytes of one sender's frames, and of the answers to them, that are queued anywhere. One for each connection; shared
+/// by all queues that have something of it.
 #[derive(Debug)]
 pub struct Budget {
+    /// Bytes charged now; may exceed `limit` by what was read before it was reached.
     used: AtomicUsize,
+    /// Bytes from which on the sender is not read from; it is read from again at half of them, so that it does not stop
+    /// and go with each message.
     limit: usize,
     pace: Pace,
     /// Long queues that hold the sender; see [`Hold`].
     holds: AtomicUsize,
+    /// Set for good when the scheduler leaves.
     is_closed: AtomicBool,
+    /// The sender's task, while it waits to be allowed to read.
     reader: Mutex<Option<Waker>>,
 }
 
-/// A part of a [`Budget`] that is in use until this is dropped.
+/// A part of a [`Budget`] that is in use until this is dropped. It stands in the queue beside its message.
 #[derive(Debug)]
 pub struct Charge {
     budget: Arc<Budget>,
@@ -73,7 +87,8 @@ impl Budget {
         }
     }
 
-    /// Keeps the sender from being read from; `None` if it does not wait for queues.
+    /// Keeps the sender from being read from; `None` if it does not wait for queues. Counted: a sender may be held by
+    /// several queues.
     pub(super) fn hold(self: &Arc<Self>) -> Option<Hold> {
         if self.pace != Pace::Queues {
             return None;
@@ -84,13 +99,14 @@ impl Budget {
         })
     }
 
-    /// From now on the sender is not read from any more, however little it has queued.
+    /// From now on the sender is not read from any more, however little it has queued. A task that waits already is not
+    /// woken by it.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Ready while the sender may be read from; else the task is woken once half of the budget is free again and no queue
-    /// holds the sender.
+    /// Ready while the sender may be read from; else the task is woken once half of the budget is free again and no
+    /// queue holds the sender. Registers one task only, the last that asked: that of the connection.
     pub fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Poll::Pending;
@@ -99,7 +115,8 @@ impl Budget {
             return Poll::Ready(());
         }
         let mut reader = self.reader.lock();
-        // Looked at again under the lock: a task that frees the last byte, or drops the last hold, after this sees the waker.
+        // Looked at again under the lock: a task that frees the last byte, or drops the last hold, after this sees the
+        // waker.
         if self.is_free() {
             return Poll::Ready(());
         }
@@ -107,6 +124,7 @@ impl Budget {
         Poll::Pending
     }
 
+    /// Looked at without the lock of `reader`; a task that is about to wait looks again under it.
     fn is_free(&self) -> bool {
         self.used.load(Ordering::SeqCst) < self.limit && self.holds.load(Ordering::SeqCst) == 0
     }
@@ -133,6 +151,7 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Takes the waker out first: the lock is not held while the task is woken.
     fn wake_reader(&self) {
         let reader = self.reader.lock().take();
         if let Some(reader) = reader {
@@ -161,6 +180,7 @@ impl Hold {
     }
 }
 
+/// Wakes the reader when half of the budget becomes free, not at each message.
 impl Drop for Charge {
     fn drop(&mut self) {
         let before = self.budget.used.fetch_sub(self.cost, Ordering::SeqCst);
@@ -171,6 +191,7 @@ impl Drop for Charge {
     }
 }
 
+/// Wakes the reader when the last hold is gone; it then looks at the budget as well.
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.budget.holds.fetch_sub(1, Ordering::SeqCst) == 1 {

@@ -1,11 +1,20 @@
 //! A directory of certificates, as `ciao-cert -all` makes it: which file is whose, by the names of the files.
+//!
+//! ```text
+//! CAcert-HOST.pem              the CA's certificate
+//! cert-ROLE-HOST.pem           certificate and key of one role
+//! cert-ROLE-ROLE-HOST.pem      of several: not taken for either
+//! ```
+//!
+//! For flags that are not given: a guess that is plain or none. Nothing is read but names.
 
 use std::path::{Path, PathBuf};
 
-/// Entries of a directory that are looked at: one of certificates has a few for each node.
+/// Entries of a directory that are looked at: one of certificates has a few for each node. A directory of more is
+/// something else, and is not walked to its end.
 const MAX_ENTRIES: usize = 100_000;
 
-/// What follows the name of one role in the name of a file for several.
+/// What follows the name of one role in the name of a file for several: the names of roles as `ciao-cert` writes them.
 const FURTHER_ROLES: [&str; 6] = [
     "CNAgent-",
     "Scheduler-",
@@ -16,6 +25,7 @@ const FURTHER_ROLES: [&str; 6] = [
 ];
 
 /// The file with certificate and key of a role (`Controller`): that for `localhost`, or else the only one for any host.
+/// With none or several, the name of the usual file, which is then said to be missing.
 #[must_use]
 pub fn cert_file(directory: &Path, role: &str) -> PathBuf {
     find(directory, &format!("cert-{role}-"))
@@ -27,6 +37,7 @@ pub fn ca_file(directory: &Path) -> PathBuf {
     find(directory, "CAcert-")
 }
 
+/// The file whose name begins so, by the same rule for all.
 fn find(directory: &Path, prefix: &str) -> PathBuf {
     let usual = directory.join(format!("{prefix}localhost.pem"));
     if usual.exists() {
@@ -43,6 +54,7 @@ fn find(directory: &Path, prefix: &str) -> PathBuf {
     }
 }
 
+/// Whether what follows the prefix is a host and not a further role.
 fn is_for_a_host(name: &str, prefix: &str) -> bool {
     let host = name
         .strip_prefix(prefix)

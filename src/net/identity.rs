@@ -1,6 +1,14 @@
 //! Who a peer is, as its certificate says: the roles it grants and the UUID it is bound to, if any.
 //!
 //! Says nothing about whether the certificate is to be believed; that is [`crate::net::tls`]'s verifiers.
+//!
+//! Roles are object identifiers in the extended key usage, as ciao's tool puts them in: 1.3.6.1.4.1.343.8.n, one for
+//! each role. A UUID is a URI in the alternative names: `urn:uuid:4cb19522-…`, added by this project.
+//!
+//! ```text
+//! extended key usage   anyExtendedKeyUsage, 1.3.6.1.4.1.343.8.n        ─▶ roles
+//! alternative names    DNS:node-7, URI:urn:uuid:4cb19522-…             ─▶ bound_uuid
+//! ```
 
 use std::fmt;
 
@@ -36,15 +44,15 @@ pub struct PeerIdentity {
     pub bound_uuid: Option<Uuid>,
     /// The subject, for logs: `O=ciao`. From the peer; control characters are escaped.
     pub subject: String,
-    /// SHA-256 of the certificate.
+    /// SHA-256 of the certificate's DER form: what `openssl x509 -fingerprint -sha256` shows, without colons.
     pub fingerprint: [u8; 32],
 }
 
 impl PeerIdentity {
-    /// Reads a certificate.
+    /// Reads a certificate in DER form. Its text is not trusted: the subject is escaped.
     ///
     /// # Errors
-    /// [`IdentityError`].
+    /// [`IdentityError`]: it is no certificate, grants no role, or has a UUID that cannot be read.
     pub fn from_der(certificate: &[u8]) -> Result<Self, IdentityError> {
         let x509 = parse(certificate)?;
         let roles = roles(&x509)?;
@@ -65,7 +73,7 @@ impl PeerIdentity {
         !roles.is_empty() && self.roles.contains(roles)
     }
 
-    /// Whether the holder may claim this UUID in CONNECT.
+    /// Whether the holder may claim this UUID in CONNECT: any, where the certificate is not bound to one.
     #[must_use]
     pub fn may_be(&self, uuid: Uuid) -> bool {
         self.bound_uuid.is_none_or(|bound| bound == uuid)
@@ -87,12 +95,15 @@ pub(crate) fn fingerprint(certificate: &[u8]) -> [u8; 32] {
     bytes
 }
 
-/// Bytes as hexadecimal digits.
+/// Bytes as hexadecimal digits, in small letters.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The certificate's structure.
+/// The certificate's structure; nothing is verified by it.
+///
+/// # Errors
+/// It is no certificate, or bytes follow it: then two readers could see different things in it.
 pub(crate) fn parse(certificate: &[u8]) -> Result<X509Certificate<'_>, IdentityError> {
     match X509Certificate::from_der(certificate) {
         Ok(([], x509)) => Ok(x509),
@@ -104,13 +115,18 @@ pub(crate) fn parse(certificate: &[u8]) -> Result<X509Certificate<'_>, IdentityE
 /// No limit on roles, those included that are not defined yet.
 const EVERY_ROLE: Role = Role(u32::MAX);
 
-/// Every role the extended key usage grants; may be none.
+/// Every role the extended key usage grants; may be none. Unknown numbers under the prefix grant nothing.
+///
+/// # Errors
+/// The extension is damaged.
 pub(crate) fn roles(x509: &X509Certificate<'_>) -> Result<Role, IdentityError> {
     Ok(usage(x509)?.map_or(Role::default(), roles_in))
 }
 
 /// The roles that an intermediate CA may pass on: those it has itself; every role where its extended key usage says
 /// nothing or is for anything and names none; none where it is for other things alone, such as mail.
+/// # Errors
+/// The extension is damaged.
 pub(crate) fn limit_of_issuer(x509: &X509Certificate<'_>) -> Result<Role, IdentityError> {
     Ok(
         usage(x509)?.map_or(EVERY_ROLE, |usage| match roles_in(usage) {
@@ -130,7 +146,7 @@ pub(crate) fn limit_of_anchor(x509: &X509Certificate<'_>) -> Result<Role, Identi
     }
 }
 
-/// Whether a certificate says that it is for servers.
+/// Whether a certificate says that it is for servers (`serverAuth`), as browsers demand.
 pub(crate) fn is_for_servers(x509: &X509Certificate<'_>) -> bool {
     matches!(usage(x509), Ok(Some(usage)) if usage.server_auth)
 }
@@ -140,6 +156,10 @@ pub(crate) fn may_sign_servers(x509: &X509Certificate<'_>) -> bool {
     matches!(usage(x509), Ok(None)) || is_for_servers(x509)
 }
 
+/// The extended key usage; `None` where there is none.
+///
+/// # Errors
+/// It is damaged, or there is more than one.
 fn usage<'x>(
     x509: &'x X509Certificate<'_>,
 ) -> Result<Option<&'x ExtendedKeyUsage<'x>>, IdentityError> {
@@ -149,6 +169,7 @@ fn usage<'x>(
     Ok(usage.map(|usage| usage.value))
 }
 
+/// Every role that stands in it; that of a controller brings the operator's along.
 fn roles_in(usage: &ExtendedKeyUsage<'_>) -> Role {
     let mut roles = Role::default();
     for oid in &usage.other {
@@ -172,7 +193,10 @@ fn roles_in(usage: &ExtendedKeyUsage<'_>) -> Role {
     roles
 }
 
-/// The UUID in the alternative names, if there is one.
+/// The UUID in the alternative names, if there is one. The scheme is compared without regard to case.
+///
+/// # Errors
+/// [`IdentityError::BadUuid`] for a UUID that cannot be read, or a second one: it is not to be chosen between them.
 pub(crate) fn bound_uuid(x509: &X509Certificate<'_>) -> Result<Option<Uuid>, IdentityError> {
     let names = x509
         .subject_alternative_name()

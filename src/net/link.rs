@@ -4,6 +4,14 @@
 //! [`crate::net::peer`] that the daemon pumps its connections with: everything queued is written with one call, and
 //! no buffer is kept while nothing moves, so that a process can hold thousands of links. Nothing here reconnects: that
 //! is its user's business, with [`connect_first`] and [`crate::net::address::Backoff`].
+//!
+//! ```text
+//! LinkSender ──▶ outbox ──▶ peer's task ──▶ TLS ──▶ scheduler
+//! LinkReceiver ◀── inbound queue ◀── peer's task ◀── TLS
+//! ```
+//!
+//! Both queues are bounded in bytes: senders wait ([`MAX_OUTBOUND_BYTES`]), and the socket is not read from while the
+//! receiver does not take what came ([`MAX_INBOUND_BYTES`]).
 
 mod connect;
 mod queue;
@@ -19,15 +27,15 @@ pub use queue::{MAX_INBOUND_BYTES, MAX_OUTBOUND_BYTES};
 /// What a client says of itself in CONNECT, and how.
 #[derive(Debug, Clone)]
 pub struct Hello {
-    /// Roles to claim; the certificate must grant them.
+    /// Roles to claim in CONNECT; the certificate must grant them all.
     pub role: Role,
-    /// The client's UUID.
+    /// The client's UUID; a launcher's is its node's. A certificate may be bound to one.
     pub uuid: Uuid,
-    /// The encoding to speak.
+    /// The encoding to speak. The scheduler takes both; one of the original takes gob alone.
     pub encoding: Encoding,
 }
 
-/// An established connection: CONNECTED has been received.
+/// An established connection: CONNECTED has been received. Sender and receiver may be moved to different tasks.
 #[derive(Debug)]
 pub struct Link {
     /// The scheduler's answer, with the cluster configuration.
@@ -68,7 +76,8 @@ impl LinkSender {
         self.held.0.push_outbound(frame).await
     }
 
-    /// Waits until everything queued so far has been written to the socket.
+    /// Waits until everything queued so far has been written to the socket. They may still be on their way: nothing
+    /// says that the scheduler has read them.
     ///
     /// # Errors
     /// [`LinkClosed`] if the connection ends before that.
@@ -77,7 +86,7 @@ impl LinkSender {
     }
 
     /// Waits until more than so many of the frames queued since the connection began have been written to the socket;
-    /// how many have.
+    /// how many have. For a client that has to know which frames may have left when a connection breaks.
     ///
     /// # Errors
     /// [`LinkClosed`] if the connection ends before that.
@@ -85,12 +94,13 @@ impl LinkSender {
         self.held.0.written_beyond(frames).await
     }
 
-    /// Ends the connection after what is queued has been written; [`LinkSender::closed`] waits for that.
+    /// Ends the connection after what is queued has been written; [`LinkSender::closed`] waits for that. What is sent
+    /// afterwards, through any clone, fails.
     pub fn close(&self) {
         self.held.0.begin_close();
     }
 
-    /// Waits until the connection has ended, and says why.
+    /// Waits until the connection has ended, and says why. At once if it has ended already.
     pub async fn closed(&self) -> LinkClosed {
         self.held.0.ended().await
     }
@@ -114,6 +124,7 @@ impl LinkReceiver {
     }
 }
 
+/// What will not be taken is thrown away, so that it does not keep the socket from being read.
 impl Drop for LinkReceiver {
     fn drop(&mut self) {
         self.held.0.discard_inbound();

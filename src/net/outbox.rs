@@ -1,4 +1,15 @@
 //! What is queued for one peer, in the order it was decided, until its writer takes it.
+//!
+//! Any task pushes ([`Outbox::push`]), the peer's own task takes (`poll_take`). A message has a cost in bytes, and
+//! mostly a [`Charge`] on its sender's budget, which is given back when it is written or dropped: so a sender that
+//! fills queues is no longer read from. Two cases need more than that:
+//!
+//! - many senders and one receiver: each within its budget, together too much. Once a queue is longer than
+//!   [`LONG_QUEUE`], who adds to it is held, and read from again in the order of holding as the writer takes bytes;
+//! - a receiver that has stalled: charges are given back up to a limit ([`Outbox::release_charges`]), so that no sender
+//!   waits for a dead connection.
+//!
+//! Holds are dropped, and writers woken, after the lock is released.
 
 #[cfg(test)]
 mod tests;
@@ -11,11 +22,13 @@ use parking_lot::Mutex;
 
 use super::budget::{Budget, Charge, Hold, REPORT_BATCH};
 
-/// Queue slots kept after a burst; more are given back once the queue is empty.
+/// Queue slots kept after a burst; more are given back once the queue is empty, because thousands of peers may have had
+/// one.
 const KEEP_SLOTS: usize = 64;
 
-/// A queue of more bytes holds the senders that add to it and that wait for queues ([`super::budget::Pace::Queues`]): as
-/// much as a connection on loopback takes in 20 ms, so that its writer has something to write until they are read again.
+/// A queue of more bytes holds the senders that add to it and that wait for queues ([`super::budget::Pace::Queues`]):
+/// as much as a connection on loopback takes in 20 ms, so that its writer has something to write until they are read
+/// again.
 pub const LONG_QUEUE: usize = 4 * 1024 * 1024;
 
 /// Messages that may wait behind all others ([`Outbox::push_behind`]): those of a chunk of 64 KiB each are 1 MiB.
@@ -29,8 +42,9 @@ const STALLED_QUEUE: usize = 16 * 1024 * 1024;
 /// read from, each in its turn.
 pub const STALLED_RATE: usize = 6 * 1024 * 1024;
 
-/// The queue of one peer. Bounded by its senders' budgets, and by holding senders once it is long: a sender that fills it is no
-/// longer read from.
+/// The queue of one peer. Bounded by its senders' budgets, and by holding senders once it is long: a sender that fills
+/// it is no longer read from. `M` is a message that is encoded only when the writer comes to it. Shared by `Arc`; its
+/// lock is held for moments, and no other lock is taken under it but a budget's.
 #[derive(Debug)]
 pub struct Outbox<M> {
     state: Mutex<OutboxState<M>>,
@@ -40,16 +54,20 @@ pub struct Outbox<M> {
 
 #[derive(Debug)]
 struct OutboxState<M> {
+    /// Messages in the order in which they leave.
     queue: VecDeque<Queued<M>>,
     /// What leaves only while nothing else waits.
     behind: VecDeque<Queued<M>>,
+    /// The sum of the costs in `queue`; `behind` does not count.
     bytes: usize,
     /// Bytes of queued messages that are charged to no sender.
     uncharged: usize,
+    /// Set while the peer has stalled and charges are given back.
     released: Option<Released>,
     /// Senders that wait for the queue, each once, in the order in which they are read again.
     held: VecDeque<Hold>,
     phase: Phase,
+    /// The writer's task, if it waits for a message or for its socket. Taken by who wakes it.
     writer: Option<Waker>,
     /// Whether the writer waits for its socket: then nothing that is queued is news to it.
     is_blocked: bool,
@@ -87,6 +105,7 @@ pub(super) struct Queued<M> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// Messages are taken in and written.
     Open,
     /// Nothing more is taken in; what is queued is written, then the connection closed.
     Finishing,
@@ -94,7 +113,7 @@ enum Phase {
     Shut,
 }
 
-/// What the writer is to do.
+/// What the writer is to do, after it has asked for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextWrite {
     /// Messages were taken.
@@ -117,7 +136,7 @@ pub struct Pushed {
 }
 
 impl<M> Outbox<M> {
-    /// The queue of the peer whose own frames are charged to `own`.
+    /// The queue of the peer whose own frames are charged to `own`; empty and open.
     #[must_use]
     pub fn new(own: Arc<Budget>) -> Self {
         Self {
@@ -136,10 +155,11 @@ impl<M> Outbox<M> {
         }
     }
 
-    /// Queues a message of `cost` bytes; gives it back if the connection is over.
+    /// Queues a message of `cost` bytes. If the queue is long, the sender that `charge` is of is held. The caller wakes
+    /// [`Pushed::writer`] once it holds no lock; `None` there means that the writer runs or will look by itself.
     ///
     /// # Errors
-    /// The message, if nothing more is taken in.
+    /// The message, if nothing more is taken in: the connection is over.
     pub fn push(&self, message: M, cost: usize, charge: Option<Charge>) -> Result<Pushed, M> {
         let mut state = self.state.lock();
         if state.phase != Phase::Open {
@@ -166,7 +186,8 @@ impl<M> Outbox<M> {
     }
 
     /// Queues a message that leaves only while nothing else waits, one at a time: it does not count as queued, and is
-    /// dropped with the connection. The writer, if it sleeps: to be woken once no lock is held.
+    /// dropped with the connection. The writer, if it sleeps: to be woken once no lock is held. For what is large and
+    /// not urgent, such as chunks of images.
     ///
     /// # Errors
     /// The message, if [`MAX_BEHIND`] wait already or nothing more is taken in.
@@ -188,19 +209,21 @@ impl<M> Outbox<M> {
         })
     }
 
-    /// Bytes queued.
+    /// Bytes queued. Without those that wait behind, and without what the writer has taken and not yet written.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.state.lock().bytes
     }
 
-    /// Takes nothing more in; what is queued is still written, then the connection is closed.
+    /// Takes nothing more in; what is queued is still written, then the connection is closed. What waits behind all
+    /// others is dropped.
     pub fn finish(&self) {
         self.set_phase(Phase::Finishing);
     }
 
-    /// Ends the connection at once and hands out what has not begun to be written; but a first message that is to be kept
-    /// is still written before.
+    /// Ends the connection and hands out what has not begun to be written; but a first message for which `is_to_keep`
+    /// says so is still written before. So a CONNECTED that was queued just before leaves, and its peer knows that it
+    /// was let in.
     pub fn shut_behind(&self, is_to_keep: impl FnOnce(&M) -> bool) -> Vec<M> {
         let mut state = self.state.lock();
         let first = state.queue.front().filter(|it| is_to_keep(&it.message));
@@ -221,7 +244,7 @@ impl<M> Outbox<M> {
         unsent.into_iter().map(|queued| queued.message).collect()
     }
 
-    /// Ends the connection at once and hands out what has not begun to be written.
+    /// Ends the connection at once and hands out what has not begun to be written. The second call hands out nothing.
     pub fn shut(&self) -> Vec<M> {
         self.set_phase(Phase::Shut);
         self.take_all()
@@ -272,7 +295,7 @@ impl<M> Outbox<M> {
         drop(held);
     }
 
-    /// What is queued from now on stays charged to its senders again.
+    /// What is queued from now on stays charged to its senders again. Those that were given back are not taken again.
     pub fn keep_charges(&self) {
         self.state.lock().released = None;
     }
@@ -283,6 +306,7 @@ impl<M> Outbox<M> {
     }
 
     /// Moves messages of up to about `max_bytes` to `taken`, at least one if there is any; else registers the writer.
+    /// Senders that were held are read from again as the queue gets shorter.
     pub(super) fn poll_take(
         &self,
         cx: &Context<'_>,
@@ -333,6 +357,7 @@ impl<M> Outbox<M> {
     }
 
     /// Registers the writer and says whether the connection is to end at once; for a writer that waits for its socket.
+    /// Pushes do not wake it meanwhile, because it could write nothing.
     pub(super) fn is_shut(&self, cx: &Context<'_>) -> bool {
         let mut state = self.state.lock();
         state.writer = Some(cx.waker().clone());
@@ -340,7 +365,7 @@ impl<M> Outbox<M> {
         state.phase == Phase::Shut
     }
 
-    /// Takes nothing more in and hands out everything queued.
+    /// Takes nothing more in and hands out everything queued. What waits behind is dropped.
     pub(super) fn take_all(&self) -> Vec<M> {
         let mut state = self.state.lock();
         state.phase = Phase::Shut;
@@ -356,6 +381,7 @@ impl<M> Outbox<M> {
         queue.into_iter().map(|queued| queued.message).collect()
     }
 
+    /// A connection that was shut stays shut. Wakes the writer, which acts on the phase.
     fn set_phase(&self, phase: Phase) {
         let writer = {
             let mut state = self.state.lock();
@@ -389,7 +415,8 @@ impl<M> Outbox<M> {
 
 impl<M> OutboxState<M> {
     /// Counts the message queued last, without its charge if that is to be given back; holds its sender if the queue is
-    /// long.
+    /// long. A charge that is given back is dropped here, under the lock of the queue: that may wake the sender's
+    /// reader.
     fn count_last(&mut self, own: &Arc<Budget>) {
         let Some(last) = self.queue.back_mut() else {
             return;
@@ -419,7 +446,8 @@ impl<M> OutboxState<M> {
         }
     }
 
-    /// Takes out the senders that may be read again although the queue has stalled: as many as will add what is allowed.
+    /// Takes out the senders that may be read again although the queue has stalled: as many as will add what is
+    /// allowed.
     fn release_allowed(&mut self) -> VecDeque<Hold> {
         let Some(released) = &self.released else {
             return VecDeque::new();

@@ -1,8 +1,8 @@
 //! One established connection, pumped by one task: reads and decodes what comes, encodes and writes what is queued.
 //!
-//! An idle connection keeps no buffers: it reads into its thread's. Everything queued is encoded together and written with one call. A peer is
-//! given up only when its writes make no progress to speak of for a deadline, or when a frame once begun does not arrive
-//! in time; and only for what its kernel says, never because this side had no processor.
+//! An idle connection keeps no buffers: it reads into its thread's. Everything queued is encoded together and written
+//! with one call. A peer is given up only when its writes make no progress to speak of for a deadline, or when a frame
+//! once begun does not arrive in time; and only for what its kernel says, never because this side had no processor.
 
 mod end;
 mod spare;
@@ -46,8 +46,8 @@ pub const STALL_TIME: Duration = Duration::from_secs(1);
 /// How often a stalled queue lets more be queued without holding their senders.
 const ALLOW_EVERY: Duration = Duration::from_millis(200);
 
-/// Bytes read in one go before they are decoded: large enough for a batch to share one turn of the scheduler's lock. Of a
-/// sender that long queues hold, fewer ([`Budget::batch`]).
+/// Bytes read in one go before they are decoded: large enough for a batch to share one turn of the scheduler's lock. Of
+/// a sender that long queues hold, fewer ([`Budget::batch`]).
 const READ_BATCH: usize = 64 * 1024;
 
 /// Room for the first read of a batch: one TLS record.
@@ -61,13 +61,14 @@ const WRITE_BATCH: usize = 64 * 1024;
 const COPY_UP_TO: usize = 16 * 1024;
 
 /// Batches read in one turn of the task before others get theirs. Writers are woken at the end of a turn, so that under
-/// load several frames for one peer leave together; this bounds how long the first of them waits, to a few milliseconds.
+/// load several frames for one peer leave together; this bounds how long the first of them waits, to a few
+/// milliseconds.
 const BATCHES_PER_TURN: usize = 16;
 
 /// Batches read at most from a peer that can no longer be written to: 4 MiB, the size of a frame at least.
 const LAST_BATCHES: usize = 64;
 
-/// How a peer's outbound queue moves.
+/// How a peer's outbound queue moves. Told to the handler at each change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// It moves.
@@ -76,12 +77,12 @@ pub enum Flow {
     Stalled,
 }
 
-/// What a connection's owner does with it.
+/// What a connection's owner does with it. All methods are called on the connection's task and must not block.
 pub trait Handler {
     /// What is queued for the peer.
     type Outgoing;
 
-    /// Takes in what was decoded; empties `messages`.
+    /// Takes in what was decoded from one read batch, in order; empties `messages`.
     fn received(&mut self, messages: &mut Vec<Message>);
 
     /// Takes in that a frame was too long, and was skipped. Only if the decoder skips any.
@@ -121,7 +122,7 @@ impl Default for Deadlines {
     }
 }
 
-/// One connection and everything its task keeps.
+/// One connection and everything its task keeps: made past the handshake, consumed by [`Peer::run`].
 #[derive(Debug)]
 pub struct Peer<S, H: Handler> {
     stream: S,
@@ -142,10 +143,12 @@ pub struct Peer<S, H: Handler> {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
+/// What is between the outbox and the socket. Positions count bytes of the encoded stream since the connection began,
+/// by which a message that the socket has not begun to take is told from one that may have arrived.
 #[derive(Debug)]
 struct WriteSide<M> {
     bytes: BytesMut,
-    /// What `bytes` holds and the socket has not begun to take.
+    /// What `bytes` holds and the socket has not begun to take. Charges are given back as messages leave it.
     in_flight: VecDeque<Queued<M>>,
     /// Bytes of this stream encoded so far.
     encoded: u64,
@@ -204,7 +207,8 @@ where
         }
     }
 
-    /// Pumps until the connection ends; hands the handler back with the reason.
+    /// Pumps until the connection ends; hands the handler back with the reason. It ends by itself, or once the outbox
+    /// is finished or shut. Cancelling it loses what is unsent.
     pub async fn run(mut self) -> (H, End<H::Outgoing>) {
         let reason = match self.decode_received() {
             Ok(()) => poll_fn(|cx| self.poll_turn(cx)).await,
@@ -235,6 +239,7 @@ where
         turn
     }
 
+    /// Writes and reads by turns, until neither moves or the task has had its share; then looks at the deadlines.
     fn poll_batches(&mut self, cx: &mut Context<'_>) -> Poll<EndReason> {
         for _ in 0..self.budget.batches(BATCHES_PER_TURN) {
             let written = match self.poll_write(cx) {
@@ -316,6 +321,8 @@ where
         result
     }
 
+    /// Decodes all whole messages in `incoming` and hands them on, those before an error included; notes since when a
+    /// frame is incomplete.
     fn decode_received(&mut self) -> Result<(), DecodeError> {
         let mut messages = spare::take_messages();
         let result = loop {
@@ -427,6 +434,7 @@ where
         }
     }
 
+    /// Flushes the TLS layer once all bytes are handed to it; whether that was done.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<bool, EndReason> {
         if !self.write.needs_flush || !self.write.bytes.is_empty() {
             return Ok(false);
@@ -441,6 +449,7 @@ where
         }
     }
 
+    /// Notes when bytes last left, and tells the handler when a stalled queue moves again.
     fn note_progress(&mut self) {
         let write = &mut self.write;
         let is_waiting = !write.bytes.is_empty() || write.needs_flush;
@@ -457,6 +466,7 @@ where
         }
     }
 
+    /// Tells the handler, which may have the outbox give charges back; those of messages in flight follow.
     fn stall(&mut self) {
         self.write.flow = Flow::Stalled;
         self.handler.flow(Flow::Stalled);

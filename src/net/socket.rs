@@ -1,5 +1,5 @@
-//! What the kernel says of a connection at this moment. The runtime says it later: it asks the kernel between tasks, and
-//! the task then waits behind others. Code that judges a peer by what it takes and sends asks here first.
+//! What the kernel says of a connection at this moment. The runtime says it later: it asks the kernel between tasks,
+//! and the task then waits behind others. Code that judges a peer by what it takes and sends asks here first.
 
 use std::os::fd::AsFd;
 
@@ -9,18 +9,18 @@ use tokio::net::TcpStream;
 
 use super::ahead::Ahead;
 
-/// A connection whose state can be asked for.
+/// A connection whose state can be asked for: TLS over TCP in the programs, streams in memory in tests.
 pub trait Socket: AsyncRead + AsyncWrite + Unpin {
-    /// What it would do at once.
+    /// What it would do at once. One system call, without waiting.
     fn readiness(&self) -> Readiness;
 }
 
 /// What a connection would do at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Readiness {
-    /// Hand out bytes.
+    /// Hand out bytes, or an end. Not if the socket has failed.
     pub readable: bool,
-    /// Take bytes.
+    /// Take bytes. Not if the socket has failed: nothing would move.
     pub writable: bool,
 }
 

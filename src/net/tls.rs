@@ -1,7 +1,16 @@
 //! TLS configurations of server and client, and the files they are made from.
 //!
-//! Mutual TLS 1.2 or 1.3, provider `aws-lc-rs`. Sessions are never resumed: resumption would skip the certificate check.
-//! What the checks are is in `verify`, reading PEM in [`pem`], the CA file in `anchors`.
+//! Mutual TLS 1.2 or 1.3, provider `aws-lc-rs`. Sessions are never resumed: resumption would skip the certificate
+//! check. What the checks are is in `verify`, reading PEM in [`pem`], the CA file in `anchors`.
+//!
+//! ```text
+//! PEM file ─ load_identity ─▶ Identity ─┬─ server_config  SSNTP: peers show a certificate with a role
+//! CA file ─ load_anchors ─▶ TrustAnchors ┼─ http_config    HTTP/2 and 1.1: the same check
+//!                                         ├─ token_config   HTTP/1.1: no certificate of the client
+//!                                         └─ client_config  towards the scheduler
+//! ```
+//!
+//! All files are read and checked before a port is opened or dialled; each [`TlsError`] names the file and what to do.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -32,16 +41,18 @@ pub(crate) use anchors::ip_address;
 pub use error::TlsError;
 pub use explain::{explain, explain_certificate};
 
-/// The protocol versions spoken, preferred first. The original also accepted TLS 1.1.
+/// The protocol versions spoken, preferred first. The original also accepted TLS 1.1, which rustls has not.
 pub const VERSIONS: [&SupportedProtocolVersion; 2] =
     [&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// Our own certificate with its key.
+/// Our own certificate with its key: checked to belong together, and within its validity when it was read.
 #[derive(Debug)]
 pub struct Identity {
     path: PathBuf,
+    /// The leaf first, then intermediates in the order of the file; never empty.
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    /// What the leaf says of us.
     peer: PeerIdentity,
 }
 
@@ -63,7 +74,7 @@ pub enum KeyFiles {
 }
 
 impl KeyFiles {
-    /// As a flag has it.
+    /// As a flag (`--strict-files`) has it.
     #[must_use]
     pub fn new(is_strict: bool) -> Self {
         if is_strict {
@@ -73,8 +84,9 @@ impl KeyFiles {
         }
     }
 
-    /// Looks at who can read a file with a private key; `say` is told where that is not its owner alone. Of a file that
-    /// is not there, who reads it says more.
+    /// Looks at who can read a file with a private key; `say` is given a sentence for the log where that is not its
+    /// owner alone. Files without a private key are passed over, and so is a file that is not there: reading it says
+    /// more.
     ///
     /// # Errors
     /// [`TlsError::Exposed`], where files are strict.
@@ -96,10 +108,12 @@ impl KeyFiles {
     }
 }
 
-/// Most bytes of a file that are looked at for a key: chains and keys take a few KiB.
+/// Most bytes of a file that are looked at for a key: chains and keys take a few KiB. A larger one is not read whole
+/// because it was named by mistake.
 const MAX_KEY_FILE_LEN: u64 = 1 << 20;
 
-/// Whether a file has a private key in it: of another, that others can read it is no concern.
+/// Whether a file has a private key in it, by PEM's mark: of another, that others can read it is no concern. `false`
+/// for what is no regular file, so that a pipe or device is not read.
 fn holds_key(path: &Path) -> bool {
     const MARK: &[u8] = b"PRIVATE KEY-----";
     let mut contents = Vec::new();
@@ -111,7 +125,8 @@ fn holds_key(path: &Path) -> bool {
     read.is_ok() && contents.windows(MARK.len()).any(|part| part == MARK)
 }
 
-/// Reads certificate and private key from one PEM file, and checks that they belong together and are in time.
+/// Reads certificate and private key from one PEM file, and checks that they belong together and are in time. The first
+/// certificate is ours; further ones are intermediates.
 ///
 /// # Errors
 /// [`TlsError`] but `Exposed`, `NotACa`, `NotSignedByCa`, `Config`.
@@ -119,7 +134,8 @@ pub fn load_identity(path: &Path) -> Result<Identity, TlsError> {
     Identity::from_pem(&read(path)?, path, UnixTime::now())
 }
 
-/// Reads the CA certificates from a PEM file, and checks that they are CAs and at least one is in time.
+/// Reads the CA certificates from a PEM file, and checks that they are CAs and at least one is in time. Those out of
+/// time are kept: whether one is in time is looked at in each handshake.
 ///
 /// # Errors
 /// [`TlsError`]: `Unreadable`, `Pem`, `Identity`, `Expired`, `NotYetValid`, `NotACa`.
@@ -138,7 +154,7 @@ pub fn server_config(
     Ok(Arc::new(server(identity, anchors)?))
 }
 
-/// As [`server_config`], for HTTP/2 or 1.1.
+/// As [`server_config`], for HTTP/2 or 1.1, which ALPN decides.
 ///
 /// # Errors
 /// As [`server_config`].
@@ -151,7 +167,8 @@ pub fn http_config(
     Ok(Arc::new(config))
 }
 
-/// What is presented to clients that show a token instead of a certificate, over HTTP/1.1.
+/// What is presented to clients that show a token instead of a certificate, over HTTP/1.1. The certificate is not
+/// checked against an anchor.
 ///
 /// # Errors
 /// [`TlsError::Config`].
@@ -166,8 +183,9 @@ pub fn token_config(identity: &Identity) -> Result<Arc<ServerConfig>, TlsError> 
     Ok(Arc::new(config))
 }
 
-/// Why programs that speak HTTPS would refuse a server that presents this certificate, and the command that makes one they
-/// accept; `None` if they would not.
+/// Why programs that speak HTTPS would refuse a server that presents this certificate, and the command that makes one
+/// they accept; `None` if they would not. For a warning at start: SSNTP certificates without `serverAuth` or without
+/// names are good for SSNTP and for this project's own clients alone.
 #[must_use]
 pub fn refused_by_browsers(identity: &Identity, anchors: &TrustAnchors) -> Option<String> {
     let path = identity.path.display();
@@ -199,6 +217,7 @@ pub fn refused_by_browsers(identity: &Identity, anchors: &TrustAnchors) -> Optio
     ))
 }
 
+/// What SSNTP and HTTP have in common.
 fn server(identity: &Identity, anchors: &TrustAnchors) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(PeerVerifier(chain_verifier(identity, anchors, &provider)?));
@@ -210,16 +229,20 @@ fn server(identity: &Identity, anchors: &TrustAnchors) -> Result<ServerConfig, T
     Ok(config)
 }
 
+/// No session can be resumed, neither by identifier (TLS 1.2) nor by ticket (TLS 1.3): each connection shows its
+/// certificate.
 fn without_sessions(config: &mut ServerConfig) {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
 }
 
 /// What a client presents and whom it talks to: a server whose certificate is or chains to an anchor, is valid for the
-/// name dialled, and grants the SCHEDULER role.
+/// name dialled, and grants the SCHEDULER role. The name is checked against the alternative names alone, as rustls
+/// does.
 ///
 /// # Errors
-/// [`TlsError::NotSignedByCa`], [`TlsError::Config`].
+/// [`TlsError::NotSignedByCa`]: our own certificate does not chain to this CA file, so a scheduler with the same file
+/// would refuse it. [`TlsError::Config`].
 pub fn client_config(
     identity: &Identity,
     anchors: &TrustAnchors,
@@ -290,7 +313,7 @@ impl Identity {
         })
     }
 
-    /// Its file, and when it ends, seconds of Unix time.
+    /// The name of its file, and when it ends, in seconds of Unix time. For metrics and warnings.
     #[must_use]
     pub fn expiry(&self) -> (String, i64) {
         let validity = identity::parse(&self.chain[0]).map(|x509| Validity::of(&x509));
@@ -309,6 +332,7 @@ impl Identity {
 }
 
 impl Validity {
+    /// Times before 1970 count as 1970.
     fn of(x509: &X509Certificate<'_>) -> Self {
         let at = |seconds| {
             UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
@@ -320,6 +344,7 @@ impl Validity {
         }
     }
 
+    /// Which end is missed, with both times for the message.
     fn check(self, time: UnixTime) -> Result<(), CertificateError> {
         if time < self.not_before {
             return Err(CertificateError::NotValidYetContext {
@@ -336,6 +361,7 @@ impl Validity {
         Ok(())
     }
 
+    /// The same as an error about this file.
     fn error(self, error: CertificateError, path: &Path, now: UnixTime) -> TlsError {
         let text = |time: UnixTime| date(UNIX_EPOCH + Duration::from_secs(time.as_secs()));
         let (path, now) = (path.into(), text(now));
@@ -364,6 +390,8 @@ pub(crate) fn date(time: SystemTime) -> String {
         .map_or_else(|_| format!("second {seconds}"), |at| at.to_string())
 }
 
+/// The verifier for peers' chains. Our own chain is checked with it first: one that it refuses would be refused by
+/// every peer with the same CA file, and saying so at start is better than in each handshake.
 fn chain_verifier(
     identity: &Identity,
     anchors: &TrustAnchors,
@@ -389,6 +417,7 @@ fn file_name(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// A file whole, or the error that names it.
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(path).map_err(|source| TlsError::Unreadable {
         path: path.into(),

@@ -88,7 +88,8 @@ pub(super) struct Hub {
     leaving: watch::Sender<bool>,
     /// The log of connections and of the core's notices, which limits its lines by class.
     notices: Notices,
-    /// How often connections with the same UUID and role replaced each other lately; decides how long a newcomer waits.
+    /// How often connections with the same UUID and role replaced each other within a time; decides how long a newcomer
+    /// waits.
     twins: Mutex<Twins>,
     /// Where the core's records are kept; empty where there is nothing that survives the process.
     store: OnceLock<Store>,

@@ -1,5 +1,13 @@
 //! What the core and the connections want people to know, in the log: no more lines than anybody could read, because
 //! they are written while everybody else waits, and a sum of all others. See [`limiter`].
+//!
+//! ```text
+//! core's Notice ──▶ class_of ──▶ Limiter::admit ─┬─ few in this second: written at once
+//! connections  ── Hub::note ────────────────────▶┘  └─ else counted; the sum is written at the end of the second
+//! ```
+//!
+//! Nothing else in the server writes lines that a peer can cause any number of. Every line has a field `event`, by
+//! which programs find it ([`Class::as_str`]).
 
 use std::fmt::Display;
 use std::time::Instant;
@@ -19,19 +27,20 @@ pub(super) use self::words::Words;
 mod limiter;
 mod words;
 
-/// Bytes of one line, about: identifiers and texts that peers choose are in it.
+/// Bytes of one line, about: identifiers and texts that peers choose are in it. A longer one is cut and ends in `…`.
 const MAX_LINE_LEN: usize = 1024;
 
-/// The log of notices.
+/// The log of notices. One for the daemon; its lock is held while a line is formatted, not while it is written.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     limiter: Mutex<Limiter>,
-    /// Told when something is to be said at the end of the window.
+    /// Told when a line was counted, so that [`Notices::sum_up`] knows that the window has an end to wait for.
     counted: Notify,
 }
 
 impl Notices {
-    /// Logs a notice, or counts it.
+    /// Logs a notice, or counts it. Those that come with every START (placed, waits for nodes to come back) are written
+    /// at level `debug` and not limited.
     pub(super) fn log(&self, notice: &Notice, now: Instant) {
         let Some((class, who)) = class_of(notice) else {
             debug!("{}", Printable::new(Words(notice)));
@@ -45,7 +54,8 @@ impl Notices {
         self.say(class, who, weight, Words(notice), now);
     }
 
-    /// Logs a line, or counts it.
+    /// Logs a line, or counts it. `weight` is the level that it has, `now` the time by which the window is told. Called
+    /// under the core's lock too: it formats at most what is written.
     pub(super) fn say(
         &self,
         class: Class,
@@ -62,7 +72,7 @@ impl Notices {
         }
     }
 
-    /// Says at the end of each window what was counted in it; ends never.
+    /// Writes at the end of each window what was counted in it. Never ends; one task of the daemon runs it.
     pub(super) async fn sum_up(&self) {
         loop {
             let counted = self.counted.notified();
@@ -81,19 +91,21 @@ impl Notices {
         }
     }
 
-    /// Says what was counted and not said yet: the daemon stops.
+    /// Writes what was counted and not written yet, when the daemon stops.
     pub(super) fn finish(&self) {
         let sums = self.limiter.lock().close();
         write_sums(&sums);
     }
 }
 
+/// One line for each sum.
 fn write_sums(sums: &[Summed]) {
     for sum in sums {
         write(sum.class, sum.weight, &sum.text);
     }
 }
 
+/// The level is the line's weight: `warn` or `info`.
 fn write(class: Class, weight: Weight, line: &str) {
     match weight {
         Weight::Warning => warn!(event = class.as_str(), "{line}"),
@@ -101,7 +113,8 @@ fn write(class: Class, weight: Weight, line: &str) {
     }
 }
 
-/// What a notice is about, and whom; `None` = it is said for every START, too often for an ordinary log.
+/// What a notice is about, and whom; `None` for those that every START causes, too many for an ordinary log. The pair
+/// decides which limit a line falls under and by whose name it is counted.
 fn class_of(notice: &Notice) -> Option<(Class, Who)> {
     Some(match notice {
         Notice::Placed(..) | Notice::Settling(_) => return None,

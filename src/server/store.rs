@@ -55,7 +55,7 @@ const MAX_NAMED: usize = 8;
 /// Records to be put, or deleted, by key: what one transaction writes. Keys keep the order in which they came first.
 type Batch = IndexMap<RecordKey, Option<Record>>;
 
-/// A store that is being written to: the handle that [`super::hub`] holds. Dropping it lets the thread write what is
+/// A store that is being written to: the handle that the hub holds. Dropping it lets the thread write what is
 /// left and end, without waiting for that.
 #[derive(Debug)]
 pub struct Store {

@@ -1,6 +1,18 @@
-//! Reads the parts of YAML files that are the scheduler's own, strictly: what is not as documented is a [`Mistake`] that
-//! names the key, the place, and what would be right. What the values may be is in `values`; payloads, which are read
-//! as leniently as the original reads them, are `proto_frames`' business.
+//! Reads the parts of YAML files that are the scheduler's own, strictly: what is not as documented is a [`Mistake`]
+//! that names the key, the place, and what would be right. What the values may be is in `values`; payloads, which are
+//! read as leniently as the original reads them, are `proto_frames`' business.
+//!
+//! Used for the node file, the scheduler's part of a configuration ([`super::rules_file`]) and its like: files that an
+//! operator writes and that must not be half understood. Sections are structs that serde derives with
+//! `deny_unknown_fields`, made of the values in `values`.
+//!
+//! ```text
+//! document ─ read(keys) ─▶ serde_yaml under serde_path_to_error ─▶ T
+//!                              └─ error ─▶ explain: path, place and plain words ─▶ Mistake
+//! ```
+//!
+//! serde's own words are rewritten by [`explain`], because they speak of Rust's types; the rewriting is by the texts of
+//! serde's errors, which its tests hold still.
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,12 +34,13 @@ pub(super) use values::{
     ByName, List, Mapping, Maybe, Named, Pairs, Plain, Scalar, required, scalars, unexpected,
 };
 
-/// What is said to be there where nothing is.
+/// What is said to be there where nothing is (`key:` with no value behind it).
 const NOTHING: &str = "nothing";
 
 /// What is wrong in a part of a file that is read strictly.
 ///
-/// Prints as `configure.scheduler.policy.subset_size, line 4 column 20: expected a whole number from 1, found `0``.
+/// Prints as `configure.scheduler.policy.subset_size, line 4 column 20: expected a whole number from 1, found `0``. It
+/// is an error of the start where a file has it, and the detail of a refusal where a CONFIGURE has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Path of the key from the top of the document; empty where the whole document is meant.
@@ -48,7 +61,7 @@ impl fmt::Display for Mistake {
 }
 
 impl Mistake {
-    /// One about the document as a whole.
+    /// One about the document as a whole: no key, no place.
     pub(super) fn whole(problem: impl fmt::Display) -> Self {
         Self {
             key: String::new(),
@@ -57,7 +70,8 @@ impl Mistake {
         }
     }
 
-    /// One about the value of this key, which was read.
+    /// One about the value of this key, which was read: for checks that need more than one value. `key` is a path as in
+    /// [`Mistake::key`], with indexes as `[0]`. The document is parsed again to find the place.
     pub(super) fn at(document: &[u8], key: String, problem: impl fmt::Display) -> Self {
         Self {
             position: place::find(document, &key),
@@ -67,7 +81,10 @@ impl Mistake {
     }
 }
 
-/// Reads what stands under these keys of a document; `None` if nothing does. Everything beside them is passed over.
+/// Reads what stands under these keys of a document (`["configure", "scheduler"]`); `None` if nothing does. Everything
+/// beside them is passed over, so that ciao's own keys may stand in the same file. Only the first document is read.
+///
+/// Where the YAML is no valid document, that is the mistake that is given, wherever reading stopped.
 ///
 /// # Errors
 /// The first mistake, which may be above those keys, or in the YAML as a whole.
@@ -79,7 +96,8 @@ pub(super) fn read<T: DeserializeOwned>(
 }
 
 /// Refuses a document in which aliases (`*name`) make what stands under these keys larger than twice the document: a
-/// few of them could otherwise make a small payload gigabytes of values.
+/// few of them could otherwise make a small payload gigabytes of values. Called before [`read`] on documents from
+/// peers; needs memory for none of it.
 ///
 /// # Errors
 /// That, or as [`read`].
@@ -93,6 +111,7 @@ pub(super) fn weigh(document: &[u8], keys: &[&'static str]) -> Result<(), Mistak
     weighed.map(|_| ())
 }
 
+/// Parses the first document with a seed, keeping the path to where the parser is; makes a [`Mistake`] of an error.
 fn run<'de, S: DeserializeSeed<'de> + Copy>(
     document: &'de [u8],
     keys: &[&'static str],
@@ -110,7 +129,7 @@ fn run<'de, S: DeserializeSeed<'de> + Copy>(
     })
 }
 
-/// Text of a file, cut to a length that suits a message.
+/// Text of a file, cut to a length that suits a message; a cut text ends in `…`.
 pub(super) fn shorten(text: &str) -> String {
     /// Long enough for a UUID and the name around it.
     const MAX_CHARS: usize = 60;
@@ -120,12 +139,13 @@ pub(super) fn shorten(text: &str) -> String {
     }
 }
 
+/// The first error in the YAML itself, whatever the keys and types are.
 fn syntax_error(document: &[u8]) -> Option<serde_yaml::Error> {
     let first = serde_yaml::Deserializer::from_slice(document).next()?;
     first.deserialize_ignored_any(IgnoredAny).err()
 }
 
-/// Turns the parser's error about the value at `path` into ours.
+/// Turns the parser's error about the value at `path` into ours: key, place and problem.
 fn explain(document: &[u8], path: &str, error: &serde_yaml::Error) -> Mistake {
     let position = error.location().map(|at| Position {
         line: at.line(),
@@ -152,7 +172,8 @@ fn explain(document: &[u8], path: &str, error: &serde_yaml::Error) -> Mistake {
 }
 
 /// The parser's words without the place behind them, and without the path before them, which is that of the value or of
-/// one around it.
+/// one around it. So `configure.scheduler.x: invalid type: …, expected a list at line 4 column 20` becomes `invalid
+/// type: …, expected a list`.
 fn bare<'a>(text: &'a str, path: &str, position: Option<Position>) -> &'a str {
     let place = position.map(|at| format!(" at {at}")).unwrap_or_default();
     let text = text.strip_suffix(&place).unwrap_or(text);
@@ -163,7 +184,16 @@ fn bare<'a>(text: &'a str, path: &str, position: Option<Position>) -> &'a str {
         .unwrap_or(text)
 }
 
-/// What serde's words for a mapping or a type mean: the key below the path that they are about, if any, and the problem.
+/// What serde's words for a mapping or a type mean: the key below the path that they are about, if any, and the
+/// problem.
+///
+/// ```text
+/// missing field `name`                           ("name", "missing")
+/// unknown field `zon`, expected `zone` or `id`   ("", "unknown key, expected `zone` or `id`; did you mean `zone`?")
+/// invalid type: map, expected a string           ("", "expected a string, found a mapping")
+/// ```
+///
+/// What is none of these passes as it is: it comes from this module's own types.
 fn problem(text: &str) -> (&str, String) {
     let quoted = |rest: &'static str| text.strip_prefix(rest)?.strip_suffix('`');
     if let Some(key) = quoted("missing field `") {
@@ -202,7 +232,8 @@ fn plain(found: &str) -> String {
     }
 }
 
-/// Reads the value under keys, one below the other; of a key that stands twice, the last counts.
+/// Reads the value under keys, one below the other; of a key that stands twice, the last counts. The innermost value is
+/// read by `inner`; what stands beside the path is not kept.
 struct Under<'a, S> {
     keys: &'a [&'static str],
     inner: S,

@@ -16,6 +16,14 @@
 //!
 //! Everything here is a pure function of its arguments, and runs on the task of a connection: inbound before the core's
 //! lock is taken, outbound when the receiver's writer comes to the message.
+//!
+//! ```text
+//! bytes ─decoder─▶ Frame ─inputs─▶ Input{Command | Report | Malformed | Unknown, Parcel} ─▶ core
+//! core ─▶ Message ─cost─▶ outbox of the receiver ─encode─▶ bytes
+//! ```
+//!
+//! A new kind of frame is added in [`kinds`] in both directions, in [`commands`] or [`reports`] as a reader, and in
+//! [`render`] if the scheduler sends it.
 
 mod changes;
 mod commands;

@@ -9,6 +9,11 @@
 //! Each file words one type of cause: [`cause`] those of instances, [`declined`] refused STARTs and commands,
 //! [`no_fit`] what nodes lack, [`drain`] drains, [`unread`] output that cannot be had. To change a sentence is to
 //! change what operators grep for: `CHANGELOG.md` says so.
+//!
+//! ```text
+//! core: StartFailure { detail: None } with Cause::NoFit(…)
+//! word: StartFailure { detail: "none of 12 compute nodes fits: 10 short of mem_mb (…); 2 cordoned" }
+//! ```
 
 mod cause;
 mod declined;
@@ -26,7 +31,7 @@ use sched_model::{
 
 pub(super) use self::cause::Why;
 
-/// The reason given for a store that has stopped to answer: there is no error of the system to show.
+/// The reason given for a store whose disk does not answer: there is no error of the system to show.
 const SILENT_DISK: &str = "its disk has not answered in time";
 
 /// Writes the sentences into what the core wants done. Called once for each action, under the core's lock, as it is
@@ -39,7 +44,8 @@ pub(super) fn word(action: &mut Action) {
     }
 }
 
-/// A query's answer with its sentences. For the HTTP API, which reads a page from the core directly.
+/// A query's answer with its sentences. For the HTTP API, which reads a page from the core directly, and calls this
+/// while it holds the core's lock.
 pub(super) fn worded_page(mut page: Explained<QueryResult, RowCauses>) -> QueryResult {
     word_page(&mut page);
     page.payload
@@ -60,7 +66,7 @@ pub(super) fn worded_store(mut store: StoreView) -> StoreView {
 }
 
 /// Puts the sentences into a message's payload. Those that carry none are passed over: forwarded frames keep the words
-/// of their senders.
+/// of their senders. Matches on the kinds that have a sentence; one that gains one must be added here.
 fn word_message(message: &mut Message) {
     match message {
         Message::StartFailure(it) | Message::StartFailureCopy(it) => word_failure(it),
@@ -147,8 +153,8 @@ fn word_change(change: &mut Change) {
     }
 }
 
-/// A cause as people read it, cut where it is too long. [`ShortText`] bounds it: rows and history are kept and sent by
-/// the thousand.
+/// A cause as people read it, cut where it is too long. [`ShortText`] bounds it, because rows and history are kept and
+/// sent by the thousand, and a cause may repeat text of a launcher.
 fn short(cause: &Cause) -> String {
     ShortText::from(Why(cause).to_string()).into()
 }

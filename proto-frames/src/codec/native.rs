@@ -14,6 +14,16 @@
 //! ```
 //!
 //! CONNECT and CONNECTED open a stream. A frame of either kind later on has no layout, so it is refused.
+//!
+//! DELETE with a payload of five bytes and no trace, as hexadecimal digits:
+//!
+//! ```text
+//! 00 01  00 04  00 00 00 05  68 65 6c 6c 6f
+//! major minor | type operand | length | "hello"
+//! ```
+//!
+//! A header is judged as soon as its eight bytes are there: a message that may not come, or a length over the limit, is
+//! refused before anything of its body is waited for.
 
 use crate::Uuid;
 use bytes::{Buf, BufMut, BytesMut};
@@ -29,27 +39,33 @@ use crate::kind::{FrameType, Kind};
 use crate::limits::{Limits, MAX_LABEL_LEN, MAX_TRACE_BLOCK_LEN, MAX_TRACE_NODES};
 use crate::trace::{Timestamp, Trace, TraceNode};
 
+/// Version, kind, and a word that is the payload's length or a role.
 const HEADER_LEN: usize = 8;
 const UUID_LEN: usize = 16;
+/// A CONNECT, whole: it has no payload.
 const CONNECT_LEN: usize = HEADER_LEN + 2 * UUID_LEN;
+/// A CONNECTED up to its payload.
 const CONNECTED_LEN: usize = CONNECT_LEN + 4;
 
 /// Bit 0 of a trace block's flags: a path is traced. The other bits are not given out.
 const FLAG_PATH: u8 = 1;
 /// Flags, origin, label length, start, end and node count.
 const TRACE_FIXED_LEN: usize = 1 + UUID_LEN + 1 + 8 + 8 + 1;
+/// UUID, role and two times.
 const NODE_LEN: usize = UUID_LEN + 4 + 8 + 8;
 
 /// The eight bytes every message starts with.
 struct Header {
+    /// Whether a trace block follows: bit 7 of the major byte.
     traced: bool,
     version: Version,
     kind: Kind,
-    /// Payload length, or role.
+    /// Length of the payload; of CONNECT and CONNECTED the role.
     word: u32,
 }
 
 impl Header {
+    /// Cannot fail: unknown types and operands are kept.
     fn decode(bytes: [u8; HEADER_LEN]) -> Self {
         let [major, minor, ty, operand, word @ ..] = bytes;
         Self {
@@ -79,7 +95,10 @@ impl Header {
     }
 }
 
-/// Takes the next whole message off `src`; see [`super::Decoder::decode`].
+/// Takes the next whole message off `src`; see [`super::Decoder::decode`]. `None` leaves `src` as it is.
+///
+/// # Errors
+/// What may not come here (`expect`), a length over its limit, or a trace block that contradicts itself.
 pub(super) fn decode(
     expect: Expect,
     limits: &Limits,
@@ -102,6 +121,7 @@ pub(super) fn decode(
     }
 }
 
+/// CONNECT. Its length is fixed, and compared with the limit for what an unknown peer may send.
 fn decode_connect(
     header: &Header,
     limits: &Limits,
@@ -128,6 +148,7 @@ fn decode_connect(
     }))))
 }
 
+/// CONNECTED, or `None` until its payload is there. The payload is never copied: it comes once.
 fn decode_connected(
     header: &Header,
     limits: &Limits,
@@ -160,6 +181,9 @@ fn decode_connected(
     }))))
 }
 
+/// Any other message. Order: the payload's length, the trace block's length, whether all of it is there, the trace
+/// block's contents. A payload that is over the limit and may be skipped needs only the head to be there; before the
+/// first message of a connection it ends the stream instead.
 fn decode_frame(
     header: &Header,
     expect: Expect,
@@ -218,7 +242,8 @@ fn decode_frame(
     }))))
 }
 
-/// Reads a trace block behind its length field; the fields must fill it exactly.
+/// Reads a trace block behind its length field; the fields must fill it exactly, so that a block is read in one way
+/// only.
 fn decode_trace(mut block: &[u8]) -> Result<(Uuid, Trace), DecodeError> {
     const CONTRADICTORY: DecodeError = malformed("trace block: its length contradicts its content");
     if block.len() < TRACE_FIXED_LEN {
@@ -287,7 +312,7 @@ pub(super) fn encode_connect(connect: &Connect, dst: &mut BytesMut) {
     dst.put_slice(connect.destination.as_bytes());
 }
 
-/// Appends CONNECTED.
+/// Appends CONNECTED. The length of its payload stands behind the UUIDs, because the header's word is the role.
 pub(super) fn encode_connected(connected: &Connected, dst: &mut BytesMut) {
     let word = connected.role.0;
     let header = Header {
@@ -304,7 +329,8 @@ pub(super) fn encode_connected(connected: &Connected, dst: &mut BytesMut) {
     dst.put_slice(&connected.payload);
 }
 
-/// Appends a frame. Its origin goes along only with a trace.
+/// Appends a frame. Its origin goes along only with a trace, because a receiver without one knows who sent it: the
+/// connection's peer.
 pub(super) fn encode_frame(frame: &Frame, dst: &mut BytesMut) {
     let word = payload_len(&frame.payload);
     let header = Header {
@@ -321,6 +347,7 @@ pub(super) fn encode_frame(frame: &Frame, dst: &mut BytesMut) {
     dst.put_slice(&frame.payload);
 }
 
+/// Appends a trace block. A label and a path that are longer than the format can say are cut.
 fn encode_trace(origin: Uuid, trace: &Trace, dst: &mut BytesMut) {
     let label = &trace.label[..trace.label.len().min(MAX_LABEL_LEN)];
     let path = trace.path.as_deref().unwrap_or_default();

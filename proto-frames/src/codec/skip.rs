@@ -1,4 +1,13 @@
 //! Frames whose payload is too long: refused alone, their bytes thrown away as they come.
+//!
+//! A server uses this so that one payload that is too long costs its sender that frame and not the connection with
+//! everything that is under way on it. It takes no memory but for the beginning ([`MAX_HEAD_LEN`]), in which what the
+//! frame is about is mostly named.
+//!
+//! ```text
+//! gob     … fields before │ payload: head kept, rest dropped │ behind: fields and the end of the struct
+//! native  header, trace   │ payload                          │ nothing
+//! ```
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -15,7 +24,7 @@ pub enum Received {
     TooLong(TooLong),
 }
 
-/// A frame whose payload is over the limit, and was not kept.
+/// A frame whose payload is over the limit, and was not kept. Its trace and origin are not kept either.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TooLong {
     /// What it was.
@@ -24,7 +33,7 @@ pub struct TooLong {
     pub len: u64,
     /// The limit that is over, in bytes.
     pub limit: u64,
-    /// The first bytes of the payload, [`MAX_HEAD_LEN`] of them.
+    /// The first bytes of the payload, at most [`MAX_HEAD_LEN`] of them.
     pub head: Bytes,
 }
 
@@ -35,17 +44,18 @@ pub(super) struct Skip {
     len: u64,
     limit: u64,
     head: BytesMut,
-    /// Bytes of the payload that have not come yet.
+    /// Bytes of the payload that have not come yet. Counted down from what the peer stated.
     left: usize,
-    /// Bytes of its message behind it.
+    /// Bytes of its message behind the payload, which are thrown away as well: in gob the end of its struct.
     behind: usize,
 }
 
 impl Skip {
-    /// What becomes of a payload of `len` bytes with so many others behind it.
+    /// Begins to skip a payload of `len` bytes with `behind` others behind it; the caller has taken off what stands
+    /// before it.
     ///
     /// # Errors
-    /// It is too long to be skipped.
+    /// It is too long to be skipped, too.
     pub(super) fn new(
         kind: Kind,
         len: u64,
@@ -65,7 +75,7 @@ impl Skip {
         })
     }
 
-    /// Throws away what there is of it; the frame once all is gone.
+    /// Throws away what there is of it in `src`; the frame once all of it is gone. Called with each read until then.
     pub(super) fn advance(&mut self, src: &mut BytesMut) -> Option<TooLong> {
         let here = self.left.min(src.len());
         let kept = here.min(MAX_HEAD_LEN - self.head.len());
@@ -87,6 +97,7 @@ impl Skip {
     }
 }
 
+/// Names the limit of payloads, not that of what is skipped.
 const fn too_long(len: u64, limit: usize) -> DecodeError {
     DecodeError::TooLong {
         what: "payload, in bytes,",

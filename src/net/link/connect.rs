@@ -1,4 +1,11 @@
 //! Opening a link: TCP, TLS, CONNECT, and the scheduler's answer.
+//!
+//! ```text
+//! connect_first ─ each endpoint ─▶ connect ─ each address ─▶ Opening: dial, shake_hands ─▶ Link
+//!                                                              judge: CONNECTED, or a refusal
+//! ```
+//!
+//! Every step has a deadline, and every failure is a [`ConnectError`] that says what the user can do about it.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -25,13 +32,14 @@ use crate::net::link::{Hello, Link, halves};
 use crate::net::peer::{Deadlines, EndReason, PROGRESS_DEADLINE, Peer};
 use crate::net::tls::explain;
 
-/// A scheduler whose machine is gone is noticed about a minute after the last byte.
+/// TCP keepalive: a scheduler whose machine is gone is noticed about a minute after the last byte. (30 s of silence,
+/// then three probes 10 s apart.)
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(30))
     .with_interval(Duration::from_secs(10))
     .with_retries(3);
 
-/// How long a client waits for what.
+/// How long a client waits for what. The defaults are in [`Timeouts::default`]; tests make them short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// For a TCP connection to one address (5 s).
@@ -188,7 +196,7 @@ impl ConnectError {
         )
     }
 
-    /// Whether it looks as if no scheduler were there.
+    /// Whether it looks as if no scheduler were there, so that a message may add what to check about the address.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
         use ConnectError as E;
@@ -204,10 +212,12 @@ impl ConnectError {
     }
 }
 
-/// Connects to one endpoint, trying each address its name has, and waits for CONNECTED.
+/// Connects to one endpoint, trying each address its name has in the resolver's order, and waits for CONNECTED. Then a
+/// task serves the link until it ends.
 ///
 /// # Errors
-/// [`ConnectError`]; the last one where there are several addresses.
+/// [`ConnectError`]. One that no other try can help ends the round at once; else the last one where there are several
+/// addresses.
 pub async fn connect(
     endpoint: &Endpoint,
     tls: &Arc<ClientConfig>,
@@ -240,7 +250,8 @@ pub async fn connect(
     Err(last)
 }
 
-/// Connects to the first of these endpoints that lets us: one round, in order. `failed` hears of each that does not.
+/// Connects to the first of these endpoints that lets us: one round, in order, without waiting between them. `failed`
+/// is called for each that does not, also for the last.
 ///
 /// # Errors
 /// The first error that no later try can help ([`ConnectError::may_retry`]), else the last one.
@@ -268,7 +279,7 @@ pub async fn connect_first(
     Err(last)
 }
 
-/// One try at one address.
+/// One try at one address, with what is needed for it.
 struct Opening<'a> {
     address: SocketAddr,
     name: ServerName<'static>,
@@ -278,6 +289,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
+    /// Dials and shakes hands, each within its deadline.
     async fn run(self) -> Result<Link, ConnectError> {
         let (address, timeouts) = (self.address, self.timeouts);
         let late = |waiting_for, after| ConnectError::TimedOut {
@@ -291,6 +303,7 @@ impl Opening<'_> {
         shaken.map_err(|_| late("the answer to TLS and CONNECT", timeouts.handshake))?
     }
 
+    /// A TCP connection without Nagle's delay, because frames are written in one call, and with keepalive.
     async fn dial(&self) -> Result<TcpStream, ConnectError> {
         let error = |source| ConnectError::Dial {
             address: self.address,
@@ -304,7 +317,8 @@ impl Opening<'_> {
         Ok(stream)
     }
 
-    /// TLS, CONNECT, CONNECTED. Nothing is sent between the last two: an original server drops it.
+    /// TLS, CONNECT, CONNECTED. Nothing is sent between the last two: an original server drops it. The bytes behind the
+    /// answer, which may be frames already, go on with the decoder to the link's task.
     async fn shake_hands(self, stream: TcpStream) -> Result<Link, ConnectError> {
         let broken = |error: io::Error| self.broken(&error);
         let connector = TlsConnector::from(Arc::clone(self.tls));
@@ -360,7 +374,8 @@ impl Opening<'_> {
         })
     }
 
-    /// The first message.
+    /// The first message, read until it is whole. Says in particular that the server speaks the other encoding, or that
+    /// it closed without an answer, as an original scheduler does with a native CONNECT.
     async fn answer(
         &self,
         stream: &mut TlsStream<TcpStream>,
@@ -395,7 +410,8 @@ impl Opening<'_> {
         }
     }
 
-    /// What the first message means for us.
+    /// What the first message means for us: CONNECTED by a scheduler and for this UUID is a link; a frame is a refusal,
+    /// for good where it is ConnectionAborted.
     fn judge(&self, answer: Message) -> Result<Connected, ConnectError> {
         let address = self.address;
         match answer {
@@ -429,7 +445,7 @@ impl Opening<'_> {
         let _ = stream.shutdown().await;
     }
 
-    /// TLS failed.
+    /// TLS failed: told apart are another CA's server, a server without TLS, and all else in rustls's words.
     fn unshaken(&self, error: &io::Error) -> ConnectError {
         let address = self.address;
         let tls = error.get_ref().and_then(|it| it.downcast_ref());
@@ -452,6 +468,7 @@ impl Opening<'_> {
         }
     }
 
+    /// The connection failed or was refused with a TLS alert, before the answer.
     fn broken(&self, error: &io::Error) -> ConnectError {
         ConnectError::Handshake {
             address: self.address,
@@ -460,7 +477,7 @@ impl Opening<'_> {
     }
 }
 
-/// What may help who spoke this encoding and was not understood.
+/// What is added to an error where the other encoding may help.
 fn hint(encoding: Encoding) -> &'static str {
     match encoding {
         Encoding::Native => {

@@ -23,12 +23,17 @@ pub const MAX_INBOUND_BYTES: usize = 4 * 1024 * 1024;
 /// What a queued frame costs beside its payload.
 const FRAME_COST: usize = size_of::<Outgoing>();
 
-/// Both queues of one link.
+/// Both queues of one link, shared by its users ([`super::LinkSender`], [`super::LinkReceiver`]) and its task
+/// ([`Pumped`]).
 #[derive(Debug)]
 pub(super) struct Queues {
+    /// Frames to write. `room` bounds it, not a budget: frames carry no charge.
     pub(super) outbox: Arc<Outbox<Outgoing>>,
+    /// What received frames are charged to until the receiver takes them; the socket is not read from while it is used
+    /// up.
     pub(super) budget: Arc<Budget>,
-    /// Bytes of room in the outbox. Closed with the link.
+    /// Bytes of room in the outbox. Closed with the link. Each queued frame holds as many permits as it has bytes. Once
+    /// closed, senders that wait fail.
     room: Arc<Semaphore>,
     state: Mutex<QueueState>,
     /// To those who wait for a flush or the end.
@@ -47,15 +52,20 @@ pub(super) struct Outgoing {
     _room: OwnedSemaphorePermit,
 }
 
+/// What both sides count and wait for.
 #[derive(Debug, Default)]
 struct QueueState {
+    /// Frames queued since the link began.
     queued: u64,
+    /// Number of the last frame handed to the socket: those up to it may have arrived.
     written: u64,
     inbound: VecDeque<(Frame, Charge)>,
     receiver: Receiver,
+    /// Why the link is over; set once.
     ended: Option<LinkClosed>,
 }
 
+/// Whether anything is to be kept for the receiver.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Receiver {
     #[default]
@@ -64,7 +74,7 @@ enum Receiver {
     Gone,
 }
 
-/// The pump's end of the queues.
+/// The task's end of the queues, which is its connection's handler.
 #[derive(Debug)]
 pub(super) struct Pumped {
     pub(super) queues: Arc<Queues>,
@@ -74,6 +84,7 @@ pub(super) struct Pumped {
 
 /// For senders.
 impl Queues {
+    /// Empty queues of a link that is open.
     pub(super) fn new() -> Arc<Self> {
         let budget = Budget::new(MAX_INBOUND_BYTES, Pace::Budget);
         Arc::new(Self {
@@ -86,6 +97,10 @@ impl Queues {
         })
     }
 
+    /// Queues a frame as soon as there is room for it.
+    ///
+    /// # Errors
+    /// [`LinkClosed`] once the link has ended or is being closed; the frame is dropped then.
     pub(super) async fn push_outbound(&self, frame: Frame) -> Result<(), LinkClosed> {
         let cost = cost(&frame);
         // One that is larger than all the room waits until it is alone. Room is given in the order it is asked for,
@@ -121,7 +136,7 @@ impl Queues {
         }
     }
 
-    /// Waits until everything queued before the call has been written.
+    /// Waits until everything queued before the call has been written. Frames queued later do not make it wait longer.
     pub(super) async fn written(&self) -> Result<(), LinkClosed> {
         let goal = self.state.lock().queued;
         self.progress_until(|state| {
@@ -144,15 +159,18 @@ impl Queues {
         .await
     }
 
+    /// Takes no more frames; the connection is closed once what is queued is written.
     pub(super) fn begin_close(&self) {
         self.room.close();
         self.outbox.finish();
     }
 
+    /// Waits until the link is over.
     pub(super) async fn ended(&self) -> LinkClosed {
         self.progress_until(|state| state.ended.clone()).await
     }
 
+    /// Waits until `look` finds what it looks for, looking again after each write and at the end.
     async fn progress_until<T>(&self, mut look: impl FnMut(&QueueState) -> Option<T>) -> T {
         loop {
             let progress = self.progress.notified();
@@ -166,6 +184,7 @@ impl Queues {
         }
     }
 
+    /// Why nothing can be sent: how the link ended, or that it is being closed.
     fn reason(&self) -> LinkClosed {
         let ended = self.state.lock().ended.clone();
         ended.unwrap_or_else(|| LinkClosed("it is being closed on this side".to_owned()))
@@ -187,7 +206,8 @@ impl Queues {
         }
     }
 
-    /// The next frame; `None` if nothing is there yet.
+    /// The next frame; `None` if nothing is there yet. Its charge is given back after the lock is released, which may
+    /// wake the link's task to read on.
     pub(super) fn pop_inbound(&self) -> Result<Option<Frame>, LinkClosed> {
         let mut state = self.state.lock();
         match (state.inbound.pop_front(), &state.ended) {
@@ -201,7 +221,7 @@ impl Queues {
         }
     }
 
-    /// Everything that is there; `None` if nothing is.
+    /// Throws away everything that is there, and whatever comes from now on: the receiver is gone.
     pub(super) fn discard_inbound(&self) {
         let discarded = {
             let mut state = self.state.lock();
@@ -218,7 +238,8 @@ impl Pumped {
         Self { queues, encoded: 0 }
     }
 
-    /// The link is over. What was received can still be taken.
+    /// The link is over, for this reason unless there is one already. What was received can still be taken; all who
+    /// wait for room, a flush or a frame are woken.
     pub(super) fn end(&self, reason: String) {
         self.queues
             .state
@@ -268,6 +289,7 @@ impl Handler for Pumped {
     }
 }
 
+/// What a frame counts in bytes, in either direction.
 fn cost(frame: &Frame) -> usize {
     FRAME_COST + frame.payload.len()
 }

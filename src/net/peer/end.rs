@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proto_frames::DecodeError;
 
-/// Why a connection ended.
+/// Why a connection ended. The texts follow the peer's role and UUID in the log.
 #[derive(Debug, thiserror::Error)]
 pub enum EndReason {
     /// The peer closed it, with TLS's close_notify.
@@ -35,7 +35,8 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// That of a read that failed.
+    /// The reason of a read that failed: an end without close_notify, or a reset, is a peer that is gone rather than a
+    /// failure of this side.
     pub(super) fn of_read(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Self::Broken,
@@ -49,6 +50,7 @@ impl EndReason {
 pub struct End<M> {
     /// Why.
     pub reason: EndReason,
-    /// Messages of which certainly not one byte was handed to the socket, in order.
+    /// Messages of which certainly not one byte was handed to the socket, in order. What is not in here may have
+    /// arrived: a START of it is in doubt.
     pub unsent: Vec<M>,
 }

@@ -1,6 +1,6 @@
 //! What one thread's connections read into, one after the other: a connection has it while it reads, and gives it back
-//! when everything was decoded. So the many that have something now and then need no memory of their own for it, and none
-//! is asked for and given back for each batch.
+//! when everything was decoded. So the many that have something now and then need no memory of their own for it, and
+//! none is asked for and given back for each batch.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use super::{READ_BATCH, READ_CHUNK};
 /// Room of a buffer: a batch, and the read that ends it.
 const BUFFER_LEN: usize = READ_BATCH + READ_CHUNK;
 
-/// Messages of a batch that room is kept for: a batch of more is one of very short ones.
+/// Messages of a batch that room is kept for; a batch of more is one of very short ones, and its list is not kept.
 const KEEP_MESSAGES: usize = 1024;
 
 thread_local! {
@@ -20,7 +20,7 @@ thread_local! {
     static MESSAGES: Cell<Vec<Message>> = Cell::default();
 }
 
-/// An empty buffer.
+/// An empty buffer of [`BUFFER_LEN`] bytes: the thread's, or a newly made one where another connection has it.
 pub(super) fn take_buffer() -> BytesMut {
     let buffer = BUFFER.take();
     if buffer.capacity() > 0 {
@@ -30,7 +30,8 @@ pub(super) fn take_buffer() -> BytesMut {
     }
 }
 
-/// Keeps a buffer for the next connection, unless it is another one, or a part of it is in use elsewhere.
+/// Keeps a buffer for the next connection of this thread. Not if it has grown, or if a payload that was decoded from it
+/// is still in use: then it is freed with that.
 pub(super) fn give_back_buffer(mut buffer: BytesMut) {
     buffer.clear();
     if buffer.try_reclaim(BUFFER_LEN) && buffer.capacity() == BUFFER_LEN {
@@ -38,7 +39,7 @@ pub(super) fn give_back_buffer(mut buffer: BytesMut) {
     }
 }
 
-/// An empty list.
+/// An empty list, with the room that the last batch needed.
 pub(super) fn take_messages() -> Vec<Message> {
     MESSAGES.take()
 }

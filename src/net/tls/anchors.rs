@@ -15,18 +15,23 @@ use crate::net::tls::error::TlsError;
 use crate::net::tls::verify::ChainVerifier;
 use crate::net::tls::{Validity, file_name, pem};
 
-/// The certificates that may sign peers' certificates.
+/// The certificates that may sign peers' certificates. Cheap to clone. One is enough for a cluster; several serve while
+/// a CA is replaced.
 #[derive(Debug, Clone)]
 pub struct TrustAnchors {
+    /// Its file, for messages.
     pub(super) path: PathBuf,
     pub(super) anchors: Arc<[TrustedCertificate]>,
+    /// See [`TrustAnchors::server_names`].
     names: Vec<String>,
 }
 
-/// One certificate of the CA file.
+/// One certificate of the CA file, taken apart once.
 #[derive(Debug)]
 pub(super) struct TrustedCertificate {
+    /// Compared with a leaf that is the anchor itself.
     pub(super) der: CertificateDer<'static>,
+    /// Its subject, key and name constraints, as `webpki` takes them; its validity is not among them.
     pub(super) trust: TrustAnchor<'static>,
     pub(super) validity: Validity,
     /// The roles that it may pass on.
@@ -34,7 +39,8 @@ pub(super) struct TrustedCertificate {
 }
 
 impl TrustAnchors {
-    /// As [`super::load_anchors`], from the file's contents; `path` is for messages, `now` for the validity.
+    /// As [`super::load_anchors`], from the file's contents; `path` is for messages, `now` for the validity. One
+    /// certificate that is no CA refuses the file: it would be believed by mistake.
     ///
     /// # Errors
     /// As [`super::load_anchors`].
@@ -92,7 +98,7 @@ impl TrustAnchors {
         &self.names
     }
 
-    /// Their file, and when the first of them ends, seconds of Unix time.
+    /// The name of their file, and when the first of them ends, in seconds of Unix time.
     #[must_use]
     pub fn expiry(&self) -> (String, i64) {
         let ends = self
@@ -114,10 +120,11 @@ impl TrustAnchors {
         })
     }
 
-    /// Whether a certificate (PEM or not, it is the DER form here) is one of these or is signed by one, at this time.
+    /// Whether a certificate in DER form is one of these or is signed by one, at this time, without intermediates. For
+    /// tools that check files; connections are checked with their intermediates.
     ///
     /// # Errors
-    /// What the check says.
+    /// Why it is not.
     pub fn verify(&self, leaf: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
         ChainVerifier {

@@ -23,6 +23,7 @@ pub fn explain(error: &io::Error) -> String {
     }
 }
 
+/// "Our" certificate is that of the program that logs.
 fn explain_tls(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(reason) => format!(
@@ -39,7 +40,7 @@ fn explain_tls(error: &rustls::Error) -> String {
     }
 }
 
-/// Why a certificate is refused.
+/// Why a certificate is refused. Reads on behind "the peer's certificate is refused: ", or behind the name of a file.
 #[must_use]
 pub fn explain_certificate(error: &CertificateError) -> String {
     match error {
@@ -70,7 +71,8 @@ pub fn explain_certificate(error: &CertificateError) -> String {
     }
 }
 
-/// Names of a certificate as they are written, from `DnsName("a")` and `IpAddress(::1)`.
+/// Names of a certificate as they are written, from `DnsName("a")` and `IpAddress(::1)`. What has another form is shown
+/// as it is.
 fn names(presented: &[String]) -> String {
     let bare = |name: &String| {
         let inner = name
@@ -86,11 +88,12 @@ fn names(presented: &[String]) -> String {
     }
 }
 
+/// RFC 3339, UTC.
 fn moment(time: UnixTime) -> String {
     date(UNIX_EPOCH + Duration::from_secs(time.as_secs()))
 }
 
-/// What an alert says of our certificate, if it is about that.
+/// What an alert says of our certificate, if it is about that. `None` for alerts about the protocol.
 fn blamed(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
         AlertDescription::UnknownCA => {

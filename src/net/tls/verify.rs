@@ -1,9 +1,17 @@
 //! The certificate verifiers behind the TLS configurations.
 //!
-//! SSNTP certificates carry `anyExtendedKeyUsage` and role OIDs instead of `clientAuth`/`serverAuth`, and the original's
-//! trust anchor is CA and server certificate in one; the stock verifiers refuse both. These check the chain with
-//! `rustls-webpki`, leave the handshake's signatures to the provider, and demand a role of the leaf that every CA above
-//! it may pass on.
+//! SSNTP certificates carry `anyExtendedKeyUsage` and role OIDs instead of `clientAuth`/`serverAuth`, and the
+//! original's trust anchor is CA and server certificate in one; the stock verifiers refuse both. These check the chain
+//! with `rustls-webpki`, leave the handshake's signatures to the provider, and demand a role of the leaf that every CA
+//! above it may pass on.
+//!
+//! ```text
+//! leaf ─ is it an anchor, in time? ──────────────────────────────▶ accepted (the original's server certificate)
+//!      └ webpki: a path to an anchor in time ─ limits of its CAs ─▶ accepted
+//! then:  a server asks for any role, a client for SCHEDULER and the name it dialled
+//! ```
+//!
+//! No revocation is looked at: there are no lists of it in a cluster.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -29,7 +37,8 @@ use crate::net::tls::anchors::TrustedCertificate;
 )]
 struct NotAScheduler(Role);
 
-/// A certificate grants roles that a CA above it may not pass on.
+/// A certificate grants roles that a CA above it may not pass on. Without this check the CA of one team could make
+/// schedulers.
 #[derive(Debug, thiserror::Error)]
 #[error("it grants {granted}, and a CA above it is limited to {limit} by its extended key usage")]
 struct BeyondItsIssuer {
@@ -37,12 +46,12 @@ struct BeyondItsIssuer {
     limit: Role,
 }
 
-/// A CA below an anchor is presented as a peer's certificate.
+/// A CA below an anchor is presented as a peer's certificate. Its key is for signing, and is not to be on a node.
 #[derive(Debug, thiserror::Error)]
 #[error("it is a CA's, which is for signing alone; make one for the peer (ciao-cert -role)")]
 struct CaOfPeer;
 
-/// Checks chains against the configured anchors.
+/// Checks chains against the configured anchors. Knows nothing of what the certificate is used for.
 #[derive(Debug, Clone)]
 pub(super) struct ChainVerifier {
     pub(super) anchors: TrustAnchors,
@@ -68,7 +77,13 @@ impl ExtendedKeyUsageValidator for AnyUsage {
 }
 
 impl ChainVerifier {
-    /// Whether `leaf` is an anchor itself or chains to one, at this time.
+    /// Whether `leaf` is an anchor itself or chains to one, at this time, by CAs that may all pass on the leaf's roles.
+    /// Intermediates are taken from what the peer sent, which is not trusted: each must be signed on the way to an
+    /// anchor.
+    ///
+    /// # Errors
+    /// As specific as can be: an anchor out of time where none is in time, a CA's limit where that was in the way, else
+    /// what `webpki` says.
     pub(super) fn verify(
         &self,
         leaf: &CertificateDer<'_>,
@@ -90,8 +105,8 @@ impl ChainVerifier {
         let granted = leaf_roles(leaf)?;
         let is_self_signed = identity::parse(leaf).is_ok_and(|it| it.issuer() == it.subject());
         let leaf = EndEntityCert::try_from(leaf).map_err(error)?;
-        // Of several paths to an anchor, one that may pass on the roles is enough. The limit that was in the way is noted
-        // here, because `webpki` has no error for it.
+        // Of several paths to an anchor, one that may pass on the roles is enough. The limit that was in the way is
+        // noted here, because `webpki` has no error for it.
         let limited = Cell::new(None);
         let verify_path = |path: &VerifiedPath<'_>| {
             let limit = self.limit_of(path)?;
@@ -121,7 +136,8 @@ impl ChainVerifier {
         }
     }
 
-    /// The roles that all CAs of a path together may pass on.
+    /// The roles that all CAs of a path together may pass on. An anchor's roles are those of all entries of the CA file
+    /// with its subject and key together; then each intermediate narrows them.
     fn limit_of(&self, path: &VerifiedPath<'_>) -> Result<Role, webpki::Error> {
         let anchor = path.anchor();
         let is_it = |known: &&TrustedCertificate| {
@@ -141,9 +157,10 @@ impl ChainVerifier {
     }
 }
 
+/// A client certificate is mandatory, which is the trait's default.
 impl ClientCertVerifier for PeerVerifier {
-    /// None: with hints, a client whose certificate does not match them sends none at all, and neither side learns why it
-    /// was refused.
+    /// None: with hints, a client whose certificate does not match them sends none at all, and neither side learns why
+    /// it was refused.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -226,11 +243,13 @@ impl ServerCertVerifier for SchedulerVerifier {
     }
 }
 
+/// The roles that a leaf grants; none is no error here.
 fn leaf_roles(leaf: &CertificateDer<'_>) -> Result<Role, CertificateError> {
     let x509 = identity::parse(leaf).map_err(|_| CertificateError::BadEncoding)?;
     identity::roles(&x509).map_err(|_| CertificateError::BadEncoding)
 }
 
+/// An error of this file within rustls's type; [`super::explain()`] shows its text.
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> CertificateError {
     CertificateError::Other(OtherError(Arc::new(error)))
 }

@@ -34,23 +34,29 @@ use sched_core::{
     Action, Backlog, Departure, DisconnectReason, Input, Message, Scheduler, SessionId,
 };
 
-/// How a peer's queue stands.
+/// How a peer's queue stands, as far as the core has to know. Lives in [`PeerState`] under a lock of its own, which is
+/// taken below the core's.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// What the core was last told. Told again only if it changes: see [`Hub::look_at_queue`].
+    /// What the core was last told. Told again only if it changes: see [`Hub::look_at_queue`]. The core places nothing
+    /// on a node whose backlog is not clear.
     backlog: Backlog,
     /// Set and cleared by the peer's writer ([`Hub::flow`]), under the core's lock.
     is_stalled: bool,
 }
 
 impl Queue {
-    /// Whether the peer takes nothing of what is queued for it.
+    /// Whether the peer's connection has taken next to nothing for `stall_time`, by its writer's last word.
     pub(super) fn is_stalled(&self) -> bool {
         self.is_stalled
     }
 
     /// What the core is to be told of a queue of `bytes`. Once more than clear, it is clear only when half of the
     /// high-water mark is left; a peer that reads again after a stall is given nothing more until then.
+    /// ```text
+    ///            > high water        <= half of it
+    /// Clear ───────────────▶ Filling ──────────▶ Clear        Stalled: at any time, while the writer says so
+    /// ```
     fn next(&self, bytes: usize, high_water: usize) -> Backlog {
         match self.backlog {
             _ if self.is_stalled => Backlog::Stalled,
@@ -70,12 +76,15 @@ impl Queue {
 }
 
 impl PeerState {
-    /// Whether it merely listens to what others do.
+    /// Whether it only listens to what others do: an operator or viewer that is not a controller as well. Nothing that
+    /// it does not read may slow anybody else down.
     fn is_listener(&self) -> bool {
         self.role.intersects(LISTENER) && !self.role.contains(Role::CONTROLLER)
     }
 
-    /// Bytes that may be queued for it and are charged to no sender, and whether it is disconnected beyond that.
+    /// Bytes that may be queued for it and are charged to no sender, and whether it is disconnected beyond that. Beyond
+    /// it, a launcher is not disconnected: what comes then stays charged to its senders, because a launcher that is cut
+    /// is a lost node.
     fn max_uncharged(&self) -> (usize, bool) {
         if self.is_listener() {
             (MAX_UNCHARGED_OPERATOR, true)
@@ -95,7 +104,9 @@ impl PeerState {
 
 impl Hub {
     /// Puts everything the core has decided on its way. Handling a disconnection inside makes further actions, which
-    /// this loop takes as well: it ends when the core has none left.
+    /// this loop takes as well: it ends when the core has none left. Called under the core's lock, after each input.
+    /// Order matters: actions are carried out in the order of the core's decisions, which is the order on every queue.
+    /// Unbounded loops cannot come of it, because each disconnection takes one peer out of the map.
     pub(super) fn dispatch(&self, scheduler: &mut Scheduler, turn: &mut LockTurn<'_>) {
         while let Some(mut action) = scheduler.poll_action() {
             // Before anything else, so that what is sent, kept and logged has the same sentence.
@@ -128,6 +139,9 @@ impl Hub {
 
     /// The receiver may be a connection, a door, or gone: then the message is dropped, and the core learns of the end
     /// by itself.
+    ///
+    /// A START counts in the metric of placements here. After the push, the queue's length may make the core stop
+    /// placing on the peer, or the uncharged bytes may end its connection; both take effect before the next action.
     fn send(
         &self,
         scheduler: &mut Scheduler,
@@ -164,7 +178,14 @@ impl Hub {
         }
     }
 
-    /// Whose reading waits until this message has left: its causer's, or no peer's.
+    /// The budget that holds this message until it has left, so that its causer is not read from meanwhile; `None`
+    /// where no peer is to wait for it. In this order:
+    ///
+    /// 1. a START or a command: who sent it, also when another one's batch sends it on (a START that had to wait);
+    /// 2. the same from a door: the budget of the HTTP connection;
+    /// 3. anything else (answers, events, reports): whose frames are being handled, unless it goes to a listener that
+    ///    is not the causer;
+    /// 4. nothing, for what a tick or the store caused.
     fn charge(
         &self,
         turn: &LockTurn<'_>,
@@ -193,9 +214,11 @@ impl Hub {
         (!is_copy).then(|| causer.charge(cost))
     }
 
-    /// Ends a connection at once; the core gets back what was not sent. What is not sent comes back to the core as
-    /// `unsent`, in order, and is answered or placed again. Called under the core's lock; the next actions are taken by
-    /// the caller's loop.
+    /// Ends a connection at once. `why` stands in the log behind role and UUID. What was not sent comes back to the
+    /// core as `unsent`, in order, and is answered or placed again; an answer to CONNECT that was not sent yet still
+    /// leaves. Does nothing where the peer is gone already.
+    ///
+    /// Called under the core's lock; the next actions are taken by the caller's loop.
     fn disconnect(
         &self,
         scheduler: &mut Scheduler,
@@ -223,7 +246,9 @@ impl Hub {
         scheduler.handle(turn.now, ended);
     }
 
-    /// A connection of the same peer took the place of another. Where that goes on, the log says so.
+    /// A connection of the same peer took the place of another. The log warns once that has happened more than
+    /// [`FREE_REPLACEMENTS`] times within [`TWIN_WINDOW`]: then two machines have one UUID, rather than one that
+    /// reconnects.
     fn note_replaced(&self, older: SessionId, newer: SessionId, now: Instant) {
         let peers = (self.peers.get(&older), self.peers.get(&newer));
         let (Some(older), Some(newer)) = peers else {
@@ -244,13 +269,15 @@ impl Hub {
         }
     }
 
-    /// How long a connection of a peer is to wait before it takes the place of another.
+    /// How long the handshake of this peer is to wait before it takes the place of another connection; `None` as long
+    /// as they do not replace each other often. Called by the handshake, without the core's lock.
     pub(in crate::server) fn hold_time(&self, uuid: Uuid, role: Role) -> Option<Duration> {
         self.twins.lock().hold_time((uuid, role), Instant::now())
     }
 
-    /// The connection ends once this one frame is written. `ConnectionAborted` tells ciao's peers that trying again
-    /// does not help.
+    /// Tells a peer that the core does not let it in, and closes its connection once this one frame is written.
+    /// `ConnectionAborted` tells ciao's peers that trying again does not help. The peer stays in the map until its task
+    /// ends.
     fn refuse(&self, turn: &mut LockTurn<'_>, session: SessionId, why: impl Display) {
         let Some(peer) = self.peers.get(&session) else {
             return;
@@ -268,7 +295,9 @@ impl Hub {
         peer.outbox.finish();
     }
 
-    /// Ends the connection of a launcher whose node another one reports for, and tells it so.
+    /// Ends the connection of a launcher whose node another one reports for, and tells it so, with the address of that
+    /// one (`first`). It is told in the native payload of `ConnectionAborted`, so that its operator reads it on that
+    /// machine. For the core the session has closed, not broken off: the node is not lost.
     fn refuse_twin(
         &self,
         scheduler: &mut Scheduler,
@@ -305,8 +334,9 @@ impl Hub {
         scheduler.handle(turn.now, ended);
     }
 
-    /// A peer's writer wrote something; `queued` bytes still wait. Called by the peer's task after each write; takes
-    /// the core's lock only where the core has to be told.
+    /// A peer's writer wrote something; `queued` bytes still wait. Called by the peer's task after each write, without
+    /// a lock. Takes the core's lock only where the core has to be told, which is when a queue that was more than clear
+    /// has run down to half of the high-water mark.
     pub(in crate::server) fn written(&self, session: SessionId, peer: &PeerState, queued: usize) {
         if queued <= self.limits.high_water / 2 && peer.queue.lock().backlog != Backlog::Clear {
             self.turn(None, |turn, scheduler| {
@@ -316,8 +346,12 @@ impl Hub {
         }
     }
 
-    /// A peer's writer stalled, or moves again. Charges are given back before the core's lock is taken, so that senders
-    /// that were held go on at once.
+    /// A peer's writer stalled, or moves again. Called by the peer's task, without a lock.
+    ///
+    /// On a stall, what is queued stops being charged to its senders within the limits of the peer's role, so that no
+    /// sender waits for a dead connection. Charges are given back before the core's lock is taken, so that senders that
+    /// were held go on at once. Then the core is told, which places nothing more there, and an operator or controller
+    /// for which too much waits is cut.
     pub(in crate::server) fn flow(&self, session: SessionId, peer: &PeerState, flow: Flow) {
         let is_stalled = flow == Flow::Stalled;
         let uncharged = if is_stalled {
@@ -352,8 +386,11 @@ impl Hub {
         });
     }
 
-    /// Whether what a peer does not read is read by others: a controller's reports by other controllers, and what is
-    /// charged to no sender and meant for a node or an operator, but no burst of many senders is.
+    /// Whether what a peer does not read is read by others. For a controller: whether another controller reads, because
+    /// reports go to all of them. For launchers and listeners always: only what is meant for them waits there, and no
+    /// burst of many senders does.
+    ///
+    /// The cost is a look at each peer, for a controller that has stalled.
     fn others_than(&self, peer: &PeerState) -> Others {
         let reads = |other: &PeerState| {
             other.role.contains(Role::CONTROLLER)
@@ -367,8 +404,8 @@ impl Hub {
         }
     }
 
-    /// A controller that joins gets what others that have stalled do not read. The senders that stalled controllers'
-    /// queues hold are released: from now on what they send is read.
+    /// A controller that joins reads what stalled controllers do not, so the senders that are held by the queues of
+    /// those are read from again.
     pub(super) fn has_joined(&self, peer: &PeerState) {
         if peer.role.contains(Role::CONTROLLER) {
             for other in &self.peers {
@@ -377,7 +414,9 @@ impl Hub {
         }
     }
 
-    /// Tells the core how a peer's queue stands, if that has changed.
+    /// Tells the core how a peer's queue stands, if that has changed since it was told last. The caller holds the
+    /// core's lock and takes the actions that follow. While the scheduler leaves nothing is told: it has said that no
+    /// node takes anything.
     pub(super) fn look_at_queue(
         &self,
         scheduler: &mut Scheduler,
@@ -404,7 +443,7 @@ impl Hub {
     }
 }
 
-/// Why a peer is disconnected for which too much waits: so many bytes that are charged to no sender.
+/// Why a peer is disconnected for which too much waits, with the bytes queued for it that are charged to no sender.
 enum TooMuch {
     /// Its connection takes nothing.
     Stalled(usize),

@@ -32,23 +32,24 @@ pub(super) const MAX_SUMS: usize = 64;
 /// some 60 bytes.
 pub(super) const MAX_NAMED: usize = 16_384;
 
-/// Whom a line is about.
+/// Whom a line is about, by which the sum of a window tells what it counted apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::server) enum Who {
     /// No peer: it is about the scheduler, or about several.
     NoPeer,
-    /// A peer that is, or was, connected.
+    /// A peer that is, or was, connected. By its UUID, so that connections which follow each other are one.
     Peer(Uuid),
-    /// A client that did not get so far.
+    /// A client that did not get as far as CONNECT, so that no UUID is known.
     Address(IpAddr),
 }
 
-/// What a line is about. The variants that are vital come first.
+/// What a line is about. Each has its own limit. The order, in which most vital ones come first, is that of the sums at
+/// the end of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::server) enum Class {
     /// A peer was let in.
     Connected,
-    /// A peer has left.
+    /// A peer has left, or a lost node was forgotten.
     Left,
     /// A peer's connection failed.
     Ended,
@@ -58,7 +59,7 @@ pub(in crate::server) enum Class {
     Refused,
     /// Connections of one UUID that replace each other.
     Twins,
-    /// A node is lost with STARTs in doubt.
+    /// A node was lost, was given up or is not back, or was lost with STARTs in doubt.
     Lost,
     /// A node is short of memory, or something has happened about that.
     Pressure,
@@ -179,6 +180,7 @@ impl Class {
         }
     }
 
+    /// A command is written as often as a vital line: each is one deliberate act of a person or a controller.
     const fn max_lines(self) -> u32 {
         if self.is_vital() || matches!(self, Self::Command) {
             MAX_VITAL_LINES
@@ -187,12 +189,13 @@ impl Class {
         }
     }
 
+    /// How many peers are told apart in the sum of a window.
     const fn max_sums(self) -> usize {
         if self.is_vital() { MAX_NAMED } else { MAX_SUMS }
     }
 }
 
-/// Whether an operator should look at a line.
+/// The level of a line, and of a sum the highest among its lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::server) enum Weight {
     /// It is news.
@@ -201,7 +204,8 @@ pub(in crate::server) enum Weight {
     Warning,
 }
 
-/// A sum of lines that were not written, as one line.
+/// A sum, as one line for the log: in a vital class of all peers or as many as a line has room for, else of one peer or
+/// of all further ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Summed {
     pub(super) class: Class,
@@ -209,7 +213,7 @@ pub(super) struct Summed {
     pub(super) text: String,
 }
 
-/// What becomes of a line.
+/// What is to be written after a line was handed in: sums of a window that has ended, then the line itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Admission {
     /// To be written before it: the window before is over.
@@ -218,24 +222,25 @@ pub(super) struct Admission {
     pub(super) line: Option<String>,
 }
 
-/// The current window.
+/// The current window and what was counted in it. Holds at most [`MAX_SUMS`] sums a class with one line each, or
+/// [`MAX_NAMED`] names in a vital one.
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
-    /// When the window began.
+    /// When the window began; `None` until the first line after the last window.
     begun: Option<Instant>,
     classes: BTreeMap<Class, Counted>,
 }
 
-/// A class in the current window.
+/// A class in the current window: how many lines were written, and what was counted beyond.
 #[derive(Debug, Default)]
 struct Counted {
     written: u32,
     sums: BTreeMap<Who, Sum>,
-    /// What is about more peers than are told apart.
+    /// Lines about more peers than are told apart: one sum for all of those.
     further: Option<Sum>,
 }
 
-/// Lines that were not written.
+/// Lines that were not written: of one peer, or of all further ones.
 #[derive(Debug)]
 struct Sum {
     count: u64,
@@ -245,7 +250,10 @@ struct Sum {
 }
 
 impl Limiter {
-    /// Takes a line in: it is written, or counted.
+    /// Takes a line in. It is to be written if its class has had fewer than its limit in this window, else it is
+    /// counted. A line that comes after the window has ended closes that first and begins another.
+    ///
+    /// The line is formatted only where it is written or is the first of its sum.
     pub(super) fn admit(
         &mut self,
         class: Class,
@@ -275,7 +283,8 @@ impl Limiter {
         }
     }
 
-    /// When the current window is to be closed: at its end, if anything was counted in it.
+    /// When the current window is to be closed: at its end, if anything was counted in it. `None` while there is
+    /// nothing to sum up.
     pub(super) fn due(&self) -> Option<Instant> {
         let has_sums = self
             .classes
@@ -284,7 +293,8 @@ impl Limiter {
         self.begun.filter(|_| has_sums).map(|begun| begun + WINDOW)
     }
 
-    /// Ends the window: what was counted in it, summed up. The vital classes first.
+    /// Ends the window: what was counted in it, summed up, class by class in the order of [`Class`]. The next line
+    /// begins another window.
     pub(super) fn close(&mut self) -> Vec<Summed> {
         self.begun = None;
         let mut lines = Vec::new();
@@ -300,6 +310,8 @@ impl Limiter {
 }
 
 impl Counted {
+    /// Counts a line under the peer that it is about; beyond [`MAX_SUMS`] or [`MAX_NAMED`] peers under all further
+    /// ones.
     fn add(&mut self, class: Class, who: Who, weight: Weight, line: &dyn Display) {
         let new = || Sum {
             count: 0,
@@ -342,7 +354,8 @@ impl Counted {
         }
     }
 
-    /// `312 more peers refused: UUID, UUID (5 times), …`, in as many lines as it takes.
+    /// `312 more peers refused: UUID, UUID (5 times), …`, in as many lines as it takes. Lines are filled up to
+    /// [`MAX_LINE_LEN`], each with the total in front.
     fn name_all(self, class: Class, lines: &mut Vec<Summed>) {
         let all = || self.sums.values().chain(&self.further);
         let Some(weight) = all().map(|sum| sum.weight).max() else {
@@ -385,6 +398,8 @@ impl Counted {
 }
 
 /// A line that may repeat what a peer sent: printable, and not longer than [`MAX_LINE_LEN`] or so.
+///
+/// A cut line ends in `…`, at a character's boundary.
 fn one_line(line: &dyn Display) -> String {
     let line = Printable::new(line);
     if line.len() <= MAX_LINE_LEN {

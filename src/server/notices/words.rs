@@ -1,4 +1,8 @@
 //! What a notice of the core says, in words for the log.
+//!
+//! The sentences about causes come from [`Why`]; those about events that no peer is told of are here. A notice names
+//! identifiers as they came: the caller makes them printable before they are written. The arms are in groups, one
+//! function each, for the length of functions alone.
 
 use std::fmt;
 
@@ -9,7 +13,8 @@ use crate::server::wire::{Place, kind_of};
 use crate::server::words::Why;
 use sched_core::{Cause, MAX_BINDINGS, Notice, PressureNews};
 
-/// A notice as a line for people.
+/// A notice as a line for people, without a full stop. What has no arm in a group's function writes nothing: the caller
+/// `fmt` hands each group only its own variants.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::server) struct Words<'a>(pub(in crate::server) &'a Notice);
 
@@ -46,7 +51,7 @@ impl Words<'_> {
     }
 }
 
-/// What is said of a node that is short of memory.
+/// What is said of a node that is short of memory. `node` is by UUID; its host name is not in the notice.
 fn fmt_pressure(node: &Uuid, news: &PressureNews, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match news {
         PressureNews::Begun(why) => write!(f, "node {node} gets no new work: {why}"),

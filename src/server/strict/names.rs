@@ -1,4 +1,7 @@
 //! Scalars that several files have: nodes, labels, amounts.
+//!
+//! Each is a wrapper that reads its text, so that a section's field has the checked value and the message is the same
+//! wherever such a value may stand.
 
 use proto_frames::Uuid;
 use proto_frames::payload::expression::is_name;
@@ -7,7 +10,7 @@ use super::values::{scalars, unexpected};
 use crate::server::wire::MAX_NAME_LEN;
 use sched_core::NodeName;
 
-/// What labels begin with that are the scheduler's own.
+/// What labels begin with that are the scheduler's own, made from what it knows of a node; a file may not set them.
 const RESERVED: &str = "node.";
 
 /// Largest amount that is taken, 2⁵⁰: a million times what any machine has, and sums of it stay in range.
@@ -57,11 +60,13 @@ scalars! {
     };
 }
 
-/// A UUID with hyphens, in small letters or large ones: people copy them from anywhere.
+/// A UUID with hyphens, in small letters or large ones: people copy them from anywhere. `None` for other forms, such as
+/// braces or digits without hyphens.
 fn uuid(text: &str) -> Option<Uuid> {
     sched_core::canonical_uuid(&text.to_ascii_lowercase())
 }
 
+/// The same bound as names from peers have, in bytes; not empty.
 fn is_short(text: &str) -> bool {
     (1..=MAX_NAME_LEN).contains(&text.len())
 }

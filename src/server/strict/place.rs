@@ -1,11 +1,15 @@
 //! Finds where in a document the value of a key stands, for mistakes that are found after it was read.
+//!
+//! The YAML library gives the place of an error only, so the place of a value is found by failing there.
 
 use std::fmt;
 
 use proto_frames::payload::Position;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Where the value at this path stands, or the innermost one around it that is there.
+/// Where the value at this path stands, or the innermost one around it that is there. `None` where the document has no
+/// value or the library gives no place. `path` is as in a [`Mistake`](super::Mistake): `aggregates[2].labels.zone`.
+/// Parses the document once more; for messages alone.
 pub(super) fn find(document: &[u8], path: &str) -> Option<Position> {
     let first = serde_yaml::Deserializer::from_slice(document).next()?;
     let stopped = Find { path }.deserialize(first).err()?;
@@ -15,14 +19,16 @@ pub(super) fn find(document: &[u8], path: &str) -> Option<Position> {
     })
 }
 
-/// Walks to a value and stops the parser there with an error, whose place is the value's.
+/// Walks to a value and stops the parser there with an error, whose place is the value's. `path` is what is left of the
+/// way.
 #[derive(Clone, Copy)]
 struct Find<'a> {
     path: &'a str,
 }
 
 impl<'a> Find<'a> {
-    /// The way on from a mapping through this key, if it leads through it. Keys may have dots in them.
+    /// The way on from a mapping through this key, if it leads through it. Keys may have dots in them, so that `a.b`
+    /// may be one key or two: the first key of the mapping that fits is taken.
     fn through_key(self, key: &str) -> Option<Self> {
         let path = self.path.strip_prefix(key)?;
         let path = match path.strip_prefix('.') {
@@ -33,7 +39,8 @@ impl<'a> Find<'a> {
         Some(Self { path })
     }
 
-    /// The way on from a list, and the index through which it leads.
+    /// The way on from a list, and the index through which it leads. `[2].labels` leads to entry 2, and from there to
+    /// `labels`.
     fn through_index(self) -> Option<(usize, Self)> {
         let (index, path) = self.path.strip_prefix('[')?.split_once(']')?;
         let path = path.strip_prefix('.').unwrap_or(path);

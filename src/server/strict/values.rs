@@ -1,4 +1,13 @@
 //! The values that strict parts of files are made of. Nothing at all (null) is no value of any of them.
+//!
+//! ```text
+//! Plain<T>        one scalar          Mapping<T>   a section with known keys
+//! List<T, MAX>    a bounded list      Pairs<K, V>  a mapping with keys of the author's choice
+//! Maybe<T>        may be missing      Named<T>     a section, or in short its name
+//! ```
+//!
+//! All refuse `null` with what was expected, because serde alone takes it for an empty section or a missing value, and
+//! a line such as `nodes:` with nothing behind it is more likely a mistake.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,22 +19,24 @@ use super::{NOTHING, shorten};
 
 /// A value that is one scalar, read from its text as written, quoted or not.
 pub(in crate::server) trait Scalar: Sized {
-    /// What it may be, in words.
+    /// What it may be, in words that follow "expected": `a whole number from 1`.
     const EXPECTED: &'static str;
 
-    /// The value of a scalar's text.
+    /// The value of a scalar's text. YAML's own types play no part: `1`, `"1"` and `0x1` are texts of which this
+    /// decides.
     ///
     /// # Errors
     /// What is wrong; [`unexpected`] where there is nothing more precise to say.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
-/// What is said of a text that is none of what `T` may be.
+/// What is said of a text that is none of what `T` may be. For the `Err` of [`Scalar::parse`].
 pub(in crate::server) fn unexpected<T: Scalar>(text: &str) -> String {
     format!("expected {}, found `{}`", T::EXPECTED, shorten(text))
 }
 
-/// Declares scalars: what they hold, what they may be in words, and how they are read.
+/// Declares scalars: what they hold, what they may be in words, and how they are read. One line each: a newtype with a
+/// public field, [`Scalar`] for it, and the text that its errors show.
 macro_rules! scalars {
     ($($(#[$doc:meta])* $name:ident($type:ty): $expected:literal, |$text:ident| $parse:expr;)*) => {$(
         $(#[$doc])*
@@ -44,7 +55,7 @@ macro_rules! scalars {
 
 pub(in crate::server) use scalars;
 
-/// A scalar as a value of a file.
+/// A scalar as a value of a file: a newtype, because a blanket `Deserialize` for every [`Scalar`] is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::server) struct Plain<T>(pub(in crate::server) T);
 
@@ -52,11 +63,12 @@ pub(in crate::server) struct Plain<T>(pub(in crate::server) T);
 #[derive(Debug)]
 pub(in crate::server) struct Mapping<T>(pub(in crate::server) T);
 
-/// A list of at most so many entries.
+/// A list of at most `MAX` entries. The limit is checked before an entry is kept.
 #[derive(Debug)]
 pub(in crate::server) struct List<T, const MAX: usize>(pub(in crate::server) Vec<T>);
 
-/// A mapping with any keys, each at most once, in order, at most so many.
+/// A mapping with any keys, each at most once, in the order of the file, at most `MAX` of them. Keys are compared one
+/// by one, so `MAX` is to be small.
 #[derive(Debug)]
 pub(in crate::server) struct Pairs<K, V, const MAX: usize>(pub(in crate::server) Vec<(K, V)>);
 
@@ -68,7 +80,7 @@ pub(in crate::server) struct Maybe<T>(pub(in crate::server) Option<T>);
 #[derive(Debug)]
 pub(in crate::server) struct Named<T>(pub(in crate::server) T);
 
-/// What may be given by its name alone.
+/// What may be given by its name alone, such as a filter: its name for `{name: …}` with everything else as usual.
 pub(in crate::server) trait ByName: Sized {
     /// What it may be, in words.
     const EXPECTED: &'static str;
@@ -77,21 +89,21 @@ pub(in crate::server) trait ByName: Sized {
     fn by_name(name: &str) -> Self;
 }
 
-/// Reads the value of a key that must be there. Named for it (`deserialize_with`), serde says which key is missing, and
-/// does not take it for one that has nothing behind it.
+/// Reads the value of a key that must be there. Named for a field (`deserialize_with`), it makes serde say which key is
+/// missing; without it serde takes a missing key for one that has nothing behind it.
 pub(in crate::server) fn required<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     de: D,
 ) -> Result<T, D::Error> {
     T::deserialize(de)
 }
 
-/// How the value behind a wrapper is read once something is there.
+/// How the value behind a wrapper is read once something is there. `expected` is what errors say should be there.
 trait Read<'de>: Sized {
     fn expected() -> String;
     fn read<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error>;
 }
 
-/// Refuses nothing at all, and reads what is there.
+/// Refuses nothing at all, and reads what is there. A visitor for an option whose inner value is read by [`Read`].
 struct Something<T>(PhantomData<T>);
 
 impl<'de, T: Read<'de>> Visitor<'de> for Something<T> {
@@ -248,7 +260,7 @@ where
     }
 }
 
-/// A key that is not among these yet, of which there may be so many.
+/// Reads a key of [`Pairs`] and refuses one that is among these already, or one more than `MAX`.
 struct Unseen<'a, K, V, const MAX: usize>(&'a [(K, V)]);
 
 impl<'de, K: Scalar + PartialEq, V, const MAX: usize> DeserializeSeed<'de>

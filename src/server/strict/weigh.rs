@@ -1,4 +1,7 @@
 //! Counts what a value comes to with all aliases followed, without keeping any of it.
+//!
+//! YAML's aliases let a document of a few lines stand for gigabytes ("billion laughs"). Walking it costs time in
+//! proportion to what is allowed, because the walk stops at the limit.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,13 +10,17 @@ use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
-/// Takes one unit for each value and each byte of text from what is left; `None` once there was too little.
+/// Takes one unit for each value and each byte of text from what is left; `None` once there was too little. A seed and
+/// a visitor at once: it visits keys and values alike, and keeps none.
 #[derive(Clone, Copy)]
 pub(super) struct Weigh<'a> {
+    /// Units left; shared by all copies of the visitor.
     pub(super) left: &'a Cell<Option<usize>>,
 }
 
 impl Weigh<'_> {
+    /// Ends the walk with an error once too little is left. The text of the error does not matter: the caller looks at
+    /// `left`.
     fn take<E: Error>(self, amount: usize) -> Result<(), E> {
         let left = self.left.get().and_then(|left| left.checked_sub(amount));
         self.left.set(left);

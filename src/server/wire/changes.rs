@@ -1,11 +1,24 @@
 //! A START's payload as its launcher is to read it, where it no longer says all: a restart, or other amounts since an
-//! UPDATE. One of which nothing has changed leaves as the very bytes that came. Likewise a DELETE that goes to another node
-//! than it names.
+//! UPDATE. One of which nothing has changed leaves as the very bytes that came. Likewise a DELETE that goes to another
+//! node than it names.
 //!
 //! Launchers that announced that they take them get [`Overrides`] before the bytes that came. For all others, the
-//! original's above all, the text is edited rather than written again from what was read, because of unknown keys. By its
-//! looks first ([`crate::edit`]), which leaves every other byte alone; what reads back as something else is written from
-//! the parsed document instead, with everything that is in it.
+//! original's above all, the text is edited rather than written again from what was read, because of unknown keys. By
+//! its looks first ([`crate::edit`]), which leaves every other byte alone; what reads back as something else is written
+//! from the parsed document instead, with everything that is in it.
+//!
+//! As overrides, and as an edited text (an original launcher's):
+//!
+//! ```text
+//! overrides:                 start:
+//!   restart: true              instance_uuid: a
+//! ...                          restart: true      was: false
+//! start:                       …
+//!   instance_uuid: a
+//!   restart: false
+//! ```
+//!
+//! [`frame`] and [`command`] are called by the receiver's writer, outside the core's lock; [`cost`] under it.
 
 use bytes::Bytes;
 use proto_frames::Frame;
@@ -24,7 +37,7 @@ const MIB_PER_GIB: i64 = 1024;
 /// What the longest new value and its key add to a payload, in bytes, beside the name of a custom resource.
 const VALUE_COST: usize = 64;
 
-/// The frame that a launcher is sent.
+/// The START that a launcher is sent: the parcel's frame, with its changes if there are any.
 pub(super) fn frame(start: &PlacedStart) -> Frame {
     let mut frame = frame_of(&start.parcel);
     if let Some(changes) = &start.changes {
@@ -33,8 +46,8 @@ pub(super) fn frame(start: &PlacedStart) -> Frame {
     frame
 }
 
-/// The command that a launcher is sent: one for an instance on another node than was thought names that node, because
-/// launchers refuse what is not for them.
+/// The command that a launcher is sent. A DELETE whose instance is on another node than the sender thought is written
+/// again with that node's UUID, because launchers refuse what is not for them; every other command leaves as it came.
 pub(super) fn command(command: &TargetedCommand) -> Frame {
     let mut frame = frame_of(&command.parcel);
     if command.is_readdressed
@@ -49,7 +62,8 @@ pub(super) fn command(command: &TargetedCommand) -> Frame {
     frame
 }
 
-/// What the changes may add to a START's cost in a queue, in bytes.
+/// What the changes may add to a START's cost in a queue, in bytes. An upper bound, without encoding: four amounts at
+/// most, and the custom resources.
 pub(super) fn cost(start: &PlacedStart) -> usize {
     let demand = |changes: &StartChanges| {
         let resources = changes.demand.iter().flat_map(|it| it.resources.keys());
@@ -59,7 +73,8 @@ pub(super) fn cost(start: &PlacedStart) -> usize {
 }
 
 /// A payload with its changes. No frame leaves for it that is longer than one may be which comes: what has no room for
-/// overrides before it is edited.
+/// overrides before it is edited. Called with every START that restarts an instance or has other amounts than its text
+/// says.
 fn changed(payload: &Bytes, changes: &StartChanges) -> Bytes {
     let overrides = overrides(changes);
     let with_fields = changes.as_fields.then(|| overrides.before(payload));
@@ -88,12 +103,21 @@ fn overrides(changes: &StartChanges) -> Overrides {
     }
 }
 
+/// MiB rounded up to whole GiB: a disk is not to be smaller than what was claimed for it. Negative amounts count as
+/// none.
 fn in_whole_gib(disk_mib: i64) -> i64 {
     let disk_mib = disk_mib.max(0);
     disk_mib / MIB_PER_GIB + i64::from(disk_mib % MIB_PER_GIB > 0)
 }
 
-/// A payload whose text says what applies. One that cannot be read, which no START's is that was placed, is left as it is.
+/// A payload whose text says what applies. Three tries, each of which counts only if what it gives reads back as
+/// exactly what is wanted:
+///
+/// 1. single values replaced in the text, which keeps comments, order and unknown keys;
+/// 2. the first document written again from its parsed form, which keeps unknown keys;
+/// 3. the payload as it came.
+///
+/// One that cannot be read, which no START's is that was placed, is left as it is.
 fn edited(payload: &Bytes, overrides: &Overrides) -> Bytes {
     let Ok(before) = Start::decode_placed(payload) else {
         return payload.clone();
@@ -108,7 +132,9 @@ fn edited(payload: &Bytes, overrides: &Overrides) -> Bytes {
         .unwrap_or_else(|| payload.clone())
 }
 
-/// The text with each value that differs put in; `None` where that is not plain to do.
+/// The text with each value that differs put in its place, or added where its key is missing; `None` where the text is
+/// in no style that [`crate::edit`] knows. Disks are not tried: they stand in a list, and paths lead through mappings
+/// alone.
 fn patch_text(payload: &Bytes, before: &Start, wanted: &Start) -> Option<Bytes> {
     let mut text = payload.clone();
     let mut set = |path: &[&str], value: &str| {
@@ -137,7 +163,8 @@ fn patch_text(payload: &Bytes, before: &Start, wanted: &Start) -> Option<Bytes> 
     Some(text)
 }
 
-/// The first document written again from what is in it, with what is wanted; the others as they are.
+/// The first document written again from what is in it, with what is wanted; the others as they are. `None` where the
+/// document is no mapping, or a key that has to be one is something else.
 fn by_value(payload: &Bytes, wanted: &Start) -> Option<Bytes> {
     let document = first_document(payload, SMALL).ok()?;
     let mut root: Value = serde_yaml::from_slice(document).ok()?;
@@ -159,6 +186,8 @@ fn by_value(payload: &Bytes, wanted: &Start) -> Option<Bytes> {
     Some(text.into())
 }
 
+/// Makes the list of disks as long as the wanted one and sets kind and size of the local ones; volumes stay as they
+/// are. `None` where `storage` or an entry of it is no list or mapping.
 fn put_disks(start: &mut Mapping, wanted: &[Storage]) -> Option<()> {
     if wanted.is_empty() {
         return Some(());
@@ -182,7 +211,7 @@ fn put_disks(start: &mut Mapping, wanted: &[Storage]) -> Option<()> {
     Some(())
 }
 
-/// The mapping under a key, made if there is none.
+/// The mapping under a key. One that is missing or null is made; `None` where something else stands there.
 fn child<'a>(parent: &'a mut Mapping, key: &str) -> Option<&'a mut Mapping> {
     let child = parent
         .entry(key.into())

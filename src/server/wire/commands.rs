@@ -25,10 +25,14 @@ const NO_CONCENTRATOR: &str = "no_instance";
 /// Cursors are made by the core, so that a longer one is none.
 const MAX_CURSOR_LEN: usize = MAX_NAME_LEN + 32;
 
+/// A command, or why its payload cannot be used.
 type Read = Result<Command, Unusable>;
 
 /// The command of this name with this payload. `payload` is that of a frame, or of a command over HTTP that was encoded
-/// for this ([`mod@super::ordered`]).
+/// for this ([`mod@super::ordered`]). Runs on the connection's task, outside the core's lock.
+///
+/// # Errors
+/// [`Unusable`]: the core decides how the sender is told.
 pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
     match name {
         CommandName::Start => Ok(Command::Start(starts::read(payload)?)),
@@ -61,8 +65,8 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
     }
 }
 
-/// The keys of an instance, its node and a volume. Named in errors; an empty one is of a part that the command does not
-/// have.
+/// The paths of the keys of an instance, its node and a volume, as errors name them; an empty one is of a part that the
+/// command does not have.
 type TargetKeys = [&'static str; 3];
 
 const DELETE_KEYS: TargetKeys = ["delete.instance_uuid", "delete.workload_agent_uuid", ""];
@@ -83,7 +87,7 @@ fn delete(payload: &[u8]) -> Read {
     })
 }
 
-/// AttachVolume.
+/// AttachVolume. The volume is only carried on; its name is checked because an AttachVolumeFailure repeats it.
 fn attach_volume(payload: &[u8]) -> Read {
     let it = AttachVolume::decode(payload)?;
     let (instance, node) = (&it.instance_uuid, it.workload_agent_uuid);
@@ -93,7 +97,10 @@ fn attach_volume(payload: &[u8]) -> Read {
     })
 }
 
-/// The instance and node that both of these commands name.
+/// The instance and node that DELETE and AttachVolume name. Both must be there; the name of the volume may be empty.
+///
+/// # Errors
+/// A name that is missing or not taken. Once the instance is known, the error names it.
 fn target(
     keys: TargetKeys,
     instance: &str,
@@ -138,8 +145,11 @@ fn release_public_ip(payload: &[u8]) -> Read {
     })
 }
 
-/// CONFIGURE: the parts that matter to the scheduler are read here, in the same way as those of the file at start
-/// ([`crate::server::configuration`]).
+/// CONFIGURE: a new cluster configuration, as YAML. The parts that matter to the scheduler are read here, strictly, in
+/// the same way as those of the file at start ([`crate::server::configuration`]); ciao's own parts leniently.
+///
+/// Order: length, the document, the scheduler's rules. The first mistake refuses all of it: nothing of a CONFIGURE is
+/// applied in part.
 fn configure(payload: &Bytes) -> Read {
     // Before it is parsed, because every peer is sent it on connecting.
     if payload.len() > configuration::MAX_LEN {
@@ -169,7 +179,8 @@ fn configure(payload: &Bytes) -> Read {
     })))
 }
 
-/// ReadOutput: asks for a chunk of what an instance wrote.
+/// ReadOutput: asks for a chunk of what an instance wrote. Instance and number of lines are checked here; an offset
+/// beyond the end is the launcher's to answer.
 fn read_output(payload: &[u8]) -> Read {
     let read = ReadOutput::decode(payload)?;
     check_names(&[("read_output.instance_uuid", &read.instance_uuid)])?;
@@ -183,7 +194,8 @@ fn read_output(payload: &[u8]) -> Read {
     Ok(Command::ReadOutput(Box::new(read)))
 }
 
-/// QUERY. What the core cannot answer (an unknown kind, a cursor of another query) is answered by it, in a page.
+/// QUERY. Limit, `match` and cursor are checked here against their limits. What the core cannot answer (an unknown
+/// kind, a cursor of another query) is answered by it, in a page.
 fn query(payload: &[u8]) -> Read {
     let query = Query::decode(payload)?;
     query.checked_limit()?;

@@ -3,6 +3,11 @@
 //! A launcher that numbers its ends lists them in its STATS until the scheduler answers that it has them on record
 //! (EndsRecorded), so that no end is lost with a connection. Number and process together ([`EndsReport::incarnation`])
 //! say which one it is; this module reads both and the frames that report one end each.
+//!
+//! ```text
+//! STATS   ends_incarnation: <UUID of the launcher's process>   ends_seq: 7
+//!         ended: [{seq: 6, instance_uuid: a, how: exited, exit_code: 0}, {seq: 7, instance_uuid: b, how: cut_off}]
+//! ```
 
 use proto_frames::payload::peek::StatsPeek;
 use proto_frames::payload::{
@@ -19,7 +24,12 @@ use sched_core::{
 };
 
 /// What a STATS of this sender says of ends; `None` from a launcher that does not number them. Takes `ended` out of
-/// `stats`. An incarnation that is no UUID makes the numbers worthless: the whole STATS is refused.
+/// `stats`, so that it is not carried twice. Frames made for the ends are in the name of the node that the STATS names,
+/// else of its sender.
+///
+/// # Errors
+/// An incarnation that is no UUID makes the numbers worthless, and a bad name in one end makes the rest doubtful: the
+/// whole STATS is refused.
 pub(super) fn of(
     stats: &mut StatsPeek<'_>,
     sender: Uuid,
@@ -46,7 +56,7 @@ pub(super) fn of(
 const MAX_KEPT_RUNS: usize = 512;
 
 /// KeptRuns: the ended runs that a launcher still has something of; all of them once on a connection, later what has
-/// changed.
+/// changed. Kept by the core to say what became of an instance and which node has its output.
 pub(super) fn kept_runs(payload: &[u8]) -> Result<Report, Unusable> {
     let told = payload::KeptRuns::decode(payload)?;
     let count = told.runs.len();
@@ -90,7 +100,11 @@ pub(super) fn numbered(seq: Option<u64>, exit_code: Option<i64>, told: Report) -
 }
 
 /// An end, with the frame that its launcher would have sent for it, in the launcher's name: to controllers, an end that
-/// was learned from a STATS looks like one that was reported by itself.
+/// was learned from a STATS looks like one that was reported by itself. The launcher's detail is cut to a
+/// [`ShortText`].
+///
+/// # Errors
+/// The instance's name is not taken.
 fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
     check_names(&[("ended.instance_uuid", &end.instance_uuid)])?;
     end.detail = ShortText::from(end.detail).into();
@@ -122,7 +136,8 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
 }
 
 /// What the core does about an end: [`EndKind::Failed`] counts as a failed start with a reason, [`EndKind::CutOff`] as
-/// stopped by its node because its lease was over; anything else is over as usual.
+/// stopped by its node because its lease was over; anything else is over as usual. A failed start is given with the
+/// StartFailure frame that goes to controllers.
 fn how(end: InstanceEnd, node: Uuid) -> EndHow {
     match end.how {
         EndKind::CutOff => EndHow::CutOff,

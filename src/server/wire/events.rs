@@ -1,4 +1,7 @@
 //! Events as values, for doors that tell them in another form than frames: what a watching operator would be sent.
+//!
+//! The HTTP API (`GET /v1/events`) is such a door: it writes each event as JSON. Names here are the values of its field
+//! for the kind of an event, and part of its interface.
 
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, ConcentratorInstanceAdded, DeleteFailure, InstanceDeleted,
@@ -10,16 +13,17 @@ use sched_model::value::Record;
 use super::parcels::frame_of;
 use sched_core::Message;
 
-/// Takes an event of some type.
+/// Takes an event of some type: a generic method, because each event is a [`Record`] of its own and no common type
+/// holds them all without encoding them.
 pub(in crate::server) trait EventVisitor {
-    /// What becomes of it.
+    /// What the visitor makes of an event, such as a line of JSON.
     type Out;
 
     /// Takes it: its topic, its name, what it says.
     fn event<T: Record>(self, topic: Topic, name: &'static str, it: &T) -> Self::Out;
 }
 
-/// Shows the event that a message is; `None` if it is none.
+/// Shows the event that a message is; `None` if it is none: answers, commands and frames on their way to launchers.
 pub(in crate::server) fn visit<V: EventVisitor>(message: &Message, visitor: V) -> Option<V::Out> {
     Some(match message {
         Message::NodeConnected(it) => visitor.event(Topic::Nodes, "node_connected", it),
@@ -88,7 +92,8 @@ fn carried<V: EventVisitor>(frame: &Frame, visitor: V) -> Option<V::Out> {
     })
 }
 
-/// A failure that a launcher told, as the core's own message of it; any other message as it is.
+/// A failure that a launcher reported, as the core's own message of it; any other message as it is. So the HTTP API
+/// waits for one kind of message, whether the core or a launcher refused. What cannot be read stays a frame.
 pub(in crate::server) fn opened(message: Message) -> Message {
     let Message::Forward(parcel) = &message else {
         return message;

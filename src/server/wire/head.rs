@@ -1,5 +1,12 @@
-//! Payloads of which only the beginning is looked at, because they are too long: they are refused, and their sender is to
-//! know which instance that is about.
+//! Payloads of which only the beginning is looked at, because they are too long: they are refused, and their sender is
+//! to know which instance that is about.
+//!
+//! ```text
+//! start:                      the first key
+//!   note: |                   …
+//!     instance_uuid: other    further to the right: the text of another value
+//!   instance_uuid: web-1      this one
+//! ```
 
 use proto_frames::TooLong;
 use proto_frames::limits::MAX_HEAD_LEN;
@@ -9,10 +16,11 @@ use super::inputs::Unusable;
 use super::names::check_names;
 use sched_core::{Fault, InstanceId, Malformed};
 
-/// The key whose value is looked for.
+/// The key whose value is looked for, the same in all commands about one instance.
 const KEY: &str = "instance_uuid";
 
-/// What is known of a frame that was skipped.
+/// What the core is told of a frame that was skipped because its payload is longer than the limit of its kind. Nothing
+/// of the payload is kept but the instance.
 pub(super) fn of_too_long(refused: &TooLong) -> Malformed {
     let TooLong { len, limit, .. } = refused;
     Malformed {
@@ -25,7 +33,9 @@ pub(super) fn of_too_long(refused: &TooLong) -> Malformed {
     }
 }
 
-/// What is wrong with a payload; if its document is too long to be read, with the instance that its beginning names.
+/// What is wrong with a payload, with the instance as far as that can be told: the one that the error names; the one in
+/// the beginning of a document that is too long to be read; or that of a START behind cloud-init data, with what to do
+/// about it.
 pub(super) fn name(unusable: Unusable, payload: &[u8]) -> Malformed {
     let is_long = matches!(
         &unusable,
@@ -51,8 +61,8 @@ pub(super) fn name(unusable: Unusable, payload: &[u8]) -> Malformed {
 
 /// Where a document other than the first begins with `start:`.
 ///
-/// The original's launchers find it there. Its scheduler reads the first document alone, and places the START as one that
-/// asks for nothing and has no name; nothing that is known of such an instance would be true.
+/// The original's launchers find it there. Its scheduler reads the first document alone, and places the START as one
+/// that asks for nothing and has no name; nothing that is known of such an instance would be true.
 fn later_start(payload: &[u8]) -> Option<usize> {
     const START: &[u8] = b"start:";
     let mut at = 0;
@@ -69,8 +79,8 @@ fn later_start(payload: &[u8]) -> Option<usize> {
     None
 }
 
-/// The instance that a payload names near its beginning: a line `instance_uuid: …` among the keys directly below the first
-/// one, in block style, as all peers write it. `None` where there is no such line, or more than one.
+/// The instance that a payload names near its beginning: a line `instance_uuid: …` among the keys directly below the
+/// first one, in block style, as all peers write it. `None` where there is no such line, or more than one.
 ///
 /// No text of another value can pass for it: what belongs to a key stands further to the right than that key.
 fn instance_in(payload: &[u8]) -> Option<InstanceId> {
@@ -110,7 +120,8 @@ fn instance_in(payload: &[u8]) -> Option<InstanceId> {
     found
 }
 
-/// A plain or quoted value as an identifier.
+/// A plain or quoted value as an identifier. Only letters, digits and `- _ .` are taken: anything else could be an
+/// alias, a tag or a flow value.
 fn value_of(written: &str) -> Option<InstanceId> {
     let value = written.strip_prefix(' ')?;
     let value = value.split(" #").next().unwrap_or_default().trim();

@@ -2,6 +2,12 @@
 //!
 //! The one place where a frame meets the core. Whatever is wrong with it comes out as [`Malformed`], with a sentence
 //! that names the key, and the instance where that much could be read; nothing here decides what happens then.
+//!
+//! ```text
+//! START with `mem_mb: 512`      Input::Command { command: Start(request), parcel }
+//! START with `mem_mb: -1`       Input::Malformed { sent: Command(Start), malformed: "start.requirements.mem_mb: …" }
+//! type 9, operand 3             Input::Unknown { tag: 0x0903, .. }
+//! ```
 
 use proto_frames::payload::{PayloadError, PayloadErrorKind};
 use proto_frames::{Frame, TooLong, Uuid};
@@ -13,9 +19,11 @@ use super::{commands, head, reports};
 use crate::server::strict::Mistake;
 use sched_core::{Fault, Input, InstanceId, Malformed, Sent, SessionId, Unknown};
 
-/// What the core is told of a frame that came. The payload is parsed here, on the task of the connection, so that no
-/// payload is read under the core's lock. Called for every frame that a peer sends ([`super::super::session`]) and, for
-/// commands over HTTP, by [`mod@super::ordered`].
+/// What the core is told of a frame that came, from any sender: whether it may send it is decided in the core. The
+/// payload is parsed here, on the task of the connection, so that no payload is read under the core's lock. Called for
+/// every frame that a peer sends ([`super::super::session`]) and, for commands over HTTP, by [`mod@super::ordered`].
+///
+/// Never fails: what cannot be read is an input as well.
 pub(in crate::server) fn input(session: SessionId, frame: Frame) -> Input {
     let sent = sent(frame.kind);
     let unusable = match sent {
@@ -67,7 +75,8 @@ pub(in crate::server) fn too_long(session: SessionId, origin: Uuid, refused: &To
 }
 
 /// A type of frame that this version knows, with an operand that it does not, may be from a later version: it is
-/// dropped. Of an unknown type the peer is told.
+/// dropped. Of an unknown type the peer is told. The parcel is dropped in both cases; only the tag is kept, for the log
+/// and the answer.
 fn unknown(session: SessionId, frame: &Frame) -> Input {
     let is_known_sort = frame.kind.ty.is_known();
     Input::Unknown {
@@ -84,6 +93,7 @@ fn unknown(session: SessionId, frame: &Frame) -> Input {
 /// What is wrong with a payload. For the core it becomes a [`Malformed`] with one sentence.
 #[derive(Debug)]
 pub(super) enum Unusable {
+    /// The document is not as its type has it: the error names the key; the instance where it could be read.
     Payload(PayloadError, Option<InstanceId>),
     /// An identifier or host name is not taken: its key, and why.
     Name(&'static str, BadName, Option<InstanceId>),
@@ -99,6 +109,8 @@ impl From<PayloadError> for Unusable {
     }
 }
 
+/// `detail` begins with the path of the key at fault and `: ` wherever there is one, as in `start.requirements.mem_mb:
+/// …`. The HTTP API splits it there into the field and the sentence of its problem.
 impl From<Unusable> for Malformed {
     fn from(unusable: Unusable) -> Self {
         match unusable {
@@ -130,7 +142,7 @@ impl From<Unusable> for Malformed {
 }
 
 impl Unusable {
-    /// The same about this instance.
+    /// The same, about this instance. Labels and configurations are never about one.
     pub(super) fn of(self, instance: Option<InstanceId>) -> Self {
         match self {
             Self::Payload(error, _) => Self::Payload(error, instance),

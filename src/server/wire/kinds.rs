@@ -2,6 +2,9 @@
 //!
 //! A table in each direction. Both are exhaustive over the core's names, and a test holds them to be inverse; a kind
 //! that is in neither is [`Sent::Unknown`], carried as a number so that refusals and log lines can name it.
+//!
+//! Adding a kind means a line in [`sent`] or `report` and one in [`kind_of`] or `kind_of_report`; the compiler demands
+//! the second, the test the first.
 
 use proto_frames::Kind;
 use sched_core::{CommandName, ReportName, Sent, Tag};

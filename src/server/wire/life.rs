@@ -1,5 +1,9 @@
-//! Commands on what runs, and on nodes, and what launchers say of them: checked here, because their payloads reach the core
-//! as they are.
+//! Commands on what runs, and on nodes, and what launchers say of them: checked here, because their payloads reach the
+//! core as they are.
+//!
+//! Each reader does the same three things: decode, let the payload check itself (`check`: what must be there, what
+//! excludes what), and check the identifiers. Nodes may be left out where the scheduler knows which one has the
+//! instance.
 
 use proto_frames::payload::{
     CommandFailure, Evacuate, InstanceStateEvent, Migrate, Payload, Restore, Resume, Suspend,
@@ -10,7 +14,8 @@ use super::inputs::Unusable;
 use super::names::check_names;
 use sched_core::{Command, InstanceId, Report, Target};
 
-/// EVACUATE.
+/// EVACUATE. By its `mode` also: move the instances away, cordon, abort or check a drain, forget a lost node; without
+/// one, the launcher stops all.
 pub(super) fn evacuate(payload: &[u8]) -> Result<Command, Unusable> {
     let it = Evacuate::decode(payload)?;
     it.check()?;
@@ -18,7 +23,7 @@ pub(super) fn evacuate(payload: &[u8]) -> Result<Command, Unusable> {
     Ok(Command::Evacuate(Box::new(it)))
 }
 
-/// Restore.
+/// Restore: a node takes work again.
 pub(super) fn restore(payload: &[u8]) -> Result<Command, Unusable> {
     let it = Restore::decode(payload)?;
     it.check()?;
@@ -26,7 +31,7 @@ pub(super) fn restore(payload: &[u8]) -> Result<Command, Unusable> {
     Ok(Command::Restore(Box::new(it)))
 }
 
-/// SUSPEND.
+/// SUSPEND: stop an instance and keep its memory on the node.
 pub(super) fn suspend(payload: &[u8]) -> Result<Command, Unusable> {
     let it = Suspend::decode(payload)?;
     it.check()?;
@@ -35,7 +40,7 @@ pub(super) fn suspend(payload: &[u8]) -> Result<Command, Unusable> {
     Ok(Command::Suspend(target))
 }
 
-/// RESUME.
+/// RESUME: let a suspended instance go on.
 pub(super) fn resume(payload: &[u8]) -> Result<Command, Unusable> {
     let it = Resume::decode(payload)?;
     it.check()?;
@@ -44,7 +49,7 @@ pub(super) fn resume(payload: &[u8]) -> Result<Command, Unusable> {
     Ok(Command::Resume(target))
 }
 
-/// MIGRATE.
+/// MIGRATE: move an instance, to a node of the sender's choice or of the scheduler's.
 pub(super) fn migrate(payload: &[u8]) -> Result<Command, Unusable> {
     let it = Migrate::decode(payload)?;
     it.check()?;
@@ -56,7 +61,7 @@ pub(super) fn migrate(payload: &[u8]) -> Result<Command, Unusable> {
     Ok(Command::Migrate(Box::new(it)))
 }
 
-/// UPDATE.
+/// UPDATE: other amounts or another priority for an instance that runs or waits.
 pub(super) fn update(payload: &[u8]) -> Result<Command, Unusable> {
     let it = Update::decode(payload)?;
     it.check()?;
@@ -67,21 +72,21 @@ pub(super) fn update(payload: &[u8]) -> Result<Command, Unusable> {
     Ok(Command::Update(Box::new(it)))
 }
 
-/// CommandFailure.
+/// CommandFailure: a launcher could not do what it was told. Its node is the sender's session.
 pub(super) fn command_failed(payload: &[u8]) -> Result<Report, Unusable> {
     let it = CommandFailure::decode(payload)?;
     check_names(&[("command_failure.instance_uuid", &it.instance_uuid)])?;
     Ok(Report::CommandFailed(Box::new(it)))
 }
 
-/// InstanceState.
+/// InstanceState: a launcher says that an instance was suspended, resumed, updated or the like.
 pub(super) fn instance_state(payload: &[u8]) -> Result<Report, Unusable> {
     let it = InstanceStateEvent::decode(payload)?;
     check_names(&[("instance_state.instance_uuid", &it.instance_uuid)])?;
     Ok(Report::InstanceState(Box::new(it)))
 }
 
-/// An instance on a node, which may be left out: the scheduler knows who has it.
+/// The instance that a command names, on the node that it names; an empty node stands for wherever the instance is.
 fn named(key: &'static str, instance: &str, node: String) -> Result<Target, Unusable> {
     check_names(&[(key, instance), ("workload_agent_uuid", &node)])?;
     Ok(Target {

@@ -1,5 +1,8 @@
-//! Identifiers and host names, checked: they are kept, repeated in answers, lists and log lines, and read there by people
-//! and programs.
+//! Identifiers and host names, checked: they are kept, repeated in answers, lists and log lines, and read there by
+//! people and programs.
+//!
+//! An identifier is one printable word of at most [`MAX_NAME_LEN`] bytes; a host name may have spaces. So a name can be
+//! put into a line of a log, a table or a list of words without quotes, and cannot forge another line.
 
 use std::fmt;
 
@@ -15,9 +18,9 @@ pub(in crate::server) const MAX_NAME_LEN: usize = 255;
 pub(super) enum BadName {
     /// It has so many bytes.
     Long(usize),
-    /// It has this character, which is not shown.
+    /// A control or format character, which a terminal would act on or not show.
     Unprintable(char),
-    /// It has this white space, which would make two identifiers of it in a list.
+    /// White space, which would make two identifiers of one in a list. Host names may have it.
     WhiteSpace(char),
 }
 
@@ -39,7 +42,11 @@ impl fmt::Display for BadName {
     }
 }
 
-/// Refuses identifiers, by their keys, that are too long or not one printable word.
+/// Refuses identifiers, by their keys, that are too long or not one printable word. An empty one passes: whether a name
+/// must be there is for the caller to say.
+///
+/// # Errors
+/// [`Unusable::Name`] for the first that is not taken, without an instance.
 pub(super) fn check_names(names: &[(&'static str, &str)]) -> Result<(), Unusable> {
     names.iter().try_for_each(|(key, name)| {
         if is_plain(name) {
@@ -57,14 +64,15 @@ pub(super) fn check_host_name(key: &'static str, name: &str) -> Result<(), Unusa
     bad_text(name).map_or(Ok(()), |bad| Err(Unusable::Name(key, bad, None)))
 }
 
-/// Whether a name is one word of visible ASCII characters and not too long, as nearly all are.
+/// Whether a name is one word of visible ASCII characters and not too long, as nearly all are. Branch-free over the
+/// bytes, because it is asked for each instance in each STATS.
 fn is_plain(name: &str) -> bool {
     // Without an end before the end, which is what makes it a matter of a few instructions for many bytes at once.
     let is_visible = |all: bool, byte: u8| all & byte.is_ascii_graphic();
     name.len() <= MAX_NAME_LEN && name.bytes().fold(true, is_visible)
 }
 
-/// What is wrong with any text that is kept as a name.
+/// What is wrong with any text that is kept as a name; `None` if nothing. White space is not wrong here.
 pub(super) fn bad_text(name: &str) -> Option<BadName> {
     if is_plain(name) {
         return None;

@@ -1,4 +1,8 @@
 //! Labels and the like that a node reports of itself, checked: they are kept for every node, and searched by.
+//!
+//! None of this is in the original's READY and STATS, so that a node with an original launcher has no extras at all.
+//! Counts are checked before anything is copied, and one mistake refuses the whole report, with the key in the
+//! sentence.
 
 use std::time::Duration;
 
@@ -15,13 +19,18 @@ use sched_core::{
     ShortText, VmTypes, canonical_uuid,
 };
 
-/// Labels that a node may report. Each is kept, and every change of one is an update of the search index.
+/// Labels that a node may report. Each is kept for as long as the node is, and every change of one is an update of the
+/// search index under the core's lock.
 const MAX_LABELS: usize = 64;
 
-/// Words for what a launcher runs: three are known.
+/// Words for what a launcher runs: `qemu`, `docker` and `process` are known, all others are one.
 const MAX_VM_TYPES: usize = 16;
 
-/// What a node says of itself beyond the original's figures; `None` if nothing.
+/// What a node says of itself beyond the original's figures; `None` if nothing, which is the usual case for STATS of
+/// original launchers and takes no memory.
+///
+/// # Errors
+/// [`Unusable::Extras`], with the key and what is expected.
 pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusable> {
     let is_silent = figures.labels.is_empty()
         && figures.resources.is_empty()
@@ -76,7 +85,8 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
     })))
 }
 
-/// Refuses lists that are too long, and names that are none.
+/// Refuses lists that are too long, and names that are none. Amounts of resources must not be negative: they would add
+/// to what others may claim.
 fn check(figures: &Figures<'_>) -> Result<(), Unusable> {
     check_count("labels", figures.labels.len(), MAX_LABELS)?;
     check_count("resources", figures.resources.len(), MAX_RESOURCES_PER_NODE)?;
@@ -103,12 +113,13 @@ fn check(figures: &Figures<'_>) -> Result<(), Unusable> {
     Ok(())
 }
 
+/// A figure that is not reported is `UNKNOWN` (-1), which the core tells from 0.
 fn known(figure: Option<i64>) -> i64 {
     figure.unwrap_or(UNKNOWN)
 }
 
 /// Refuses what a STATS says of an instance that no START can have asked for: all of it is kept, and names of resources
-/// for good.
+/// for good. The group and the custom resources are looked at; the amounts are numbers already.
 pub(super) fn check_instance(instance: &InstancePeek<'_>) -> Result<(), Unusable> {
     if !instance.group.is_empty() {
         check_name("instances.group", &instance.group)?;
@@ -124,6 +135,7 @@ pub(super) fn check_instance(instance: &InstancePeek<'_>) -> Result<(), Unusable
         .try_for_each(|name| check_name(key, name))
 }
 
+/// A UUID in its canonical form: small letters, with hyphens.
 fn node_uuid(key: &str, text: &str) -> Result<Uuid, Unusable> {
     canonical_uuid(text).map_or_else(|| bad(format!("{key}: expected the UUID of a node")), Ok)
 }
@@ -132,6 +144,7 @@ fn boxed(text: &str) -> Box<str> {
     text.into()
 }
 
+/// Refuses a list of more entries than `max`.
 fn check_count(key: &str, count: usize, max: usize) -> Result<(), Unusable> {
     if count > max {
         return bad(format!("{key}: {count} entries, at most {max} are taken"));
@@ -139,6 +152,7 @@ fn check_count(key: &str, count: usize, max: usize) -> Result<(), Unusable> {
     Ok(())
 }
 
+/// Refuses a key or name that expressions could not name.
 fn check_name(key: &str, name: &str) -> Result<(), Unusable> {
     if is_name(name) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Commands that came as values rather than as frames, by way of another door: as the core takes them, with the parcel that
-//! a launcher is sent. They are checked as those of peers are, because it is the same reading.
+//! Commands that came as values rather than as frames, by way of another door: as the core takes them, with the parcel
+//! that a launcher is sent. They are checked as those of peers are, because it is the same reading.
 
 use bytes::Bytes;
 use proto_frames::payload::{
@@ -12,10 +12,12 @@ use super::inputs::input;
 use super::kinds::kind_of;
 use sched_core::{CommandName, Input, Malformed, SessionId};
 
-/// A command.
+/// A command as the HTTP API has it after it has read and checked a request's body. There is one variant for each
+/// command that the API offers; the others are for SSNTP alone.
 #[derive(Debug, Clone)]
 pub(in crate::server) enum Ordered {
-    /// START, as YAML.
+    /// START, as the block YAML that its launcher will read: what is carried is what the API's client wrote, written
+    /// again.
     Start(Bytes),
     /// DELETE.
     Delete(Delete),
@@ -34,7 +36,7 @@ pub(in crate::server) enum Ordered {
 }
 
 impl Ordered {
-    /// Its name in the core.
+    /// Its name in the core. By it the core decides whether the session's role permits the command.
     pub(in crate::server) fn name(&self) -> CommandName {
         match self {
             Self::Start(_) => CommandName::Start,
@@ -48,6 +50,7 @@ impl Ordered {
         }
     }
 
+    /// The bytes that a launcher is sent: what a peer would have sent for the same command.
     fn payload(&self) -> Bytes {
         match self {
             Self::Start(payload) => payload.clone(),
@@ -62,10 +65,11 @@ impl Ordered {
     }
 }
 
-/// What the core is told of a command.
+/// What the core is told of a command: encoded as a frame and read again as one from a peer. That costs an encoding,
+/// and keeps the checks in one place. `origin` is the UUID in whose name the command is sent.
 ///
 /// # Errors
-/// What is wrong with it: it is not for the core then.
+/// What is wrong with it: it is not for the core then, and the HTTP API answers with a problem that names the key.
 pub(in crate::server) fn ordered(
     session: SessionId,
     origin: Uuid,
@@ -78,7 +82,8 @@ pub(in crate::server) fn ordered(
     }
 }
 
-/// A START that came as JSON, as the block YAML that its launcher reads.
+/// A START that came as JSON, as the block YAML that its launcher reads. Unknown keys are kept; numbers keep their
+/// values.
 ///
 /// # Errors
 /// It cannot be written, in words.
@@ -87,10 +92,11 @@ pub(in crate::server) fn start_of_json(value: &Value) -> Result<Bytes, String> {
     Ok(text.into())
 }
 
-/// What a START says, for its key and place where something is wrong with it.
+/// What a START says, read strictly for the key and place of a mistake, which the API's answer names. The bytes
+/// themselves are what is sent.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The first mistake.
 pub(in crate::server) fn checked_start(payload: &[u8]) -> Result<Start, PayloadError> {
     Start::decode(payload)
 }

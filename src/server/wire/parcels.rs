@@ -1,4 +1,10 @@
 //! Frames that the core carries, as parcels.
+//!
+//! A parcel has everything of its frame, so that the core can carry, keep and give back frames without knowing them:
+//!
+//! ```text
+//! Parcel.tag (u32)   major version | minor version | type | operand      one byte each, from the highest
+//! ```
 
 use proto_frames::frame::Version;
 use proto_frames::payload::guard;
@@ -7,7 +13,7 @@ use proto_frames::{Frame, Kind, Trace};
 use super::kinds::{kind_in, tag};
 use sched_core::{Parcel, Sealed, Tag};
 
-/// A frame as the core carries it.
+/// A frame as the core carries it. The payload is shared, not copied; [`frame_of`] is the inverse.
 pub(in crate::server) fn parcel(frame: Frame) -> Parcel {
     let Version { major, minor } = frame.version;
     let version = u32::from_be_bytes([major, minor, 0, 0]);
@@ -20,7 +26,8 @@ pub(in crate::server) fn parcel(frame: Frame) -> Parcel {
     }
 }
 
-/// The frame that a parcel is, sharing its payload.
+/// The frame that a parcel is, sharing its payload. Used by writers, and where a frame that the core carried has to be
+/// read.
 pub(in crate::server) fn frame_of(parcel: &Parcel) -> Frame {
     let [major, minor, ..] = parcel.tag.0.to_be_bytes();
     Frame {
@@ -37,12 +44,13 @@ pub(super) fn cost(parcel: &Parcel) -> usize {
     size_of::<Frame>() + parcel.payload.len() + trace(parcel).map_or(0, Trace::cost)
 }
 
+/// What a frame of a traced START has beside its payload; sealed, because the core only carries it.
 fn trace(parcel: &Parcel) -> Option<&Trace> {
     parcel.trace.as_ref().and_then(Sealed::open)
 }
 
-/// Bytes of the payload of a frame that is carried to native peers: what they read of one of its kind at most. Original
-/// peers are sent what is longer as well.
+/// Bytes of the payload of a frame that is carried to native peers: what they read of one of its kind at most. The core
+/// does not carry longer ones to native peers; original peers are sent them as well.
 fn native_limit(kind: Kind) -> u32 {
     const LARGE: u32 = bytes(guard::LARGE.max_len);
     const SMALL: u32 = bytes(guard::SMALL.max_len);
@@ -52,7 +60,7 @@ fn native_limit(kind: Kind) -> u32 {
     }
 }
 
-/// A limit as the number that a parcel holds.
+/// A limit as the number that a parcel holds. Checked when the program is compiled.
 const fn bytes(limit: usize) -> u32 {
     assert!(
         limit <= u32::MAX as usize,

@@ -1,4 +1,7 @@
 //! Why something was refused, in words.
+//!
+//! The words of the answer to a frame that came; why a START or command came to nothing is worded in
+//! [`crate::server::words`], because that is decided and this is refused before.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +13,8 @@ use super::kinds::kind_of;
 use crate::server::words::Why;
 use sched_core::{RefusalCause, Refused};
 
-/// What a native peer is told of something that was refused.
+/// What a native peer is told of a frame or command that was refused: CommandRefused, with type and operand of what it
+/// sent, a reason for programs and a sentence for people. Original peers are told nothing, as they know no such frame.
 pub(in crate::server) fn refused(refused: &Refused) -> CommandRefused {
     let kind = kind_of(refused.sent);
     CommandRefused {
@@ -23,7 +27,8 @@ pub(in crate::server) fn refused(refused: &Refused) -> CommandRefused {
     }
 }
 
-/// What a launcher is told that is refused because another one, at `first`, reports for its node.
+/// The payload of the ConnectionAborted that a launcher gets because another one, at `first`, reports for its node. The
+/// sentence stands in that launcher's log, so it says what to do on that machine.
 pub(in crate::server) fn twin(node: Uuid, first: Option<SocketAddr>) -> ConnectionAborted {
     let place = Place(first);
     ConnectionAborted {
@@ -47,6 +52,7 @@ impl fmt::Display for Place {
     }
 }
 
+/// The sentence of a refusal. Names in it were checked when they came, so it needs no escaping.
 fn detail(refused: &Refused) -> String {
     match &refused.cause {
         RefusalCause::NotPermitted(role) => {

@@ -19,10 +19,11 @@ use super::{changes, parcels, refusals, withheld};
 use crate::server::session::stamp_sent;
 use sched_core::{Accounting, LauncherCommand, Message, OfferRules};
 
-/// What a message the scheduler words itself counts in a queue, in bytes: a frame and its short payload.
+/// What a message the scheduler words itself counts in a queue, in bytes: a frame and its short payload. Texts in it
+/// count beside that.
 const OWN_MESSAGE_COST: usize = 384;
 
-/// What one row of a query's answer counts in a queue, in bytes.
+/// What one row of a query's answer counts in a queue beside its texts, in bytes.
 const ROW_COST: usize = 512;
 
 /// What one entry of a row's maps counts in a queue beside its text, in bytes: its key and value as strings of their
@@ -269,7 +270,8 @@ fn payload(message: &Message) -> (Kind, Bytes) {
     }
 }
 
-/// NodeCapacity: what a launcher admits STARTs by.
+/// NodeCapacity: the rules by which the scheduler computes what a node offers, so that its launcher admits STARTs by
+/// the same. A ratio that is out of range is sent as the default.
 fn node_capacity(rules: &OfferRules) -> NodeCapacity {
     let ratio = |ratio: f64| Ratio::new(ratio).unwrap_or_default();
     NodeCapacity {

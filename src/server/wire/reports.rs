@@ -24,13 +24,18 @@ use sched_core::{
     ReportName, Resources, ShortText, StatsReport, TenantId, Workload,
 };
 
-/// Addresses of one node that are kept: more than a machine has networks.
+/// Addresses of one node that are kept; more than a machine has networks. Further ones are dropped without a word.
 const MAX_ADDRESSES: usize = 64;
 
+/// A report, or why its payload cannot be used.
 type Read = Result<Report, Unusable>;
 
 /// The report of this name in this frame. FULL, OFFLINE and MAINTENANCE have no payload: the sender's session says
-/// which node it is. Whether the sender may speak for the node that a payload names is decided in the core.
+/// which node it is. Whether the sender may speak for the node that a payload names is decided in the core. Reports
+/// that are only carried on to controllers (public addresses, traces) are not decoded at all.
+///
+/// # Errors
+/// [`Unusable`]: the report changes nothing then, and the core logs it.
 pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
     let payload = &frame.payload[..];
     match name {
@@ -103,7 +108,8 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
 const MAX_PROGRAM_LEN: usize = 64;
 
 /// Workloads: what the instances of a node are, of which the scheduler may not have the STARTs: name, tenant, program
-/// and age.
+/// and age. Only for lists that people read; nothing is placed by it. A text of the program is cut, the rest is refused
+/// where it is not as it must be.
 fn workloads(payload: &[u8]) -> Read {
     let told = Workloads::decode(payload)?;
     let count = told.instances.len();
@@ -167,7 +173,11 @@ fn addresses(said: &[Cow<'_, str>]) -> Box<[IpAddr]> {
     addresses.take(MAX_ADDRESSES).collect()
 }
 
-/// STATS: what a node has left, and what runs on it.
+/// STATS: what a node has left, and what runs on it; sent by every launcher every few seconds, so the fast reader is
+/// tried first. `is_plain` is kept, because a STATS in that style can have rows cut out of its text
+/// ([`super::withheld`]).
+///
+/// One bad name anywhere refuses all of it: part of a list of instances would look as if the others had ended.
 fn stats(frame: &Frame) -> Read {
     // The fast reader takes the usual style alone; anything else is decoded in full.
     let plain = peek::plain_stats(&frame.payload);
@@ -212,6 +222,7 @@ fn stats(frame: &Frame) -> Read {
 }
 
 /// The amounts that a node says an instance asked for; it knows them from the START, which the scheduler may not have.
+/// MiB, count and MiB, as the keys say.
 fn amounts(requested: &Requested) -> Resources {
     Resources {
         mem_mib: requested.mem_mb,
@@ -228,7 +239,7 @@ fn custom(requested: Requested) -> Vec<(Box<str>, i64)> {
         .collect()
 }
 
-/// StartFailure.
+/// StartFailure. `detail` is the launcher's own text and passes as it is. An exit code is not part of it.
 fn start_failed(failure: StartFailure) -> Read {
     check_names(&[
         ("start_failure.node_uuid", &failure.node_uuid),

@@ -15,13 +15,16 @@ use super::names::{MAX_NAME_LEN, check_host_name, check_names};
 use super::{head, parcels};
 use sched_core::{InstanceId, Malformed, Resources, RestoredStart, StartRequest, TenantId, VmType};
 
-/// Volumes and ports of one START that nodes are looked for by.
+/// Volumes and ports of one START that nodes are looked for by; further ones are passed over in placement and still
+/// carried to the launcher. A lookup each, under the core's lock.
 const MAX_VOLUMES: usize = 32;
 
-/// A START that was taken in before, read again.
+/// A START that was taken in before and kept in the store, read again at start. `sender` is who had sent it, who gets
+/// the answers.
 ///
 /// # Errors
-/// It cannot be read: possible where limits have changed.
+/// It cannot be read: possible where limits have changed since. The core then no longer
+/// manages the instance.
 pub(in crate::server) fn kept(payload: Bytes, sender: Uuid) -> Result<RestoredStart, Malformed> {
     let request = read(&payload).map_err(|unusable| head::name(unusable, &payload))?;
     Ok(RestoredStart {
@@ -30,7 +33,14 @@ pub(in crate::server) fn kept(payload: Bytes, sender: Uuid) -> Result<RestoredSt
     })
 }
 
-/// What a START asks for.
+/// What a START asks for: the values that placement needs, checked, from the first document alone. The bytes themselves
+/// go to the launcher unchanged, with every key that is not read here.
+///
+/// Where the image is named three times, the digest of a stored program counts first, then `scheduling.image`, then
+/// `docker_image`; all become the text of one label.
+///
+/// # Errors
+/// [`Unusable`], about the instance if its name could be read in spite of it.
 pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
     let start = peek::start(payload).map_err(|error| {
         let instance = instance_named(payload, &error);
@@ -79,14 +89,16 @@ pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
     }))
 }
 
-/// The first of a START's volumes and ports, as many as are looked for. One that no node can report is not looked for.
+/// The first of a START's volumes and ports, as many as are looked for. A name that is too long is not looked for,
+/// because no node can report it; the START is not refused.
 fn volumes(volumes: Vec<Cow<'_, str>>) -> Box<[Box<str>]> {
     let is_possible = |id: &Cow<'_, str>| id.len() <= MAX_NAME_LEN;
     let volumes = volumes.into_iter().filter(is_possible);
     volumes.take(MAX_VOLUMES).map(Into::into).collect()
 }
 
-/// An image's name as it stands in a label: what no name of a label may have is `_`.
+/// An image's name as it stands in a label: cut to [`MAX_NAME_LEN`] characters, and each character that no name of a
+/// label may have is `_`. So `registry:5000/web@sha256` is `registry_5000/web_sha256`.
 pub(in crate::server) fn label_of_image(image: &str) -> Box<str> {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-') {
@@ -104,7 +116,8 @@ pub(in crate::server) fn label_of_image(image: &str) -> Box<str> {
 }
 
 /// The instance that an unusable START is about, where that much can be read: its sender is to know which one failed.
-/// A document that as a whole is at fault, by its form or its weight, is not looked at again.
+/// Reads the document a second time, which only unusable STARTs cost. One that is at fault as a whole, by its syntax or
+/// because its aliases expand too far, is not read again.
 fn instance_named(payload: &[u8], error: &PayloadError) -> Option<InstanceId> {
     #[derive(Deserialize)]
     struct Document {

@@ -1,6 +1,6 @@
 //! A STATS without the instances in it that are not for its node to speak of: they are cut out of the text where it is
-//! in the usual style, else the STATS is rewritten. One that lists none of those leaves as the very bytes that came, and is
-//! not looked at here.
+//! in the usual style, else the STATS is rewritten. One that lists none of those leaves as the very bytes that came,
+//! and is not looked at here.
 //!
 //! Done by each receiver's writer, outside every lock: only a launcher that lies, or that came back with a copy of what
 //! was started elsewhere meanwhile, makes anybody do it.
@@ -13,7 +13,8 @@ use proto_frames::payload::{Payload, Stats, peek};
 use super::parcels::frame_of;
 use sched_core::StatsWithout;
 
-/// The frame that a controller is sent.
+/// The frame that a controller is sent: the STATS without the rows that the core has named, by their places in its list
+/// of instances, ascending.
 ///
 /// A payload in an unusual style may be longer when it is written in the usual one. No frame leaves that is longer than
 /// one may be which comes: instead no instance is left in it.
@@ -27,6 +28,7 @@ pub(super) fn frame(stats: &StatsWithout) -> Frame {
     }
 }
 
+/// The STATS written again from what was read of it, without those rows. Unknown keys are lost by it.
 fn rewritten(stats: &StatsWithout) -> Bytes {
     let mut left = Stats::decode(&stats.parcel.payload).unwrap_or_default();
     // Those of its own instances were passed on in frames of their own.

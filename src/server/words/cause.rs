@@ -12,8 +12,7 @@ use super::SILENT_DISK;
 use super::declined::{Declined, Refused};
 use super::no_fit::WhyNoFit;
 
-/// A cause as people read it. Writes nothing
-/// for [`Cause::Plain`].
+/// A cause as people read it. Writes nothing for [`Cause::Plain`], which is the cause of what needs no reason.
 pub(in crate::server) struct Why<'a>(pub(in crate::server) &'a Cause);
 
 impl fmt::Display for Why<'_> {

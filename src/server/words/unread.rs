@@ -7,7 +7,7 @@ use std::fmt;
 
 use sched_core::{NamedNode, Unread};
 
-/// Why there is no output, as people read it.
+/// Why there is no output, as people read it: the detail of an answer without data.
 pub(super) struct NoOutput<'a>(pub(super) &'a Unread);
 
 impl fmt::Display for NoOutput<'_> {

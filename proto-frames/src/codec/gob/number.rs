@@ -2,12 +2,21 @@
 //!
 //! An unsigned integer below 128 is one byte; otherwise one byte holds the negated count of the big-endian bytes that
 //! follow. A signed one is shifted left by one, complemented if negative, bit 0 its sign, and then written as unsigned.
+//!
+//! ```text
+//! value      bytes
+//! 7          07
+//! 256        fe 01 00       two bytes follow: -2 is fe
+//! int 1      02             shifted left
+//! int -129   fe 01 01       !(-258) = 257
+//! ```
 
 use crate::codec::{DecodeError, malformed};
 
-/// The most bytes an integer can take.
+/// The most bytes an integer can take. One for the count, eight for 64 bits.
 pub(super) const MAX_UINT_LEN: usize = 9;
 
+/// A value that goes beyond its message: the message's length was checked, so no more bytes will make it whole.
 const ENDS_EARLY: DecodeError = malformed("gob message: a value ends early");
 
 /// Reads an unsigned integer off the front of a message that may not be all there: the integer and how many bytes it
@@ -28,7 +37,7 @@ pub(super) fn peek_uint(bytes: &[u8]) -> Result<Option<(u64, usize)>, DecodeErro
         .map(|digits| (big_endian(digits), 1 + len)))
 }
 
-/// The signed integer that was written as `unsigned`.
+/// The signed integer that was written as `unsigned`. Inverse of [`Output::int`].
 pub(super) const fn signed(unsigned: u64) -> i64 {
     let magnitude = (unsigned >> 1).cast_signed();
     if unsigned & 1 == 0 {
@@ -44,13 +53,15 @@ fn big_endian(digits: &[u8]) -> u64 {
         .fold(0, |value, &digit| value << 8 | u64::from(digit))
 }
 
-/// The rest of one message.
+/// The rest of one message, all of which is there. Each reader takes off what it has read; an error leaves it in
+/// between, which does not matter because the stream ends then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Input<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Input<'a> {
+    /// All of a message behind its length.
     pub(super) const fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
@@ -60,6 +71,7 @@ impl<'a> Input<'a> {
         self.rest.len()
     }
 
+    /// An unsigned integer; the case of one byte, which most are, without a call.
     #[inline]
     pub(super) fn uint(&mut self) -> Result<u64, DecodeError> {
         if let [first @ ..0x80, rest @ ..] = self.rest {
@@ -71,11 +83,12 @@ impl<'a> Input<'a> {
         Ok(value)
     }
 
+    /// A signed integer.
     pub(super) fn int(&mut self) -> Result<i64, DecodeError> {
         self.uint().map(signed)
     }
 
-    /// An unsigned integer that must be below 256.
+    /// An unsigned integer that must be below 256: one byte, or `ff` and one.
     #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, DecodeError> {
         match self.rest {
@@ -93,7 +106,8 @@ impl<'a> Input<'a> {
         u32::try_from(self.uint()?).map_err(|_| malformed("gob value: it does not fit in 32 bits"))
     }
 
-    /// The count of elements that follow, each of at least one byte.
+    /// The count of elements that follow, each of at least one byte. A count that is greater than the bytes left is
+    /// refused here, before memory is taken for it.
     pub(super) fn count(&mut self) -> Result<usize, DecodeError> {
         let count = self.uint()?;
         usize::try_from(count)
@@ -113,11 +127,14 @@ impl<'a> Input<'a> {
 }
 
 /// Where bytes are written. A value is written twice: once to a [`usize`], which counts, so that the length can go in
-/// front, and once to a [`Fill`].
+/// front, and once to a [`Fill`]. A `Vec` serves tests.
 pub(super) trait Output {
+    /// One byte as it is.
     fn byte(&mut self, byte: u8);
+    /// Bytes as they are, without a length.
     fn slice(&mut self, bytes: &[u8]);
 
+    /// An unsigned integer, in as few bytes as it takes.
     #[inline]
     fn uint(&mut self, value: u64) {
         match u8::try_from(value) {
@@ -131,6 +148,7 @@ pub(super) trait Output {
         }
     }
 
+    /// A signed integer; see [`signed`].
     #[inline]
     fn int(&mut self, value: i64) {
         let shifted = value.cast_unsigned() << 1;
@@ -174,6 +192,7 @@ pub(super) struct Fill<'a> {
 }
 
 impl<'a> Fill<'a> {
+    /// The slice is as long as what was counted.
     pub(super) fn new(slice: &'a mut [u8]) -> Self {
         Self { slice, at: 0 }
     }

@@ -1,5 +1,13 @@
 //! From a struct's descriptor to the steps that read its values, worked out once per type: reading a frame then takes
 //! an index instead of comparing names, and a descriptor whose types do not fit is refused before any value is read.
+//!
+//! ```text
+//! descriptor of type 66   Major uint, Minor uint, Extra string, Type uint, …
+//! plan                    Read(Major), Read(Minor), Skip(string), Read(Type), …
+//! ```
+//!
+//! Fields are told by their names, in any order, because Go does so too: a peer may have more of them than this crate
+//! knows, or leave some out.
 
 use super::types::{Field, Name, Type, TypeId, Types};
 use crate::codec::{DecodeError, Expect, malformed};
@@ -18,9 +26,12 @@ pub(super) enum Step {
 pub(super) struct Plan {
     /// The message type this is for.
     pub(super) id: TypeId,
+    /// The steps of the message's own fields.
     pub(super) message: Box<[Step]>,
-    /// Empty where the message has no such field; it is not asked for then.
+    /// The steps of the struct in its field `Trace`. Empty where the message has no such field; it is not asked for
+    /// then.
     pub(super) trace: Box<[Step]>,
+    /// The steps of the structs in that one's field `Path`; empty likewise.
     pub(super) node: Box<[Step]>,
 }
 
@@ -57,6 +68,7 @@ impl Plan {
     }
 }
 
+/// The fields of CONNECT that are read.
 const CONNECT: &[Name] = &[
     Name::Major,
     Name::Minor,
@@ -67,6 +79,7 @@ const CONNECT: &[Name] = &[
     Name::Destination,
 ];
 
+/// The fields of a frame that are read.
 const FRAME: &[Name] = &[
     Name::Major,
     Name::Minor,
@@ -93,6 +106,7 @@ const ANSWER: &[Name] = &[
     Name::Payload,
 ];
 
+/// The fields of a trace that are read.
 const TRACE: &[Name] = &[
     Name::Label,
     Name::StartTimestamp,
@@ -101,8 +115,14 @@ const TRACE: &[Name] = &[
     Name::Path,
 ];
 
+/// The fields of a node of a trace's path that are read.
 const NODE: &[Name] = &[Name::Uuid, Name::Role, Name::TxTimestamp, Name::RxTimestamp];
 
+/// A step for each field: skipped where it is not wanted, read where its type fits.
+///
+/// # Errors
+/// A wanted field has another type than SSNTP gives it. Refused rather than skipped, because the message would be read
+/// as if the field were zero.
 fn steps(types: &Types, fields: &[Field], wanted: &[Name]) -> Result<Box<[Step]>, DecodeError> {
     let step = |field: &Field| match field.name {
         name if !wanted.contains(&name) => Ok(Step::Skip(field.ty)),

@@ -1,4 +1,8 @@
 //! Messages out of a gob stream.
+//!
+//! A message is read in two steps: [`Envelope`] finds where it ends and what it is, without needing all of it;
+//! [`Value`] reads its fields by a [`Plan`] and becomes a [`Message`]. The payload is not copied out while the fields
+//! are read: its place in the buffer is noted, and it is split off last.
 
 use crate::Uuid;
 use bytes::{Buf, Bytes, BytesMut};
@@ -21,13 +25,22 @@ use crate::trace::{Timestamp, Trace, TraceNode};
 /// What one direction of a gob stream has said about itself so far.
 #[derive(Debug, Default)]
 pub(in crate::codec) struct Reader {
+    /// Descriptors that came.
     types: Types,
-    /// How to read the message type that came last. Forgotten with each new descriptor.
+    /// How to read the message type that came last. Forgotten with each new descriptor. In a stream there is one for
+    /// the opening message and one for all frames.
     plan: Option<Plan>,
 }
 
 impl Reader {
     /// Takes the next whole message off `src`, and the descriptors before it; see [`crate::Decoder::decode`].
+    ///
+    /// For each message at the front: one that is too long is left to `decode_long`; one that is not all there waits; a
+    /// descriptor is remembered and taken off; a value is read, its payload's length compared with the limit, and the
+    /// whole message taken off.
+    ///
+    /// # Errors
+    /// As the decoder's; `src` is unchanged but for descriptors.
     pub(in crate::codec) fn decode(
         &mut self,
         expect: Expect,
@@ -99,7 +112,9 @@ impl Reader {
         }
     }
 
-    /// A message that is too long, and short enough to be skipped: what stands before its payload is read.
+    /// A message longer than the limit for messages, and short enough to be skipped: what stands before its payload is
+    /// read, which is at most [`MAX_GOB_OVERHEAD`] bytes, and the rest is thrown away as it comes. Fields behind the
+    /// payload are not read.
     fn decode_long(
         &mut self,
         start: usize,
@@ -143,8 +158,11 @@ fn plan_for<'p>(
 
 /// Where a whole message is: `src[body..end]` is what comes behind its type id.
 struct Envelope {
+    /// Negative for a descriptor of type `-id`.
     id: i64,
+    /// Where what follows the type id begins.
     body: usize,
+    /// Where the next message begins.
     end: usize,
 }
 
@@ -189,16 +207,20 @@ struct Value {
     role: u32,
     source: Option<Uuid>,
     destination: Option<Uuid>,
+    /// Zero where it did not come.
     origin: Uuid,
     trace: Option<Box<Trace>>,
     /// What PayloadLength says.
     stated_len: u32,
+    /// Bytes of the payload that came.
     payload_len: usize,
     /// Bytes of the message behind the payload.
     behind_payload: usize,
 }
 
 impl Value {
+    /// Reads all fields of a message and checks that they agree: PayloadLength with the payload, bit 7 of the major
+    /// byte with the path, and that nothing is left over. Fields may come in any order that their type gives them.
     fn read(mut input: Input<'_>, types: &Types, plan: &Plan) -> Result<Self, DecodeError> {
         let mut value = Self::default();
         let mut number = 0;
@@ -220,7 +242,8 @@ impl Value {
         Ok(value)
     }
 
-    /// Reads what stands before a message's payload, and the length of that.
+    /// Reads what stands before a message's payload, and the length of that. Stops at the payload: what stands behind
+    /// it has not come yet. PayloadLength is not compared.
     fn read_head(
         input: &mut Input<'_>,
         types: &Types,
@@ -239,7 +262,8 @@ impl Value {
         Err(malformed("gob message: bytes are left over"))
     }
 
-    /// Reads the next field, but for the payload, of which only the name is said.
+    /// Reads the next field, but for the payload, of which only the name is said. `number` is the number of the field
+    /// read last, 0 at first. `None`: the struct has ended.
     #[inline]
     fn read_field(
         &mut self,
@@ -317,6 +341,7 @@ impl Value {
         Kind::new(self.ty, self.operand)
     }
 
+    /// CONNECT. The destination may be missing; it is nil then.
     fn into_connect(self) -> Result<Connect, DecodeError> {
         Ok(Connect {
             version: self.version(),
@@ -347,6 +372,7 @@ impl Value {
         })
     }
 
+    /// An ERROR frame that came instead of CONNECTED; any other frame is no answer.
     fn into_refusal(self) -> Result<Frame, DecodeError> {
         if self.ty == FrameType::ERROR.0 {
             Ok(self.into_frame())
@@ -355,6 +381,7 @@ impl Value {
         }
     }
 
+    /// A frame of any kind.
     fn into_frame(self) -> Frame {
         Frame {
             version: self.version(),
@@ -369,6 +396,7 @@ impl Value {
 /// A plan names only the fields of its own struct, so this is never met.
 const OTHER_STRUCT: DecodeError = malformed("gob struct: a field of another struct");
 
+/// A trace, whose path's length must be as stated.
 fn read_trace(input: &mut Input<'_>, types: &Types, plan: &Plan) -> Result<Trace, DecodeError> {
     let mut trace = Trace {
         label: Bytes::new(),
@@ -403,6 +431,7 @@ fn read_trace(input: &mut Input<'_>, types: &Types, plan: &Plan) -> Result<Trace
     Ok(trace)
 }
 
+/// The nodes of a path; their number is compared with the limit before memory is taken.
 fn read_path(
     input: &mut Input<'_>,
     types: &Types,
@@ -420,6 +449,7 @@ fn read_path(
     Ok(path)
 }
 
+/// One node of a path; its UUID must be there.
 fn read_node(input: &mut Input<'_>, types: &Types, plan: &Plan) -> Result<TraceNode, DecodeError> {
     const UUID: &str = "trace node UUID: it does not have 16 bytes";
     let mut uuid = None;
@@ -461,7 +491,7 @@ fn read_uuid_array(input: &mut Input<'_>) -> Result<Uuid, DecodeError> {
 }
 
 /// A `time.Time`: version (1 or 2) | seconds since year 1 (i64) | ns (i32) | zone offset in minutes (i16) | version 2
-/// only: seconds of the zone offset (i8).
+/// only: seconds of the zone offset (i8). The zone is kept, so that a time leaves as it came.
 fn read_time(input: &mut Input<'_>) -> Result<Timestamp, DecodeError> {
     const MALFORMED: DecodeError = malformed("time in a trace");
     let (mut fields, zone_seconds) = match input.bytes()? {

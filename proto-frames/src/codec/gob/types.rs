@@ -7,6 +7,9 @@
 //!              array: 2 Elem int, 3 Len int | slice: 2 Elem int | struct: 2 Field [] { 1 Name string, 2 Id int }
 //!              | map: 2 Key int, 3 Elem int }
 //! ```
+//!
+//! Everything in here comes from a peer: the number of descriptors, their length, the number of fields and the depth of
+//! nesting each have a limit in [`crate::limits`].
 
 use super::number::Input;
 use crate::codec::{DecodeError, malformed, within};
@@ -24,11 +27,14 @@ impl TypeId {
     pub(super) const BYTES: Self = Self(5);
     const STRING: Self = Self(6);
     const COMPLEX: Self = Self(7);
+    /// A value of any type, which names its type by text. SSNTP has none.
     const INTERFACE: Self = Self(8);
 
     /// Go gives out ids from here on; below are its own.
     const FIRST_DESCRIBED: Self = Self(64);
 
+    /// # Errors
+    /// It is negative or has more than 32 bits.
     pub(super) fn new(id: i64) -> Result<Self, DecodeError> {
         u32::try_from(id)
             .map(Self)
@@ -53,11 +59,11 @@ pub(super) enum Type {
         key: TypeId,
         element: TypeId,
     },
-    /// Encodes itself to bytes, as `time.Time` does.
+    /// Encodes itself to bytes, as `time.Time` does; skipped by their length.
     Opaque,
 }
 
-/// A field of a described struct.
+/// A field of a described struct. Only names that this crate knows are told apart: the others need no memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
     pub(super) name: Name,
@@ -91,6 +97,7 @@ pub(super) enum Name {
 }
 
 impl Name {
+    /// `UUID` is spelt as in Go.
     fn new(name: &[u8]) -> Self {
         match name {
             b"Major" => Self::Major,
@@ -117,7 +124,7 @@ impl Name {
     }
 }
 
-/// Every type one stream has described.
+/// Every type one stream has described. At most [`MAX_GOB_TYPES`].
 #[derive(Debug, Default)]
 pub(super) struct Types {
     /// Ordered by id.
@@ -178,6 +185,7 @@ impl Types {
         self.skip_nested(id, input, MAX_GOB_DEPTH)
     }
 
+    /// `depth` is how many described types may still be nested in this one: a type that contains itself ends there.
     fn skip_nested(
         &self,
         id: TypeId,
@@ -234,8 +242,8 @@ impl Types {
     }
 }
 
-/// The field of a struct that comes next, by the distance from the one before it (`number`, at first 0); `None` =
-/// the struct ends.
+/// The field of a struct that comes next, by the distance from the one before it (`number`, at first 0); `None` = the
+/// struct ends. `fields` may be fields or steps of a plan, indexed by number - 1.
 #[inline]
 pub(super) fn next_field<'f, F>(
     input: &mut Input<'_>,
@@ -254,6 +262,7 @@ pub(super) fn next_field<'f, F>(
     fields.get(*number - 1).map(Some).ok_or(UNKNOWN)
 }
 
+/// A descriptor that is not of Go's `wireType`.
 const BAD_DESCRIPTOR: DecodeError = malformed("gob type descriptor");
 
 /// Reads the struct that a descriptor is, calling `read` with each field's number.
@@ -271,6 +280,7 @@ fn read_struct<'a>(
     }
 }
 
+/// What a type is made of, by the one field of `wireType` that is set.
 fn read_descriptor(input: &mut Input<'_>) -> Result<Type, DecodeError> {
     let mut ty = None;
     read_struct(input, |variant, input| {
@@ -319,6 +329,7 @@ fn read_integers(input: &mut Input<'_>) -> Result<(i64, i64), DecodeError> {
     Ok((first, second))
 }
 
+/// Elements and their fixed number.
 fn read_array(input: &mut Input<'_>) -> Result<Type, DecodeError> {
     let (element, len) = read_integers(input)?;
     let len = u64::try_from(len)
@@ -329,6 +340,7 @@ fn read_array(input: &mut Input<'_>) -> Result<Type, DecodeError> {
     })
 }
 
+/// Elements of any number.
 fn read_slice(input: &mut Input<'_>) -> Result<Type, DecodeError> {
     let (element, _) = read_integers(input)?;
     Ok(Type::Slice {
@@ -336,6 +348,7 @@ fn read_slice(input: &mut Input<'_>) -> Result<Type, DecodeError> {
     })
 }
 
+/// Keys and elements.
 fn read_map(input: &mut Input<'_>) -> Result<Type, DecodeError> {
     let (key, element) = read_integers(input)?;
     Ok(Type::Map {
@@ -344,11 +357,13 @@ fn read_map(input: &mut Input<'_>) -> Result<Type, DecodeError> {
     })
 }
 
+/// GobEncoder, BinaryMarshaler or TextMarshaler: bytes on the wire in all three cases.
 fn read_opaque(input: &mut Input<'_>) -> Result<Type, DecodeError> {
     read_integers(input)?;
     Ok(Type::Opaque)
 }
 
+/// Names and types of fields, in the order of their numbers.
 fn read_struct_type(input: &mut Input<'_>) -> Result<Type, DecodeError> {
     let mut fields = Vec::new();
     read_struct(input, |number, input| {

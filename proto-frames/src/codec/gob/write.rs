@@ -2,6 +2,9 @@
 //!
 //! Go gives out type ids in the order in which a process first meets its types; these are the ones an original peer has
 //! that first meets the message that opens the connection, then a frame.
+//!
+//! Each message is written twice by the same code: once to count its bytes, because the length stands in front, and
+//! once into the space that was made for it. The payload's bytes are copied once.
 
 use std::sync::LazyLock;
 
@@ -19,11 +22,14 @@ use crate::trace::{Timestamp, Trace, TraceNode};
 /// neither), never with both, so that these share a type id.
 #[derive(Debug, Default)]
 pub(in crate::codec) struct Writer {
+    /// Whether the descriptor of CONNECT or CONNECTED was written.
     described_opening: bool,
+    /// Whether the descriptors of a frame's types were written.
     described_frame: bool,
 }
 
 impl Writer {
+    /// Appends CONNECT, with its type's descriptor where it is the first.
     pub(in crate::codec) fn connect(&mut self, connect: &Connect, dst: &mut BytesMut) {
         if !std::mem::replace(&mut self.described_opening, true) {
             put_message(&CONNECT, &[], dst);
@@ -31,6 +37,7 @@ impl Writer {
         put_message(connect, &[], dst);
     }
 
+    /// Appends CONNECTED, likewise.
     pub(in crate::codec) fn connected(&mut self, connected: &Connected, dst: &mut BytesMut) {
         if !std::mem::replace(&mut self.described_opening, true) {
             put_message(&CONNECTED, &[], dst);
@@ -38,6 +45,7 @@ impl Writer {
         put_message(connected, &connected.payload, dst);
     }
 
+    /// Appends a frame. The first brings [`FRAME_DESCRIPTORS`] along.
     pub(in crate::codec) fn frame(&mut self, frame: &Frame, dst: &mut BytesMut) {
         if !std::mem::replace(&mut self.described_frame, true) {
             dst.put_slice(&FRAME_DESCRIPTORS);
@@ -48,6 +56,7 @@ impl Writer {
 
 /// A message's type id and its fields up to where the payload's bytes follow.
 trait Head {
+    /// Writes the head; called twice, so it must write the same each time.
     fn write<O: Output>(&self, out: &mut O);
 }
 
@@ -69,9 +78,11 @@ fn put_message(head: &impl Head, payload: &[u8], dst: &mut BytesMut) {
     dst.put_u8(0);
 }
 
-/// Writes a struct's fields in ascending order; zero values are left out.
+/// Writes a struct's fields in ascending order, each with the distance to the one before it; zero values are left out,
+/// as Go leaves them out.
 struct Fields<'o, O> {
     out: &'o mut O,
+    /// Number of the field written last.
     previous: u64,
 }
 
@@ -88,6 +99,7 @@ impl<'o, O: Output> Fields<'o, O> {
         self.out
     }
 
+    /// Writes field `number` unless it is 0.
     #[inline]
     fn uint(&mut self, number: u64, value: impl Into<u64>) {
         let value = value.into();
@@ -96,18 +108,21 @@ impl<'o, O: Output> Fields<'o, O> {
         }
     }
 
+    /// Writes field `number` unless it is 0.
     fn int(&mut self, number: u64, value: i64) {
         if value != 0 {
             self.begin(number).int(value);
         }
     }
 
+    /// Writes field `number` unless it is empty.
     fn bytes(&mut self, number: u64, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.begin(number).bytes(bytes);
         }
     }
 
+    /// Writes field `number` unless it is unset, which is Go's zero time.
     fn time(&mut self, number: u64, time: Timestamp) {
         if time != Timestamp::UNSET {
             write_time(time, self.begin(number));
@@ -122,7 +137,8 @@ impl<'o, O: Output> Fields<'o, O> {
         }
     }
 
-    /// The first four fields of every message.
+    /// The first four fields of every message. `major` has bit 7 as the message needs it; the version's own is passed
+    /// over.
     #[inline]
     fn header(&mut self, major: u8, version: Version, kind: Kind) {
         self.uint(1, major);
@@ -131,6 +147,7 @@ impl<'o, O: Output> Fields<'o, O> {
         self.uint(4, kind.operand);
     }
 
+    /// Ends the struct.
     fn end(self) {
         self.out.byte(0);
     }
@@ -164,6 +181,7 @@ impl Head for Connected {
     }
 }
 
+/// The origin is an array, which Go writes even if all of it is zero.
 impl Head for Frame {
     #[inline]
     fn write<O: Output>(&self, out: &mut O) {
@@ -189,6 +207,7 @@ impl Head for Frame {
     }
 }
 
+/// A trace as field 7 of a frame; a path of more nodes than its length can say is cut.
 fn write_trace<O: Output>(trace: &Trace, out: &mut O) {
     let path = trace.path.as_deref().unwrap_or_default();
     let path = &path[..path.len().min(MAX_TRACE_NODES)];
@@ -205,6 +224,7 @@ fn write_trace<O: Output>(trace: &Trace, out: &mut O) {
     fields.end();
 }
 
+/// One node of a path.
 fn write_node<O: Output>(node: &TraceNode, out: &mut O) {
     let mut fields = Fields::new(out);
     fields.bytes(1, node.uuid.as_bytes());
@@ -230,10 +250,11 @@ fn write_time<O: Output>(time: Timestamp, out: &mut O) {
     }
 }
 
-/// Go's own type ids.
+/// Go's own type ids. They stand for the types in descriptors.
 const UINT: i64 = 3;
 const BYTES: i64 = 5;
 
+/// The ids of the types that a stream describes, in the order in which Go gives them out: the opening message first.
 const OPENING_ID: i64 = 65;
 const FRAME_ID: i64 = 66;
 const UUID_ID: i64 = 67;
@@ -242,13 +263,15 @@ const TIME_ID: i64 = 69;
 const NODE_ID: i64 = 70;
 const NODES_ID: i64 = 71;
 
-/// A type as a stream is told about it.
+/// A type as a stream is told about it: one message of its own, before the first value that needs it.
 struct Descriptor {
     id: i64,
     name: &'static str,
     shape: Shape,
 }
 
+/// What a type is made of; element and field types are ids. A `GobEncoder` encodes itself to bytes, as `time.Time`
+/// does.
 enum Shape {
     Array { element: i64, len: i64 },
     Slice { element: i64 },
