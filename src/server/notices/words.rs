@@ -22,6 +22,7 @@ impl Words<'_> {
     /// What is said of instances on a node, and what they lay claim to.
     fn fmt_about_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            // STARTs that were written to it and not confirmed: they wait for it to come back.
             Notice::InDoubt(node, count) => {
                 let starts = counted(*count, "START");
                 write!(f, "node {node} is lost with {starts} in doubt")
@@ -29,17 +30,20 @@ impl Words<'_> {
             Notice::Dropped(instance, node) => {
                 write!(f, "node {node} no longer lists {instance}: claim dropped")
             }
+            // It has been away for too long, or too many claims are remembered.
             Notice::ClaimsForgotten(node, count) => write!(
                 f,
                 "node {node} has not come back: what {} on it asked for is forgotten",
                 counted(*count, "instance")
             ),
+            // Said once on each connection of the node.
             Notice::ClaimsUnknown(node, count) => write!(
                 f,
                 "node {node} lists {} not started by this scheduler, or by one without --state-dir, and its launcher does \
                  not say what was asked for: each counts as what it uses, and as one vcpu while it runs",
                 counted(*count, "instance")
             ),
+            // A launcher that could not read a START does not say which one.
             Notice::UnmatchedFailure(node) => {
                 write!(
                     f,
@@ -77,17 +81,20 @@ impl Words<'_> {
                 "{node} is lost: its connection broke off; it has {}",
                 counted(node.instances, "instance")
             ),
+            // After `in_doubt_time`: what it had is decided without it.
             Notice::NodeGivenUp(node) => write!(
                 f,
                 "{node} has not returned: it is given up with {}, and stays listed as LOST until it returns or 'ciaoctl \
                  node forget' removes it",
                 counted(node.instances, "instance")
             ),
+            // Known before the restart, and not there at the end of the recovery window.
             Notice::NodeNotBack(node) => write!(
                 f,
                 "{node} has not returned since the scheduler started: it is listed as LOST until it returns or 'ciaoctl \
                  node forget' removes it"
             ),
+            // By command, or because too many nodes are listed.
             Notice::NodeForgotten(node) => {
                 write!(f, "{node} is forgotten: it is not listed any more")
             }
@@ -112,6 +119,7 @@ impl Words<'_> {
     /// What is said of frames that were refused, dropped or not carried on.
     fn fmt_about_frames(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            // This and most others here are said once per session and kind, so that a peer cannot fill the log.
             Notice::NotPermitted(uuid, role, sent) => {
                 let kind = kind_of(*sent);
                 write!(f, "refused {kind} from {uuid}: not for a {role} to send")
@@ -128,6 +136,7 @@ impl Words<'_> {
             Notice::Malformed(uuid, sent, detail) => {
                 write!(f, "unusable {} from {uuid}: {detail}", kind_of(*sent))
             }
+            // `node` is a text of the peer's.
             Notice::Forged(uuid, sent, node) => {
                 let kind = kind_of(*sent);
                 write!(f, "refused {kind} from {uuid}: it speaks for node '{node}'")
@@ -154,6 +163,7 @@ impl Words<'_> {
     }
 }
 
+/// All notices in one line each. Groups of one subject are written by the methods above.
 impl fmt::Display for Words<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -174,6 +184,7 @@ impl fmt::Display for Words<'_> {
             | Notice::Foreign(..)
             | Notice::NoSuchPeer(..) => self.fmt_about_frames(f),
             Notice::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
+            // A launcher's failure has no cause of the core's; its own detail is shown then.
             Notice::Failed(failure) => {
                 let (instance, reason) = (&failure.instance_uuid, &failure.reason);
                 write!(f, "START {instance} failed: {reason}: ")?;
@@ -188,6 +199,7 @@ impl fmt::Display for Words<'_> {
                 counted(*count, "instance")
             ),
             Notice::Disk(silence) => silence.fmt(f),
+            // The binding holds while it is connected.
             Notice::NotBound(uuid) => write!(
                 f,
                 "{uuid} is bound to its certificate, which is not remembered once it has left: {MAX_BINDINGS} others are"
@@ -198,6 +210,7 @@ impl fmt::Display for Words<'_> {
             | Notice::ClaimsUnknown(..)
             | Notice::UnmatchedFailure(_) => self.fmt_about_claims(f),
             Notice::Pressure(node, news) => fmt_pressure(node, news, f),
+            // Its STARTs that came are answered with StartFailures.
             Notice::LateBatch(id, came, count) => {
                 write!(f, "batch '{id}' given up: {came} of {count} STARTs came")
             }
@@ -205,8 +218,10 @@ impl fmt::Display for Words<'_> {
                 f,
                 "node {node} is in a zone already, by an earlier aggregate: not in zone '{zone}' as well"
             ),
+            // Part of what a node reports does not count; said once on each of its connections.
             Notice::LeftOut(node, why) => write!(f, "node {node}: {why}"),
             Notice::BadRules(error) => write!(f, "configuration left out: {error}"),
+            // A defect of the core; the instance stays in the state that it had.
             Notice::IllegalTransition(illegal) => illegal.fmt(f),
             Notice::Settling(instance) => write!(
                 f,

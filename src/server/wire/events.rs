@@ -26,10 +26,13 @@ pub(in crate::server) trait EventVisitor {
 /// Shows the event that a message is; `None` if it is none: answers, commands and frames on their way to launchers.
 pub(in crate::server) fn visit<V: EventVisitor>(message: &Message, visitor: V) -> Option<V::Out> {
     Some(match message {
+        // Nodes: what becomes of them, and of drains.
         Message::NodeConnected(it) => visitor.event(Topic::Nodes, "node_connected", it),
         Message::NodeDisconnected(it) => visitor.event(Topic::Nodes, "node_disconnected", it),
         Message::DrainProgress(it) => visitor.event(Topic::Nodes, "drain_progress", &it.payload),
+        // Where STARTs went.
         Message::InstancePlaced(it) => visitor.event(Topic::Placements, "instance_placed", it),
+        // What becomes of instances, as far as the core says it itself.
         Message::InstanceDeleted(it) => visitor.event(Topic::Instances, "instance_deleted", it),
         Message::InstanceQueued(it) => {
             visitor.event(Topic::Instances, "instance_queued", &it.payload)
@@ -37,6 +40,7 @@ pub(in crate::server) fn visit<V: EventVisitor>(message: &Message, visitor: V) -
         Message::InstanceState(it) => {
             visitor.event(Topic::Instances, "instance_state", &it.payload)
         }
+        // What came to nothing: STARTs, and commands.
         Message::StartFailure(it) | Message::StartFailureCopy(it) => {
             visitor.event(Topic::Failures, "start_failure", &it.payload)
         }
@@ -47,6 +51,7 @@ pub(in crate::server) fn visit<V: EventVisitor>(message: &Message, visitor: V) -
         Message::CommandFailure(it) => {
             visitor.event(Topic::Failures, "command_failure", &it.payload)
         }
+        // Everything else about instances is said by launchers, and carried on.
         Message::Forward(parcel) => return carried(&frame_of(parcel), visitor),
         _ => return None,
     })

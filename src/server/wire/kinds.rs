@@ -23,6 +23,7 @@ pub(super) fn sent(kind: Kind) -> Sent {
         Kind::ATTACH_VOLUME => CommandName::AttachVolume,
         Kind::RESTORE => CommandName::Restore,
         Kind::REFRESH_CNCI => CommandName::RefreshCnci,
+        // Added by this project, with operands from 0x40 on: from here on, and no others.
         Kind::SUSPEND => CommandName::Suspend,
         Kind::RESUME => CommandName::Resume,
         Kind::MIGRATE => CommandName::Migrate,

@@ -31,7 +31,7 @@ pub(super) fn restore(payload: &[u8]) -> Result<Command, Unusable> {
     Ok(Command::Restore(Box::new(it)))
 }
 
-/// SUSPEND: stop an instance and keep its memory on the node.
+/// SUSPEND: an instance stops, keeps its memory and disk, and gives its vcpus free.
 pub(super) fn suspend(payload: &[u8]) -> Result<Command, Unusable> {
     let it = Suspend::decode(payload)?;
     it.check()?;
@@ -61,7 +61,7 @@ pub(super) fn migrate(payload: &[u8]) -> Result<Command, Unusable> {
     Ok(Command::Migrate(Box::new(it)))
 }
 
-/// UPDATE: other amounts or another priority for an instance that runs or waits.
+/// UPDATE: other amounts or another priority for an instance.
 pub(super) fn update(payload: &[u8]) -> Result<Command, Unusable> {
     let it = Update::decode(payload)?;
     it.check()?;

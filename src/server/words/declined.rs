@@ -20,6 +20,7 @@ impl fmt::Display for Refused<'_> {
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {
+            // Limits of the scheduler, and ends that a START came to before it was placed.
             Refusal::Crowded => {
                 "too many STARTs wait already for nodes that are still coming back, on which its group may have members"
             }
@@ -48,6 +49,7 @@ impl fmt::Display for Refused<'_> {
                     "start.scheduling.{key}[{at}]: there is no fact '{name}'; there are {known}"
                 );
             }
+            // A dry run gives a PlacementDecision, which original peers cannot read.
             Refusal::DryRunOfOriginal => {
                 "start.scheduling.dry_run: the answer is a frame that only the native encoding has; nothing was started"
             }
@@ -178,7 +180,9 @@ impl fmt::Display for Declined<'_> {
             Objection::NoStartKept => {
                 "its START was not kept, so that it could not be started again"
             }
+            // The lifecycle has no such transition: the core's own fault, shown all the same.
             Objection::Illegal(words) => words,
+            // Where a MIGRATE may go.
             Objection::NoTarget(name) => {
                 return write!(f, "no node '{name}' is connected to move it to");
             }

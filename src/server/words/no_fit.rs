@@ -11,12 +11,15 @@ use sched_core::{Amount, Countable, Lack, Never, NoFit, Shortage};
 /// Why no node fits, as people read it. Shown in StartFailure, in the queue, in explanations and dry runs.
 pub(super) struct WhyNoFit<'a>(pub(super) &'a NoFit);
 
-/// What nodes lack, in words that follow their number.
+/// What nodes lack, in words that follow their number. Every node is counted once, by the first filter that it did not
+/// pass.
 struct Lacking<'a>(&'a Lack);
 
-/// An amount that a node has too little of, in words that follow the number of nodes.
+/// An amount that a node has too little of, in words that follow the number of nodes. For example `short of mem_mb
+/// (asks 4096 MiB, most free 2048 MiB on node-3)`.
 struct Short<'a>(&'a Shortage);
 
+/// "compute" or "network" by what the START asks for. Entries are in the core's order.
 impl fmt::Display for WhyNoFit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let no_fit = self.0;

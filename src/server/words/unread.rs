@@ -48,7 +48,8 @@ impl fmt::Display for NoOutput<'_> {
     }
 }
 
-/// A node in a sentence: by host name and UUID where both are known, "its node" where neither is.
+/// A node in a sentence: by host name and UUID where both are known, "its node" where neither is. The host name is
+/// empty for a node that has reported none.
 struct Node<'a>(Option<&'a NamedNode>);
 
 impl fmt::Display for Node<'_> {

@@ -197,18 +197,22 @@ impl Envelope {
     }
 }
 
-/// The fields of whichever message struct came; what did not come is zero, as in Go.
+/// The fields of whichever message struct came; what did not come is zero, as in Go, which leaves zeros out.
 #[derive(Default)]
 struct Value {
+    /// With bit 7 until the path was settled.
     major: u8,
     minor: u8,
     ty: u8,
     operand: u8,
+    /// Of CONNECT and CONNECTED.
     role: u32,
+    /// `None` where it did not come: unlike others it must be there.
     source: Option<Uuid>,
     destination: Option<Uuid>,
     /// Zero where it did not come.
     origin: Uuid,
+    /// Where the frame has one.
     trace: Option<Box<Trace>>,
     /// What PayloadLength says.
     stated_len: u32,

@@ -15,17 +15,26 @@ use super::number::Input;
 use crate::codec::{DecodeError, malformed, within};
 use crate::limits::{MAX_GOB_DEPTH, MAX_GOB_FIELDS, MAX_GOB_TYPES};
 
-/// A type's number in one stream: Go's own types have fixed ones, described types get theirs from the sender.
+/// A type's number in one stream: Go's own types have fixed ones, described types get theirs from the sender. Ids below
+/// 64 are Go's; a process gives out the others as it meets types, so that the same struct may have another id in
+/// another stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TypeId(u32);
 
 impl TypeId {
+    /// `bool`, on the wire 0 or 1.
     const BOOL: Self = Self(1);
+    /// All signed integers, of whatever width.
     const INT: Self = Self(2);
+    /// All unsigned integers: Go's `uint8`, `uint32` and so on are one type on the wire.
     pub(super) const UINT: Self = Self(3);
+    /// Floating point, an unsigned integer on the wire with its bytes reversed.
     const FLOAT: Self = Self(4);
+    /// `[]byte`: a length and the bytes. UUIDs other than a frame's origin are of this type.
     pub(super) const BYTES: Self = Self(5);
+    /// `string`: as `[]byte`.
     const STRING: Self = Self(6);
+    /// Two floating-point numbers.
     const COMPLEX: Self = Self(7);
     /// A value of any type, which names its type by text. SSNTP has none.
     const INTERFACE: Self = Self(8);
@@ -42,7 +51,11 @@ impl TypeId {
     }
 }
 
-/// What a described type is made of.
+/// What a described type is made of, and so what stands on the wire for a value of it:
+///
+/// - an array: a count that is always `len`, then so many elements;
+/// - a slice, a map: a count, then so many elements, or pairs of key and element;
+/// - a struct: for each field that is not zero the distance of its number to the last, and its value; then 0.
 #[derive(Debug)]
 pub(super) enum Type {
     Array {
@@ -70,29 +83,49 @@ pub(super) struct Field {
     pub(super) ty: TypeId,
 }
 
-/// The field names of the five structs of SSNTP.
+/// The field names of the five structs of SSNTP: ConnectFrame, ConnectedFrame, Frame, FrameTrace and Node. One enum for
+/// all, because names that stand in several mean the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
+    /// Major version in seven bits; bit 7 says that a path trace comes along.
     Major,
+    /// Minor version.
     Minor,
+    /// Type of the frame: command, status, event, error.
     Type,
+    /// Which command, status, event or error it is.
     Operand,
+    /// The sender's roles (CONNECT, CONNECTED), or a node's on the path.
     Role,
+    /// UUID of the side that sends CONNECT or CONNECTED.
     Source,
+    /// UUID of the other side.
     Destination,
+    /// UUID of the peer that first sent the frame, as `[16]uint8` rather than `[]byte`.
     Origin,
+    /// Length of `Payload` once more; both must agree.
     PayloadLength,
+    /// YAML, or the bytes of a chunk; last in its struct.
     Payload,
+    /// A FrameTrace; a frame without one leaves it out.
     Trace,
+    /// The first sender's name for the frame.
     Label,
+    /// When the first sender sent it.
     StartTimestamp,
+    /// When the last receiver had it.
     EndTimestamp,
+    /// Number of nodes in `Path`; both must agree.
     PathLength,
+    /// The nodes that the frame passed.
     Path,
+    /// UUID of a node on the path, `[]byte`.
     Uuid,
+    /// When that node sent the frame on.
     TxTimestamp,
+    /// When that node received it.
     RxTimestamp,
-    /// Any other name.
+    /// Any other name: its values are skipped.
     Unknown,
 }
 

@@ -19,7 +19,8 @@ use crate::limits::MAX_TRACE_NODES;
 use crate::trace::{Timestamp, Trace, TraceNode};
 
 /// What one direction of a gob stream has been told so far. A direction opens with CONNECT or with CONNECTED (or with
-/// neither), never with both, so that these share a type id.
+/// neither), never with both, so that these share a type id. The descriptors of a type stand in the stream once, before
+/// its first value.
 #[derive(Debug, Default)]
 pub(in crate::codec) struct Writer {
     /// Whether the descriptor of CONNECT or CONNECTED was written.
@@ -257,10 +258,13 @@ const BYTES: i64 = 5;
 /// The ids of the types that a stream describes, in the order in which Go gives them out: the opening message first.
 const OPENING_ID: i64 = 65;
 const FRAME_ID: i64 = 66;
+/// `[16]uint8`, a frame's origin.
 const UUID_ID: i64 = 67;
 const TRACE_ID: i64 = 68;
+/// `time.Time`, which encodes itself.
 const TIME_ID: i64 = 69;
 const NODE_ID: i64 = 70;
+/// `[]Node`, whose id comes behind that of its element.
 const NODES_ID: i64 = 71;
 
 /// A type as a stream is told about it: one message of its own, before the first value that needs it.
@@ -279,6 +283,7 @@ enum Shape {
     GobEncoder,
 }
 
+/// ConnectFrame, as the original declares it.
 const CONNECT: Descriptor = Descriptor {
     id: OPENING_ID,
     name: "ConnectFrame",
@@ -293,6 +298,7 @@ const CONNECT: Descriptor = Descriptor {
     ]),
 };
 
+/// ConnectedFrame: ConnectFrame and a payload. It has the id of ConnectFrame, as no stream has both.
 const CONNECTED: Descriptor = Descriptor {
     id: OPENING_ID,
     name: "ConnectedFrame",
