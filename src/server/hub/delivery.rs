@@ -181,7 +181,8 @@ impl Hub {
     /// The budget that holds this message until it has left, so that its causer is not read from meanwhile; `None`
     /// where no peer is to wait for it. In this order:
     ///
-    /// 1. a START or a command: who sent it, also when another one's batch sends it on (a START that had to wait);
+    /// 1. a START or a command: who sent it, while connected, also when another one's batch sends it on (a START that
+    ///    had to wait);
     /// 2. the same from a door: the budget of the HTTP connection;
     /// 3. anything else (answers, events, reports): whose frames are being handled, unless it goes to a listener that
     ///    is not the causer;
@@ -296,8 +297,8 @@ impl Hub {
     }
 
     /// Ends the connection of a launcher whose node another one reports for, and tells it so, with the address of that
-    /// one (`first`). It is told in the native payload of `ConnectionAborted`, so that its operator reads it on that
-    /// machine. For the core the session has closed, not broken off: the node is not lost.
+    /// one (`first`). It is told in the payload of `ConnectionAborted`, so that its operator reads it on that machine.
+    /// For the core the session has closed, not broken off: the node is not lost.
     fn refuse_twin(
         &self,
         scheduler: &mut Scheduler,
@@ -429,8 +430,8 @@ impl Hub {
             return;
         }
         let backlog = {
-            // The scheduler's lock before this one. Bytes that leave after they are counted here are followed by a
-            // call of `written`, which waits for it.
+            // The scheduler's lock before this one. Bytes that leave after they are counted here are followed by a call
+            // of `written`, which waits for it.
             let mut queue = peer.queue.lock();
             let next = queue.next(peer.outbox.bytes(), self.limits.high_water);
             if next == queue.backlog {

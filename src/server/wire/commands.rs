@@ -1,9 +1,9 @@
 //! Commands as the core takes them.
 //!
-//! Each payload is decoded by its type's own reader, and its identifiers are checked ([`check_names`]),
-//! because the core keeps and repeats them. Everything else that can be wrong with a command (no such instance, not
-//! now) is the core's to say. A command that cannot be used is an [`Unusable`], which names the key at fault, and the
-//! instance where that much could be read, so that its sender can be told which one failed.
+//! Each payload is decoded by its type's own reader, and its identifiers are checked ([`check_names`]), because the
+//! core keeps and repeats them. Everything else that can be wrong with a command (no such instance, not now) is the
+//! core's to say. A command that cannot be used is an [`Unusable`], which names the key at fault, and the instance
+//! where that much could be read, so that its sender can be told which one failed.
 
 use bytes::Bytes;
 use proto_frames::payload::{
@@ -148,8 +148,7 @@ fn release_public_ip(payload: &[u8]) -> Read {
 /// CONFIGURE: a new cluster configuration, as YAML. The parts that matter to the scheduler are read here, strictly, in
 /// the same way as those of the file at start ([`crate::server::configuration`]); ciao's own parts leniently.
 ///
-/// Order: length, the document, the scheduler's rules. The first mistake refuses all of it: nothing of a CONFIGURE is
-/// applied in part.
+/// Order: length, the document, the scheduler's rules. A mistake found here refuses all of it.
 fn configure(payload: &Bytes) -> Read {
     // Before it is parsed, because every peer is sent it on connecting.
     if payload.len() > configuration::MAX_LEN {

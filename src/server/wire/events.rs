@@ -51,7 +51,7 @@ pub(in crate::server) fn visit<V: EventVisitor>(message: &Message, visitor: V) -
         Message::CommandFailure(it) => {
             visitor.event(Topic::Failures, "command_failure", &it.payload)
         }
-        // Everything else about instances is said by launchers, and carried on.
+        // What launchers say themselves, carried on.
         Message::Forward(parcel) => return carried(&frame_of(parcel), visitor),
         _ => return None,
     })

@@ -19,8 +19,8 @@ use sched_core::{Fault, InstanceId, Malformed};
 /// The key whose value is looked for, the same in all commands about one instance.
 const KEY: &str = "instance_uuid";
 
-/// What the core is told of a frame that was skipped because its payload is longer than the limit of its kind. Nothing
-/// of the payload is kept but the instance.
+/// What the core is told of a frame that was skipped because its payload is longer than any may be. Nothing of the
+/// payload is kept but the instance.
 pub(super) fn of_too_long(refused: &TooLong) -> Malformed {
     let TooLong { len, limit, .. } = refused;
     Malformed {

@@ -85,8 +85,7 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
     })))
 }
 
-/// Refuses lists that are too long, and names that are none. Amounts of resources must not be negative: they would add
-/// to what others may claim.
+/// Refuses lists that are too long, and names that are none. Amounts of resources must not be negative.
 fn check(figures: &Figures<'_>) -> Result<(), Unusable> {
     check_count("labels", figures.labels.len(), MAX_LABELS)?;
     check_count("resources", figures.resources.len(), MAX_RESOURCES_PER_NODE)?;

@@ -82,8 +82,7 @@ pub(in crate::server) fn ordered(
     }
 }
 
-/// A START that came as JSON, as the block YAML that its launcher reads. Unknown keys are kept; numbers keep their
-/// values.
+/// A START that came as JSON, as the block YAML that its launcher reads. Unknown keys are kept.
 ///
 /// # Errors
 /// It cannot be written, in words.

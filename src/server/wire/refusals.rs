@@ -52,7 +52,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The sentence of a refusal. Names in it were checked when they came, so it needs no escaping.
+/// The sentence for people; says what to do about it where something can be done.
 fn detail(refused: &Refused) -> String {
     match &refused.cause {
         RefusalCause::NotPermitted(role) => {

@@ -108,8 +108,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
 const MAX_PROGRAM_LEN: usize = 64;
 
 /// Workloads: what the instances of a node are, of which the scheduler may not have the STARTs: name, tenant, program
-/// and age. Only for lists that people read; nothing is placed by it. A text of the program is cut, the rest is refused
-/// where it is not as it must be.
+/// and age. The text of a program is cut; anything else that is not as it must be refuses the report.
 fn workloads(payload: &[u8]) -> Read {
     let told = Workloads::decode(payload)?;
     let count = told.instances.len();

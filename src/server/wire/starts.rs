@@ -16,15 +16,14 @@ use super::{head, parcels};
 use sched_core::{InstanceId, Malformed, Resources, RestoredStart, StartRequest, TenantId, VmType};
 
 /// Volumes and ports of one START that nodes are looked for by; further ones are passed over in placement and still
-/// carried to the launcher. A lookup each, under the core's lock.
+/// carried to the launcher.
 const MAX_VOLUMES: usize = 32;
 
-/// A START that was taken in before and kept in the store, read again at start. `sender` is who had sent it, who gets
-/// the answers.
+/// A START that was taken in before and kept in the store, read again at start. `sender` is who had sent it: the origin
+/// of its frame.
 ///
 /// # Errors
-/// It cannot be read: possible where limits have changed since. The core then no longer
-/// manages the instance.
+/// It cannot be read: possible where limits have changed since. The core then no longer manages the instance.
 pub(in crate::server) fn kept(payload: Bytes, sender: Uuid) -> Result<RestoredStart, Malformed> {
     let request = read(&payload).map_err(|unusable| head::name(unusable, &payload))?;
     Ok(RestoredStart {
