@@ -85,6 +85,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Ahead<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if !this.has_rest() {
+            // No use in a buffer between: the caller's is as large.
             if buf.remaining() >= AHEAD_LEN {
                 return Pin::new(&mut this.inner).poll_read(cx, buf);
             }
@@ -95,6 +96,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Ahead<S> {
             let mut room = ReadBuf::new(&mut buffer);
             let read = Pin::new(&mut this.inner).poll_read(cx, &mut room);
             let len = room.filled().len();
+            // Nothing to read for now, the end, or a failure: the thread's buffer goes back.
             if len == 0 {
                 BUFFER.set(buffer);
                 return read;

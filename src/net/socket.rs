@@ -25,7 +25,8 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// A socket's; nothing if the kernel does not know it, or it has failed.
+    /// A socket's; nothing if the kernel does not know it, or it has failed. `poll` with a timeout of 0. A connection
+    /// that is closed both ways counts as neither.
     fn of(socket: impl AsFd) -> Self {
         let mut asked = [PollFd::new(&socket, PollFlags::IN | PollFlags::OUT)];
         match poll(&mut asked, Some(&Timespec::default())) {
@@ -55,6 +56,7 @@ impl<S: AsFd + AsyncRead + AsyncWrite + Unpin> Socket
     }
 }
 
+/// A client's side, which reads from the socket directly.
 impl Socket for tokio_rustls::client::TlsStream<TcpStream> {
     fn readiness(&self) -> Readiness {
         Readiness::of(self.get_ref().0)

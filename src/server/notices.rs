@@ -64,6 +64,7 @@ impl Notices {
         line: impl Display,
         now: Instant,
     ) {
+        // The limiter's lock is released before anything is written.
         let admission = self.limiter.lock().admit(class, who, weight, &line, now);
         write_sums(&admission.sums);
         match admission.line {

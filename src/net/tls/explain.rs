@@ -1,4 +1,11 @@
 //! A failed handshake in words that say whose fault it is.
+//!
+//! ```text
+//! InvalidCertificate(UnknownIssuer)   the peer's certificate is refused: it is not signed by our CA
+//! AlertReceived(UnknownCA)            the peer refuses our certificate: it is not signed by the peer's CA; make …
+//! ```
+//!
+//! Used by both sides: handshakes of the daemon, errors of [`crate::net::link`], and checks of files.
 
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
@@ -31,6 +38,7 @@ fn explain_tls(error: &rustls::Error) -> String {
             explain_certificate(reason)
         ),
         rustls::Error::NoCertificatesPresented => "the peer presented no certificate".to_owned(),
+        // The peer has looked at our certificate, and says by the alert what it thinks of it.
         rustls::Error::AlertReceived(alert) => match blamed(*alert) {
             Some(reason) => format!("the peer refuses our certificate: {reason}"),
             None => format!("the peer ended the handshake with the alert {alert:?}"),
@@ -45,6 +53,7 @@ fn explain_tls(error: &rustls::Error) -> String {
 pub fn explain_certificate(error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => "it is not signed by our CA".to_owned(),
+        // Only a client sees this: servers do not look at names.
         CertificateError::NotValidForNameContext {
             expected,
             presented,
@@ -63,9 +72,11 @@ pub fn explain_certificate(error: &CertificateError) -> String {
             moment(*not_before),
             moment(*time)
         ),
+        // Mostly two clusters whose CAs have the same subject.
         CertificateError::BadSignature => {
             "it is signed by another key than our CA's (a CA of the same name?)".to_owned()
         }
+        // From the verifiers of this project: a role or a limit.
         CertificateError::Other(reason) => reason.0.to_string(),
         other => other.to_string(),
     }
@@ -99,6 +110,7 @@ fn blamed(alert: AlertDescription) -> Option<&'static str> {
         AlertDescription::UnknownCA => {
             "it is not signed by the peer's CA; make one with that CA (ciao-cert -anchor-cert)"
         }
+        // Which of the two it is the alert does not say.
         AlertDescription::BadCertificate => {
             "it is damaged, or signed by another key than the peer's CA has"
         }

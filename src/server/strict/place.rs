@@ -56,6 +56,7 @@ impl<'de> DeserializeSeed<'de> for Find<'_> {
     }
 }
 
+/// Kinds of values that have no method here end the search with serde's own error, which has the same place.
 impl<'de> Visitor<'de> for Find<'_> {
     type Value = ();
 
@@ -64,6 +65,7 @@ impl<'de> Visitor<'de> for Find<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        // An empty path means that this value is the one.
         while !self.path.is_empty() {
             let Some(key) = map.next_key::<String>()? else {
                 break;

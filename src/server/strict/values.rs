@@ -72,7 +72,7 @@ pub(in crate::server) struct List<T, const MAX: usize>(pub(in crate::server) Vec
 #[derive(Debug)]
 pub(in crate::server) struct Pairs<K, V, const MAX: usize>(pub(in crate::server) Vec<(K, V)>);
 
-/// The value of a key that may be left out, but not empty: serde alone takes an empty value for none.
+/// The value of a key that may be left out, but not empty: serde's `Option` takes an empty value for none.
 #[derive(Debug)]
 pub(in crate::server) struct Maybe<T>(pub(in crate::server) Option<T>);
 
@@ -129,6 +129,7 @@ impl<'de, T: Read<'de>> Visitor<'de> for Something<T> {
     }
 }
 
+/// As an option first, so that null is seen as such, then as text.
 impl<'de, T: Scalar> Deserialize<'de> for Plain<T> {
     fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
         de.deserialize_option(Something(PhantomData))
@@ -159,6 +160,7 @@ impl<'de, T: Scalar> Read<'de> for Plain<T> {
     }
 }
 
+/// An empty value is a mistake, and `{}` is a mapping without keys.
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Mapping<T> {
     fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
         de.deserialize_option(Something(PhantomData))
@@ -175,6 +177,7 @@ impl<'de, T: Deserialize<'de>> Read<'de> for Mapping<T> {
     }
 }
 
+/// `[]` is a list; an empty value is a mistake.
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
         de.deserialize_option(Something(PhantomData))
@@ -283,6 +286,7 @@ impl<K: Scalar + PartialEq, V, const MAX: usize> Visitor<'_> for Unseen<'_, K, V
     fn visit_str<E: Error>(self, text: &str) -> Result<K, E> {
         let key = K::parse(text).map_err(E::custom)?;
         if self.0.len() == MAX {
+            // Before the key is kept: a document cannot make the list longer than the limit.
             let problem = format_args!("expected at most {MAX} keys here");
             return Err(E::custom(problem));
         }
@@ -299,12 +303,14 @@ impl<T> Default for Maybe<T> {
     }
 }
 
+/// Called only where the key is there; a missing one is [`Default`], by serde's `default` on the field.
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Maybe<T> {
     fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
         T::deserialize(de).map(|value| Self(Some(value)))
     }
 }
 
+/// A text is taken for the name, a mapping for all of it; anything else is refused with what is expected.
 impl<'de, T: ByName + Deserialize<'de>> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
         struct Either<T>(PhantomData<T>);

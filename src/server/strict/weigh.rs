@@ -36,6 +36,8 @@ impl<'de> DeserializeSeed<'de> for Weigh<'_> {
     }
 }
 
+/// One method for each kind of value in YAML. Numbers, booleans and nulls weigh one unit, texts their bytes and one,
+/// lists and mappings one and what is in them.
 impl<'de> Visitor<'de> for Weigh<'_> {
     type Value = ();
 

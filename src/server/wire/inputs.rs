@@ -90,16 +90,19 @@ fn unknown(session: SessionId, frame: &Frame) -> Input {
     }
 }
 
-/// What is wrong with a payload. For the core it becomes a [`Malformed`] with one sentence.
+/// What is wrong with a payload. For the core it becomes a [`Malformed`] with one sentence. Made by the readers of
+/// payloads, completed with the instance by [`head`].
 #[derive(Debug)]
 pub(super) enum Unusable {
     /// The document is not as its type has it: the error names the key; the instance where it could be read.
     Payload(PayloadError, Option<InstanceId>),
-    /// An identifier or host name is not taken: its key, and why.
+    /// An identifier or host name is not taken: its key, why, and the instance that the payload is about, if that was
+    /// read before.
     Name(&'static str, BadName, Option<InstanceId>),
-    /// A label or a custom resource cannot be what it is said to be: in words.
+    /// A list is too long, or a label or a custom resource cannot be what it is said to be: in words that begin with
+    /// the key.
     Extras(String),
-    /// The scheduler's own part of a configuration cannot be used.
+    /// The scheduler's own part of a configuration cannot be used; key and place are in the mistake.
     Configuration(Mistake),
 }
 

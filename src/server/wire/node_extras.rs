@@ -27,7 +27,8 @@ const MAX_LABELS: usize = 64;
 const MAX_VM_TYPES: usize = 16;
 
 /// What a node says of itself beyond the original's figures; `None` if nothing, which is the usual case for STATS of
-/// original launchers and takes no memory.
+/// original launchers and takes no memory. The lists, texts and UUIDs decide whether it says anything: a report with
+/// `pressure`, `lease` or figures alone counts as silent.
 ///
 /// # Errors
 /// [`Unusable::Extras`], with the key and what is expected.

@@ -73,6 +73,7 @@ fn text_len(message: &Message) -> usize {
             all(&[&it.node_uuid, &it.instance_uuid, &it.volume_uuid])
         }
         Message::InstancePlaced(it) => all(&[&it.instance_uuid, &it.node_uuid, &it.hostname]),
+        // Large messages are counted by their rows, without being written.
         Message::Snapshot(it) => node_rows_len(&it.nodes) + instance_rows_len(&it.instances),
         Message::CommandRefused(refused) => {
             let it = refusals::refused(refused);
@@ -116,7 +117,8 @@ fn attempts_len(attempts: &[AttemptFailed]) -> usize {
     ROW_COST * attempts.len() + texts.sum::<usize>()
 }
 
-/// A page of a query: rows of whichever kind it has.
+/// A page of a query: rows of whichever kind it has. Each row counts for itself and for the texts in it, because pages
+/// are bounded by rows and bytes in the core.
 fn rows_len(result: &QueryResult) -> usize {
     let said = [&result.next, &result.error].map(|it| it.as_ref().map_or(0, String::len));
     let history = result.history.iter().map(|it| ROW_COST + it.detail.len());
@@ -200,14 +202,15 @@ pub(in crate::server) fn encode(
     }
 }
 
-/// Sends a frame of another peer on, with the time at which it left, where it carries a trace.
+/// Sends a frame of another peer on, with the time at which it left, where it carries a trace. The UUID in the trace is
+/// the scheduler's: it is one of the entities on the path.
 fn forward(mut frame: Frame, own: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
     stamp_sent(&mut frame, own);
     encoder.encode_frame(&frame, dst);
 }
 
-/// Kind and payload of what the scheduler says in its own words. Everything the scheduler makes itself; what it carries
-/// on never gets here.
+/// Kind and payload of what the scheduler says in its own words. The match names every variant, so that a message that
+/// is added has to be given its frame here.
 fn payload(message: &Message) -> (Kind, Bytes) {
     match message {
         Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
@@ -259,8 +262,8 @@ fn payload(message: &Message) -> (Kind, Bytes) {
             LauncherCommand::Update(update) => (Kind::UPDATE, update.encode()),
             LauncherCommand::Stop(delete) => (Kind::DELETE, delete.encode()),
         },
-        // These have no payload of the scheduler's: `encode` writes their frame.
-        // The others are frames already; `encode` does not ask about them.
+        // These have no payload of the scheduler's: `encode` writes their frame. The others are frames already;
+        // `encode` does not ask about them.
         Message::InvalidFrameType
         | Message::Start(_)
         | Message::Targeted(_)

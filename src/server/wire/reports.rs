@@ -104,7 +104,8 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
     }
 }
 
-/// Bytes that are kept of what a node says about a program, which is shown in a table.
+/// Bytes that are kept of what a node says about a program, which is shown in a table; the rest is cut at a character's
+/// boundary.
 const MAX_PROGRAM_LEN: usize = 64;
 
 /// Workloads: what the instances of a node are, of which the scheduler may not have the STARTs: name, tenant, program
@@ -230,7 +231,7 @@ fn amounts(requested: &Requested) -> Resources {
     }
 }
 
-/// Its custom resources, by name.
+/// Its custom resources, by name, in the order of their names.
 fn custom(requested: Requested) -> Vec<(Box<str>, i64)> {
     let resources = requested.resources.into_iter();
     resources
