@@ -1,6 +1,6 @@
 //! Both encodings behind one face: push bytes into a buffer, pull [`Message`]s out of it.
 //!
-//! The first byte after the TLS handshake decides a connection's [`Encoding`] for its whole life: 0 is the native
+//! The first byte after the TLS handshake decides a connection's [`Encoding`] for as long as it lasts: 0 is the native
 //! encoding (major byte of CONNECT), anything else a gob stream (length of its first message).
 //!
 //! ```
@@ -75,8 +75,8 @@ pub enum DecodeError {
 /// Turns one direction of one connection's bytes into messages.
 ///
 /// It keeps no bytes of its own: what is not a whole message yet stays in the caller's buffer, which never needs to
-/// hold more than [`Limits::max_message_len`] bytes and what one read brings. A message that is too long is refused
-/// as soon as its length prefix is there.
+/// hold more than [`Limits::max_message_len`] bytes and what one read brings. A message that is too long is refused as
+/// soon as its length prefix is there.
 #[derive(Debug)]
 pub struct Decoder {
     /// What is compared with each length before memory is taken.
@@ -241,8 +241,8 @@ impl Decoder {
         self.skipping.is_some()
     }
 
-    /// Whether, after [`Decoder::decode`] has returned `None`, the peer has begun a message that is not all there
-    /// yet: that is when a deadline for the rest of it is due. An idle peer leaves `src` empty.
+    /// Whether, after [`Decoder::decode`] has returned `None`, the peer has begun a message that is not all there yet:
+    /// that is when a deadline for the rest of it is due. An idle peer leaves `src` empty.
     #[must_use]
     pub fn is_mid_message(&self, src: &BytesMut) -> bool {
         !src.is_empty() || self.is_skipping()

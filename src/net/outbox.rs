@@ -39,7 +39,7 @@ const STALLED_QUEUE: usize = 16 * 1024 * 1024;
 
 /// …and by how much that grows in a second. So a peer that stalls in a burst has 8 s to read again before 64 MiB are
 /// queued, rather than the fraction of a second in which a thousand senders say as much; and meanwhile the senders are
-/// read from, each in its turn.
+/// read from, one after the other.
 pub const STALLED_RATE: usize = 6 * 1024 * 1024;
 
 /// The queue of one peer. Bounded by its senders' budgets, and by holding senders once it is long: a sender that fills
@@ -426,7 +426,7 @@ impl<M> OutboxState<M> {
             Some(released) => self.uncharged > released.allowed,
         };
         let is_others = last.is_charged_to_others(own);
-        // While some wait they are not overtaken either: all get their turns in order.
+        // While some are held, others are not to overtake them: all are read from again in the order of holding.
         if let Some(charge) = &last.charge
             && is_others
             && (is_long || !self.held.is_empty())

@@ -46,11 +46,11 @@ pub const STALL_TIME: Duration = Duration::from_secs(1);
 /// How often a stalled queue lets more be queued without holding their senders.
 const ALLOW_EVERY: Duration = Duration::from_millis(200);
 
-/// Bytes read in one go before they are decoded: large enough for a batch to share one turn of the scheduler's lock. Of
+/// Bytes read in one go before they are decoded: large enough for a batch to share one hold of the scheduler's lock. Of
 /// a sender that long queues hold, fewer ([`Budget::batch`]).
 const READ_BATCH: usize = 64 * 1024;
 
-/// Room for the first read of a batch: one TLS record.
+/// Room made for each read of a batch: one TLS record.
 const READ_CHUNK: usize = 16 * 1024;
 
 /// Bytes encoded together and written with one call; also what may be in doubt when a connection ends.
@@ -91,7 +91,7 @@ pub trait Handler {
     /// Appends a queued message's bytes to `dst`.
     fn encode(&mut self, message: &Self::Outgoing, encoder: &mut Encoder, dst: &mut BytesMut);
 
-    /// Everything that can be read for now was taken in, or it is others' turn.
+    /// The task is about to return: everything that can be read for now was taken in, or it has had its share.
     fn turn_over(&mut self) {}
 
     /// Queued messages were handed to the socket; `queued` bytes still wait.
@@ -260,7 +260,7 @@ where
         self.poll_deadlines(cx)
     }
 
-    /// Nothing can be written any more. What the peer said before it left is still heard.
+    /// Nothing can be written any more. What the peer sent before it left is still read.
     fn end_of_writing(&mut self, cx: &mut Context<'_>, reason: EndReason) -> EndReason {
         if matches!(reason, EndReason::Io(_)) {
             // A write that fails may have sent a part of what it was given: none of that is certainly unsent.

@@ -66,7 +66,7 @@ struct Validity {
 /// What is done about a private key that others can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyFiles {
-    /// It is said. The original's tool makes its files so.
+    /// A warning is logged. The original's tool makes its files readable by others.
     #[default]
     Lenient,
     /// It is refused (`--strict-files`).

@@ -99,7 +99,7 @@ pub(super) struct Hub {
     failure: watch::Sender<Option<String>>,
 }
 
-/// The roles of those who hear what they subscribe to and are no controllers.
+/// The roles of peers that get the events that they subscribe to, and are no controllers.
 ///
 /// Certificates can carry several roles. A peer that is a controller as well is no listener: see
 /// `PeerState::is_listener`.
@@ -194,8 +194,8 @@ impl Hub {
         SessionId(self.last_session.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Makes a peer's queue known; before the core hears of the peer. Called before `Input::Connect`, so that the
-    /// core's first message finds the queue.
+    /// Registers a peer with its queue. Called before `Input::Connect`, so that the core's first message finds the
+    /// queue.
     pub(super) fn add_peer(&self, session: SessionId, peer: Arc<PeerState>) {
         self.peers.insert(session, Arc::clone(&peer));
         self.has_joined(&peer);
@@ -265,7 +265,7 @@ impl Hub {
         let mut scheduler = self.scheduler.lock();
         // Inside, so that no two batches take their times in another order than they take the lock.
         let mut turn = LockTurn {
-            // Under the lock: times never go back between two turns.
+            // Under the lock: times never go back between two input batches.
             now: Instant::now(),
             budget,
             wakers: Vec::new(),
@@ -333,7 +333,7 @@ impl Hub {
             };
             unsent.append(&mut peer.late.lock());
             if self.is_shutting_down() && !unsent.iter().any(needs_answer) {
-                // It is the scheduler that leaves: no news to anybody.
+                // It is the scheduler that leaves: no peer is told that another one left.
                 return;
             }
             let ended = Input::Disconnected {

@@ -1,5 +1,5 @@
-//! What the core and the connections want people to know, in the log: no more lines than anybody could read, because
-//! they are written while everybody else waits, and a sum of all others. See [`limiter`].
+//! The log of the core's notices and of connections. Lines are limited, because many are written while the core's lock
+//! is held; what is above the limit is counted and summed up. See [`limiter`].
 //!
 //! ```text
 //! core's Notice ──▶ class_of ──▶ Limiter::admit ─┬─ few in this second: written at once

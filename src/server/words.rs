@@ -137,8 +137,8 @@ fn word_instances(rows: &mut [InstanceView], causes: &[Cause]) {
     }
 }
 
-/// History is stored with its sentences, so that the next run shows them as they were said, whatever this table says
-/// then.
+/// History is stored with its sentences, so that the next run shows them unchanged, even if this table has other
+/// sentences by then.
 fn word_change(change: &mut Change) {
     let records = change.entries.iter_mut();
     for record in records.filter_map(|(_, record)| record.as_mut()) {

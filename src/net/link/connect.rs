@@ -434,7 +434,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Tells a server that we do not like its role, as the original's clients do. Whether it hears is its business.
+    /// Tells a server that its role is not a scheduler's (ConnectionFailure), as the original's clients do. Whether
+    /// that arrives does not matter.
     async fn decline(&self, stream: &mut TlsStream<TcpStream>, encoder: &mut Encoder) {
         let mut bytes = BytesMut::new();
         encoder.encode_frame(

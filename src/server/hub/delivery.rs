@@ -8,7 +8,7 @@
 //! charges beyond it with launchers, on which nothing is placed meanwhile.
 //!
 //! What becomes of one message: [`Hub::dispatch`] takes it from the core, `send` finds the receiver's queue, `charge`
-//! finds whose budget it is counted in, and the outbox takes it; its writer is woken by the holder of the list of
+//! finds whose budget it is counted in, and the outbox takes it; its writer is woken by the caller that has the list of
 //! wakers, once the core's lock is released.
 
 use std::fmt::Display;
@@ -194,7 +194,7 @@ impl Hub {
         message: &Message,
         cost: usize,
     ) -> Option<Charge> {
-        // Who sent a START or a command holds it, also when it is somebody else's turn that sends it on.
+        // The sender of a START or a command is charged for it, also when another peer's input batch sends it on.
         let sender = match message {
             Message::Start(start) => Some(start.sender),
             Message::Targeted(command) => Some(command.sender),

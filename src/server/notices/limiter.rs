@@ -1,9 +1,9 @@
 //! How many lines of a class are written in a window of time, and the sum of those that are not. Pure: the time is
 //! handed in, lines come out.
 //!
-//! Classes do not share a limit: hundreds of dropped claims leave no loss of a node out. And nothing is left out
-//! unsaid. Of most classes the rest of a window is counted by whom it is about, with the first line of each. Of vital
-//! classes (who came, who went, who was cut off, who is master) *everybody* is named: a peer that connects and
+//! Each class has a limit of its own: hundreds of dropped claims do not hide the loss of a node. What is not written is
+//! counted. For most classes, the sum of a window has a count for each peer that the lines are about, with the first of
+//! its lines. For vital classes (connected, left, cut off, master) the sum names *every* peer: one that connects and
 //! disconnects as fast as it can has one name in the sum of a window, and no number of peers hides another.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ use crate::printable::Printable;
 /// How long lines are counted before what was not written is summed up.
 pub(super) const WINDOW: Duration = Duration::from_secs(1);
 
-/// Lines of one class written in a window: as much as anybody reads, because everybody else waits meanwhile.
+/// Lines of one class written in a window: as much as a person reads. The core's lock may be held while they are
+/// written.
 pub(super) const MAX_LINES: u32 = 20;
 
 /// Lines of one vital class, and of commands, written in a window, before the rest is written as names: 27 to a line.
@@ -102,7 +103,7 @@ pub(in crate::server) enum Class {
 }
 
 impl Class {
-    /// Whether everybody it is about is named, however many there are.
+    /// Whether sums name every peer that its lines are about, up to [`MAX_NAMED`].
     pub(super) const fn is_vital(self) -> bool {
         matches!(
             self,

@@ -19,7 +19,7 @@ use sched_core::{Cause, MAX_BINDINGS, Notice, PressureNews};
 pub(in crate::server) struct Words<'a>(pub(in crate::server) &'a Notice);
 
 impl Words<'_> {
-    /// What is said of instances on a node, and what they lay claim to.
+    /// Notices about instances on a node, and their claims.
     fn fmt_about_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             // STARTs that were written to it and not confirmed: they wait for it to come back.
@@ -55,7 +55,7 @@ impl Words<'_> {
     }
 }
 
-/// What is said of a node that is short of memory. `node` is by UUID; its host name is not in the notice.
+/// Notices about a node that is short of memory. `node` is by UUID; its host name is not in the notice.
 fn fmt_pressure(node: &Uuid, news: &PressureNews, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match news {
         PressureNews::Begun(why) => write!(f, "node {node} gets no new work: {why}"),
@@ -73,7 +73,7 @@ fn fmt_pressure(node: &Uuid, news: &PressureNews, f: &mut fmt::Formatter<'_>) ->
 }
 
 impl Words<'_> {
-    /// What is said of nodes that are not connected, or connected twice.
+    /// Notices about nodes that are not connected, or connected twice.
     fn fmt_about_losses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Notice::NodeLost(node) => write!(
@@ -116,7 +116,7 @@ impl Words<'_> {
 }
 
 impl Words<'_> {
-    /// What is said of frames that were refused, dropped or not carried on.
+    /// Notices about frames that were refused, dropped or not carried on.
     fn fmt_about_frames(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             // This and most others here are said once per session and kind, so that a peer cannot fill the log.

@@ -95,7 +95,7 @@ pub(super) fn run(
         shared.wrote(ticket);
         next = shared.take();
     }
-    // The database is closed before anybody is told that all is done.
+    // The database is closed before waiters are told that all is done.
     drop(writer.sink);
     shared.end();
 }

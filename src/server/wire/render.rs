@@ -1,6 +1,6 @@
 //! The core's messages as bytes for one peer: payloads written, frames built, traces stamped.
 //!
-//! [`encode`] is called by each receiver's writer task when the message's turn comes, outside every lock, so that a
+//! [`encode`] is called by each receiver's writer task when it comes to the message, outside every lock, so that a
 //! slow encoding holds up its receiver alone; [`cost`] is called when a message is queued, under the core's lock, and
 //! therefore counts rather than writes wherever a message may be large. A queue's bytes are counted as what the message
 //! takes up there, which is about what it takes when written.

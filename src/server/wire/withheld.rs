@@ -2,8 +2,8 @@
 //! in the usual style, else the STATS is rewritten. One that lists none of those leaves as the very bytes that came,
 //! and is not looked at here.
 //!
-//! Done by each receiver's writer, outside every lock: only a launcher that lies, or that came back with a copy of what
-//! was started elsewhere meanwhile, makes anybody do it.
+//! Done by each receiver's writer, outside every lock. It is needed only where a launcher lies, or came back with an
+//! instance that was started elsewhere meanwhile.
 
 use bytes::Bytes;
 use proto_frames::Frame;

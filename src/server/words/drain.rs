@@ -11,8 +11,8 @@ use super::{Why, short};
 /// How many instances that cannot be moved the one-line detail names; the payload lists all that were found.
 const NAMED: usize = 2;
 
-/// Writes the sentences into what is told of a drain. Causes stand in the order of the instances that cannot be moved.
-/// A check gives each one whole, because a person asked for it; while a drain goes on they are cut to a
+/// Writes the sentences into a drain's progress. Causes stand in the order of the instances that cannot be moved. A
+/// check gives each one whole, because a person asked for it; while a drain goes on they are cut to a
 /// [`ShortText`](sched_core::ShortText).
 pub(super) fn word(progress: &mut Explained<DrainProgress, DrainCauses>) {
     let (payload, causes) = (&mut progress.payload, &progress.cause);
@@ -45,7 +45,7 @@ pub(super) fn standing(standing: &DrainStanding) -> String {
     words
 }
 
-/// What a drain would come to. `untried` instances were not placed in the trial, which is bounded: the sentence says
+/// What a drain would come to. `untried` instances were not tried, because the dry run is bounded: the sentence says
 /// so, so that the number is not taken for all.
 fn checked(progress: &DrainProgress, untried: usize) -> String {
     let mut words = match (progress.total, progress.misfit_count) {

@@ -37,7 +37,7 @@ impl fmt::Display for WhyNoFit<'_> {
             let separator = if at == 0 { "" } else { ";" };
             write!(f, "{separator} {nodes} {}", Lacking(lack))?;
         }
-        // What never changes by waiting is said, so that it is not waited for.
+        // Where waiting cannot help, the sentence says so.
         match no_fit.never {
             None => Ok(()),
             Some(Never::NoMatch) => f.write_str("; no node matches; waiting will not help"),
