@@ -214,6 +214,7 @@ where
             Ok(()) => poll_fn(|cx| self.poll_turn(cx)).await,
             Err(error) => error.into(),
         };
+        // Only an end in order waits for the peer to read the rest.
         if matches!(reason, EndReason::Finished) {
             // The peer may be gone already; either way it is over.
             let _ = timeout(
@@ -224,6 +225,7 @@ where
         }
         let written = self.write.written;
         let begun = |queued: &Queued<_>| queued.begin < written;
+        // A message of which the socket has taken the first byte may have arrived: it is not among the unsent.
         let never_begun = self.write.in_flight.drain(..).skip_while(begun);
         let unsent = never_begun
             .map(|queued| queued.message)
@@ -284,6 +286,7 @@ where
             // It could not have completed the frame meanwhile.
             self.frame_begun = Some(Instant::now());
         }
+        // With part of a frame left over the connection reads on in its own buffer.
         let is_fresh = self.incoming.is_empty();
         if is_fresh {
             self.incoming = spare::take_buffer();

@@ -105,8 +105,8 @@ pub(super) struct Hub {
 /// `PeerState::is_listener`.
 pub(super) const LISTENER: Role = Role(Role::OPERATOR.0 | Role::VIEWER.0);
 
-/// What the hub and other sessions know of one connection that speaks frames. Made by the connection's task after its
-/// CONNECT was accepted, shared through [`Hub::add_peer`], and dropped once the connection's task has ended.
+/// What the hub and other sessions know of one connection that speaks frames. Made once its handshake is over, before
+/// the core is told of it; shared through [`Hub::add_peer`]; dropped once the connection's task has ended.
 #[derive(Debug)]
 pub(super) struct PeerState {
     /// From its CONNECT; for launchers the UUID of the node.
@@ -188,8 +188,7 @@ impl Hub {
         }
     }
 
-    /// A number for a new connection. Given before the handshake ends; numbers of connections that are refused are not
-    /// used again either.
+    /// A number for a new session: of a connection that is past its handshake, or of a door.
     pub(super) fn next_session(&self) -> SessionId {
         SessionId(self.last_session.fetch_add(1, Ordering::Relaxed) + 1)
     }

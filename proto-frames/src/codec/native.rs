@@ -191,6 +191,7 @@ fn decode_frame(
     copy_up_to: usize,
     src: &mut BytesMut,
 ) -> Result<Option<Decoded>, DecodeError> {
+    // `None`: over the limit, and to be skipped. An error already where it is too long for that as well.
     let payload_len = match within(
         "payload, in bytes,",
         header.word.into(),
@@ -213,6 +214,7 @@ fn decode_frame(
     } else {
         0
     };
+    // Of a payload that is skipped, nothing has to be there yet.
     let head_len = HEADER_LEN + trace_len;
     if src.len() - HEADER_LEN < trace_len + payload_len.unwrap_or(0) {
         return Ok(None);
@@ -255,6 +257,7 @@ fn decode_trace(mut block: &[u8]) -> Result<(Uuid, Trace), DecodeError> {
     }
     let origin = take_uuid(&mut block);
     let label_len = usize::from(block.get_u8());
+    // The label's length is the peer's: start, end and node count must fit behind it.
     if block.len() < label_len + 8 + 8 + 1 {
         return Err(CONTRADICTORY);
     }

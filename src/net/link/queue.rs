@@ -270,6 +270,7 @@ impl Handler for Pumped {
                 continue;
             };
             if state.receiver == Receiver::Listening {
+                // Given back when the receiver takes the frame.
                 let charge = self.queues.budget.charge(cost(&frame));
                 state.inbound.push_back((frame, charge));
             }

@@ -6,8 +6,8 @@ use proto_frames::Role;
 
 use super::{Hub, LISTENER};
 
-/// How far a connection came. Each accepted connection is counted once, when that is decided. The numbers of the
-/// variants are indexes of [`Handshakes`].
+/// How far a connection came. Each TLS handshake is counted once, when that is decided. The numbers of the variants are
+/// indexes of [`Handshakes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum Came {
     /// It is a session, or serves requests.

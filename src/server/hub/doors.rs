@@ -2,8 +2,8 @@
 //! by what stands there for it, under the scheduler's lock and in the order of its decisions.
 //!
 //! A door is to the core a native peer like any other: it connects, gives commands, is sent messages and leaves. It has
-//! no certificate of its own here; the opener has checked what the person behind it may do, and gives the door
-//! that role.
+//! no certificate of its own here; the opener has checked what the person behind it may do, and gives the door that
+//! role.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl Hub {
     /// Begins a session of a native peer of this name and role. The session ends with [`Hub::close_door`], not by
     /// itself.
     ///
-    /// The entry is made before the core is told, so that the first message finds it. No heartbeat, no limit of
-    /// handshakes and no binding to a certificate applies to it: `bound` is false.
+    /// The entry is made before the core is told, so that the first message finds it. To the core its UUID is not bound
+    /// to a certificate, and it has no address.
     pub(in crate::server) fn open_door(
         &self,
         (uuid, role): (Uuid, Role),

@@ -53,6 +53,8 @@ impl Reader {
             Expect::Answer | Expect::Frame => limits.max_message_len(),
         };
         loop {
+            // Too long for any message, and short enough to be skipped: known from the length alone, before more of it
+            // comes.
             if expect == Expect::Frame
                 && let Some((len, start)) = peek_uint(src)?
                 && len > limit as u64
@@ -60,6 +62,7 @@ impl Reader {
             {
                 return self.decode_long(start, len as usize, limits, src);
             }
+            // The whole message must be there from here on.
             let Some(Envelope { id, body, end }) = Envelope::peek(src, limit)? else {
                 return Ok(None);
             };
@@ -73,8 +76,11 @@ impl Reader {
             }
             let plan = plan_for(&mut self.plan, &self.types, TypeId::new(id)?, expect)?;
             let value = Value::read(input, &self.types, plan)?;
+            // Places in `src`, from what was left to read when the payload had been read.
             let payload_end = end - value.behind_payload;
             let payload_start = payload_end - value.payload_len;
+            // All of the message is there, and its payload alone is over the limit: the fields took less than their
+            // share.
             if let Err(error) = value.check_len(limits) {
                 if expect != Expect::Frame || limits.max_skipped_len == 0 {
                     return Err(error);
@@ -84,6 +90,7 @@ impl Reader {
                 src.advance(payload_start);
                 return Ok(Some(Decoded::Skip(skip)));
             }
+            // An answer is CONNECTED if its type has the field Source; else it is a frame, which must be an ERROR.
             let mut message = match expect {
                 Expect::Connect => value.into_connect().map(Message::Connect)?,
                 Expect::Answer if plan.has(Name::Source) => {
@@ -105,6 +112,7 @@ impl Reader {
                 Message::Connected(connected) => connected.payload = payload,
                 Message::Frame(frame) => frame.payload = payload,
             }
+            // Frames have a type of their own.
             if expect != Expect::Frame {
                 self.plan = None;
             }
@@ -130,6 +138,7 @@ impl Reader {
         let id = TypeId::new(input.int()?)?;
         let plan = plan_for(&mut self.plan, &self.types, id, Expect::Frame)?;
         let (value, payload_len) = Value::read_head(&mut input, &self.types, plan)?;
+        // The fields before the payload, and the payload's field number and length.
         let before = head.len() - input.len();
         let behind = (len - before)
             .checked_sub(payload_len)
