@@ -281,6 +281,7 @@ fn directory(flags: &LogFlags, default: Destination) -> Option<PathBuf> {
 /// What the thread that writes the log file writes to; with it goes the sender, which tells that the thread has ended.
 struct Watched<W> {
     file: W,
+    /// Dropped with this, when the thread that owns it ends, for whatever reason.
     _ended: watch::Sender<()>,
 }
 

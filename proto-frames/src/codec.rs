@@ -116,7 +116,9 @@ enum Expect {
 enum Wire {
     /// No byte has been seen.
     Unknown,
+    /// Nothing is remembered: each message stands for itself.
     Native,
+    /// The types that the stream has described so far.
     Gob(gob::Reader),
 }
 
@@ -267,6 +269,7 @@ pub struct Encoder {
     format: Format,
 }
 
+/// The encoding, with what the stream has been told so far.
 #[derive(Debug)]
 enum Format {
     Native,

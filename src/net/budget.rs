@@ -41,6 +41,7 @@ pub struct Budget {
     /// Bytes from which on the sender is not read from; it is read from again at half of them, so that it does not stop
     /// and go with each message.
     limit: usize,
+    /// Whether long queues hold the sender as well.
     pace: Pace,
     /// Long queues that hold the sender; see [`Hold`].
     holds: AtomicUsize,
@@ -54,6 +55,7 @@ pub struct Budget {
 #[derive(Debug)]
 pub struct Charge {
     budget: Arc<Budget>,
+    /// Bytes, given back when it is dropped.
     cost: usize,
 }
 

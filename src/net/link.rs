@@ -49,6 +49,7 @@ pub struct Link {
 /// Queues frames for the scheduler. Dropping the last sender and the receiver closes the connection.
 #[derive(Debug, Clone)]
 pub struct LinkSender {
+    /// Shared with all clones and the receiver.
     held: Arc<Held>,
 }
 

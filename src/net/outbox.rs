@@ -52,6 +52,7 @@ pub struct Outbox<M> {
     own: Arc<Budget>,
 }
 
+/// What stands under the lock.
 #[derive(Debug)]
 struct OutboxState<M> {
     /// Messages in the order in which they leave.
@@ -66,6 +67,7 @@ struct OutboxState<M> {
     released: Option<Released>,
     /// Senders that wait for the queue, each once, in the order in which they are read again.
     held: VecDeque<Hold>,
+    /// Whether messages are taken in, and whether the connection is to go on.
     phase: Phase,
     /// The writer's task, if it waits for a message or for its socket. Taken by who wakes it.
     writer: Option<Waker>,
@@ -103,6 +105,7 @@ pub(super) struct Queued<M> {
     pub(super) charge: Option<Charge>,
 }
 
+/// How far the connection is; it never goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Messages are taken in and written.

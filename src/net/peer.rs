@@ -129,10 +129,12 @@ pub struct Peer<S, H: Handler> {
     handler: H,
     decoder: Decoder,
     encoder: Encoder,
+    /// Where others queue messages for the peer.
     outbox: Arc<Outbox<H::Outgoing>>,
     /// While this is used up, nothing is read.
     budget: Arc<Budget>,
     deadlines: Deadlines,
+    /// What was read and not decoded: part of a frame, or nothing; while a batch is read, the thread's buffer.
     incoming: BytesMut,
     write: WriteSide<H::Outgoing>,
     /// When the frame that is incomplete in `incoming` was begun.
@@ -147,6 +149,7 @@ pub struct Peer<S, H: Handler> {
 /// by which a message that the socket has not begun to take is told from one that may have arrived.
 #[derive(Debug)]
 struct WriteSide<M> {
+    /// Encoded messages that the socket has not taken yet.
     bytes: BytesMut,
     /// What `bytes` holds and the socket has not begun to take. Charges are given back as messages leave it.
     in_flight: VecDeque<Queued<M>>,
@@ -160,6 +163,7 @@ struct WriteSide<M> {
     waiting_since: Option<Instant>,
     /// Bytes that the socket had taken then.
     progress_mark: u64,
+    /// What the handler was told last.
     flow: Flow,
     /// While stalled: up to when more was let be queued.
     allowed_until: Option<Instant>,

@@ -33,6 +33,7 @@ const MAX_LINE_LEN: usize = 1024;
 /// The log of notices. One for the daemon; its lock is held while a line is formatted, not while it is written.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
+    /// Decides what is written, and counts the rest.
     limiter: Mutex<Limiter>,
     /// Told when a line was counted, so that [`Notices::sum_up`] knows that the window has an end to wait for.
     counted: Notify,

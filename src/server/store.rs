@@ -59,6 +59,7 @@ type Batch = IndexMap<RecordKey, Option<Record>>;
 /// left and end, without waiting for that.
 #[derive(Debug)]
 pub struct Store {
+    /// With the writing thread.
     shared: Arc<Shared>,
 }
 
@@ -249,6 +250,7 @@ impl Drop for Store {
 /// One condition variable serves both directions; each waiter looks again at what it waits for.
 #[derive(Debug, Default)]
 struct Shared {
+    /// Changes that wait, and how far they are.
     state: Mutex<Progress>,
     /// Signalled whenever `state` has changed in a way that somebody may wait for.
     changed: Condvar,

@@ -235,7 +235,9 @@ fn plain(found: &str) -> String {
 /// Reads the value under keys, one below the other; of a key that stands twice, the last counts. The innermost value is
 /// read by `inner`; what stands beside the path is not kept.
 struct Under<'a, S> {
+    /// What is left of the way: none once the value is reached.
     keys: &'a [&'static str],
+    /// What reads the value there.
     inner: S,
 }
 

@@ -41,8 +41,11 @@ pub struct TooLong {
 #[derive(Debug)]
 pub(super) struct Skip {
     kind: Kind,
+    /// The payload's length as the peer stated it.
     len: u64,
+    /// What a payload may have.
     limit: u64,
+    /// What is kept of it so far.
     head: BytesMut,
     /// Bytes of the payload that have not come yet. Counted down from what the peer stated.
     left: usize,

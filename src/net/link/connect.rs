@@ -282,6 +282,7 @@ pub async fn connect_first(
 /// One try at one address, with what is needed for it.
 struct Opening<'a> {
     address: SocketAddr,
+    /// What the certificate must be valid for, which is not the address.
     name: ServerName<'static>,
     tls: &'a Arc<ClientConfig>,
     hello: &'a Hello,

@@ -59,6 +59,7 @@ struct QueueState {
     queued: u64,
     /// Number of the last frame handed to the socket: those up to it may have arrived.
     written: u64,
+    /// Frames that were received and not taken yet, each with what it holds of the budget.
     inbound: VecDeque<(Frame, Charge)>,
     receiver: Receiver,
     /// Why the link is over; set once.
@@ -68,6 +69,7 @@ struct QueueState {
 /// Whether anything is to be kept for the receiver.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Receiver {
+    /// What is received is kept for it.
     #[default]
     Listening,
     /// What is received from now on is dropped.
@@ -77,6 +79,7 @@ enum Receiver {
 /// The task's end of the queues, which is its connection's handler.
 #[derive(Debug)]
 pub(super) struct Pumped {
+    /// Shared with the link's users, whose `Held` is dropped when they are gone.
     pub(super) queues: Arc<Queues>,
     /// The last frame encoded.
     encoded: u64,

@@ -21,6 +21,7 @@ use crate::net::tls::{Validity, file_name, pem};
 pub struct TrustAnchors {
     /// Its file, for messages.
     pub(super) path: PathBuf,
+    /// At least one, in the order of the file; one of them at least was in time when it was read.
     pub(super) anchors: Arc<[TrustedCertificate]>,
     /// See [`TrustAnchors::server_names`].
     names: Vec<String>,

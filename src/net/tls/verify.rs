@@ -42,7 +42,9 @@ struct NotAScheduler(Role);
 #[derive(Debug, thiserror::Error)]
 #[error("it grants {granted}, and a CA above it is limited to {limit} by its extended key usage")]
 struct BeyondItsIssuer {
+    /// What the leaf grants.
     granted: Role,
+    /// What the CAs above it may pass on together.
     limit: Role,
 }
 
@@ -55,6 +57,7 @@ struct CaOfPeer;
 #[derive(Debug, Clone)]
 pub(super) struct ChainVerifier {
     pub(super) anchors: TrustAnchors,
+    /// The signatures that are taken in chains and handshakes: the provider's.
     pub(super) algorithms: WebPkiSupportedAlgorithms,
 }
 

@@ -211,6 +211,7 @@ pub(in crate::server) enum Weight {
 pub(super) struct Summed {
     pub(super) class: Class,
     pub(super) weight: Weight,
+    /// The whole line, without what the log puts in front.
     pub(super) text: String,
 }
 
@@ -235,7 +236,9 @@ pub(super) struct Limiter {
 /// A class in the current window: how many lines were written, and what was counted beyond.
 #[derive(Debug, Default)]
 struct Counted {
+    /// Lines of this window that were written.
     written: u32,
+    /// What was not written, by whom it is about.
     sums: BTreeMap<Who, Sum>,
     /// Lines about more peers than are told apart: one sum for all of those.
     further: Option<Sum>,
@@ -245,6 +248,7 @@ struct Counted {
 #[derive(Debug)]
 struct Sum {
     count: u64,
+    /// The highest among its lines.
     weight: Weight,
     /// The first of them; empty in a vital class, where names matter.
     first: String,

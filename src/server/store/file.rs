@@ -168,7 +168,9 @@ pub(super) fn open_on(
 struct Contents {
     records: Vec<(RecordKey, Record)>,
     unreadable: Vec<String>,
+    /// The format that it was in, if it was converted on opening.
     upgraded_from: Option<u64>,
+    /// Whether the last transaction did not verify and was left out.
     rolled_back: bool,
 }
 

@@ -190,10 +190,12 @@ impl StorageBackend for Watched {
 /// pages, or all records where they are converted. Dropped with the database; the file was never written to.
 #[derive(Debug)]
 pub(super) struct Overlay {
+    /// Only read.
     file: Box<dyn StorageBackend>,
     state: Mutex<Written>,
 }
 
+/// What was written to an [`Overlay`].
 #[derive(Debug)]
 struct Written {
     /// Length of the file as the database sees it, which may be more or less than on disk.

@@ -103,10 +103,12 @@ pub(super) fn run(
 /// What the thread keeps from one transaction to the next.
 struct Writer<'a, S, T> {
     shared: &'a Shared,
+    /// Where transactions go; dropped, which closes the database, before the end is told.
     sink: S,
     patience: &'a Patience,
     /// Why the disk took no write when it was tried last.
     refused: Option<String>,
+    /// Tells the hub, without a lock of the store.
     tell: T,
 }
 

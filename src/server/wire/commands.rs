@@ -69,6 +69,7 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
 /// command does not have.
 type TargetKeys = [&'static str; 3];
 
+/// A DELETE has no volume.
 const DELETE_KEYS: TargetKeys = ["delete.instance_uuid", "delete.workload_agent_uuid", ""];
 
 const ATTACH_VOLUME_KEYS: TargetKeys = [

@@ -47,6 +47,7 @@ pub(super) const fn signed(unsigned: u64) -> i64 {
     }
 }
 
+/// At most eight digits, as its caller has checked.
 fn big_endian(digits: &[u8]) -> u64 {
     digits
         .iter()

@@ -218,6 +218,7 @@ struct Value {
     role: u32,
     /// `None` where it did not come: unlike others it must be there.
     source: Option<Uuid>,
+    /// `None` where it did not come.
     destination: Option<Uuid>,
     /// Zero where it did not come.
     origin: Uuid,

@@ -257,19 +257,24 @@ const BYTES: i64 = 5;
 
 /// The ids of the types that a stream describes, in the order in which Go gives them out: the opening message first.
 const OPENING_ID: i64 = 65;
+/// A frame; the same in a stream that opens with neither CONNECT nor CONNECTED.
 const FRAME_ID: i64 = 66;
 /// `[16]uint8`, a frame's origin.
 const UUID_ID: i64 = 67;
+/// A frame's trace.
 const TRACE_ID: i64 = 68;
 /// `time.Time`, which encodes itself.
 const TIME_ID: i64 = 69;
+/// A node of a trace's path.
 const NODE_ID: i64 = 70;
 /// `[]Node`, whose id comes behind that of its element.
 const NODES_ID: i64 = 71;
 
 /// A type as a stream is told about it: one message of its own, before the first value that needs it.
 struct Descriptor {
+    /// Its type's id; in front of the descriptor it is written negated.
     id: i64,
+    /// The name of Go's type, without its package but for `[]ssntp.Node`. Receivers do not compare it.
     name: &'static str,
     shape: Shape,
 }
@@ -413,6 +418,7 @@ impl Head for Descriptor {
     }
 }
 
+/// A name and an id, which is both Go's `CommonType` and its `fieldType`.
 fn write_name_and_id<O: Output>(name: &str, id: i64, out: &mut O) {
     let mut fields = Fields::new(out);
     fields.bytes(1, name.as_bytes());
