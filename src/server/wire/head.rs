@@ -82,7 +82,9 @@ fn later_start(payload: &[u8]) -> Option<usize> {
 /// The instance that a payload names near its beginning: a line `instance_uuid: …` among the keys directly below the
 /// first one, in block style, as all peers write it. `None` where there is no such line, or more than one.
 ///
-/// No text of another value can pass for it: what belongs to a key stands further to the right than that key.
+/// The text of a block scalar cannot pass for it: what belongs to a key stands further to the right than that key. A
+/// quoted text over several lines can, because YAML parsers take its later lines at any column. Then the refusal names
+/// the instance that the sender has put there.
 fn instance_in(payload: &[u8]) -> Option<InstanceId> {
     let head = &payload[..payload.len().min(MAX_HEAD_LEN)];
     // The last line may not be all there.
