@@ -9,6 +9,8 @@
 mod certs;
 #[path = "placement/client.rs"]
 mod client;
+#[path = "placement/groups.rs"]
+mod groups;
 #[path = "placement/hostile.rs"]
 mod hostile;
 #[path = "placement/openstack.rs"]

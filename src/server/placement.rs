@@ -30,6 +30,7 @@ mod candidates;
 mod classes;
 mod door;
 mod fault;
+mod groups;
 mod limits;
 mod names;
 mod params;

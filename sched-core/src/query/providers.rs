@@ -1,6 +1,7 @@
 //! Nodes as others see them that choose one themselves: what each has and what is claimed of it, and which fit. What they
 //! are called elsewhere is known at the edge.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -231,7 +232,7 @@ impl Scheduler {
         uuids.collect()
     }
 
-    /// The labels of compute nodes whose key, and then the whole, is one of these; at most so many. Those that the
+    /// The labels of nodes whose key, and then the whole, is one of these; at most so many. Those that the
     /// scheduler itself makes are none of them.
     #[must_use]
     pub fn labels_where(
@@ -240,10 +241,19 @@ impl Scheduler {
         label: &dyn Fn(&str, &str) -> bool,
         limit: usize,
     ) -> Vec<(Box<str>, Box<str>)> {
-        let labels = self.cluster.labels(Pool::Compute).pairs(key);
+        let pools = Pool::ALL.into_iter();
+        let labels = pools.flat_map(|pool| self.cluster.labels(pool).pairs(key));
         let found = labels.filter(|(key, value)| !is_reserved(key) && label(key, value));
-        found
-            .take(limit)
+        // A set, because nodes of both pools may have a label.
+        let mut pairs = BTreeSet::new();
+        for (key, value) in found {
+            if pairs.len() >= limit {
+                break;
+            }
+            pairs.insert((key, value));
+        }
+        pairs
+            .into_iter()
             .map(|(key, value)| (key.into(), value.into()))
             .collect()
     }

@@ -14,21 +14,29 @@ use serde_json::{Map, Value, json};
 
 use super::door::{Call, Reply};
 use super::fault::Fault;
+use super::groups::Wanted;
 use super::limits::{MAX_CANDIDATES, ROWS_PER_STEP};
 use super::names::{class, units_down, units_up};
-use super::params::{Known, Wanted};
+use super::params::Known;
 use super::providers::traits_of;
 use super::version::Version;
 use crate::server::hub::Hub;
 use sched_core::{Provider, Scheduler, Stock};
 
 /// Parameters, each with the microversion that brought it.
-const PARAMS: [Known; 5] = [
+const PARAMS: [Known; 12] = [
     ("resources", 10),
     ("limit", 16),
     ("required", 17),
     ("member_of", 21),
+    ("resources{S}", 25),
+    ("required{S}", 25),
+    ("member_of{S}", 25),
+    ("group_policy", 25),
     ("in_tree", 31),
+    ("in_tree{S}", 31),
+    ("root_required", 35),
+    ("same_subtree", 36),
 ];
 
 /// A node that fits, with what is shown of it, copied under the core's lock.
@@ -57,20 +65,16 @@ impl Candidate {
 /// and [`MAX_CANDIDATES`]. Filters of the policy count, as they do for a START.
 ///
 /// # Errors
-/// 400: `resources` is missing, or a parameter, class or trait is bad.
+/// 400: no resources are asked for, or a parameter, class or trait is bad.
 pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     let params = call.params(&PARAMS)?;
     let wanted = params.wanted(call.version)?;
-    if wanted.resources.is_empty() {
-        return Err(Fault::bad(
-            "Invalid query string parameters: 'resources' is a required property, e.g. resources=VCPU:1,MEMORY_MB:512",
-        ));
-    }
+    wanted.check(&params, call.version)?;
     let limit = params
         .limit()?
         .map_or(MAX_CANDIDATES, |it| it.min(MAX_CANDIDATES));
     let meant = call.hub.read_now(|scheduler, _| wanted.meant(scheduler))?;
-    // `None`: no node has one of the resources, so none fits and none need be searched.
+    // `None`: no single node can provide it, so none need be searched.
     let found = meant.start().map_or_else(Vec::new, |start| {
         // Mutable, because a search builds sets that the next one uses; what is chosen later does not depend on it.
         call.hub.ask_now(|scheduler: &mut Scheduler, now| {
@@ -111,16 +115,18 @@ fn document(candidates: &[Candidate], wanted: &Wanted, version: Version) -> Valu
 }
 
 /// What a client would write to claim the resources on this node, in the form of a version: a list before 1.12, then a
-/// map by provider; from 1.34 on with the mapping of the one, nameless group of resources to it.
+/// map by provider; from 1.34 on with the node that provides each request group, which is always this one.
 fn request(uuid: Uuid, wanted: &Wanted, version: Version) -> Value {
-    let (uuid, resources) = (uuid.to_string(), &wanted.resources);
+    let (uuid, resources) = (uuid.to_string(), wanted.resources());
     if version < Version(12) {
         let allocation = json!({"resource_provider": {"uuid": uuid}, "resources": resources});
         return json!({ "allocations": [allocation] });
     }
     let mut request = json!({ "allocations": { &uuid: {"resources": resources} } });
     if version >= Version(34) {
-        request["mappings"] = json!({ "": [uuid] });
+        let groups = wanted.group_names();
+        let mappings: Map<_, _> = groups.map(|it| (it.to_owned(), json!([uuid]))).collect();
+        request["mappings"] = mappings.into();
     }
     request
 }
@@ -130,7 +136,7 @@ fn summary(candidate: &Candidate, wanted: &Wanted, version: Version) -> Value {
     let resources = candidate.stocks.iter().filter_map(|stock| {
         let class = class(&stock.of);
         let is_shown = units_down(&stock.of, stock.total) > 0
-            && (version >= Version(27) || wanted.resources.contains_key(&*class));
+            && (version >= Version(27) || wanted.resources().contains_key(&*class));
         let figures = json!({
             "capacity": units_down(&stock.of, stock.capacity),
             "used": units_up(&stock.of, stock.claimed),

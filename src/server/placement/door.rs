@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -203,10 +203,14 @@ impl Door {
         let path = request.uri().path();
         // Empty segments are left out, so `//traits/` is `/traits`.
         let segments: Vec<&str> = path.split('/').filter(|it| !it.is_empty()).collect();
+        let version = version?;
+        if !takes_json(request.headers()) {
+            let detail = "Only application/json is provided";
+            return Err(Fault::new(StatusCode::NOT_ACCEPTABLE, detail));
+        }
         if segments.is_empty() && request.method() == Method::GET {
             return Ok(Reply::ok(versions()));
         }
-        let version = version?;
         let token = request.headers().get(TOKEN);
         if !token.is_some_and(|token| self.tokens.admit(token.as_bytes())) {
             let detail = "Authentication required: X-Auth-Token is none of the scheduler's tokens";
@@ -216,7 +220,7 @@ impl Door {
             return Err(Fault::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 format!(
-                    "The method {} is not allowed for this resource: this is the scheduler's own picture, which can only be \
+                    "The method {} is not allowed for this resource. This is the scheduler's own picture, which can only be \
                      read; instances are started and stopped by ciaoctl or the HTTP API",
                     request.method()
                 ),
@@ -232,6 +236,20 @@ impl Door {
         };
         route(&call, &segments).await
     }
+}
+
+/// Whether a client takes JSON: it does not say what it takes, or names it or a range of types that it is in. What it
+/// prefers (`q`) does not matter, because there is no other form.
+fn takes_json(headers: &HeaderMap) -> bool {
+    let mut said = headers.get_all(header::ACCEPT).iter().peekable();
+    if said.peek().is_none() {
+        return true;
+    }
+    let mut types = said
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|item| item.split(';').next().unwrap_or_default().trim());
+    types.any(|it| matches!(it, "application/json" | "application/*" | "*/*"))
 }
 
 /// The table of paths. A path that a later version brought is 404 in an earlier one. Segments are compared as they are

@@ -20,6 +20,8 @@ pub(super) struct Fault {
     detail: String,
     /// A word for programs; shown from [`CODES`] on.
     code: &'static str,
+    /// Whether the document says which versions are offered.
+    offers_versions: bool,
 }
 
 /// The code of what has none of its own.
@@ -35,6 +37,7 @@ impl Fault {
             status,
             detail: detail.into(),
             code: UNDEFINED,
+            offers_versions: false,
         }
     }
 
@@ -42,6 +45,23 @@ impl Fault {
     pub(super) fn bad(detail: impl Into<String>) -> Self {
         Self {
             code: "placement.query.bad_value",
+            ..Self::new(StatusCode::BAD_REQUEST, detail)
+        }
+    }
+
+    /// 400: a parameter that must be there is not.
+    pub(super) fn missing(detail: impl Into<String>) -> Self {
+        Self {
+            code: "placement.query.missing_value",
+            ..Self::new(StatusCode::BAD_REQUEST, detail)
+        }
+    }
+
+    /// 400: a parameter is there twice that may be there once.
+    pub(super) fn duplicate(name: &str) -> Self {
+        let detail = format!("Query parameter '{name}' may be specified only once.");
+        Self {
+            code: "placement.query.duplicate_key",
             ..Self::new(StatusCode::BAD_REQUEST, detail)
         }
     }
@@ -59,7 +79,10 @@ impl Fault {
     /// 406: a version that is not offered. The document says which are.
     pub(super) fn version(text: &str) -> Self {
         let detail = format!("Unacceptable version header: {text}");
-        Self::new(StatusCode::NOT_ACCEPTABLE, detail)
+        Self {
+            offers_versions: true,
+            ..Self::new(StatusCode::NOT_ACCEPTABLE, detail)
+        }
     }
 
     pub(super) fn status(&self) -> StatusCode {
@@ -77,7 +100,7 @@ impl Fault {
         if version >= CODES {
             error["code"] = self.code.into();
         }
-        if self.status == StatusCode::NOT_ACCEPTABLE {
+        if self.offers_versions {
             error["max_version"] = Version::MAX.to_string().into();
             error["min_version"] = Version::MIN.to_string().into();
         }

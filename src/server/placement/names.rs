@@ -57,6 +57,9 @@ pub(super) const STANDARD_CLASSES: [&str; 21] = [
     "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
 ];
 
+/// What the standard's traits begin with: the namespaces of OpenStack's `os-traits`.
+pub(super) const STANDARD_TRAITS: [&str; 5] = ["COMPUTE_", "HW_", "MISC_", "OWNER_", "STORAGE_"];
+
 /// MiB of a GiB.
 pub(super) const MIB_PER_GB: i64 = 1024;
 

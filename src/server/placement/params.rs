@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! Params   name and value as they were sent, names checked against the path's and the version
-//! Wanted   amounts by class, traits, aggregates: Placement's names, values checked
+//! Wanted   groups of amounts by class, traits, aggregates: Placement's names, values checked (`groups`)
 //! Meant    countables and amounts, labels, aggregates' names: what the core knows, at one moment
 //! ```
 //!
@@ -18,10 +18,11 @@ use proto_frames::Uuid;
 use proto_frames::payload::Scheduling;
 
 use super::fault::Fault;
-use super::limits::{MAX_LABELS_PER_TRAIT, MAX_NAMED};
+use super::groups::Wanted;
+use super::limits::MAX_LABELS_PER_TRAIT;
 use super::names::{
-    CUSTOM, DISK_GB, MEMORY_MB, MIB_PER_GB, STANDARD_CLASSES, VCPU, aggregate_uuid, is_class,
-    is_name, is_trait, may_be_trait,
+    DISK_GB, MEMORY_MB, MIB_PER_GB, STANDARD_CLASSES, STANDARD_TRAITS, VCPU, aggregate_uuid,
+    is_class, is_name, is_trait, may_be_trait,
 };
 use super::version::Version;
 use sched_core::{
@@ -35,36 +36,43 @@ const MAX_AMOUNT: i64 = i32::MAX as i64;
 #[derive(Debug)]
 pub(super) struct Params(Vec<(String, String)>);
 
-/// A parameter, and the minor version from which on it may be given.
+/// A parameter, and the minor version from which on it may be given. Behind a name that ends with [`SUFFIX`] stands the
+/// suffix of a request group.
 pub(super) type Known = (&'static str, u16);
 
-/// Parameters that may be given more than once, from this version on. All of their values must hold.
-const REPEATED: [Known; 2] = [("member_of", 24), ("required", 39)];
+/// What stands for the suffix of a request group.
+const SUFFIX: &str = "{S}";
 
-/// What nodes are asked to have, in the words of Placement. All of it must hold.
-#[derive(Debug, Default)]
-pub(super) struct Wanted {
-    /// Amounts by class, in the class's unit, 1 to [`MAX_AMOUNT`].
-    pub(super) resources: BTreeMap<String, i64>,
-    /// From `required`.
-    traits: Vec<AnyOf<String>>,
-    /// From `member_of`.
-    aggregates: Vec<AnyOf<Uuid>>,
-    /// The one node that may have them, from `in_tree`: a node is its whole tree here.
-    pub(super) node: Option<Uuid>,
-}
+/// The version from which on suffixes are names, rather than numbers.
+const NAMED_SUFFIXES: Version = Version(33);
+
+/// Bytes of a suffix, as in Placement.
+const MAX_SUFFIX_LEN: usize = 64;
+
+/// Parameters that may be given more than once, from this version on. All of their values must hold.
+const REPEATED: [Known; 5] = [
+    ("member_of", 24),
+    ("member_of{S}", 25),
+    ("required", 39),
+    ("required{S}", 39),
+    ("same_subtree", 36),
+];
+
+/// Parameters of which Placement takes the first value, if they are given more than once.
+const FIRST_COUNTS: [&str; 2] = ["limit", "group_policy"];
 
 /// One of these is enough; or, if they are forbidden, none of them may be there.
 #[derive(Debug)]
-struct AnyOf<T> {
-    names: Vec<T>,
-    is_forbidden: bool,
+pub(super) struct AnyOf<T> {
+    pub(super) names: Vec<T>,
+    pub(super) is_forbidden: bool,
 }
 
 /// The same as this scheduler knows it at the moment when it was looked up.
 #[derive(Debug)]
 pub(super) struct Meant {
-    /// What is asked for, disk in MiB; `None` where a resource is asked for that no node has, so that none can fit.
+    /// What is asked for, disk in MiB; `None` where none can fit: a resource is asked for that no node has, or several
+    /// nodes would be needed.
     pub(super) amounts: Option<Vec<(Countable, i64)>>,
     /// One for each trait or list of them, and for each `member_of`.
     pub(super) constraints: Vec<Constraint>,
@@ -82,7 +90,7 @@ impl Params {
         for (name, value) in pairs {
             let is_in = |list: &[Known]| {
                 let mut list = list.iter();
-                list.any(|(other, since)| *other == name && Version(*since) <= version)
+                list.any(|(other, since)| Version(*since) <= version && is(&name, other, version))
             };
             if !is_in(known) {
                 let names = known.iter().filter(|(_, since)| Version(*since) <= version);
@@ -93,9 +101,9 @@ impl Params {
                 );
                 return Err(Fault::bad(detail));
             }
-            if !is_in(&REPEATED) && read.iter().any(|(other, _)| *other == name) {
-                let detail = format!("Invalid query string parameters: '{name}' is given twice");
-                return Err(Fault::bad(detail));
+            let may_repeat = is_in(&REPEATED) || FIRST_COUNTS.contains(&&*name);
+            if !may_repeat && read.iter().any(|(other, _)| *other == name) {
+                return Err(Fault::duplicate(&name));
             }
             read.push((name, value));
         }
@@ -108,8 +116,13 @@ impl Params {
         named.next().map(|(_, value)| &**value)
     }
 
+    /// The names of all parameters, one for each value.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
     /// All values of a parameter.
-    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.0.iter().filter(move |(other, _)| other == name);
         named.map(|(_, value)| &**value)
     }
@@ -139,34 +152,26 @@ impl Params {
         };
         self.text("limit").map(limit).transpose()
     }
+}
 
-    /// What nodes are asked to have, by `resources`, `required`, `member_of` and `in_tree`. Parameters that the path
-    /// does not have are absent here.
-    ///
-    /// # Errors
-    /// 400: a value in a form that this version does not have, or more than [`MAX_NAMED`] names in all.
-    pub(super) fn wanted(&self, version: Version) -> Result<Wanted, Fault> {
-        let traits = self.all("required").map(|text| required(text, version));
-        let traits: Result<Vec<Vec<AnyOf<String>>>, Fault> = traits.collect();
-        let aggregates = self.all("member_of").map(|text| member_of(text, version));
-        let wanted = Wanted {
-            resources: self
-                .text("resources")
-                .map_or(Ok(BTreeMap::new()), resources)?,
-            traits: traits?.into_iter().flatten().collect(),
-            aggregates: aggregates.collect::<Result<_, _>>()?,
-            node: self.uuid("in_tree")?,
-        };
-        let named = wanted.traits.iter().map(|any| any.names.len());
-        let named = named.chain(wanted.aggregates.iter().map(|any| any.names.len()));
-        if named.sum::<usize>() + wanted.resources.len() > MAX_NAMED {
-            let detail = format!(
-                "at most {MAX_NAMED} resources, traits and aggregates can be named in one request"
-            );
-            return Err(Fault::bad(detail));
-        }
-        Ok(wanted)
+/// Whether a parameter is a known one, which may end with [`SUFFIX`].
+fn is(name: &str, known: &str, version: Version) -> bool {
+    match known.strip_suffix(SUFFIX) {
+        None => name == known,
+        Some(key) => name
+            .strip_prefix(key)
+            .is_some_and(|suffix| is_suffix(suffix, version)),
     }
+}
+
+/// Whether this may tell request groups apart: a number without leading zeros, from 1.33 on any name.
+fn is_suffix(text: &str, version: Version) -> bool {
+    if version < NAMED_SUFFIXES {
+        return text.bytes().all(|byte| byte.is_ascii_digit())
+            && !matches!(text.as_bytes(), [] | [b'0', ..]);
+    }
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=MAX_SUFFIX_LEN).contains(&text.len()) && text.bytes().all(is_sign)
 }
 
 /// A UUID, with hyphens or without. Also accepts what the `uuid` crate accepts besides, such as braces.
@@ -175,7 +180,7 @@ pub(super) fn read_uuid(text: &str) -> Option<Uuid> {
 }
 
 /// Reads `VCPU:1,MEMORY_MB:512`. Each class may be there once.
-fn resources(text: &str) -> Result<BTreeMap<String, i64>, Fault> {
+pub(super) fn resources(text: &str) -> Result<BTreeMap<String, i64>, Fault> {
     let mut resources = BTreeMap::new();
     for part in text.split(',') {
         let (class, amount) = part.split_once(':').unwrap_or((part, ""));
@@ -202,7 +207,7 @@ fn resources(text: &str) -> Result<BTreeMap<String, i64>, Fault> {
 
 /// Reads `HW_CPU_X86_VMX,!CUSTOM_SLOW`: each trait by itself must be there, or with `!`, from 1.22 on, must not. From
 /// 1.39 on also `in:CUSTOM_A,CUSTOM_B`: one of these is enough.
-fn required(text: &str, version: Version) -> Result<Vec<AnyOf<String>>, Fault> {
+pub(super) fn required(text: &str, version: Version) -> Result<Vec<AnyOf<String>>, Fault> {
     let wrong = || {
         Fault::bad(format!(
             "Invalid query string parameters: Expected 'required' parameter value of the form: \
@@ -232,7 +237,7 @@ fn required(text: &str, version: Version) -> Result<Vec<AnyOf<String>>, Fault> {
 
 /// Reads `in:UUID,UUID`, of which one is enough, or one UUID; from 1.32 on with `!` before it for those that are
 /// forbidden.
-fn member_of(text: &str, version: Version) -> Result<AnyOf<Uuid>, Fault> {
+pub(super) fn member_of(text: &str, version: Version) -> Result<AnyOf<Uuid>, Fault> {
     let forbidden = text.strip_prefix('!').filter(|_| version >= Version(32));
     let list = forbidden.unwrap_or(text);
     let uuids: Option<Vec<Uuid>> = match list.strip_prefix("in:") {
@@ -252,15 +257,15 @@ fn member_of(text: &str, version: Version) -> Result<AnyOf<Uuid>, Fault> {
 }
 
 impl Wanted {
-    /// What that is here, now. Run under the core's lock, and short: at most [`MAX_NAMED`] names, of which each trait
+    /// What that is here, now. Run under the core's lock, and short: at most [`MAX_NAMED`](super::limits::MAX_NAMED) names, of which each trait
     /// looks through the index of labels.
     ///
     /// # Errors
     /// 400: a class that is neither the standard's nor some node's, or a trait that is called custom and that no node
     /// has. Aggregates that are not known are no error: a forbidden one is not there, and no node is in another.
     pub(super) fn meant(&self, scheduler: &Scheduler) -> Result<Meant, Fault> {
-        let mut amounts = Some(Vec::new());
-        for (class, &amount) in &self.resources {
+        let mut amounts = (!self.needs_several_nodes()).then(Vec::new);
+        for (class, amount) in self.resources() {
             match countable(scheduler, class)? {
                 Some(of) => {
                     // Placement counts disk in GiB.
@@ -278,10 +283,10 @@ impl Wanted {
             }
         }
         let mut constraints = Vec::new();
-        for any in &self.traits {
+        for any in self.traits() {
             constraints.push(with_traits(scheduler, any)?);
         }
-        for any in &self.aggregates {
+        for any in self.aggregates() {
             // The way from a UUID back to a name: by making each name's UUID.
             let is_named = |name: &&str| any.names.contains(&aggregate_uuid(name));
             let names = scheduler.aggregate_names().filter(is_named);
@@ -293,7 +298,7 @@ impl Wanted {
         Ok(Meant {
             amounts,
             constraints,
-            node: self.node,
+            node: self.node(),
         })
     }
 }
@@ -325,13 +330,19 @@ fn countable(scheduler: &Scheduler, class: &str) -> Result<Option<Countable>, Fa
 }
 
 /// Traits as labels. One of the standard's is known, and no node has it: it adds no label, so that it cannot be met,
-/// nor violated. One that begins with `CUSTOM_` must be had by a compute node.
+/// nor violated. Any other must be had by a node.
 ///
 /// # Errors
 /// 400: no node has it.
 fn with_traits(scheduler: &Scheduler, any: &AnyOf<String>) -> Result<Constraint, Fault> {
     let mut any_of = Vec::new();
-    for name in any.names.iter().filter(|name| name.starts_with(CUSTOM)) {
+    for name in &any.names {
+        if STANDARD_TRAITS
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        {
+            continue;
+        }
         let labels = labels_of(scheduler, name);
         if labels.is_empty() {
             return Err(Fault::bad(format!("No such trait(s): {name}.")));
@@ -348,7 +359,7 @@ fn with_traits(scheduler: &Scheduler, any: &AnyOf<String>) -> Result<Constraint,
     })
 }
 
-/// The labels that are a trait, at most [`MAX_LABELS_PER_TRAIT`]; none where no compute node has it.
+/// The labels that are a trait, at most [`MAX_LABELS_PER_TRAIT`]; none where no node has it.
 pub(super) fn labels_of(scheduler: &Scheduler, name: &str) -> Vec<(Box<str>, Box<str>)> {
     scheduler.labels_where(
         &|key| may_be_trait(key, name),

@@ -5,6 +5,8 @@
 //! look-up. All answers about one node have its `generation`, which is larger whenever its labels, size or
 //! configuration have changed, and begins again with the process.
 
+use std::borrow::Cow;
+
 use proto_frames::Uuid;
 use serde_json::{Map, Value, json};
 
@@ -39,14 +41,9 @@ impl Row {
     /// Reads a row.
     pub(super) fn of(provider: &Provider<'_>) -> Self {
         let uuid = provider.uuid();
-        // `?name=` compares the host name, so it does not find a node by this substitute.
-        let name = match provider.hostname() {
-            "" => uuid.to_string(),
-            name => name.to_owned(),
-        };
         Self {
             uuid,
-            name,
+            name: name_of(provider).into_owned(),
             generation: provider.generation(),
         }
     }
@@ -82,6 +79,14 @@ impl Row {
     }
 }
 
+/// What a node is called: its host name, or its UUID if it has none.
+fn name_of<'a>(provider: &Provider<'a>) -> Cow<'a, str> {
+    match provider.hostname() {
+        "" => provider.uuid().to_string().into(),
+        name => name.into(),
+    }
+}
+
 /// `GET /resource_providers`: nodes that meet all parameters, by the figures that they have at this moment. Unlike
 /// `allocation_candidates` the policy's filters do not count: a cordoned node is listed.
 ///
@@ -97,7 +102,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     // Runs under the core's lock, for each node.
     let is_wanted = |provider: &Provider<'_>| {
         uuid.is_none_or(|uuid| uuid == provider.uuid())
-            && name.is_none_or(|name| name == provider.hostname())
+            && name.is_none_or(|name| name == name_of(provider))
             && meant.is_met_by(provider)
     };
     let mut rows = Vec::new();
