@@ -1,8 +1,17 @@
-//! A session with the scheduler as OPERATOR: commands and their answers, queries and their pages, events as they come.
+//! A session with the scheduler as OPERATOR or VIEWER: commands and their answers, queries and their pages, events as
+//! they come.
 //!
 //! One task owns a [`Client`]; there is no other task behind it but the connection's own. Whatever arrives while
 //! something else is waited for is kept, bounded, for [`Client::next_event`]. Rendering and policy (how long to wait,
 //! what to print) belong to the callers.
+//!
+//! Three kinds of requests differ in how they are answered:
+//!
+//! - a query carries a number, and its result the same number;
+//! - a START carries the UUID of its instance, and so do its placement and its failure;
+//! - other commands are answered only if they are refused. The client sends a query behind such a command: frames of
+//!   one
+//! connection are handled in order, so that a refusal comes before the result of that query.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -32,6 +41,8 @@ pub use images::{ImageError, PushDone, PushFile};
 pub use life::LifecycleOrder;
 
 /// Events kept while something else is waited for. The oldest go first; [`Client::missed`] counts them.
+///
+/// It bounds the memory of a command that waits for an answer while many events come.
 pub const MAX_BACKLOG: usize = 65_536;
 
 /// Rows asked for with one QUERY: the most that the scheduler gives at once.
@@ -41,23 +52,33 @@ pub const PAGE: u32 = 1_000;
 pub const MAX_PAGES: usize = 10_000;
 
 /// How a [`Client`] connects.
+///
+/// Made of flags, variables and contexts by `commands::client_config`.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     /// The scheduler, as `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.
     pub server: String,
     /// The name to expect in its certificate, where that is not the host.
+    ///
+    /// For example where the scheduler is reached through a tunnel.
     pub server_name: Option<String>,
     /// PEM file with certificate and key of a controller.
     pub cert: PathBuf,
     /// PEM file with the cluster's CA certificate.
     pub cacert: PathBuf,
     /// Longest time until CONNECTED.
+    ///
+    /// It covers everything: the name's addresses, TCP, TLS and the handshake of SSNTP.
     pub connect_timeout: Duration,
     /// Longest time until the answer to a command or query.
+    ///
+    /// It begins when the request was handed to the connection.
     pub answer_timeout: Duration,
 }
 
 /// Everything of a kind, as the scheduler sees it.
+///
+/// All pages of one query put together. Fields that the query did not ask for are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     /// The nodes, if those were asked for.
@@ -84,6 +105,8 @@ impl Listing {
 }
 
 /// Sends STARTs in a [`Client`]'s session.
+///
+/// Cheap to clone. It writes to the same connection as the client, so that frames keep their order.
 #[derive(Debug, Clone)]
 pub struct Submitter {
     uuid: Uuid,
@@ -91,21 +114,32 @@ pub struct Submitter {
 }
 
 /// A session with the scheduler.
+///
+/// Dropping it ends the session.
 #[derive(Debug)]
 pub struct Client {
+    /// Random for each session: two sessions of the same operator are two peers.
     uuid: Uuid,
+    /// From its CONNECTED frame.
     scheduler: Uuid,
     sender: LinkSender,
     receiver: LinkReceiver,
     answer_timeout: Duration,
+    /// What was last subscribed to. A WATCH replaces the subscription, so that adding a topic sends all of them.
     topics: Vec<Topic>,
+    /// The number of the last query, image request or output request. Wraps around.
     last_query: u32,
+    /// At most [`MAX_BACKLOG`] events, the oldest in front.
     backlog: VecDeque<Event>,
     missed: u64,
 }
 
 impl Client {
-    /// Connects as OPERATOR, or as VIEWER with a certificate that grants no more, and waits until the scheduler has accepted that.
+    /// Connects as OPERATOR, or as VIEWER with a certificate that grants no more, and waits until the scheduler has
+    /// accepted that.
+    ///
+    /// Reads the certificate files first, so that a wrong path is reported even if no scheduler answers. The
+    /// certificate decides the role that is asked for.
     ///
     /// # Errors
     /// [`ConnectError`]: what went wrong, at which address, and what to look at.
@@ -177,6 +211,9 @@ impl Client {
 
     /// Hears of these topics from now on, and of no others.
     ///
+    /// Events that come before the scheduler has handled the WATCH are of the topics before. An empty list ends the
+    /// subscription.
+    ///
     /// # Errors
     /// [`LinkClosed`]. A refusal comes as an [`Event::Refused`].
     pub async fn watch(&mut self, topics: &[Topic]) -> Result<(), LinkClosed> {
@@ -194,6 +231,8 @@ impl Client {
     }
 
     /// Hears of this topic as well.
+    ///
+    /// Does nothing if it is subscribed to already.
     ///
     /// # Errors
     /// [`LinkClosed`].
@@ -228,6 +267,9 @@ impl Client {
 
     /// Submits a START and waits until it is given to a node. What happens to it there comes as events.
     ///
+    /// Subscribes to placements, because a START is confirmed by an event of that topic only. A START that is queued
+    /// has no answer within the time: callers that allow queueing follow events instead.
+    ///
     /// # Errors
     /// [`StartError`]: no node took it, it was refused, or there was no answer.
     pub async fn start(
@@ -249,6 +291,9 @@ impl Client {
     }
 
     /// A second hand for submitting STARTs while this one takes events in.
+    ///
+    /// `start` sends thousands of STARTs with it while the client takes in what becomes of the first ones: neither
+    /// blocks the other.
     #[must_use]
     pub fn submitter(&self) -> Submitter {
         Submitter {
@@ -258,6 +303,8 @@ impl Client {
     }
 
     /// Submits a START that is a dry run and waits for what would become of it.
+    ///
+    /// No subscription is needed: the decision is an answer to its sender.
     ///
     /// # Errors
     /// [`StartError`]: it was refused, or there was no answer.
@@ -282,6 +329,8 @@ impl Client {
     }
 
     /// Submits a START and waits for the event that this takes for its answer.
+    ///
+    /// `answer` gives back an event that it does not take, which is then kept.
     async fn answer_to_start<T>(
         &mut self,
         payload: Bytes,
@@ -296,11 +345,16 @@ impl Client {
     }
 
     /// The oldest event that came while something else was waited for; never waits.
+    ///
+    /// For after a listing: events that came before it are older than what it says, and have to be taken in first.
     pub fn kept_event(&mut self) -> Option<Event> {
         self.backlog.pop_front()
     }
 
     /// Asks a node to delete an instance, or to stop it only; what comes of it comes as events.
+    ///
+    /// Sent, not confirmed: call [`Client::sync`] to have the scheduler's refusals among the events. Many deletions
+    /// can share one such call.
     ///
     /// # Errors
     /// [`LinkClosed`].
@@ -309,6 +363,8 @@ impl Client {
     }
 
     /// Takes a node out of service and waits until the scheduler has passed that on.
+    ///
+    /// Ciao's EVACUATE, without a mode: the launcher stops everything on the node. A drain is [`Client::relocate`].
     ///
     /// # Errors
     /// [`ClientError::Refused`] if the scheduler would not.
@@ -321,6 +377,8 @@ impl Client {
     }
 
     /// Puts a node back into service and waits until the scheduler has passed that on.
+    ///
+    /// Ciao's RESTORE, without a mode: the launcher leaves maintenance. It also ends a cordon and a drain.
     ///
     /// # Errors
     /// [`ClientError::Refused`] if the scheduler would not.
@@ -335,6 +393,8 @@ impl Client {
     /// Waits until the scheduler has dealt with everything sent so far: its own refusals are then among the events,
     /// because frames of one connection are handled and answered in order.
     ///
+    /// Costs one round trip: it asks for a single controller and drops the answer.
+    ///
     /// # Errors
     /// [`ClientError::NoAnswer`] and [`ClientError::Closed`].
     pub async fn sync(&mut self) -> Result<(), ClientError> {
@@ -346,6 +406,8 @@ impl Client {
     }
 
     /// Instances that have ended, the oldest first; none from a scheduler that remembers none.
+    ///
+    /// The same UUID can be there several times, once for each run.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -365,6 +427,11 @@ impl Client {
     }
 
     /// Everything of a kind as the scheduler sees it: all pages, one result.
+    ///
+    /// `matching` restricts it to a host name or the beginning of a UUID, as the scheduler compares them; the caller
+    /// still has to check what it gets.
+    ///
+    /// Pages are not one snapshot: something that changes while pages are read can be missing or be in an older state.
     ///
     /// # Errors
     /// [`ClientError`]; a listing is whole or an error.
@@ -390,6 +457,7 @@ impl Client {
             listing.outputs.extend(page.outputs);
             match page.next {
                 None => return Ok(listing),
+                // A cursor that does not advance would ask for the same page for ever.
                 next if next == after => break,
                 next => after = next,
             }
@@ -401,6 +469,9 @@ impl Client {
 
 impl Client {
     /// Sends a command that has no answer of its own where it succeeds.
+    ///
+    /// One round trip. A refusal of the same kind from before is taken for this one's: callers send one command at a
+    /// time.
     async fn command(&mut self, kind: Kind, payload: Bytes) -> Result<(), ClientError> {
         self.send(kind, payload).await?;
         self.sync().await?;
@@ -416,6 +487,7 @@ impl Client {
         }
     }
 
+    /// With the next number and the largest page.
     fn query_for(&mut self, what: QueryKind, matching: Option<&str>) -> Query {
         self.last_query = self.last_query.wrapping_add(1);
         Query {
@@ -428,6 +500,8 @@ impl Client {
     }
 
     /// Sends a query and waits for the result that carries its number.
+    ///
+    /// A refusal of any QUERY is taken as the answer, because it does not carry the number.
     async fn ask(&mut self, query: Query) -> Result<QueryResult, ClientError> {
         let (id, what) = (query.id, query.what.clone());
         self.send(Kind::QUERY, query.encode()).await?;
@@ -453,6 +527,8 @@ impl Client {
     }
 
     /// Reads events until `pick` takes one; those it gives back are kept for [`Client::next_event`].
+    ///
+    /// The time is for the whole wait, not for each event, so that a stream of unrelated events cannot extend it.
     async fn wait_for<T>(
         &mut self,
         what: &str,
@@ -474,6 +550,7 @@ impl Client {
         }
     }
 
+    /// Drops the oldest event if the backlog is full.
     fn keep(&mut self, event: Event) {
         if matches!(
             event,
@@ -488,6 +565,7 @@ impl Client {
         self.backlog.push_back(event);
     }
 
+    /// The next frame from the connection, past the backlog.
     async fn receive(&mut self) -> Result<Event, LinkClosed> {
         self.receiver
             .recv()
@@ -495,6 +573,7 @@ impl Client {
             .map(|frame| Event::from_frame(&frame))
     }
 
+    /// Waits while the connection's queue is full; does not wait until the frame is on the wire.
     async fn send(&self, kind: Kind, payload: Bytes) -> Result<(), LinkClosed> {
         self.sender.send(Frame::new(kind, self.uuid, payload)).await
     }
@@ -502,6 +581,8 @@ impl Client {
 
 impl Submitter {
     /// Submits a START without waiting: its placement (if watched) or failure comes as an event.
+    ///
+    /// The payload is not looked at: a bad one is answered with a failure.
     ///
     /// # Errors
     /// [`LinkClosed`].

@@ -1,5 +1,13 @@
-//! What the scheduler tells an operator: frames turned into events, and events into a line for people or an object for
-//! programs.
+//! Frames from the scheduler as events. [`crate::ctl::client`] makes an [`Event`] of every frame that it receives.
+//!
+//! ```text
+//! Frame ──Event::from_frame──▶ Event ──┬─ text: Event::line (people), Event::json (programs)
+//!                                      ├─ track::Tracker, operation::Operation: how far an instance or a command is
+//!                                      └─ Client: answers to queries and commands
+//! ```
+//!
+//! An event holds the payload as it was decoded. Texts in it come from peers: whatever prints them must make them
+//! printable, as [`text`] does.
 
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure,
@@ -13,24 +21,38 @@ pub mod life;
 pub mod text;
 
 /// One frame from the scheduler.
+///
+/// Large payloads are boxed, so that the backlog of a client, which can hold many events, stays small.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
     /// A launcher connected.
     NodeConnected(NodeConnected),
     /// A launcher is gone.
+    ///
+    /// Its instances may still run: the connection ended, not necessarily the machine.
     NodeDisconnected(NodeDisconnected),
     /// A START was given to a node.
+    ///
+    /// The node has not confirmed it: it can still fail to start it.
     Placed(InstancePlaced),
     /// A START failed.
+    ///
+    /// Either the scheduler found no node, or a launcher could not start it.
     StartFailure(Box<StartFailure>),
     /// An instance is gone for good.
+    ///
+    /// Its exit status is there if the launcher told it.
     InstanceDeleted(InstanceDeleted),
     /// An instance no longer runs on its node.
+    ///
+    /// Also when it is moved: it then goes on elsewhere. [`Event::Turn`] says so before.
     InstanceStopped(InstanceStopped),
     /// A START waits for room.
+    ///
+    /// Its position is 0 where the scheduler says only that it waits.
     Queued(Box<InstanceQueued>),
-    /// An instance's life has taken a turn.
+    /// A managed instance has changed its state, for example to suspended or migrating.
     Turn(Box<InstanceStateEvent>),
     /// A command on an instance's life, or a drain, failed.
     CommandFailure(Box<CommandFailure>),
@@ -47,18 +69,27 @@ pub enum Event {
     /// What a node and its instances use.
     Stats(Box<Stats>),
     /// The scheduler refused a command of ours.
+    ///
+    /// Names the kind of the command, and the instance where it was about one. [`refused_kind`] gives the kind as a
+    /// [`Kind`].
     Refused(CommandRefused),
     /// What would become of a START that was a dry run.
     Decided(Box<PlacementDecision>),
     /// The answer to a query of ours.
+    ///
+    /// Carries the number of the query. A result that is not waited for any more is dropped by the client.
     QueryResult(Box<QueryResult>),
     /// A chunk of what a workload wrote, which was asked for.
+    ///
+    /// Subject to the same rule as the result of a query, as are the two that follow.
     Output(Box<OutputChunk>),
     /// What became of something asked about an image.
     Image(Box<ImageChunk>),
     /// The images that there are, which were asked for.
     ImageList(Box<ImageList>),
     /// A frame of a kind this program has no words for.
+    ///
+    /// For example of a later version of the scheduler.
     Other {
         /// Its kind.
         kind: Kind,
@@ -66,6 +97,8 @@ pub enum Event {
         payload: String,
     },
     /// A frame whose payload is not what its kind promises.
+    ///
+    /// The connection goes on: one bad payload does not affect the frames after it.
     Unreadable {
         /// Its kind.
         kind: Kind,
@@ -76,6 +109,9 @@ pub enum Event {
 
 impl Event {
     /// Reads a frame; never fails, because an operator wants to see also what is odd.
+    ///
+    /// A kind that is not known becomes [`Event::Other`]; a payload that does not decode becomes
+    /// [`Event::Unreadable`]. Neither can end a session.
     #[must_use]
     pub fn from_frame(frame: &Frame) -> Self {
         let payload = &frame.payload;
@@ -137,6 +173,10 @@ impl Event {
     }
 
     /// The nodes it names without their host names.
+    ///
+    /// [`crate::ctl::hosts::Hosts`] looks up the host names of these before a line is printed. An event whose payload
+    /// carries the host name gives none; at most two nodes are named, the node of an instance and the target of its
+    /// move.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         let (node, target) = match self {
             Self::NodeConnected(e) => (&*e.node_uuid, ""),
@@ -151,6 +191,9 @@ impl Event {
     }
 
     /// The instance it is about, if it is about one.
+    ///
+    /// `None` also for a refused command that names no instance. The text may be empty: a StartFailure for a START
+    /// that could not be read names no instance.
     #[must_use]
     pub fn instance_uuid(&self) -> Option<&str> {
         match self {
@@ -172,6 +215,8 @@ impl Event {
 }
 
 /// The kind of the command that was refused.
+///
+/// The payload has its frame type and its operand as two numbers.
 #[must_use]
 pub fn refused_kind(refused: &CommandRefused) -> Kind {
     Kind::new(refused.ty, refused.operand)

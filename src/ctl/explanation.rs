@@ -1,4 +1,17 @@
 //! What the scheduler says of the placement of a START, for people and for programs. Pure: answers in, text out.
+//!
+//! `explain`, the dry runs of `start` and `run`, and `start --verbose` print with it. The scheduler counts reasons and
+//! has already ordered them; what is added here are words for each kind of reason, units, and advice. An example:
+//!
+//! ```text
+//! db.yaml: does not fit now (full_cloud):
+//! NODES  REASON                    ASKED  MOST FREE   LARGEST  NEAREST            OUTLOOK
+//!    40  without 'zone = eu-1'         -          -         -  -                  never
+//!    12  short of memory        4096 MiB    100 MiB  8192 MiB  host-1 (4cb19522)  not now
+//! What helps:
+//! - `ciaoctl nodes --wide` lists the labels that nodes have
+//! - wait until instances have ended, or ask for at most 100 MiB of memory
+//! ```
 
 use proto_frames::payload::{
     DecidedPlacement, PlacementDecision, Reason, ReasonKind, StartFailure,
@@ -12,22 +25,31 @@ use crate::ctl::units::{UNKNOWN, short};
 use crate::printable::Lines;
 
 /// The answer about one START.
+///
+/// Made from a `PlacementDecision` by `explain`, or from a failure by [`Explanation::of_failure`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// Where the START comes from: a file's name, or words for what the command line describes.
     pub name: String,
     /// The only node that was asked about, if it was one.
+    ///
+    /// Then the reasons are about this node alone, and the advice is about another node instead of a larger one.
     pub node: Option<Candidate>,
     /// What the scheduler says.
+    ///
+    /// The answer as it came. Its texts are from the scheduler and are escaped where they are printed.
     pub decision: PlacementDecision,
 }
 
+/// Where instances would go: one row for each node.
 const PLACEMENTS: Columns = &[
     Column::text("HOST"),
     Column::text("NODE"),
     Column::amount("COUNT"),
 ];
 
+/// The amounts are in the unit of the START: MiB of memory and disk, else a count. `MOST FREE` and `LARGEST` are the
+/// largest free amount and the largest capacity of the nodes that this reason excludes.
 const REASONS: Columns = &[
     Column::amount("NODES"),
     Column::text("REASON"),
@@ -40,6 +62,8 @@ const REASONS: Columns = &[
 
 impl Explanation {
     /// The explanation of a START that failed instead of being decided on, of so many asked about.
+    ///
+    /// An invalid START, for example, is answered with a StartFailure. It has no placements, so that nothing fits.
     #[must_use]
     pub fn of_failure(name: String, count: u32, failure: StartFailure) -> Self {
         let decision = PlacementDecision {
@@ -59,6 +83,8 @@ impl Explanation {
     }
 
     /// How the command that asked ends: done if all of it fits.
+    ///
+    /// With several asked about, one that does not fit makes it [`Exit::Refused`].
     #[must_use]
     pub fn exit(&self) -> Exit {
         if self.fits() {
@@ -69,6 +95,9 @@ impl Explanation {
     }
 
     /// For people, in lines of so many characters where columns can be left out for that; `None` = of any number.
+    ///
+    /// In this order: the headline, the nodes (if several were asked about), alternate nodes (if asked for), and for
+    /// what does not fit the table of reasons and the advice.
     #[must_use]
     pub fn text(&self, width: Option<usize>) -> Lines {
         let decision = &self.decision;
@@ -97,6 +126,9 @@ impl Explanation {
     }
 
     /// An object with stable names.
+    ///
+    /// `reason` and `detail` are null where all of it fits; `reasons` is then usually an empty list. `node_uuid` is
+    /// the one node that was asked about, not a node of the answer.
     #[must_use]
     pub fn json(&self) -> Value {
         let decision = &self.decision;
@@ -119,6 +151,8 @@ impl Explanation {
         self.decision.fits >= self.decision.count
     }
 
+    /// The cases, first match first: several asked about and some fit; one fits, and where; refused without reasons,
+    /// for example an invalid START; nothing fits on the one node that was asked about; nothing fits anywhere.
     fn headline(&self) -> String {
         let (decision, name) = (&self.decision, &self.name);
         match (&decision.placements[..], &self.node) {
@@ -152,6 +186,7 @@ impl Explanation {
         }
     }
 
+    /// `never` is about the nodes as they are: a larger node that joins the cluster changes it.
     fn outlook(&self) -> &'static str {
         if self.decision.never {
             "never fits on the nodes there are"
@@ -161,6 +196,9 @@ impl Explanation {
     }
 
     /// The reasons that matter: where one node was asked about, that the others are not that one goes without saying.
+    ///
+    /// With one node asked about, the scheduler pins the START to it, and every other node is excluded by that pin. If
+    /// that is the only reason, it stays: then the node itself is missing or not usable.
     fn reasons(&self) -> Vec<Reason> {
         let all = &self.decision.reasons;
         let is_pin = |reason: &&Reason| reason.reason == ReasonKind::Pinned;
@@ -171,6 +209,8 @@ impl Explanation {
     }
 
     /// What to do, where that is plain.
+    ///
+    /// Advice that several reasons share is given once.
     fn advice(&self, reasons: &[Reason]) -> Lines {
         let mut lines: Vec<String> = Vec::new();
         for reason in reasons {
@@ -196,6 +236,7 @@ impl Explanation {
     }
 }
 
+/// Rows of [`PLACEMENTS`]; alternates have the same columns.
 fn placements(placements: &[DecidedPlacement], width: Option<usize>) -> Lines {
     let row = |it: &DecidedPlacement| {
         let node = short(&it.node_uuid).to_owned();
@@ -206,6 +247,8 @@ fn placements(placements: &[DecidedPlacement], width: Option<usize>) -> Lines {
 }
 
 /// Reasons as a table, as wide as this at most.
+///
+/// `start --verbose` prints it below the line of an instance that failed.
 #[must_use]
 pub fn reasons_table(reasons: &[Reason], width: Option<usize>) -> Lines {
     let rows: Vec<Vec<String>> = reasons.iter().map(row).collect();
@@ -213,6 +256,8 @@ pub fn reasons_table(reasons: &[Reason], width: Option<usize>) -> Lines {
 }
 
 /// Reasons as a list of objects with stable names; what is not known is null.
+///
+/// The same keys as in the events of `ciaoctl watch --json` and in the results of `start --json`.
 #[must_use]
 pub fn reasons_json(reasons: &[Reason]) -> Value {
     let text = |text: &String| (!text.is_empty()).then(|| text.clone());
@@ -226,6 +271,7 @@ pub fn reasons_json(reasons: &[Reason]) -> Value {
     reasons.iter().map(object).collect()
 }
 
+/// The cells of [`REASONS`] for one reason.
 fn row(reason: &Reason) -> Vec<String> {
     let amount = |amount: Option<i64>| match amount {
         Some(amount) => with_unit(reason, amount),
@@ -250,6 +296,9 @@ fn row(reason: &Reason) -> Vec<String> {
 }
 
 /// A reason in words that follow the number of nodes.
+///
+/// It continues the count in the column before: `3` `short of memory`. A kind of reason that this program does not
+/// know is shown as the scheduler wrote it.
 fn words(reason: &Reason) -> String {
     let what = &reason.what;
     match &reason.reason {
@@ -280,6 +329,9 @@ fn words(reason: &Reason) -> String {
 }
 
 /// Exact, because two amounts that differ must look different.
+///
+/// Memory and disk stay in MiB: rounded to GiB, what is asked for and what is free could look the same while one is
+/// too large.
 fn with_unit(reason: &Reason, amount: i64) -> String {
     match reason.reason {
         ReasonKind::Memory | ReasonKind::Disk => format!("{amount} MiB"),
@@ -296,6 +348,7 @@ enum Among {
     All,
 }
 
+/// `None` for reasons that an operator cannot do anything about with a command or another request.
 fn advice(reason: &Reason, among: Among) -> Option<String> {
     let line = match &reason.reason {
         ReasonKind::NotReady => {
@@ -323,6 +376,9 @@ fn advice(reason: &Reason, among: Among) -> Option<String> {
     Some(line)
 }
 
+/// What to do about a shortage, by whether waiting helps. If no node has any of it, asking for less does not help. If
+/// some is free, less of it would fit at once. `best` and `capacity` are `None` where the scheduler does not say them,
+/// which is treated as none.
 fn shortage(reason: &Reason, among: Among) -> String {
     let name = match reason.reason {
         ReasonKind::Resource => &*reason.what,

@@ -2,6 +2,17 @@
 //!
 //! A command is over when the instance is as it was to be, when the scheduler or the launcher says that it failed, or
 //! when the instance is gone. Looks at the scheduler's list stand in for events that never come.
+//!
+//! `suspend`, `resume`, `migrate` and `update` drive an [`Operation`], one for each command, see
+//! [`crate::ctl::commands::life`]. When each is done:
+//!
+//! | command | done when the instance |
+//! | --- | --- |
+//! | suspend | is suspended |
+//! | resume | runs |
+//! | migrate | runs on another node than before |
+//! | update | is reported as updated, or runs on another node |
+//! | migrate or update of one in the queue | waits, is being placed or runs |
 
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, InstanceQueued, InstanceStateEvent, InstanceView,
@@ -17,6 +28,8 @@ use crate::ctl::units::short;
 use crate::printable::Printable;
 
 /// A node as a line names it.
+///
+/// In a command this is written as [`Place`] displays it: `node-a (4cb19522)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// Its UUID; empty for none.
@@ -26,6 +39,8 @@ pub struct Place {
 }
 
 /// A command on one instance, and how far it is.
+///
+/// Made before the command is sent, with the instance as the scheduler listed it.
 #[derive(Debug, Clone)]
 pub struct Operation {
     command: LifeCommand,
@@ -33,22 +48,33 @@ pub struct Operation {
     /// Where the instance was when it began; empty where it waited.
     from: Place,
     /// Where it is to go, if that was said.
+    ///
+    /// Otherwise the first node that [`Operation::name`] names is kept here: only [`Operation::named`] reads it, for
+    /// the host name.
     target: Option<Place>,
     progress: Progress,
     /// The instance was seen on its way to another node.
+    ///
+    /// InstanceStopped is then part of the move, and not an end.
     moved_off: bool,
 }
 
 /// How far a command is.
+///
+/// The last two are final.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Progress {
     /// Sent; nothing was heard of it.
+    ///
+    /// The scheduler has taken the command in: it would have refused it before.
     Sent,
     /// Under way.
     UnderWay(LastHeard),
     /// The instance is as it was to be.
     Done(LastHeard),
     /// It is not, and will not be by this command.
+    ///
+    /// `reason` is a word of the protocol, or one of `ended`, `gone` and `failed`, which are this program's.
     Failed {
         reason: String,
         detail: String,
@@ -57,10 +83,14 @@ enum Progress {
 }
 
 /// Where an instance was last heard of.
+///
+/// From an event or a listing, whichever came last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct LastHeard {
+    /// As the scheduler reports it. What is listed as running has `Running`.
     state: LifeState,
     node: Place,
+    /// The node that it is moving to; unknown unless it moves.
     target: Place,
     /// More about it; of one that waits, where in the queue.
     detail: String,
@@ -68,6 +98,8 @@ struct LastHeard {
 
 impl Operation {
     /// A command on an instance as the scheduler listed it, with the node it is to go to.
+    ///
+    /// The caller has resolved both names. Nothing was sent yet.
     #[must_use]
     pub fn new(command: LifeCommand, instance: &InstanceView, target: Option<Place>) -> Self {
         Self {
@@ -96,6 +128,8 @@ impl Operation {
     }
 
     /// How the command ends, as far as it is.
+    ///
+    /// Before the command is over this is [`Exit::Timeout`]: a caller that asks then has given up waiting.
     #[must_use]
     pub const fn exit(&self) -> Exit {
         match &self.progress {
@@ -106,6 +140,8 @@ impl Operation {
     }
 
     /// The nodes whose host names are not known.
+    ///
+    /// The caller looks them up and hands each to [`Operation::name`]. At most two; none once the command has failed.
     #[must_use]
     pub fn unnamed(&self) -> Vec<String> {
         let (Progress::UnderWay(turn) | Progress::Done(turn)) = &self.progress else {
@@ -117,6 +153,8 @@ impl Operation {
     }
 
     /// Says the host name of a node.
+    ///
+    /// Without effect on the line if the command has failed or nothing was heard of it.
     pub fn name(&mut self, node_uuid: &str, hostname: &str) {
         self.target = self.target.take().or_else(|| {
             Some(Place {
@@ -135,6 +173,9 @@ impl Operation {
     }
 
     /// Takes an event in; whether there is news.
+    ///
+    /// A refusal counts if it is of this kind of command and names this instance or none. Any other event counts only
+    /// if it is about this instance. Once the command is over, events are ignored.
     pub fn observe(&mut self, event: &Event) -> bool {
         if self.is_over() {
             return false;
@@ -166,6 +207,9 @@ impl Operation {
 
     /// Takes in how the scheduler lists the instance, `None` where it does not; whether there is news. Only for looks
     /// that were asked for after the command was.
+    ///
+    /// Three things can come of it: the instance is gone, it is back on its old node after a failed move, or the
+    /// command is done. Anything else in a listing is no news, because events say more.
     pub fn look(&mut self, listed: Option<&InstanceView>) -> bool {
         if self.is_over() {
             return false;
@@ -204,6 +248,7 @@ impl Operation {
         false
     }
 
+    /// To recognise refusals, which carry the kind of the command that was refused.
     fn kind(&self) -> Kind {
         let operand = match self.command {
             LifeCommand::Suspend => Kind::SUSPEND.operand,
@@ -214,6 +259,7 @@ impl Operation {
         Kind::new(FrameType::COMMAND.0, operand)
     }
 
+    /// `Gone` ends it, whatever the command was.
     fn turn(&mut self, event: &InstanceStateEvent) -> bool {
         let turn = LastHeard {
             state: event.state.clone(),
@@ -231,6 +277,7 @@ impl Operation {
         self.advance(turn)
     }
 
+    /// For example a migration that found no room: the instance waits for it.
     fn queued(&mut self, event: &InstanceQueued) -> bool {
         self.advance(LastHeard {
             state: LifeState::Waiting,
@@ -239,6 +286,7 @@ impl Operation {
         })
     }
 
+    /// `true` if this differs from what was known, so that it is worth a line.
     fn advance(&mut self, turn: LastHeard) -> bool {
         let next = if self.is_goal(&turn) {
             Progress::Done(turn)
@@ -251,6 +299,9 @@ impl Operation {
     }
 
     /// Whether the command is done when its instance is there.
+    ///
+    /// The table at the head of this file, in code. If the node of a running instance is not said, it counts as
+    /// elsewhere once it has been seen leaving.
     fn is_goal(&self, turn: &LastHeard) -> bool {
         let has_waited = self.from.node_uuid.is_empty();
         let runs = matches!(turn.state, LifeState::Running | LifeState::Updated);
@@ -270,6 +321,7 @@ impl Operation {
         }
     }
 
+    /// A failure of another command on the same instance, for example of another operator, is ignored.
     fn failure(&mut self, failure: &CommandFailure) -> bool {
         // An update may move the instance, and fail by that.
         let is_part =
@@ -285,6 +337,7 @@ impl Operation {
         self.fail(failure.reason.as_str(), &failure.detail, exit)
     }
 
+    /// Always news: the command ends with it.
     fn fail(&mut self, reason: &str, detail: &str, exit: Exit) -> bool {
         self.progress = Progress::Failed {
             reason: reason.to_owned(),
@@ -295,6 +348,8 @@ impl Operation {
     }
 
     /// A node with its host name, where that is known from the beginning.
+    ///
+    /// Only the old node and the target are known from the beginning. Others get their names by [`Operation::name`].
     fn named(&self, node_uuid: &str) -> Place {
         let known = [Some(&self.from), self.target.as_ref()];
         let same = |place: &&Place| place.node_uuid == node_uuid;
@@ -312,6 +367,8 @@ impl Operation {
 
 impl Operation {
     /// One line for people: `UUID migrating from node-a (4cb19522) to node-b (beef0000)`.
+    ///
+    /// Printed whenever something changed, and once more at the end.
     #[must_use]
     pub fn line(&self) -> Printable {
         let what = match &self.progress {
@@ -336,6 +393,8 @@ impl Operation {
     }
 
     /// What goes on when it is not waited for any more, and how to undo it.
+    ///
+    /// For Ctrl-C: the scheduler carries the command out without this program. Commands to copy are in backquotes.
     #[must_use]
     pub fn aftermath(&self) -> String {
         let id = &self.instance_uuid;
@@ -362,6 +421,9 @@ impl Operation {
     }
 
     /// An object with stable names.
+    ///
+    /// `outcome` is `sent`, `under_way`, `done` or `failed`. What is not known is null. `reason` is there for a
+    /// failure only.
     #[must_use]
     pub fn json(&self) -> Value {
         let none = LastHeard::default();
@@ -388,6 +450,7 @@ impl Operation {
 }
 
 impl LastHeard {
+    /// What waits is described by its place in the queue instead of a node.
     fn text(&self) -> String {
         if self.state == LifeState::Waiting && !self.detail.is_empty() {
             return self.detail.clone();

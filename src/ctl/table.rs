@@ -1,5 +1,8 @@
-//! Listings as tables for people, as identifiers for pipes, and as one JSON document for programs. Pure: rows in, text
-//! out.
+//! Listings in three forms: a table for people, one UUID or name a line for pipes, one document for programs. Pure:
+//! rows in, text out. [`crate::ctl::commands`] fetches the rows and chooses the form; [`grid()`] lays out the cells.
+//!
+//! A kind of thing that can be listed implements [`Row`]. The cells are for people; the keys of
+//! [`Row::json`] are an interface that scripts rely on.
 
 use proto_frames::payload::{ControllerView, NodeView};
 use serde_json::{Value, json};
@@ -16,27 +19,44 @@ pub use instances::{Queued, WithEnded};
 /// One kind of thing that can be listed.
 pub trait Row {
     /// The name of the list in JSON.
+    ///
+    /// The same in the table that lists the usual columns, the wide one and the one with ended instances: a script
+    /// does not have to know with which options the list was made.
     const LIST: &'static str;
     /// The columns.
+    ///
+    /// As many as [`Row::cells`] gives cells, in the same order: [`grid()`] addresses cells by the number of their
+    /// column.
     const COLUMNS: Columns;
 
     /// Its UUID.
+    ///
+    /// [`table`] shortens all of them to one length, at which they still differ.
     fn id(&self) -> &str;
     /// What it is called; its UUID if nothing else.
     fn name(&self) -> &str {
         self.id()
     }
     /// The other UUID that a row shows, if there is one.
+    ///
+    /// It is shortened to the same length as [`Row::id`], so that a UUID copied from the table is unique in it.
     fn other_id(&self) -> Option<&str> {
         None
     }
     /// The cells; `id` shortens a UUID.
+    ///
+    /// They may contain anything a peer sent: [`grid()`] escapes them.
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String>;
     /// An object with stable names; what is not known is null.
+    ///
+    /// Amounts are numbers in the unit that the name of the key ends with (`_mb`, `_s`, `_ms`), not texts.
     fn json(&self) -> Value;
 }
 
 /// A table; no lines for no rows without headers.
+///
+/// UUIDs are cut to the shortest length, at least eight characters, at which the UUIDs of this table still differ. An
+/// operator can type such a beginning in another command; it is unique among the rows shown, not in the cluster.
 #[must_use]
 pub fn table<R: Row>(rows: &[R], style: Style) -> Lines {
     let len = unique_prefix_len(rows.iter().map(Row::id));
@@ -62,6 +82,8 @@ pub fn ids<R: Row>(rows: &[R]) -> (Lines, usize) {
 }
 
 /// Names for another program, one a line, and how many are left out, as of [`ids`].
+///
+/// A thing without a name is there with its UUID, so that no row is lost.
 #[must_use]
 pub fn names<R: Row>(rows: &[R]) -> (Lines, usize) {
     let words = rows.iter().map(Row::name).filter(|name| is_word(name));
@@ -77,15 +99,21 @@ pub fn document<R: Row>(rows: &[R]) -> Value {
 }
 
 /// A figure of which -1 says that it is not known.
+///
+/// The protocol writes such figures as -1, because its readers know no null; JSON output has null.
 fn known(figure: i64) -> Option<i64> {
     (figure >= 0).then_some(figure)
 }
 
 /// `FREE/TOTAL` with units.
+///
+/// The name of the second parameter is that of the lists of nodes. The list of instances passes what is used and what
+/// was asked for.
 fn of(free: i64, total: i64, unit: fn(i64) -> String) -> String {
     format!("{} / {}", unit(free), unit(total))
 }
 
+/// The ranks say what a narrow terminal does without. Identity, host and status always stay.
 impl Row for NodeView {
     const LIST: &'static str = "nodes";
     const COLUMNS: Columns = &[
@@ -113,6 +141,7 @@ impl Row for NodeView {
     }
 
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        // `5 (2 new)`: five instances, of which the node has not reported two yet.
         let unconfirmed = if self.unconfirmed > 0 {
             format!(" ({} new)", self.unconfirmed)
         } else {
@@ -175,6 +204,7 @@ fn status(node: &NodeView) -> String {
     format!("{}{lost}{fault}{cordoned}", node.status)
 }
 
+/// Controllers, operators and viewers. The list is short, so that no column is ever left out.
 impl Row for ControllerView {
     const LIST: &'static str = "controllers";
     const COLUMNS: Columns = &[
@@ -201,9 +231,13 @@ impl Row for ControllerView {
 }
 
 /// A row with more columns than usual.
+///
+/// Its further columns have rank 0 and stay on every terminal: who asks for the wide form wants them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wide<R>(pub R);
 
+/// The usual columns of a node by a short name: a constant slice cannot be spliced into another one, so that [`Wide`]
+/// names each column by its number.
 const NODE: Columns = NodeView::COLUMNS;
 
 impl Row for Wide<NodeView> {
@@ -236,6 +270,7 @@ impl Row for Wide<NodeView> {
 
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
         let node = &self.0;
+        // A resource that is not listed as free has none left.
         let free = |name: &str| node.resources_free.get(name).copied().unwrap_or(0);
         let totals = node.resources_total.iter();
         let resources = totals.map(|(name, total)| format!("{name} {} / {total}", free(name)));
@@ -267,6 +302,8 @@ impl Row for Wide<NodeView> {
 }
 
 /// Texts with commas between them, or a dash for none.
+///
+/// For cells of the wide form, which can hold any number of labels, resources or remarks.
 fn list(texts: impl Iterator<Item = String>) -> String {
     let texts: Vec<String> = texts.collect();
     if texts.is_empty() {

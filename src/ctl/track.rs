@@ -1,4 +1,18 @@
-//! What has become of the instances that were started: a small state machine over events and listings, without IO.
+//! What has become of the instances that were started or are waited for: a small state machine over events and
+//! listings, without IO. `start`, `run` and `wait` drive it, see [`crate::ctl::commands::wait`].
+//!
+//! ```text
+//!             ┌──────────── Waiting ◀───────────┐  preempted
+//!             │                ▲                │
+//! Sent ───────┼────────────────┴──▶ Placed ──▶ Running ──▶ Ended
+//!             │                       ▲           │
+//!             └──▶ Failed             └── Held ◀──┘  suspended, moved
+//! ```
+//!
+//! An instance that is listed no more becomes `Vanished`; a dry run goes from `Sent` to `Decided`. Events can be lost
+//! with a connection and can come late, so that listings of the scheduler fill in: [`Tracker::observe`] takes events,
+//! [`Tracker::observe_listing`] and [`Tracker::observe_ended`] take listings. The caller hands in what it received
+//! before a listing first.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,22 +32,34 @@ mod tests;
 mod text;
 
 /// How far an instance has to come before it is done with.
+///
+/// Ordered: a later one includes the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Until {
     /// Given to a node.
+    ///
+    /// `start` without `--wait`. A START that is queued is done with as well: it was told that it may wait.
     Placed,
     /// Reported as running by its node.
+    ///
+    /// `--wait=running`. Suspension or a move afterwards makes it wait again.
     Running,
     /// Ended.
+    ///
+    /// `--wait=exited`, and `ciaoctl wait`.
     Exited,
 }
 
 /// Where an instance is.
+///
+/// The stages that nothing can follow are `Ended`, `Failed`, `Decided` and `Vanished`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
     /// Sent to the scheduler.
     Sent,
     /// It waits for room: for the first time, or again after it was preempted.
+    ///
+    /// The position is 0 where only a change of its state told of it.
     Waiting(Box<InstanceQueued>),
     /// It does not run at present: suspended, on its way to another node, or gone in a way that is not yet told.
     Held {
@@ -43,17 +69,25 @@ pub enum Stage {
         detail: String,
     },
     /// Given to its node.
+    ///
+    /// Its node has not reported it yet.
     Placed,
     /// Reported as running.
+    ///
+    /// A later event can take it back to a stage before.
     Running,
     /// It ended on its node.
     Ended {
         /// The exit status, minus the signal that ended it; `None` = it is not known.
+        ///
+        /// From the launcher, over the scheduler.
         exit_code: Option<i64>,
     },
     /// It was not started.
     Failed {
         /// The protocol's word for why.
+        ///
+        /// A word of a StartFailure or of a refused command, or `deleted` where it was deleted while it waited.
         reason: String,
         /// The scheduler's explanation.
         detail: Option<String>,
@@ -65,10 +99,14 @@ pub enum Stage {
     /// It was a dry run, and this is the answer.
     Decided(Box<PlacementDecision>),
     /// The scheduler no longer knows it, and nothing said why.
+    ///
+    /// It may have succeeded or failed. [`Exit::Unknown`] says so to scripts.
     Vanished,
 }
 
 /// One instance.
+///
+/// Printed with [`Tracked::line`] and [`Tracked::json`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tracked {
     /// Where its START came from: a file's name, or the program's.
@@ -76,30 +114,43 @@ pub struct Tracked {
     /// Its UUID.
     pub instance_uuid: String,
     /// The node it was given to: UUID and host name.
+    ///
+    /// `None` before it was placed. The name may be empty.
     pub node: Option<(String, String)>,
     /// How far it is.
     pub stage: Stage,
 }
 
 /// All instances of a command, in the order they were asked for.
+///
+/// Finding an instance by its UUID is one look-up, because a command can have many thousands of them.
 #[derive(Debug, Clone)]
 pub struct Tracker {
     until: Until,
     all: Vec<Tracked>,
+    /// From UUID to place in `all`.
     index: HashMap<String, usize>,
+    /// How many of `all` are not done with, so that [`Tracker::is_settled`] costs nothing. [`Tracker::advance`] keeps
+    /// it.
     open: usize,
     /// Whether events may have been missed, so that a listing is the news.
+    ///
+    /// Then also an instance without an answer so far is expected in a listing.
     is_reattached: bool,
     /// How often those were listed as ended without an exit status whose end may still be told.
+    ///
+    /// By place in `all`; see [`UNTOLD_LOOKS`].
     untold: HashMap<usize, u32>,
 }
 
-/// After so many looks at an instance that has ended without an exit status, nothing more is expected to be told of its end:
-/// that it failed to start is told once it is on the scheduler's disk. The looks take about a second.
+/// After so many looks at an instance that has ended without an exit status, nothing more is expected to be told of its
+/// end: that it failed to start is told once it is on the scheduler's disk. The looks take about a second.
 const UNTOLD_LOOKS: u32 = 5;
 
 impl Tracker {
     /// Tracks the instances of these requests until they are so far.
+    ///
+    /// Nothing was sent yet: all begin as [`Stage::Sent`]. UUIDs must differ.
     #[must_use]
     pub fn new(requests: &[StartRequest], until: Until) -> Self {
         let tracked = |request: &StartRequest| Tracked {
@@ -112,6 +163,8 @@ impl Tracker {
     }
 
     /// Tracks instances as the scheduler lists them, also ended ones, until they have ended.
+    ///
+    /// What happened to them before is not known to this connection, so that it counts as reattached from the start.
     #[must_use]
     pub fn attached(views: &[InstanceView]) -> Self {
         let tracked = |view: &InstanceView| Tracked {
@@ -125,6 +178,7 @@ impl Tracker {
         tracker
     }
 
+    /// Some of those that are listed may be done with already.
     fn of(all: Vec<Tracked>, until: Until) -> Self {
         let index = all
             .iter()
@@ -145,11 +199,16 @@ impl Tracker {
     }
 
     /// The connection is another one: what came meanwhile is learned from listings.
+    ///
+    /// Instances that have no answer yet are then looked for in listings too: their answer may have been lost.
     pub fn reattach(&mut self) {
         self.is_reattached = true;
     }
 
     /// Whether an instance that is open and should be listed is not among these.
+    ///
+    /// If so, the caller asks for the instances that have ended, before it hands the listing to
+    /// [`Tracker::observe_listing`].
     #[must_use]
     pub fn misses(&self, listed: &[InstanceView], concerns: impl Fn(&Tracked) -> bool) -> bool {
         let is_listed = |it: &Tracked| {
@@ -162,6 +221,13 @@ impl Tracker {
     }
 
     /// Takes the scheduler's list of instances that have ended in, oldest first: of those that ended within this time.
+    ///
+    /// The latest end of a UUID comes first in the loop and decides, because the same UUID can have ended several
+    /// times. An end that is older than `within` belongs to an earlier run and is skipped.
+    ///
+    /// An end without an exit status is taken as final only after several looks: the event that tells how it
+    /// ended, or that it failed to start, may still be on its way. On a reattached tracker that event cannot come any
+    /// more, so that the first look decides.
     pub fn observe_ended(&mut self, ended: &[InstanceView], within: Duration) -> Vec<Tracked> {
         let mut changed = Vec::new();
         for view in ended.iter().rev() {
@@ -189,6 +255,8 @@ impl Tracker {
     }
 
     /// Whether the scheduler is expected to list an instance that is so far.
+    ///
+    /// What was sent and what is queued need not be listed while its answer comes as an event.
     fn is_to_be_listed(&self, stage: &Stage) -> bool {
         match stage {
             Stage::Placed | Stage::Running | Stage::Held { .. } => true,
@@ -217,6 +285,10 @@ impl Tracker {
     }
 
     /// Takes an event in; the instance whose stage it changed, if it did.
+    ///
+    /// The events that decide are placement, queueing, failure, refusal, a change of state, and the end. An event
+    /// about an instance that is not tracked, or that says nothing that is not known, changes nothing. An instance
+    /// that has ended does not change again.
     pub fn observe(&mut self, event: &Event) -> Option<&Tracked> {
         let at = self.subject(event)?;
         let stage = match event {
@@ -258,7 +330,12 @@ impl Tracker {
     }
 
     /// Takes the scheduler's list of instances in; those whose stage it changed. A listing of only some instances must
-    /// be restricted with `concerns` to those. What is not listed has vanished, unless nodes may still come back with it.
+    /// be restricted with `concerns` to those. What is not listed has vanished, unless nodes may still come back with
+    /// it.
+    ///
+    /// For each instance that is to be listed, in this order: absent and possibly on its way back: unchanged; absent
+    /// otherwise: vanished; listed as running: running; listed otherwise, with an answer already: unchanged, because
+    /// events say more; listed otherwise, without an answer: as listed.
     pub fn observe_listing(
         &mut self,
         listed: &[InstanceView],
@@ -298,6 +375,11 @@ impl Tracker {
     }
 
     /// How the command that asked for them ends.
+    ///
+    /// Over all instances the code that a caller has to act on first, as [`Exit::and`] orders them. One that is not
+    /// far enough is [`Exit::Timeout`]: the caller stops before all are settled only if its time is over.
+    ///
+    /// A workload's exit status counts only if the command waits for more than placement.
     #[must_use]
     pub fn exit(&self) -> Exit {
         let of = |tracked: &Tracked| match &tracked.stage {
@@ -316,6 +398,9 @@ impl Tracker {
 
     /// The instance an event is about: by its UUID, or, for a refused START that names none, the only one without an
     /// answer. (A StartFailure that names none may be about anybody's.)
+    ///
+    /// A refusal cannot be assigned if several STARTs wait for an answer: it then changes nothing, and the wait times
+    /// out.
     fn subject(&self, event: &Event) -> Option<usize> {
         match (event, event.instance_uuid()) {
             (_, Some(id)) if !id.is_empty() => self.index.get(id).copied(),
@@ -332,6 +417,8 @@ impl Tracker {
     }
 
     /// A START can be given to a second node, when the first went away before it had it.
+    ///
+    /// The placement of an instance that runs or is placed only changes its node.
     fn placed(&mut self, at: usize, placed: &InstancePlaced) -> Option<&Tracked> {
         let node = Some((placed.node_uuid.clone(), placed.hostname.clone()));
         let moved = self.all[at].node != node;
@@ -349,6 +436,8 @@ impl Tracker {
     }
 
     /// What happens to it after it was placed: it may be preempted, or moved.
+    ///
+    /// A state that has no stage of its own is kept as [`Stage::Held`].
     fn turn(&mut self, at: usize, turn: &InstanceStateEvent) -> Option<&Tracked> {
         let detail = turn.detail.clone();
         let stage = match &turn.state {
@@ -363,6 +452,7 @@ impl Tracker {
                 detail,
             },
         };
+        // The state machine of the scheduler reports each of these pairs a second time, and in the less precise form.
         let is_old = matches!(
             (&self.all[at].stage, &stage),
             // Where it stands in the queue, and which node it was given to, is said by events of their own.
@@ -380,6 +470,8 @@ impl Tracker {
         changed.filter(|_| turn.state != LifeState::Gone) // how is the news, and still to come
     }
 
+    /// The only place that changes a stage and the number of open ones. `None` if nothing changed or the instance has
+    /// ended.
     fn advance(&mut self, at: usize, stage: Stage) -> Option<&Tracked> {
         let was_done = self.is_done(&self.all[at].stage);
         if self.all[at].stage.is_end() || self.all[at].stage == stage {
@@ -394,6 +486,7 @@ impl Tracker {
         Some(&self.all[at])
     }
 
+    /// A dry run and a failure are done at once, whatever was waited for.
     fn is_done(&self, stage: &Stage) -> bool {
         match stage {
             Stage::Sent => false,
@@ -412,6 +505,8 @@ impl Tracker {
 
 impl Stage {
     /// Whether nothing can follow.
+    ///
+    /// Further events about such an instance are ignored.
     const fn is_end(&self) -> bool {
         matches!(
             self,
@@ -420,6 +515,8 @@ impl Stage {
     }
 
     /// Whether it is to go on elsewhere.
+    ///
+    /// Then InstanceStopped says that it left its old node, or was preempted, not that it ended.
     const fn is_moving(&self) -> bool {
         matches!(
             self,
@@ -436,17 +533,24 @@ impl Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
     /// The scheduler knows it no more.
+    ///
+    /// The scheduler does not list it and has no reason to expect it again.
     Final,
     /// The scheduler may have been restarted, and nodes may be on their way back.
+    ///
+    /// The caller says so for a limited time after it has connected again.
     MayReturn,
 }
 
+/// `None` for one that waits and has no node.
 fn node_of(view: &InstanceView) -> Option<(String, String)> {
     let node = (view.node_uuid.clone(), view.hostname.clone());
     Some(node).filter(|(uuid, _)| !uuid.is_empty())
 }
 
 /// How far an instance is that is listed so.
+///
+/// A listing does not say where in its life an unmanaged instance is: it is then taken as placed.
 fn stage_of(view: &InstanceView) -> Stage {
     match view.state {
         PlacementState::Ended => Stage::Ended {

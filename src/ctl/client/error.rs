@@ -1,4 +1,8 @@
 //! Why there is no session, or nothing came of what was asked for in one.
+//!
+//! [`ConnectError`] is about getting a session, [`ClientError`] about a request in one, [`StartError`] about a START.
+//! Their texts are printed as they are, one line each: they name the address or file and say what to look at. Exit
+//! codes are chosen by `commands::CommandError`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,9 +24,13 @@ pub enum ConnectError {
     #[error("{0}")]
     Address(#[from] AddressError),
     /// A certificate file cannot be used.
+    ///
+    /// The text adds how to name another directory if a file cannot be read.
     #[error("{0}{advice}", advice = certs_advice(.0))]
     Tls(#[from] TlsError),
     /// The certificate is no operator's.
+    ///
+    /// Found before anything is sent: the scheduler would refuse the same.
     #[error(
         "{}: the certificate grants {granted}; ciaoctl needs CONTROLLER or OPERATOR (ciao-cert -role controller)",
         path.display()
@@ -34,6 +42,8 @@ pub enum ConnectError {
         granted: Role,
     },
     /// The scheduler belongs to another CA.
+    ///
+    /// Either this is another cluster, or `--cacert` names the wrong file.
     #[error("{address}: the scheduler's certificate is from another CA than {}", cacert.display())]
     OtherCa {
         /// The scheduler's address.
@@ -45,6 +55,8 @@ pub enum ConnectError {
     #[error("{0}{advice}", advice = server_advice(.0))]
     Link(link::ConnectError),
     /// It all took too long.
+    ///
+    /// `waited` is the whole time, with the resolution of the name.
     #[error("no connection to {server} within {}{ELSEWHERE}", humantime::format_duration(*.waited))]
     TimedOut {
         /// The scheduler's address.
@@ -55,12 +67,16 @@ pub enum ConnectError {
 }
 
 /// What to look at where no scheduler answers.
+///
+/// Only for errors that say that no scheduler listens there.
 const ELSEWHERE: &str = "; is ciao-scheduler there? (--server, CIAO_SERVER)";
 
+/// For a connection that was never accepted by a scheduler; a refusal by one has no such advice.
 fn server_advice(error: &link::ConnectError) -> &'static str {
     if error.is_elsewhere() { ELSEWHERE } else { "" }
 }
 
+/// Only an unreadable file is likely to be the wrong file.
 fn certs_advice(error: &TlsError) -> &'static str {
     match error {
         TlsError::Unreadable { .. } => "; give --certs DIR or set CIAO_CERTS",
@@ -73,9 +89,13 @@ fn certs_advice(error: &TlsError) -> &'static str {
 #[non_exhaustive]
 pub enum ClientError {
     /// The connection ended.
+    ///
+    /// Nothing more can be asked in this session.
     #[error("{0}")]
     Closed(#[from] LinkClosed),
     /// The answer did not come in time; the command may still have had its effect.
+    ///
+    /// Repeat only what does no harm when it is done twice.
     #[error("no {what} within {}", humantime::format_duration(*.waited))]
     NoAnswer {
         /// What was waited for.
@@ -84,9 +104,13 @@ pub enum ClientError {
         waited: Duration,
     },
     /// The scheduler refused the command.
+    ///
+    /// The reason and the detail are the scheduler's.
     #[error("{}", refusal(.0))]
     Refused(Box<CommandRefused>),
     /// The scheduler could not answer a query.
+    ///
+    /// For example a kind of query that an older scheduler does not know.
     #[error("the scheduler cannot list {what}: {reason}")]
     Query {
         /// What was asked for: `nodes`, `instances`, `controllers`.
@@ -101,6 +125,8 @@ pub enum ClientError {
 #[non_exhaustive]
 pub enum StartError {
     /// No node took it.
+    ///
+    /// With the reasons why nodes did not fit, if the scheduler gave them.
     #[error("{}", start_failure(.0))]
     Failed(Box<StartFailure>),
     /// There is no answer, or it was refused as a command.

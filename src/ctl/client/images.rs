@@ -1,4 +1,18 @@
 //! The scheduler's store of images: pushing, listing, deleting.
+//!
+//! A push sends a file in chunks of `MAX_IMAGE_CHUNK` bytes and survives interruption, because the store keeps what it
+//! has and says how much that is:
+//!
+//! ```text
+//! ciaoctl                                    scheduler
+//! WRITE_IMAGE digest, offset 0, no data ──▶
+//!                                       ◀──  IMAGE offset = bytes that are there
+//! WRITE_IMAGE offset, data (up to 8)    ──▶
+//!                                       ◀──  IMAGE offset, complete (one for each)
+//! ```
+//!
+//! The store checks the digest of the whole file itself, so that a file that changes while it is pushed is refused,
+//! not stored under a wrong digest.
 
 use std::fs::File;
 use std::io;
@@ -23,15 +37,21 @@ use crate::image_file::Hash;
 
 /// Chunks of a push that are under way at a time: so that a distant scheduler does not slow it down by a round trip for
 /// each.
+///
+/// Memory of a push is this many chunks.
 const WINDOW: u64 = 8;
 
 /// How often a push asks again where as much is asked of the store as may be.
+///
+/// With [`BUSY_PAUSE`] between them, a minute.
 const BUSY_TRIES: u32 = 120;
 
 /// Pause between two of these.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why the store of images did not do what it was asked.
+///
+/// Texts name the file or repeat the store's detail; `commands::CommandError` adds the exit code.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
@@ -47,6 +67,8 @@ pub enum ImageError {
         source: io::Error,
     },
     /// The store refuses it.
+    ///
+    /// For example the quota of the tenant, a digest that does not match, or an image that is in use.
     #[error("{detail} ({failure})")]
     Refused {
         /// Why.
@@ -57,18 +79,23 @@ pub enum ImageError {
 }
 
 /// A file that is about to be pushed.
+///
+/// The file stays open, so that replacing it by name does not mix two contents.
 #[derive(Debug, Clone)]
 pub struct PushFile {
     /// Its digest.
     pub digest: Digest,
     /// Bytes that it has.
     pub bytes: u64,
+    /// For errors.
     name: String,
     file: Arc<File>,
 }
 
 impl PushFile {
     /// Opens a file and looks at what is in it.
+    ///
+    /// Reads the whole file once, on a thread for blocking work, to know its digest.
     ///
     /// # Errors
     /// [`ImageError::File`]: it cannot be read, or is no regular file, or an empty one.
@@ -100,6 +127,8 @@ impl PushFile {
 
     /// A file of which it is known what is in it; what is not so is refused by the store.
     ///
+    /// For a caller that has computed the digest before: the file is not read here.
+    ///
     /// # Errors
     /// [`ImageError::File`].
     pub fn known(path: &Path, digest: Option<Digest>) -> Result<Self, ImageError> {
@@ -120,6 +149,8 @@ impl PushFile {
         }
     }
 
+    /// From a given offset, at most a chunk and never past the size that was found on opening. A file that has become
+    /// shorter is an error.
     async fn chunk(&self, offset: u64) -> Result<Bytes, ImageError> {
         let left = usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         let (len, file) = (left.min(MAX_IMAGE_CHUNK), Arc::clone(&self.file));
@@ -137,6 +168,8 @@ impl PushFile {
 }
 
 /// How a push ended.
+///
+/// The caller computes from it how much was really sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PushDone {
     /// Bytes that were there before.
@@ -145,6 +178,11 @@ pub struct PushDone {
 
 impl Client {
     /// Pushes a file into the store, from where an earlier push was cut off; `progress` hears how many bytes are there.
+    ///
+    /// Also called for an image that is there completely: the first answer says so, and nothing is sent.
+    ///
+    /// Chunks of one window are read and sent before their answers are awaited. If the store is busy with one of them,
+    /// the next window begins again at the last offset that the store confirmed.
     ///
     /// # Errors
     /// [`ImageError`].
@@ -194,6 +232,8 @@ impl Client {
 
     /// Deletes an image.
     ///
+    /// The store refuses it while a START names the image.
+    ///
     /// # Errors
     /// [`ImageError`].
     pub async fn delete_image(&mut self, digest: &str) -> Result<(), ImageError> {
@@ -208,6 +248,8 @@ impl Client {
     }
 
     /// All images.
+    ///
+    /// In pages; the loop ends after [`MAX_PAGES`] even if the store's cursor never does.
     ///
     /// # Errors
     /// [`ImageError`].
@@ -231,6 +273,7 @@ impl Client {
         Ok(images)
     }
 
+    /// `after` is the cursor of the page before; empty for the first.
     async fn image_page(&mut self, after: String) -> Result<ImageList, ClientError> {
         let id = self.next_id();
         self.send(Kind::LIST_IMAGES, ListImages { id, after }.encode())
@@ -247,6 +290,8 @@ impl Client {
     }
 
     /// Asks how much of an image is there, again where the store has too much to do.
+    ///
+    /// The only request of a push that can be repeated alone: it is the first and no other is under way.
     async fn ask_to_write(
         &mut self,
         file: &PushFile,
@@ -266,6 +311,7 @@ impl Client {
         }
     }
 
+    /// Returns the number of the request, which its answer carries.
     async fn write_image(
         &mut self,
         file: &PushFile,
@@ -289,6 +335,7 @@ impl Client {
         Ok(id)
     }
 
+    /// The answer with this number, or the refusal of this kind of command, which carries no number.
     async fn image_answer(&mut self, id: u64, asked: Kind) -> Result<ImagePart, ClientError> {
         let answer = self.wait_for(
             "answer about an image",
@@ -304,12 +351,14 @@ impl Client {
         Ok(chunk.part)
     }
 
+    /// Shares the counter of queries; numbers only have to differ within a session.
     fn next_id(&mut self) -> u64 {
         self.last_query = self.last_query.wrapping_add(1);
         u64::from(self.last_query)
     }
 }
 
+/// An answer that says why not becomes an error.
 fn checked(part: ImagePart) -> Result<ImagePart, ImageError> {
     if !part.is_failure() {
         return Ok(part);

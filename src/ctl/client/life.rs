@@ -8,6 +8,8 @@ use proto_frames::payload::{
 use super::{Client, ClientError, Listing};
 
 /// A command on an instance's life.
+///
+/// The payloads must have passed their own check: the scheduler refuses others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LifecycleOrder {
     /// Suspend it.
@@ -23,6 +25,8 @@ pub enum LifecycleOrder {
 impl Client {
     /// Sends a command on an instance's life and waits until the scheduler has taken it in. What comes of it comes as
     /// events.
+    ///
+    /// The caller must have subscribed to instances and failures before, or it misses the result.
     ///
     /// # Errors
     /// [`ClientError::Refused`] if the scheduler would not.
@@ -65,6 +69,7 @@ impl Client {
         self.list(QueryKind::History, Some(instance_uuid)).await
     }
 
+    /// One round trip before each such command. The answer itself is not used.
     async fn knows_modes(&mut self) -> Result<(), ClientError> {
         let mut smallest = self.query_for(QueryKind::Queue, None);
         smallest.limit = Some(1);

@@ -1,4 +1,6 @@
 //! Reading what a workload wrote: one chunk an answer, each asked for once the one before it is dealt with.
+//!
+//! The commands `logs` and `describe` read with it. The scheduler passes the request on to the launcher of the node.
 
 use std::time::Duration;
 
@@ -9,10 +11,16 @@ use super::{Client, ClientError};
 use crate::ctl::event::{Event, refused_kind};
 
 /// Longest time until a chunk: above the time after which the scheduler gives up a launcher.
+///
+/// A request with `follow` takes some seconds while there is no more to read: the launcher waits for output, and then
+/// answers with an empty chunk.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(45);
 
 impl Client {
     /// A chunk of what a workload wrote, or why there is none.
+    ///
+    /// `id` of the request is ignored and set here. A chunk whose `part` is a failure is an answer too: the caller
+    /// looks at it.
     ///
     /// # Errors
     /// [`ClientError`]: there is no answer, or the scheduler does not know the question.

@@ -1,4 +1,8 @@
-//! What is said of an instance's life and of drains: as part of a line for people, as an object for programs.
+//! Lines and objects for the lifecycle of instances, for drains and for nodes short of memory. [`super::text`] calls
+//! these for its events; [`crate::ctl::operation`] and the `drain` command also use parts of the lines.
+//!
+//! The functions for people return the end of a line, without the instance or node in front, unless they say
+//! otherwise.
 
 use proto_frames::payload::{
     CommandFailure, DrainProgress, DrainState, InstanceQueued, InstanceStateEvent, Misfit,
@@ -11,6 +15,8 @@ use crate::ctl::hosts::Hosts;
 use crate::ctl::units::span_of_ms;
 
 /// `waits, 3 of 12, priority 50, 29s left: no room`.
+///
+/// `deadline_ms` is what is left of the time that the START may wait.
 #[must_use]
 pub fn queued(event: &InstanceQueued) -> String {
     let (position, waiting) = (event.position, event.waiting);
@@ -27,6 +33,8 @@ pub fn queued(event: &InstanceQueued) -> String {
 }
 
 /// `suspended on 4cb19522`, `migrating from 4cb19522 to beef0000: drain`.
+///
+/// In front of the nodes is the state in the protocol's words, behind them the detail, if there is one.
 #[must_use]
 pub fn turn(event: &InstanceStateEvent, hosts: &Hosts) -> String {
     let (node, target) = (
@@ -43,6 +51,8 @@ pub fn turn(event: &InstanceStateEvent, hosts: &Hosts) -> String {
 }
 
 /// `migrate of instance i1 failed: no_room: …`, `drain of node n1 failed: timeout: …`.
+///
+/// Names its subject itself: the instance, or the node where the command was a drain.
 #[must_use]
 pub fn command_failure(event: &CommandFailure, hosts: &Hosts) -> String {
     let subject = match event.instance_uuid.as_str() {
@@ -57,6 +67,9 @@ pub fn command_failure(event: &CommandFailure, hosts: &Hosts) -> String {
 }
 
 /// `moving: 1 of 4 moved, 2 on their way, 1 left; 1 fits nowhere else`.
+///
+/// A check that found nothing to move says only that; any other check says how many there are and how many fit nowhere
+/// else.
 #[must_use]
 pub fn drain(event: &DrainProgress) -> String {
     let misfits = match event.misfit_count {
@@ -77,6 +90,9 @@ pub fn drain(event: &DrainProgress) -> String {
 }
 
 /// `(host) gets no new work: short of memory …`.
+///
+/// The scheduler sends the host name along; it stands in brackets because the caller puts the UUID of the node in
+/// front.
 #[must_use]
 pub fn pressure(event: &NodePressure) -> String {
     let host = match &*event.hostname {
@@ -96,6 +112,7 @@ pub fn pressure(event: &NodePressure) -> String {
     format!("{host}{what}")
 }
 
+/// `instance_uuid` is empty except where an instance is moved away.
 pub(super) fn pressure_json(event: &NodePressure) -> Value {
     json!({
         "event": "node_pressure", "node_uuid": event.node_uuid, "hostname": event.hostname,
@@ -104,6 +121,8 @@ pub(super) fn pressure_json(event: &NodePressure) -> Value {
 }
 
 /// A detail behind a colon, or nothing.
+///
+/// Every line that can have a detail ends with it, so that a detail may contain colons of its own.
 #[must_use]
 pub fn because(detail: &str) -> String {
     match detail {
@@ -112,6 +131,7 @@ pub fn because(detail: &str) -> String {
     }
 }
 
+/// `position` is 0 where the scheduler did not say it; `deadline_ms` is null where the START may wait without limit.
 pub(super) fn queued_json(event: &InstanceQueued) -> Value {
     json!({
         "event": "instance_queued", "instance_uuid": event.instance_uuid, "position": event.position,
@@ -119,6 +139,7 @@ pub(super) fn queued_json(event: &InstanceQueued) -> Value {
     })
 }
 
+/// `target_node_uuid` is empty unless the instance is being moved.
 pub(super) fn turn_json(event: &InstanceStateEvent) -> Value {
     json!({
         "event": "instance_state", "instance_uuid": event.instance_uuid, "state": event.state.as_str(),
@@ -127,6 +148,7 @@ pub(super) fn turn_json(event: &InstanceStateEvent) -> Value {
     })
 }
 
+/// `instance_uuid` is empty for the drain of a node.
 pub(super) fn command_failure_json(event: &CommandFailure) -> Value {
     json!({
         "event": "command_failure", "command": event.command.as_str(), "instance_uuid": event.instance_uuid,
@@ -135,6 +157,9 @@ pub(super) fn command_failure_json(event: &CommandFailure) -> Value {
 }
 
 /// How far a drain is, for programs.
+///
+/// The `drain` command prints the same object without the key `event`. `misfits` names a limited number of instances;
+/// `misfit_count` counts all of them.
 #[must_use]
 pub fn drain_json(event: &DrainProgress) -> Value {
     let misfit = |it: &Misfit| json!({"instance_uuid": it.instance_uuid, "detail": it.detail});

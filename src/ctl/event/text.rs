@@ -1,4 +1,7 @@
 //! Events as one line for people and as one object for programs.
+//!
+//! The line goes to `ciaoctl watch` and to followed commands, the object to `watch --json`. Names in the objects are
+//! stable; a script dispatches on `event`.
 
 use proto_frames::payload::{
     AttemptFailed, CommandRefused, PlacementDecision, StartFailure, Stats,
@@ -14,21 +17,28 @@ use crate::ctl::units::{elide, mebibytes, short};
 use crate::printable::{Printable, counted};
 
 /// Characters of an unknown payload that a line shows.
+///
+/// A payload may be large, and a line is to stay a line.
 const MAX_SHOWN: usize = 120;
 
 impl Event {
     /// One line for people, without the time.
+    ///
+    /// Nodes are named by their UUIDs alone.
     #[must_use]
     pub fn line(&self) -> Printable {
         self.line_with(&Hosts::default())
     }
 
     /// The same, with the host names of nodes where they are known.
+    ///
+    /// Everything that is not printable is escaped here, once for the whole line.
     #[must_use]
     pub fn line_with(&self, hosts: &Hosts) -> Printable {
         Printable::new(self.raw_line(hosts))
     }
 
+    /// Not yet escaped: it has texts of peers as they came.
     fn raw_line(&self, hosts: &Hosts) -> String {
         match self {
             Self::NodeConnected(e) => {
@@ -96,6 +106,9 @@ impl Event {
     }
 
     /// One object with stable names; `event` says what it is.
+    ///
+    /// Texts are as they came: the output escapes them. Events that answer a request of this program (a query, output,
+    /// images) are reduced to what identifies them, because their data is printed by the command that asked.
     #[must_use]
     pub fn json(&self) -> Value {
         match self {
@@ -162,6 +175,8 @@ impl Event {
 }
 
 /// `node node-a (4cb19522)`, or with the whole UUID where the name is not known.
+///
+/// Without a name the whole UUID is there, since eight characters of it are not enough to find the node in a log.
 pub(super) fn node(uuid: &str, hosts: &Hosts) -> String {
     match hosts.named(uuid) {
         unnamed if unnamed == short(uuid) => format!("node {uuid}"),
@@ -170,6 +185,8 @@ pub(super) fn node(uuid: &str, hosts: &Hosts) -> String {
 }
 
 /// `could not be started: full_cloud: 3 of 3 nodes lack memory`.
+///
+/// Follows the name of the instance. Also the text of the error that a single START ends with.
 #[must_use]
 pub fn start_failure(failure: &StartFailure) -> String {
     let tried = attempts(&failure.attempts);
@@ -180,6 +197,8 @@ pub fn start_failure(failure: &StartFailure) -> String {
 }
 
 /// `; tried before on 4cb19522 (full_cn), beef0000 (launch_failure)`, or nothing.
+///
+/// Only managed instances are tried on more than one node.
 #[must_use]
 pub fn attempts(attempts: &[AttemptFailed]) -> String {
     let tried = |it: &AttemptFailed| format!("{} ({})", short(&it.node_uuid), it.reason);
@@ -191,6 +210,8 @@ pub fn attempts(attempts: &[AttemptFailed]) -> String {
 }
 
 /// The nodes that a START was tried on, for programs.
+///
+/// In the order of the tries; `reason` is the protocol's word for why each failed.
 #[must_use]
 pub fn attempts_json(attempts: &[AttemptFailed]) -> Value {
     let tried = |it: &AttemptFailed| json!({"node_uuid": it.node_uuid, "reason": it.reason.as_str(), "detail": it.detail});
@@ -198,6 +219,8 @@ pub fn attempts_json(attempts: &[AttemptFailed]) -> Value {
 }
 
 /// `would fit on node-a (4cb19522)`, `2 of 3 would fit: …`.
+///
+/// For a single instance the node is named; for several, only how many nodes they are on.
 #[must_use]
 pub fn decision(decision: &PlacementDecision) -> String {
     let (fits, count, detail) = (decision.fits, decision.count, &decision.detail);
@@ -216,6 +239,8 @@ pub fn decision(decision: &PlacementDecision) -> String {
 }
 
 /// `COMMAND DELETE refused: no_such_node: …`.
+///
+/// `name` is the scheduler's text for the command, which is there even if this program does not know the kind.
 #[must_use]
 pub fn refusal(refused: &CommandRefused) -> String {
     format!(
@@ -224,10 +249,12 @@ pub fn refusal(refused: &CommandRefused) -> String {
     )
 }
 
+/// Nothing where the exit status is not known: an event that a process ended does not always have one.
 fn status(exit_code: Option<i64>) -> String {
     exit_code.map_or_else(String::new, |_| format!(", {}", exit_status(exit_code)))
 }
 
+/// One line even for a node with many instances: they are counted. [`stats_json`] lists them.
 fn stats(stats: &Stats) -> String {
     format!(
         "node {} ({}) {}, {} of {} memory available, load {}, {}",
@@ -241,6 +268,7 @@ fn stats(stats: &Stats) -> String {
     )
 }
 
+/// Figures as the launcher reported them: memory in MiB, disk in units of 10⁶ bytes, and -1 for what it does not know.
 fn stats_json(stats: &Stats) -> Value {
     let instances: Vec<Value> = stats
         .instances

@@ -1,4 +1,13 @@
 //! Cells in columns: laid out, and made to fit a terminal by leaving columns out.
+//!
+//! A table is laid out in four steps: every cell is made printable, columns are left out until the rest fits, the last
+//! column is cut if it is text and still too long, and `comfy_table` pads the cells. For example, on a
+//! terminal of 24 characters a column with a rank is left out:
+//!
+//! ```text
+//! NODE      HOST    STATUS  LOAD          NODE      HOST    STATUS
+//! 4cb19522  node-a  READY      3    ──▶   4cb19522  node-a  READY
+//! ```
 
 use std::cmp::Reverse;
 
@@ -10,11 +19,15 @@ use crate::printable::{Lines, Printable};
 /// Columns of a table.
 pub type Columns = &'static [Column];
 
-/// A column of a table.
+/// A column of a table: made with [`Column::text`] or [`Column::amount`], and with [`Column::dropped`] on top of
+/// either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
+    /// The heading, in capitals. Also the least width of the column where the table has headings.
     name: &'static str,
     /// Whether it holds amounts, which are printed flush right.
+    ///
+    /// An amount is never cut: `12 MiB` cut from `128 MiB` would be a false figure.
     is_amount: bool,
     /// When it is left out of a table that is too wide: those of the highest number first; 0 = never.
     rank: u8,
@@ -22,6 +35,8 @@ pub struct Column {
 
 impl Column {
     /// A column of text that every table has.
+    ///
+    /// Where it is the last one that is shown, its cells are cut to the width of the terminal.
     #[must_use]
     pub const fn text(name: &'static str) -> Self {
         Self {
@@ -41,6 +56,8 @@ impl Column {
     }
 
     /// The same, to be left out where there is no room: those of the highest number first.
+    ///
+    /// Ranks of one table differ, so that the order is unique. 0 is the rank of columns that stay.
     #[must_use]
     pub const fn dropped(self, rank: u8) -> Self {
         Self { rank, ..self }
@@ -48,18 +65,28 @@ impl Column {
 }
 
 /// How a table is printed.
+///
+/// Callers make it of the options of a command and of the width of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Whether the first line names the columns.
+    ///
+    /// Without it columns are as narrow as their cells.
     pub headers: bool,
     /// Whether UUIDs are whole; else as much of each as tells them apart.
+    ///
+    /// Only [`super::table`] looks at it; cells that are handed to [`grid`] are complete.
     pub full_ids: bool,
     /// Characters that a line may have; `None` = any number.
+    ///
+    /// Characters, not columns of the terminal: characters of double width can make a line longer than that.
     pub width: Option<usize>,
 }
 
 impl Style {
     /// A table with headers and short identifiers.
+    ///
+    /// For tables that are part of a larger text and have no options of their own.
     #[must_use]
     pub const fn with_headers(width: Option<usize>) -> Self {
         Self {
@@ -71,12 +98,20 @@ impl Style {
 }
 
 /// Blanks between two columns.
+///
+/// `set_padding` in [`grid`] has the same number.
 const GAP: usize = 2;
 
 /// Fewest characters that a last column of text keeps where it is cut to fit: a few words.
 const MIN_LAST: usize = 20;
 
 /// Cells in columns, a line for each row; of a table that is too wide, columns are left out and the last is cut.
+///
+/// Each row must have as many cells as there are columns. No rows and no headers give no lines. Cells come from peers
+/// in part: each is escaped here, so that callers need not do it.
+///
+/// The cost is linear in the cells, apart from the columns that are left out, each of which costs another walk over
+/// the widths.
 #[must_use]
 pub fn grid(columns: Columns, rows: &[Vec<String>], style: Style) -> Lines {
     // Before they are laid out: a line end within a cell would begin a second line.
@@ -116,12 +151,20 @@ pub fn grid(columns: Columns, rows: &[Vec<String>], style: Style) -> Lines {
 /// What of a table is shown.
 struct Fit {
     /// The columns, by number.
+    ///
+    /// In their order in the table.
     kept: Vec<usize>,
     /// Characters that the cells of the last one may have, if not any number.
+    ///
+    /// `None` where the width is not limited, and where the last column shown holds amounts.
     last: Option<usize>,
 }
 
 /// Leaves out columns of a table that is too wide, and then cuts the last one if it is text.
+///
+/// Columns are left out in the order of their ranks, the highest first, until the rest fits with the last column cut
+/// to [`MIN_LAST`]. If all that is left has rank 0 and is still too wide, the lines are longer than the terminal: it
+/// wraps them, and nothing that identifies a row is lost.
 fn fit(columns: Columns, rows: &[Vec<Printable>], style: Style) -> Fit {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let Some(width) = style.width else {
@@ -137,6 +180,7 @@ fn fit(columns: Columns, rows: &[Vec<Printable>], style: Style) -> Fit {
         let cells = rows.iter().map(|cells| len(&cells[at]));
         cells.fold(header, usize::max)
     };
+    // The width of each column is that of its longest cell or of its heading.
     let lens: Vec<usize> = (0..columns.len()).map(len_of).collect();
     // Of a last column that can be cut, as much as it keeps in any case.
     let least = |kept: &[usize]| {

@@ -1,4 +1,7 @@
-//! Rows of instances: as `instances` lists them, with more columns, and as the queue has them.
+//! Rows of instances, in the four forms that commands show: as `instances` lists them, with more columns (`--wide`),
+//! together with those that have ended (`--all`), and as `queue` lists them.
+//!
+//! All forms show an [`InstanceView`], which is what the scheduler answers to a query, and give the same JSON.
 
 use proto_frames::payload::{InstanceView, PlacementState};
 use serde_json::{Value, json};
@@ -7,6 +10,7 @@ use super::{Column, Columns, Row, Wide, known, list, of};
 use crate::ctl::status::exit_status;
 use crate::ctl::units::{UNKNOWN, count, mebibytes, span, span_of_ms};
 
+/// The columns that stay on every terminal are the UUID, the state, the host and why it waits.
 impl Row for InstanceView {
     const LIST: &'static str = "instances";
     const COLUMNS: Columns = &[
@@ -49,6 +53,7 @@ impl Row for InstanceView {
             state(self).to_owned(),
             self.reported.clone().unwrap_or_else(|| UNKNOWN.into()),
             or_unknown(self.hostname.clone()),
+            // Empty for an instance that waits: a prefix of nothing is nothing.
             or_unknown(id(&self.node_uuid)),
             of(self.mem_used_mb, self.mem_mb, mebibytes),
             of(self.disk_used_mb, self.disk_mb, mebibytes),
@@ -61,6 +66,7 @@ impl Row for InstanceView {
     }
 
     fn json(&self) -> Value {
+        // The protocol leaves out empty texts; JSON output has null for them, so that every object has all keys.
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         json!({
             "instance_uuid": self.instance_uuid,
@@ -91,8 +97,10 @@ impl Row for InstanceView {
     }
 }
 
+/// The usual columns by a short name, for the same reason as `NODE` of the table of nodes.
 const INSTANCE: Columns = InstanceView::COLUMNS;
 
+/// The group and the custom resources are only here: most instances have neither.
 impl Row for Wide<InstanceView> {
     const LIST: &'static str = InstanceView::LIST;
     const COLUMNS: Columns = &[
@@ -145,9 +153,14 @@ impl Row for Wide<InstanceView> {
 }
 
 /// An instance among others that have ended.
+///
+/// The list has columns for the exit status and the time of the end instead of those for what is used, which an ended
+/// instance no longer has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithEnded(pub InstanceView);
 
+/// `AGE` is a dash for what has ended, `EXIT` and `ENDED` for what has not: `age_s` counts from the end in the first
+/// case and from when the scheduler learned of the instance in the second.
 impl Row for WithEnded {
     const LIST: &'static str = InstanceView::LIST;
     const COLUMNS: Columns = &[
@@ -211,9 +224,13 @@ impl Row for WithEnded {
 }
 
 /// An instance as the queue has it.
+///
+/// The name of the node is not there, because nothing in the queue has one. The amounts are what is asked for, since
+/// nothing is used yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued(pub InstanceView);
 
+/// Position, priority, the time that is left and the reason always stay: they are what the list is for.
 impl Row for Queued {
     const LIST: &'static str = "queue";
     const COLUMNS: Columns = &[
@@ -257,7 +274,8 @@ impl Row for Queued {
     }
 }
 
-/// Where it is in its life, where the scheduler says that; else how far its placement is.
+/// The state of its lifecycle, such as `suspended`, where the scheduler manages the instance; else the state of its
+/// placement, such as `running`. The first says more, and is empty for instances that are not managed.
 fn state(view: &InstanceView) -> &str {
     match view.life.as_str() {
         "" => view.state.as_str(),
@@ -265,17 +283,21 @@ fn state(view: &InstanceView) -> &str {
     }
 }
 
+/// A dash where the scheduler does not have its START, for example for an adopted instance.
 fn priority(view: &InstanceView) -> String {
     view.priority
         .map_or_else(|| UNKNOWN.into(), |priority| priority.to_string())
 }
 
+/// How many nodes it was tried on. A dash for what is not managed.
 fn attempts(view: &InstanceView) -> String {
     view.attempts
         .map_or_else(|| UNKNOWN.into(), |attempts| attempts.to_string())
 }
 
 /// Why it waits, or where it moves to; nothing for most.
+///
+/// `to 4cb19522: drain` for one that is moved by a drain.
 fn why(view: &InstanceView, id: &dyn Fn(&str) -> String) -> String {
     match (view.waits_for.as_str(), view.target_node_uuid.as_str()) {
         (why, "") => why.to_owned(),
@@ -284,6 +306,7 @@ fn why(view: &InstanceView, id: &dyn Fn(&str) -> String) -> String {
     }
 }
 
+/// For cells: see the list of texts in the table of nodes about why none is empty.
 fn or_unknown(text: String) -> String {
     if text.is_empty() {
         return UNKNOWN.into();

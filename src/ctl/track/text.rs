@@ -1,4 +1,6 @@
 //! What has become of an instance, as a line for people and as an object for programs.
+//!
+//! Also a few questions about an instance that only printing asks.
 
 use proto_frames::payload::{AttemptFailed, Reason};
 use serde_json::{Value, json};
@@ -13,6 +15,9 @@ use crate::printable::Printable;
 
 impl Tracked {
     /// One line for people: `UUID placed on node-a (4cb19522)`.
+    ///
+    /// The node is named where it is known. A failure names the nodes that were tried before it, without the one that
+    /// the failure itself is about: the scheduler lists that one too.
     #[must_use]
     pub fn line(&self) -> Printable {
         let at = self.node.as_ref().map_or_else(String::new, |(uuid, host)| {
@@ -57,18 +62,24 @@ impl Tracked {
     }
 
     /// Whether it has ended, or will not begin.
+    ///
+    /// Such an instance is no longer named when the command is interrupted.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.stage.is_end()
     }
 
     /// Whether it is no instance that runs or ran, as far as is known: it was refused, or is not known any more.
+    ///
+    /// `start --quiet` prints these on standard error, since standard output has UUIDs only.
     #[must_use]
     pub fn was_not_started(&self) -> bool {
         matches!(self.stage, Stage::Failed { .. } | Stage::Vanished)
     }
 
     /// Why nodes did not fit, if that is why it failed.
+    ///
+    /// Of a dry run also where it fits in part.
     #[must_use]
     pub fn reasons(&self) -> &[Reason] {
         match &self.stage {
@@ -79,6 +90,9 @@ impl Tracked {
     }
 
     /// An object with stable names.
+    ///
+    /// `outcome` is the stage, or the protocol's word for the state of one that is held, such as `suspended`. Keys are
+    /// always there; what is not known is null, except `reasons` and `attempts`, which are lists.
     #[must_use]
     pub fn json(&self) -> Value {
         let (outcome, exit_code, reason, detail) = match &self.stage {
@@ -108,6 +122,8 @@ impl Tracked {
     }
 
     /// Its place in the queue, where it waits and the scheduler has said it.
+    ///
+    /// 0 means that the scheduler has not said it.
     fn position(&self) -> Option<u64> {
         match &self.stage {
             Stage::Waiting(event) => Some(event.position).filter(|position| *position > 0),
@@ -115,6 +131,7 @@ impl Tracked {
         }
     }
 
+    /// Empty unless it failed.
     fn attempts(&self) -> &[AttemptFailed] {
         match &self.stage {
             Stage::Failed { attempts, .. } => attempts,
