@@ -6,9 +6,13 @@ use crate::ctl::commands::{CommandError, Context};
 use crate::printable::Printable;
 
 /// Longest answer that is read to a question, in bytes.
+///
+/// A file as standard input must not be read whole; only a terminal is asked, but it can be pasted into.
 const MAX_ANSWER_LEN: u64 = 64;
 
 /// Says what is about to happen and asks whether it is to, where there is somebody to ask.
+///
+/// Anything but `y`, `Y` and `yes` means no, also the end of the input.
 ///
 /// # Errors
 /// [`CommandError::Usage`]: it is not to, or there is no terminal to ask at.

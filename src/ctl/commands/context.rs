@@ -13,6 +13,7 @@ use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::UNKNOWN;
 use crate::printable::Printable;
 
+/// The first column marks the current context with an asterisk.
 const COLUMNS: Columns = &[
     Column::text(""),
     Column::text("CONTEXT"),
@@ -21,6 +22,9 @@ const COLUMNS: Columns = &[
 ];
 
 /// Lists, shows or changes contexts. Connects to nothing.
+///
+/// The file is read and written whole. Two commands at the same time can lose the change of one: the file is small,
+/// belongs to one user and has no lock.
 ///
 /// # Errors
 /// [`CommandError::Usage`]: there is no such context, or the file cannot be used.
@@ -45,12 +49,14 @@ pub fn context(
             show(name, all.named(name)?, global.json, &mut out)?;
             return Ok(Exit::Done);
         }
+        // What follows changes the contexts: the arms return the line to print, and the file is written behind them.
         ContextCommand::Use { name } => {
             all.named(name)?;
             all.current = Some(name.clone());
             format!("{name} is current")
         }
         ContextCommand::Set { name } => {
+            // `set` on an existing context changes what is given and keeps the rest.
             let before = all.contexts.get(name).cloned().unwrap_or_default();
             all.set(name, before.with(global))?;
             format!("{name} is set")
@@ -65,6 +71,7 @@ pub fn context(
     Ok(Exit::Done)
 }
 
+/// The certificates column shows the directory, or else the file of the certificate.
 fn list(all: &Contexts, is_json: bool, out: &mut Output<'_>) -> Result<(), CommandError> {
     if is_json {
         let rows: Vec<Value> = all
@@ -88,6 +95,7 @@ fn list(all: &Contexts, is_json: bool, out: &mut Output<'_>) -> Result<(), Comma
     Ok(out.lines(&grid(COLUMNS, &cells, Style::with_headers(out.width())))?)
 }
 
+/// Only what is set has a line. With `--json`, what is not set is null.
 fn show(
     name: &str,
     context: &Named,
@@ -106,6 +114,7 @@ fn show(
     Ok(())
 }
 
+/// Paths as text: JSON has no other form for them. Bytes that are not UTF-8 are replaced.
 fn row(name: &str, context: &Named) -> Value {
     json!({
         "name": name,
@@ -123,6 +132,8 @@ fn path_text(path: &Path) -> String {
 
 impl From<ContextError> for CommandError {
     fn from(error: ContextError) -> Self {
+        // A wrong name and an unreadable file have the same exit code, because both are settled before anything is
+        // connected.
         Self::Usage(error.to_string())
     }
 }

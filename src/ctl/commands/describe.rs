@@ -1,4 +1,16 @@
 //! `ciaoctl describe`: all there is of one node or instance, in sections.
+//!
+//! It puts together what several queries answer: the view of the node or instance, the instances on the node, the
+//! history and the last output of the instance. These are asked one after the other, so that they can be of slightly
+//! different moments.
+//!
+//! ```text
+//! Node
+//!   uuid           4cb19522-1e18-439a-883a-f9b2a3a95f5e
+//!   host           node-a
+//! Status
+//!   status         READY
+//! ```
 
 use jiff::tz::TimeZone;
 use proto_frames::payload::{InstanceView, NodeView, QueryKind, ReadOutput};
@@ -19,9 +31,12 @@ use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, span, span_of_ms};
 use crate::printable::Printable;
 
 /// Last lines of an instance's output that are shown.
+///
+/// Enough to see how it ended; `ciaoctl logs` shows more.
 const LAST_LINES: u64 = 10;
 
-/// What is said of something, line by line: its name and what it is. What is empty is left out.
+/// What is said of something, line by line: its name and its value. A value that is empty or unknown is left out when
+/// it is printed, so that functions that collect facts need not look.
 type Facts = Vec<(&'static str, String)>;
 
 /// Shows all there is of a node or an instance.
@@ -38,6 +53,8 @@ pub async fn describe(
     }
 }
 
+/// The node can leave the list between the query that resolves its name and the one for its view: that is an error of
+/// its own.
 async fn describe_node(context: &mut Context<'_>, name: &str) -> Result<Exit, CommandError> {
     let meant = node(&mut context.client, name).await?;
     let listing = context
@@ -74,6 +91,8 @@ async fn describe_node(context: &mut Context<'_>, name: &str) -> Result<Exit, Co
     Ok(Exit::Done)
 }
 
+/// Pure. Memory is in MiB and disk in units of 10⁶ bytes, as [`NodeView`] has them; a lost node has `lost for` instead
+/// of `connected for`.
 fn node_sections(view: &NodeView) -> Vec<(&'static str, Facts)> {
     let of = |free: String, total: String| format!("{free} free of {total}");
     let status = vec![
@@ -135,6 +154,8 @@ fn node_sections(view: &NodeView) -> Vec<(&'static str, Facts)> {
     ]
 }
 
+/// An instance that is not listed is looked for among those that have ended; of several runs with one UUID the latest
+/// is shown. Only if there is none either, the first error is returned.
 async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit, CommandError> {
     let meant = instance(&mut context.client, name).await;
     let (view, error) = match meant {
@@ -199,6 +220,7 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
     Ok(Exit::Done)
 }
 
+/// `is_there` is false for an instance that has ended: it has an exit status, and no resources any more.
 fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, Facts)> {
     let of = |used: String, asked: String| format!("{used} used of {asked}");
     let state = match &*view.life {
@@ -268,6 +290,8 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
 }
 
 /// The last lines of what an instance wrote, fit for a terminal; `None` where there is none to be had.
+///
+/// A refusal and a failure to read are both no output: `describe` shows the rest all the same.
 async fn last_lines(context: &mut Context<'_>, id: &str) -> Result<Option<String>, CommandError> {
     let request = ReadOutput {
         instance_uuid: id.to_owned(),
@@ -284,11 +308,14 @@ async fn last_lines(context: &mut Context<'_>, id: &str) -> Result<Option<String
     Ok((!chunk.part.is_failure()).then_some(shown))
 }
 
+/// A section begins with its title at the left margin; its lines are indented.
 fn title(context: &mut Context<'_>, title: &str) -> Result<(), CommandError> {
     Ok(context.out.line(&Printable::new(title))?)
 }
 
 /// Prints a section; none that says nothing.
+///
+/// Values are escaped here; the names are constants.
 fn section(context: &mut Context<'_>, name: &str, facts: &Facts) -> Result<(), CommandError> {
     let says = |text: &str| !text.is_empty() && text != UNKNOWN;
     let said: Vec<_> = facts.iter().filter(|(_, text)| says(text)).collect();
@@ -303,6 +330,7 @@ fn section(context: &mut Context<'_>, name: &str, facts: &Facts) -> Result<(), C
     Ok(())
 }
 
+/// Empty for no, so that the line is left out.
 fn yes(is_so: bool) -> String {
     if is_so { "yes" } else { "" }.to_owned()
 }

@@ -1,4 +1,14 @@
 //! `ciaoctl cordon`, `uncordon` and `drain`: taking a node out of service without stopping what it runs.
+//!
+//! All three change the scheduler's table of nodes through EVACUATE and RESTORE with a mode; ciao's own EVACUATE,
+//! which stops everything, is in [`nodes`]. A cordon takes effect with the answer; a drain goes on at the scheduler
+//! and is followed here by events:
+//!
+//! ```text
+//! node-a (4cb19522) moving: 1 of 4 moved, 2 on their way, 1 left
+//! node-a (4cb19522) moving: 3 of 4 moved, 1 on their way, 0 left
+//! node-a (4cb19522) drained: 4 moved
+//! ```
 
 use std::time::Duration;
 
@@ -21,6 +31,8 @@ use crate::printable::{Lines, Printable};
 
 /// Keeps new instances from a node.
 ///
+/// What runs there goes on. A node that is cordoned already is no error.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn cordon(context: &mut Context<'_>, args: &CordonArgs) -> Result<Exit, CommandError> {
@@ -36,6 +48,8 @@ pub async fn cordon(context: &mut Context<'_>, args: &CordonArgs) -> Result<Exit
 
 /// Lets a cordoned node have new instances again.
 ///
+/// Also ends a drain of the node where it is.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn uncordon(context: &mut Context<'_>, args: &CordonArgs) -> Result<Exit, CommandError> {
@@ -49,17 +63,30 @@ pub async fn uncordon(context: &mut Context<'_>, args: &CordonArgs) -> Result<Ex
 }
 
 /// What a drain is asked for.
+///
+/// From `--check` and `--abort`, which exclude each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goal {
     /// To move everything.
+    ///
+    /// Over when everything has gone, or when the scheduler gives up or the drain is aborted.
     Move,
     /// To say what would become of it.
+    ///
+    /// Changes nothing on the node. Over with the first state [`DrainState::Checking`].
     Check,
     /// To be ended.
+    ///
+    /// What has moved stays moved, and the node stays cordoned.
     Abort,
 }
 
 /// Moves a node's instances to others, and shows how far that is.
+///
+/// The exit code is [`Exit::Done`] only if everything moved (or would, or the drain was ended); [`Exit::Refused`] if
+/// something was left; [`Exit::Timeout`] if this program stopped waiting, while the drain goes on.
+///
+/// With a deadline the wait lasts a little longer than it, so that the scheduler's own end of the drain is seen.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -112,6 +139,8 @@ pub async fn drain(context: &mut Context<'_>, args: &DrainArgs) -> Result<Exit, 
 }
 
 /// Takes events in and shows news until the drain is over.
+///
+/// With `--json` nothing is printed here: only the end is one document.
 async fn follow(
     context: &mut Context<'_>,
     drain: &mut Drain,
@@ -131,6 +160,7 @@ async fn follow(
     Ok(())
 }
 
+/// One document or some lines, by what the command was asked for.
 fn print_end(context: &mut Context<'_>, drain: &Drain) -> Result<(), CommandError> {
     if context.json {
         context.out.document(&drain.json())?;
@@ -141,16 +171,22 @@ fn print_end(context: &mut Context<'_>, drain: &Drain) -> Result<(), CommandErro
 }
 
 /// A drain that is followed, without IO.
+///
+/// [`Drain::observe`] takes the events in; the exit code and the last lines follow from what is stored here.
 #[derive(Debug)]
 struct Drain {
     goal: Goal,
     node: Candidate,
+    /// The latest progress that came; `None` before the first.
     last: Option<DrainProgress>,
     /// Why it failed as a whole, and the exit code for that.
+    ///
+    /// Its text is for people. It ends the drain for this program, also if progress was seen before.
     failure: Option<(String, Exit)>,
 }
 
 impl Drain {
+    /// A failure, or a state that answers the goal.
     fn is_over(&self) -> bool {
         self.failure.is_some() || self.state().is_some_and(|state| self.is_end(state))
     }
@@ -168,6 +204,10 @@ impl Drain {
     }
 
     /// Takes an event in; a line for people where it is news of this drain.
+    ///
+    /// Four kinds of events concern it: progress of this node, failed commands on this node (the drain itself, or the
+    /// move of one of its instances), the loss of the node, and a refused EVACUATE. The last line, which
+    /// [`Drain::end`] makes, is not printed here as well.
     fn observe(&mut self, event: &Event) -> Option<Printable> {
         match event {
             Event::Drain(progress) if progress.node_uuid == self.node.uuid => {
@@ -194,6 +234,8 @@ impl Drain {
         }
     }
 
+    /// In this order: a failure has its own code; a check is done if everything would fit; an abort is done if the
+    /// drain is over in any way; a drain is done only in the state `done`.
     fn exit(&self) -> Exit {
         if let Some((_, exit)) = &self.failure {
             return *exit;
@@ -208,6 +250,9 @@ impl Drain {
     }
 
     /// The last lines: how it ended, and what fits nowhere else.
+    ///
+    /// Instances that fit nowhere else are listed with the reason. The scheduler names a limited number of them; the
+    /// rest is counted.
     fn end(&self) -> Lines {
         let node = &self.node;
         let mut lines = Lines::default();
@@ -237,6 +282,7 @@ impl Drain {
         lines
     }
 
+    /// `reason` is null unless the drain failed as a whole; `progress` is null before the first progress.
     fn json(&self) -> serde_json::Value {
         let last = self.last.as_ref().map(|last| {
             let mut progress = drain_json(last);
@@ -255,7 +301,7 @@ impl Drain {
     }
 }
 
-/// `node-a (4cb19522): 38 of 40 fit elsewhere, 2 do not:`.
+/// `node-a (4cb19522): 2 of 40 will not fit:`; the instances follow on lines of their own.
 fn check_text(node: &Candidate, last: &DrainProgress) -> String {
     let (total, misfits) = (last.total, last.misfit_count);
     match misfits {
@@ -265,6 +311,7 @@ fn check_text(node: &Candidate, last: &DrainProgress) -> String {
     }
 }
 
+/// The protocol's word for the reason, and the detail if there is one.
 fn failure_text(failure: &CommandFailure) -> String {
     match failure.detail.as_str() {
         "" => failure.reason.to_string(),
@@ -272,6 +319,7 @@ fn failure_text(failure: &CommandFailure) -> String {
     }
 }
 
+/// A drain that ran into its own deadline is a timeout; every other failure is a refusal.
 fn failure_exit(failure: &CommandFailure) -> Exit {
     match failure.reason {
         CommandFailureReason::Timeout => Exit::Timeout,

@@ -1,4 +1,7 @@
 //! `ciaoctl explain`, and `start` and `run` with `--dry-run`: what would become of a START, and why.
+//!
+//! A dry run is a START with `scheduling.dry_run`: the scheduler decides as for the real one, claims nothing, and
+//! answers with a PlacementDecision. The UUID in it is only there to match the answer.
 
 use serde_json::{Value, json};
 
@@ -11,9 +14,14 @@ use crate::ctl::resolve::Candidate;
 use crate::ctl::start_file::{DryRun, StartFile, StartRequest};
 
 /// What a START is called that the command line describes.
+///
+/// It stands where an answer otherwise has the name of a file.
 const DESCRIBED: &str = "request";
 
 /// Reads START files, or makes the START that the command line describes.
+///
+/// Before a session exists, so that a wrong file or option costs no connection. What the command line describes is
+/// made here once to be checked, and again in [`explain`], where names of instances can be resolved.
 ///
 /// # Errors
 /// [`CommandError::StartFile`], for the first file that cannot be used; [`CommandError::Usage`].
@@ -29,6 +37,8 @@ pub fn read(args: &ExplainArgs) -> Result<Vec<StartRequest>, CommandError> {
 }
 
 /// The START that the command line describes, to be placed so.
+///
+/// Amounts that are not given are 0: then only the other requirements decide.
 fn described(args: &ExplainArgs, placement: &PlacementArgs) -> Result<StartRequest, CommandError> {
     let amounts = (args.mem.unwrap_or(0), args.cpus.unwrap_or(0));
     let start = start::shaped(amounts, &args.shape, placement)?;
@@ -36,6 +46,9 @@ fn described(args: &ExplainArgs, placement: &PlacementArgs) -> Result<StartReque
 }
 
 /// Asks about each START and prints the answers.
+///
+/// Resolves the names of nodes and instances first. The exit code is [`Exit::Done`] only if everything that was asked
+/// about would fit.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -79,6 +92,9 @@ pub fn of_several(count: u32, node: Option<&Candidate>) -> DryRun {
 
 /// Asks this of each START and prints the answers; `node` is the one node it asks about.
 ///
+/// One after the other, each with a round trip. A failure that is not an answer, such as a lost connection, ends the
+/// command; the answers before it were printed, except with `--json`, where there is one document at the end.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn ask(
@@ -106,6 +122,7 @@ pub async fn ask(
     Ok(exit)
 }
 
+/// A StartFailure is an answer too: the scheduler refuses an invalid START with one instead of deciding.
 async fn ask_once(
     context: &mut Context<'_>,
     request: &StartRequest,

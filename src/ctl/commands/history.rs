@@ -1,4 +1,7 @@
 //! `ciaoctl history`: what became of an instance so far.
+//!
+//! The scheduler keeps the history of managed instances; the directories with output are reported by the nodes. An
+//! instance that has ended is in no list, and can still have a history, so that its name is looked up in two places.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -17,6 +20,7 @@ use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
 use crate::printable::Printable;
 
+/// `describe` prints the same table as one of its sections.
 pub(super) const COLUMNS: Columns = &[
     Column::text("TIME"),
     Column::text("WHAT"),
@@ -25,6 +29,8 @@ pub(super) const COLUMNS: Columns = &[
 ];
 
 /// Shows what became of an instance, the oldest first.
+///
+/// Times are shown in the zone of the reader; JSON has UTC and milliseconds.
 ///
 /// # Errors
 /// [`CommandError`]; also for an instance of which the scheduler knows nothing.
@@ -43,6 +49,7 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
         outputs,
         ..
     } = context.client.history(&id).await?;
+    // Nothing is known of it under this UUID: the error of the look-up says that best.
     if rows.is_empty() && outputs.is_empty() {
         meant?;
     }
@@ -73,6 +80,7 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     Ok(Exit::Done)
 }
 
+/// The cells of [`COLUMNS`]. `DETAIL` of an end also says how the process exited.
 pub(super) fn cells(row: &HistoryRow, zone: &TimeZone, hosts: &Hosts) -> Vec<String> {
     let node = match row.node_uuid.as_str() {
         "" => UNKNOWN.to_owned(),
@@ -87,6 +95,8 @@ pub(super) fn cells(row: &HistoryRow, zone: &TimeZone, hosts: &Hosts) -> Vec<Str
 }
 
 /// A moment in the reader's zone.
+///
+/// With milliseconds, because several things happen within a second. Unknown if the number is no time.
 fn time(at_ms: i64, zone: &TimeZone) -> String {
     Timestamp::from_millisecond(at_ms).map_or_else(
         |_| UNKNOWN.to_owned(),
@@ -98,6 +108,8 @@ fn time(at_ms: i64, zone: &TimeZone) -> String {
 }
 
 /// Why, and of an end that its node has told, how.
+///
+/// `ended` as a detail says nothing that the exit status does not say: it is replaced by that.
 fn detail_of(row: &HistoryRow) -> String {
     let is_end = LifeState::from(row.what.as_str()) == LifeState::Gone && !row.node_uuid.is_empty();
     match (is_end, row.detail.as_str()) {
@@ -118,6 +130,8 @@ pub(super) fn output_line(output: &OutputRow, zone: &TimeZone) -> String {
 }
 
 /// Where the output of the run is that goes on, if one does.
+///
+/// The file can be read on that node only; `ciaoctl logs` reads it from here.
 fn live_line(id: &str, rows: &[HistoryRow], hosts: &Hosts) -> Option<String> {
     let last = rows.last()?;
     let state = LifeState::from(last.what.as_str());
@@ -130,6 +144,7 @@ fn live_line(id: &str, rows: &[HistoryRow], hosts: &Hosts) -> Option<String> {
     })
 }
 
+/// `ended_at` is RFC 3339 in UTC, or null.
 pub(super) fn json_of_output(output: &OutputRow) -> Value {
     let time = Timestamp::from_millisecond(output.ended_at_ms).ok();
     json!({
@@ -141,6 +156,9 @@ pub(super) fn json_of_output(output: &OutputRow) -> Value {
 }
 
 /// The UUID of an ended instance that begins so; what was typed if there is none.
+///
+/// `name` is a name, a UUID or the beginning of one. If it fits several different instances, it is returned unchanged:
+/// the caller's next query then finds nothing, which is reported with this text.
 pub(super) async fn ended_id(client: &mut Client, name: &str) -> Result<String, CommandError> {
     let ended = client.ended(Some(name)).await?;
     // The scheduler also finds those of a node that is called so.
@@ -154,6 +172,7 @@ pub(super) async fn ended_id(client: &mut Client, name: &str) -> Result<String, 
     Ok(first.filter(|_| is_one).unwrap_or_else(|| name.to_owned()))
 }
 
+/// `time` is RFC 3339 in UTC; `at_ms` is the same moment as a number.
 pub(super) fn json_of(row: &HistoryRow) -> Value {
     let time = Timestamp::from_millisecond(row.at_ms).ok();
     json!({

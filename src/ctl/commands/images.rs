@@ -1,4 +1,7 @@
 //! `ciaoctl push` and `ciaoctl images`: programs that are shipped to the nodes that run them.
+//!
+//! The transfer itself is in [`crate::ctl::client`]. A digest is written `sha256:` with 64 hex digits; nodes announce
+//! an image that they hold by the label `image.sha256_` with the first digits of it.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -18,15 +21,22 @@ use crate::image_file::unix_ms;
 use crate::printable::Printable;
 
 /// What stands before the digits of a digest.
+///
+/// Tables and commands accept a digest with or without it.
 const SCHEME: &str = "sha256:";
 
 /// Digits of a digest that a table shows: as many as labels of nodes have.
 const SHOWN: usize = 12;
 
 /// Percent of a file between two lines that say how far its push is.
+///
+/// Ten lines at most for a file of any size.
 const SAY_EVERY: u64 = 10;
 
 /// Pushes a file and prints its digest.
+///
+/// Progress goes to standard error, and only if a person is likely to read it. Standard output has the digest alone,
+/// for scripts; `sent` in JSON is less than `bytes` if an earlier push was interrupted.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -60,6 +70,8 @@ pub async fn push(context: &mut Context<'_>, args: &PushArgs) -> Result<Exit, Co
 
 /// Lists the images, or deletes some.
 ///
+/// Which nodes hold an image comes from their labels, in a query of its own.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn images(context: &mut Context<'_>, args: &ImagesArgs) -> Result<Exit, CommandError> {
@@ -84,6 +96,9 @@ pub async fn images(context: &mut Context<'_>, args: &ImagesArgs) -> Result<Exit
 }
 
 /// Deletes images, each by a digest that means one.
+///
+/// All names are resolved before the first image is deleted: an unknown or ambiguous one leaves everything as it is.
+/// If a deletion is refused, those before it stay deleted.
 async fn delete(context: &mut Context<'_>, digests: &[String]) -> Result<Exit, CommandError> {
     let rows = context.client.images().await?;
     let mut meant = Vec::new();
@@ -113,6 +128,8 @@ async fn delete(context: &mut Context<'_>, digests: &[String]) -> Result<Exit, C
 }
 
 /// Which nodes say that they have an image, by its name in labels.
+///
+/// The key is the label as nodes have it. A node is named by its host name, or by its UUID where that is not known.
 async fn nodes_with_images(
     context: &mut Context<'_>,
 ) -> Result<BTreeMap<String, Vec<String>>, CommandError> {
@@ -130,12 +147,16 @@ async fn nodes_with_images(
     Ok(nodes)
 }
 
+/// Empty for a text that is no digest, which no label is.
 fn label(digest: &str) -> String {
     let digest = digest.parse::<Digest>();
     digest.map_or_else(|_| String::new(), |it| format!("image.{}", it.short()))
 }
 
-/// Whether somebody who types this may mean the image: a beginning of its digest, of its digits or of its name in labels.
+/// Whether somebody who types this may mean the image: a beginning of its digest, of its digits or of its name in
+/// labels.
+///
+/// An empty text means none, although every digest begins with it.
 fn is_meant(typed: &str, digest: &str) -> bool {
     let digits = digest.strip_prefix(SCHEME).unwrap_or(digest);
     let typed = typed.strip_prefix(SCHEME).unwrap_or(typed);
@@ -144,6 +165,8 @@ fn is_meant(typed: &str, digest: &str) -> bool {
 }
 
 /// An image, and the nodes that have it.
+///
+/// The row of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ImageOnNodes {
     row: ImageRow,
@@ -151,6 +174,9 @@ struct ImageOnNodes {
 }
 
 /// How long ago that was.
+///
+/// Unix time in milliseconds; 0 or less means that it is not known. A moment in the future, by another clock, is shown
+/// as 0s.
 fn ago(at_ms: i64) -> String {
     if at_ms <= 0 {
         return span(-1);
@@ -159,6 +185,8 @@ fn ago(at_ms: i64) -> String {
 }
 
 /// Bytes as people read them: small ones in bytes.
+///
+/// KiB are rounded up, so that no image has the size 0.
 fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     match bytes {
@@ -185,8 +213,10 @@ impl Row for ImageOnNodes {
     }
 
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        // An image that is on all nodes must not make the line as long as the list of nodes.
         const MAX_NODES_LEN: usize = 60;
         let row = &self.row;
+        // The table shortens identifiers to eight characters, which of a digest are little more than its scheme.
         let mut shown = id(&row.digest);
         if shown.len() < SCHEME.len() + SHOWN {
             shown = row.digest.chars().take(SCHEME.len() + SHOWN).collect();
@@ -221,6 +251,7 @@ impl Row for ImageOnNodes {
 impl From<ImageError> for CommandError {
     fn from(error: ImageError) -> Self {
         match error {
+            // A lost connection has the same exit code as for every other command.
             ImageError::Client(error) => Self::Client(error),
             error => Self::Image(Box::new(error)),
         }

@@ -1,4 +1,15 @@
-//! `ciaoctl delete`, `ciaoctl stop` and `ciaoctl instance forget`.
+//! `ciaoctl delete`, `ciaoctl stop` and `ciaoctl instance forget`; also which instance a name means, for other
+//! commands.
+//!
+//! All three send a DELETE, which differs in its flags. A node that cannot carry it out answers with a DeleteFailure;
+//! success is told by events. How each instance fares is one `TargetOutcome`:
+//!
+//! ```text
+//! Sent ──▶ Stopped ──▶ Gone
+//!   ├────────────────▶ Gone
+//!   ├────────────────▶ Deferred    its node is lost and is told when it returns
+//!   └────────────────▶ Failed
+//! ```
 
 use proto_frames::Uuid;
 use proto_frames::payload::{Delete, InstanceView, LifeState, PlacementState, QueryKind, Topic};
@@ -20,14 +31,21 @@ use crate::printable::{Printable, counted};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// It is gone for good.
+    ///
+    /// Its node deletes it and the scheduler releases its claims.
     Delete,
     /// It leaves its node only.
+    ///
+    /// Answered by InstanceStopped instead of InstanceDeleted.
     Stop,
     /// The scheduler forgets it; its node, which is lost, may have it.
+    ///
+    /// For a node that will never return.
     Forget,
 }
 
 impl Ending {
+    /// For a line: `UUID deleted on node-a`.
     fn done(self) -> &'static str {
         match self {
             Self::Delete => "deleted",
@@ -36,6 +54,7 @@ impl Ending {
         }
     }
 
+    /// For a sentence: `the deletion of 3 instances goes on`.
     fn noun(self) -> &'static str {
         match self {
             Self::Delete => "deletion",
@@ -46,10 +65,15 @@ impl Ending {
 }
 
 /// One instance that is to end.
+///
+/// Kept for each instance of the command, in the order in which they were named or listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Target {
+    /// The whole UUID, whatever was typed.
     instance_uuid: String,
+    /// Empty for one that waits in the queue.
     node_uuid: String,
+    /// Empty for one that waits, and where it is not known.
     hostname: String,
     /// Whether its node is lost, so that nothing can be asked of it now.
     is_lost: bool,
@@ -60,18 +84,30 @@ struct Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TargetOutcome {
     /// Its node was asked.
+    ///
+    /// Without `--wait` this is how most end.
     Sent,
     /// It stopped by itself while it was being deleted.
+    ///
+    /// The deletion itself is still to be confirmed.
     Stopped,
     /// Its node is lost: it will be deleted when that returns.
+    ///
+    /// Final for this command: with `--wait` it counts as not done.
     Deferred,
     /// Done.
+    ///
+    /// As far as the scheduler knows. A forgotten instance may still run.
     Gone,
     /// Not done, for this reason.
+    ///
+    /// For people: the protocol's word or a sentence.
     Failed(String),
 }
 
 /// Ends instances.
+///
+/// Names given: those instances. None given: `--all` or selectors, with a question before anything is sent.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -89,6 +125,9 @@ pub async fn delete(
 }
 
 /// All instances, or those that are selected, once it is sure that they are meant.
+///
+/// The instances are listed once: what starts while the question is open is not included. With `--yes` nothing is
+/// asked.
 async fn selected(
     context: &mut Context<'_>,
     args: &InstanceArgs,
@@ -124,6 +163,8 @@ async fn selected(
 }
 
 /// The instances that names mean, each once: all are resolved first, so that a wrong one leaves everything as it is.
+///
+/// A name that is there twice is one target.
 async fn named(context: &mut Context<'_>, names: &[String]) -> Result<Vec<Target>, CommandError> {
     let mut targets: Vec<Target> = Vec::new();
     for name in names {
@@ -140,6 +181,8 @@ async fn named(context: &mut Context<'_>, names: &[String]) -> Result<Vec<Target
 
 /// Has the scheduler forget instances whose nodes are lost.
 ///
+/// Always waits for the answers, because the scheduler alone decides.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn forget(context: &mut Context<'_>, names: &[String]) -> Result<Exit, CommandError> {
@@ -147,6 +190,8 @@ pub async fn forget(context: &mut Context<'_>, names: &[String]) -> Result<Exit,
     end(context, targets, true, Ending::Forget).await
 }
 
+/// Subscribes before it sends, so that no event is missed. The sync behind the last DELETE makes sure that refusals
+/// are taken in even without `--wait`.
 async fn end(
     context: &mut Context<'_>,
     mut targets: Vec<Target>,
@@ -184,6 +229,8 @@ async fn end(
 
 /// The instance a name means, as the scheduler lists it; also one that waits for room.
 ///
+/// The query matches host names too; [`resolve`] decides among what it returned.
+///
 /// # Errors
 /// [`CommandError::Resolve`], [`CommandError::Client`].
 pub async fn instance(client: &mut Client, name: &str) -> Result<InstanceView, CommandError> {
@@ -205,8 +252,10 @@ pub async fn instance(client: &mut Client, name: &str) -> Result<InstanceView, C
     })
 }
 
-/// The options with instances by UUID that were given by name or by the beginning of their UUIDs. A whole UUID need not be
-/// known.
+/// The options with instances by UUID that were given by name or by the beginning of their UUIDs. A whole UUID need
+/// not be known.
+///
+/// For `--same-node` and `--different-node`, which START files have as UUIDs.
 ///
 /// # Errors
 /// [`CommandError::Resolve`], for the first that means no instance or several.
@@ -223,6 +272,7 @@ pub async fn name_by_uuid(
     Ok(named)
 }
 
+/// What distinguishes an instance if a name is ambiguous: `running on node-a`.
 fn about(view: &InstanceView) -> String {
     match view.hostname.as_str() {
         "" => "waiting for room".to_owned(),
@@ -231,6 +281,9 @@ fn about(view: &InstanceView) -> String {
 }
 
 /// Takes events in until every instance is gone or has failed to go.
+///
+/// Until the time of `--wait` is over at most. Running out of time is no error here: those that are left have their
+/// outcome.
 async fn wait(
     context: &mut Context<'_>,
     targets: &mut [Target],
@@ -249,6 +302,8 @@ async fn wait(
     Ok(())
 }
 
+/// The order of the arms matters: a final outcome never changes; an end that the scheduler only assumes for a lost
+/// node counts as deferred; then come confirmations, and last failures.
 fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
     let Some(id) = event.instance_uuid() else {
         return;
@@ -284,6 +339,8 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
 }
 
 /// Whether an end is its node's own word, which has the number of the end or an exit status.
+///
+/// The scheduler's own assumption has neither.
 fn has_returned(event: &Event) -> bool {
     match event {
         Event::InstanceDeleted(deleted) => deleted.seq.is_some() || deleted.exit_code.is_some(),
@@ -292,6 +349,7 @@ fn has_returned(event: &Event) -> bool {
     }
 }
 
+/// Without waiting, what was only sent is done. A deferred deletion is done only if it was not waited for.
 fn exit(targets: &[Target], waited: bool) -> Exit {
     let of = |target: &Target| match &target.outcome {
         TargetOutcome::Gone => Exit::Done,
@@ -304,6 +362,7 @@ fn exit(targets: &[Target], waited: bool) -> Exit {
     targets.iter().map(of).fold(Exit::Done, Exit::and)
 }
 
+/// One line or object for each, in the order of the targets.
 fn print(
     context: &mut Context<'_>,
     targets: &[Target],
@@ -322,6 +381,8 @@ fn print(
 
 impl Target {
     /// An instance as it is listed.
+    ///
+    /// Lost by its own state or by that of its node's connection.
     fn of(view: InstanceView) -> Self {
         let is_lost = view.state == PlacementState::Lost
             || view.state == PlacementState::InDoubt
@@ -335,7 +396,8 @@ impl Target {
         }
     }
 
-    /// The node that is asked. What waits has none: a DELETE must name one all the same, so that it names the node of none.
+    /// The node that is asked. What waits has none: a DELETE must name one all the same, so that it names the node of
+    /// none.
     fn asked_node(&self) -> String {
         if self.node_uuid.is_empty() {
             return Uuid::nil().to_string();
@@ -343,6 +405,7 @@ impl Target {
         self.node_uuid.clone()
     }
 
+    /// `outcome` in JSON.
     fn word(&self, ending: Ending) -> &'static str {
         match (&self.outcome, ending) {
             (TargetOutcome::Sent | TargetOutcome::Stopped, _) => "sent",
@@ -352,6 +415,7 @@ impl Target {
         }
     }
 
+    /// Three forms: for a lost node, for an instance in the queue, which has no host, and for the others.
     fn line(&self, ending: Ending) -> Printable {
         let (id, host) = (&self.instance_uuid, &self.hostname);
         if self.outcome == TargetOutcome::Deferred {

@@ -1,4 +1,7 @@
 //! `ciaoctl suspend`, `resume`, `migrate` and `update`: a command on one instance, followed to its end.
+//!
+//! Each command resolves the names, checks the payload here, sends it, and then follows an [`Operation`] until it is
+//! over. `--no-wait` only reports a refusal.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,9 +21,13 @@ use crate::ctl::operation::{Operation, Place};
 use crate::printable::Printable;
 
 /// How often the scheduler's list is looked at, in case an event never comes.
+///
+/// Each look is a query to the scheduler.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Suspends an instance.
+///
+/// [`Exit::Timeout`] means that it may still be suspended later.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -51,6 +58,8 @@ pub async fn resume(context: &mut Context<'_>, args: &LifeArgs) -> Result<Exit, 
 }
 
 /// Moves an instance to another node.
+///
+/// Without `--to` the scheduler chooses the node. An instance in the queue is only told where to go.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -85,6 +94,8 @@ pub async fn migrate(context: &mut Context<'_>, args: &MigrateArgs) -> Result<Ex
 
 /// Changes what an instance asks for.
 ///
+/// What is not given stays as it is. With `--may-move` it can take as long as a migration.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn update(context: &mut Context<'_>, args: &UpdateArgs) -> Result<Exit, CommandError> {
@@ -118,6 +129,8 @@ pub async fn update(context: &mut Context<'_>, args: &UpdateArgs) -> Result<Exit
 }
 
 /// How long to follow something that has this deadline at the scheduler: until then, and as long as an answer may take.
+///
+/// No deadline, or one of 0, means as long as `--timeout` allows.
 pub(super) fn patience(context: &Context<'_>, deadline: Option<Span>) -> Duration {
     match deadline.filter(|deadline| deadline.ms() > 0) {
         Some(deadline) => Duration::from_millis(deadline.ms()).saturating_add(context.answer),
@@ -132,6 +145,8 @@ pub(super) fn checked(
     check.map_err(|error| CommandError::Usage(error.to_string()))
 }
 
+/// The amounts are what the instance is to have, not differences. A name given twice is an error instead of the last
+/// one winning.
 fn resources(args: &UpdateArgs) -> Result<BTreeMap<String, i64>, CommandError> {
     let mut resources = BTreeMap::new();
     for (name, amount) in &args.resource {
@@ -144,6 +159,9 @@ fn resources(args: &UpdateArgs) -> Result<BTreeMap<String, i64>, CommandError> {
 }
 
 /// Sends a command and shows what becomes of it, until it is over or `patience` is at an end.
+///
+/// Subscribes before sending: the first event can come at once. Once the command is accepted, Ctrl-C says that it goes
+/// on.
 async fn carry_out(
     context: &mut Context<'_>,
     order: &LifecycleOrder,
@@ -179,6 +197,9 @@ async fn carry_out(
 }
 
 /// Takes events in, and looks at the list from time to time, until the command is over.
+///
+/// A line for each change, except the last one, which [`print_end`] prints. Nodes that have no name yet are looked up
+/// as they appear.
 async fn follow(
     context: &mut Context<'_>,
     operation: &mut Operation,
@@ -209,6 +230,7 @@ async fn follow(
     Ok(())
 }
 
+/// Events that arrived before the listing are taken in first, because what they say is older.
 async fn look_at(
     context: &mut Context<'_>,
     operation: &mut Operation,
@@ -224,6 +246,7 @@ async fn look_at(
     Ok(operation.look(listing.instances.iter().find(is_it)) || is_news)
 }
 
+/// `late` is a remark behind the line, for a command that was not over in time.
 fn print_end(
     context: &mut Context<'_>,
     operation: &Operation,

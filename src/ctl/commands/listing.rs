@@ -1,4 +1,7 @@
 //! `ciaoctl nodes`, `instances`, `queue`, `controllers`.
+//!
+//! Each command asks, filters what the scheduler cannot filter, and prints through [`print`], which knows all output
+//! formats. `--watch` repeats the whole command with [`repeat`].
 
 use std::time::Duration;
 
@@ -15,6 +18,8 @@ use crate::printable::{Lines, Printable};
 
 /// Lists the nodes.
 ///
+/// Selectors are applied here, over labels; the scheduler filters by host name and UUID only.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Exit, CommandError> {
@@ -24,6 +29,7 @@ pub async fn nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Exi
     .await
 }
 
+/// One look of [`nodes`].
 async fn list_nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Exit, CommandError> {
     let list = &args.list.list;
     let listing = context
@@ -41,6 +47,8 @@ async fn list_nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Ex
 
 /// Lists the instances.
 ///
+/// Running, waiting and lost ones; with `--all` also what has ended.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn instances(
@@ -53,6 +61,7 @@ pub async fn instances(
     .await
 }
 
+/// With `--all` there are other columns, so that `--wide` is not possible with it.
 async fn list_instances(
     context: &mut Context<'_>,
     args: &InstanceListArgs,
@@ -97,6 +106,9 @@ async fn list_queue(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, 
 
 /// Lists the controllers and operators, and says how the scheduler's state directory is.
 ///
+/// A state directory that cannot be written is a remark on standard error for people, and the key `store` for
+/// programs.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn controllers(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, CommandError> {
@@ -106,6 +118,7 @@ pub async fn controllers(context: &mut Context<'_>, args: &ListArgs) -> Result<E
     .await
 }
 
+/// A scheduler that says nothing of its state directory gets the plain list.
 async fn list_controllers(
     context: &mut Context<'_>,
     args: &ListArgs,
@@ -136,6 +149,7 @@ async fn list_controllers(
     print(context, args, &listing.controllers)
 }
 
+/// `since_s` and `detail` are null while it can be written.
 fn store_json(store: &StoreView) -> Value {
     json!({
         "state": store.state.as_str(),
@@ -158,12 +172,15 @@ fn store_remark(store: &StoreView) -> String {
 }
 
 /// Whether a node's labels meet an expression, as they would for a START that requires it.
+///
+/// A negative test such as `!=` is true for a node without the label.
 fn is_met(expression: &Expression, node: &NodeView) -> bool {
     let mut values = node.labels.get(expression.key()).into_iter().flatten();
     let test = expression.test();
     values.any(|value| test.holds_for(value)) != test.is_negative()
 }
 
+/// Identifiers are cut in tables alone. `--quiet` replaces the table by UUIDs; with `--json` it has no effect.
 pub(super) fn print<R: Row>(
     context: &mut Context<'_>,
     args: &ListArgs,
@@ -191,6 +208,8 @@ pub(super) fn print<R: Row>(
 }
 
 /// Prints words for another program, and says how many could not be.
+///
+/// The remark goes to standard error, so that the pipe carries only words.
 fn words(context: &mut Context<'_>, (words, left_out): (Lines, usize)) -> Result<(), CommandError> {
     context.out.lines(&words)?;
     if left_out > 0 {
@@ -203,6 +222,9 @@ fn words(context: &mut Context<'_>, (words, left_out): (Lines, usize)) -> Result
 }
 
 /// Does something once, or with an interval again and again, each time on an empty screen or behind an empty line.
+///
+/// Ends only with an error, for example a lost connection, or with Ctrl-C. A look that takes longer than the interval
+/// delays the next one instead of being followed by several at once.
 ///
 /// # Errors
 /// [`CommandError`].

@@ -1,4 +1,7 @@
 //! `ciaoctl logs`: what a workload wrote, read from its node through the scheduler.
+//!
+//! The launcher answers one chunk for each request; the next request names the run and the offset where that chunk
+//! ended. So a run that is replaced while it is read is not mixed with the next one.
 
 use std::time::Duration;
 
@@ -16,12 +19,19 @@ use crate::ctl::resolve::ResolveError;
 use crate::printable::{Printable, counted};
 
 /// How often a reader that has begun asks again where others read as much as may be read at a time.
+///
+/// With [`BUSY_PAUSE`] between them, half a minute.
 const BUSY_TRIES: u32 = 60;
 
 /// Pause between two of these.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Prints what there is of an instance's output, and with `--follow` goes on until it ends.
+///
+/// On a terminal, control characters are escaped unless `--raw` says otherwise; a file or pipe gets the bytes as they
+/// are.
+///
+/// A failure in the middle is an error too, but what was read before is printed.
 ///
 /// # Errors
 /// [`CommandError`]; also where there is no output to be had.
@@ -41,6 +51,7 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
         follow: args.follow,
         ..ReadOutput::default()
     };
+    // It carries an incomplete character from one chunk to the next.
     let mut neutral = (context.out.is_terminal() && !args.raw).then(Neutral::default);
     // Without `--follow` it ends where the output ended at first, however fast more is written.
     let (mut until, mut tries) = (None, 0);
@@ -74,6 +85,7 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
     }
 }
 
+/// With `--json` one object a chunk. Flushed after each chunk, for readers that follow.
 fn print(
     context: &mut Context<'_>,
     chunk: &OutputChunk,
@@ -96,6 +108,8 @@ fn print(
 }
 
 /// What the reader should know of what comes before a chunk.
+///
+/// Nothing for the first request, which asks for what is kept and not for a certain offset.
 fn remark(part: &OutputPart) -> Option<String> {
     if part.truncated {
         return Some("the workload has cut its output; what follows is written since".to_owned());
@@ -108,6 +122,7 @@ fn remark(part: &OutputPart) -> Option<String> {
     })
 }
 
+/// `text` has bytes that are not UTF-8 replaced; a character that is cut by the end of a chunk is among them.
 fn json_of(chunk: &OutputChunk) -> Value {
     let part = &chunk.part;
     json!({

@@ -1,4 +1,7 @@
 //! `ciaoctl evacuate` and `ciaoctl restore`, and which node a name means.
+//!
+//! `evacuate` and `restore` are ciao's own: the launcher stops everything on the node, and comes back. For moving
+//! instances see [`super::drain`].
 
 use std::time::Duration;
 
@@ -18,6 +21,8 @@ use crate::printable::Printable;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Takes a node out of service, once that is confirmed; with `--wait`, until nothing runs on it.
+///
+/// Asks before, unless `--yes`, because what it stops is not started again.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -56,6 +61,8 @@ pub async fn evacuate(
 
 /// Puts a node back into service; with `--wait`, until it takes work.
 ///
+/// The launcher needs a moment to report again; without `--wait` the command does not wait for that.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn restore(context: &mut Context<'_>, args: &NodeArgs) -> Result<Exit, CommandError> {
@@ -78,6 +85,9 @@ pub async fn restore(context: &mut Context<'_>, args: &NodeArgs) -> Result<Exit,
 
 /// Takes a lost node from the list.
 ///
+/// The scheduler refuses it for a node that is connected. What was lost with the node and may start elsewhere only
+/// once its lease is over still waits for that.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn forget(context: &mut Context<'_>, name: &str) -> Result<Exit, CommandError> {
@@ -93,6 +103,8 @@ pub async fn forget(context: &mut Context<'_>, name: &str) -> Result<Exit, Comma
 
 /// The node that a host name, a UUID or a unique beginning of one means.
 ///
+/// Other commands resolve `--node`, `--to` and the like with it. Lost nodes can be named too.
+///
 /// # Errors
 /// [`CommandError::Resolve`], [`CommandError::Client`].
 pub async fn node(client: &mut Client, name: &str) -> Result<Candidate, CommandError> {
@@ -106,6 +118,8 @@ pub async fn node(client: &mut Client, name: &str) -> Result<Candidate, CommandE
 }
 
 /// Looks at a node until it is as it should be.
+///
+/// `what` is for the error if it is not so in time: `node-a (4cb19522) back in service: not within 5m`.
 async fn wait(
     context: &mut Context<'_>,
     node: &Candidate,
@@ -135,6 +149,8 @@ async fn wait(
 }
 
 /// Says what was done to a node.
+///
+/// `what` is also `outcome` in JSON.
 pub(super) fn report(
     context: &mut Context<'_>,
     node: &Candidate,

@@ -1,7 +1,10 @@
 //! `ciaoctl set`: instances of one START file that are kept together under one name.
 //!
-//! The cluster is the record: a set is the living instances that are called `NAME.VERSION.NUMBER`. So a command that was
-//! interrupted is given again, and goes on from what there is.
+//! The cluster is the record: a set is the living instances that are called `NAME.VERSION.NUMBER`. So a command that
+//! was interrupted is given again, and goes on from what there is.
+//!
+//! A name is for example `web.3f2a91c0.2`: set `web`, started from a file whose SHA-256 begins with `3f2a91c0`, number
+//! 2. Other commands can change such instances at any time, so that every step lists them again.
 
 use std::path::Path;
 
@@ -16,17 +19,25 @@ use crate::ctl::start_file::StartFile;
 use crate::printable::Printable;
 
 /// How long another connection is tried for while instances are waited for.
+///
+/// The same as the default of `start --wait`.
 const RECONNECT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// An instance of a set.
+///
+/// An instance whose name has the form of a set's, with its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Member {
+    /// Eight hex digits, from [`StartFile::version`].
     version: String,
+    /// From 0. Two versions can have the same number while a set is being updated.
     number: u32,
     view: InstanceView,
 }
 
 /// Does what is to be done with a set.
+///
+/// Commands other than `create` need a set that exists: a wrong name is an error, not an empty set.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -65,6 +76,7 @@ pub async fn set(context: &mut Context<'_>, command: &SetCommand) -> Result<Exit
     }
 }
 
+/// Refused if an instance of this set is there already, also if it is of another version.
 async fn create(
     context: &mut Context<'_>,
     name: &SetName,
@@ -81,6 +93,8 @@ async fn create(
     start(context, name, &file, &[], replicas).await
 }
 
+/// Fewer: those with the highest numbers are deleted. More: new ones are started with free numbers, from the same
+/// file, whose version must be that of all the others.
 async fn scale(
     context: &mut Context<'_>,
     name: &SetName,
@@ -110,6 +124,9 @@ async fn scale(
     start(context, name, &file, &all, missing).await
 }
 
+/// In rounds: delete old instances that do not run and up to `max_down` that run, start as many new ones, wait until
+/// these run, list again. At most `max_down` instances are down at a time; new ones that do not come up stop the
+/// update, and the old ones that are left go on.
 async fn update(
     context: &mut Context<'_>,
     name: &SetName,
@@ -157,6 +174,8 @@ async fn update(
 }
 
 /// Starts what is missing to so many, all of which are of this file.
+///
+/// Nothing if no number was given, or if there are enough.
 async fn fill(
     context: &mut Context<'_>,
     name: &SetName,
@@ -172,6 +191,9 @@ async fn fill(
 }
 
 /// Starts so many further instances, and waits until they run.
+///
+/// Numbers that `beside` has are skipped. Ends as `start --wait=running` does: with an error code if one does not come
+/// up.
 async fn start(
     context: &mut Context<'_>,
     name: &SetName,
@@ -196,6 +218,7 @@ async fn start(
     submit(context, requests, &args).await
 }
 
+/// As `ciaoctl delete --yes --wait` does. Nothing for no members.
 async fn delete(context: &mut Context<'_>, members: &[Member]) -> Result<Exit, CommandError> {
     let named = members.iter().map(|it| it.view.instance_uuid.clone());
     let args = InstanceArgs {
@@ -212,6 +235,7 @@ async fn delete(context: &mut Context<'_>, members: &[Member]) -> Result<Exit, C
     instances::delete(context, &args, instances::Ending::Delete).await
 }
 
+/// One line or object for each member; the exit code does not depend on their states.
 fn status(context: &mut Context<'_>, members: &[Member]) -> Result<Exit, CommandError> {
     if context.json {
         let rows: Vec<Value> = members.iter().map(Member::json).collect();
@@ -232,6 +256,8 @@ fn status(context: &mut Context<'_>, members: &[Member]) -> Result<Exit, Command
 }
 
 /// The instances of a set, by number; there must be one.
+///
+/// An error if there is none, with the form of the names, since a typing error is the usual cause.
 async fn some(context: &mut Context<'_>, name: &SetName) -> Result<Vec<Member>, CommandError> {
     let members = members(context, name).await?;
     if members.is_empty() {
@@ -242,6 +268,7 @@ async fn some(context: &mut Context<'_>, name: &SetName) -> Result<Vec<Member>, 
     Ok(members)
 }
 
+/// Lists all instances of the cluster: the scheduler cannot filter by a prefix of names.
 async fn members(context: &mut Context<'_>, name: &SetName) -> Result<Vec<Member>, CommandError> {
     let listing = context.client.list(QueryKind::Instances, None).await?;
     let prefix = format!("{name}.");
@@ -251,6 +278,7 @@ async fn members(context: &mut Context<'_>, name: &SetName) -> Result<Vec<Member
     Ok(members)
 }
 
+/// `None` for a name of another form, for example of an instance that was named by hand.
 fn member(prefix: &str, view: InstanceView) -> Option<Member> {
     let (version, number) = view.name.strip_prefix(prefix)?.split_once('.')?;
     let is_version = version.len() == 8 && version.bytes().all(|it| it.is_ascii_hexdigit());
@@ -262,6 +290,7 @@ fn member(prefix: &str, view: InstanceView) -> Option<Member> {
 }
 
 impl Member {
+    /// Confirmed by its node, whose connection stands.
     fn is_running(&self) -> bool {
         self.view.state == PlacementState::Running
     }

@@ -1,4 +1,7 @@
 //! `ciaoctl start` and `ciaoctl run`.
+//!
+//! Both make [`StartRequest`]s and hand them to [`submit`]; `ciaoctl set` and `ciao-scheduler dev` use the same
+//! functions. A START file is sent as it is but for the UUID; `run` makes a START of its options.
 
 use std::time::Duration;
 
@@ -19,6 +22,8 @@ use crate::printable::Printable;
 
 /// Reads START files and gives every instance its UUID; of a dry run, which asks about all of a kind at once, one each.
 ///
+/// Called before there is a session.
+///
 /// # Errors
 /// [`StartFileError`], for the first file that cannot be used.
 pub fn read(args: &StartArgs) -> Result<Vec<StartRequest>, StartFileError> {
@@ -30,6 +35,8 @@ pub fn read(args: &StartArgs) -> Result<Vec<StartRequest>, StartFileError> {
 }
 
 /// Makes the STARTs of a program for the node with this UUID, or any if it is empty.
+///
+/// Called twice: before there is a session, to find errors, and again with the node and the instances resolved.
 ///
 /// # Errors
 /// [`CommandError::Usage`]: the options make no START.
@@ -50,6 +57,8 @@ pub fn make(args: &RunArgs, node_id: &str) -> Result<Vec<StartRequest>, CommandE
 
 /// Submits the STARTs of a program.
 ///
+/// Names of nodes and instances in the options are resolved first; then as `start`.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn run(context: &mut Context<'_>, args: &RunArgs) -> Result<Exit, CommandError> {
@@ -68,11 +77,16 @@ pub async fn run(context: &mut Context<'_>, args: &RunArgs) -> Result<Exit, Comm
 }
 
 /// STARTs that each file or program needs.
+///
+/// A dry run asks about several with a count in one START.
 fn each(args: &SubmitArgs) -> u32 {
     if args.dry_run { 1 } else { args.count }
 }
 
 /// Submits STARTs, prints what becomes of each, and says how that went.
+///
+/// Without `--wait` it ends when every START has been given to a node, queued or refused; with it, when they run or
+/// have ended. `--quiet` prints UUIDs at the end and everything else on standard error.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -136,6 +150,12 @@ pub async fn submit(
 
 /// Submits STARTs and follows them until all are so far or `patience` is at an end; `changed` hears of every change.
 ///
+/// Sends and takes answers in at the same time: a scheduler that is slow to read must not keep this program from
+/// reading.
+///
+/// Topics are subscribed to before the first START. If the connection is lost while STARTs are being sent, that is an
+/// error, because it is not known which of them arrived; if it is lost afterwards, `reconnect` decides.
+///
 /// # Errors
 /// [`CommandError::Client`] and what `changed` returns.
 pub async fn follow(
@@ -192,6 +212,8 @@ pub async fn follow(
 }
 
 /// Whether a START may be told to wait, so that it is worth hearing of.
+///
+/// Only with `scheduling.queue`. Its queueing is told to subscribers of instances.
 fn may_wait(request: &StartRequest) -> bool {
     let start = peek::start(&request.payload).ok();
     start
@@ -200,6 +222,8 @@ fn may_wait(request: &StartRequest) -> bool {
 }
 
 /// The START of a program.
+///
+/// With `--image` the words of the program are the arguments of the image.
 fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
     let mut start = Start {
         image: args.image.map(|it| it.to_string()).unwrap_or_default(),
@@ -219,6 +243,8 @@ fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
 }
 
 /// A START that needs so much memory in MiB, so many vcpus, and what the options say.
+///
+/// Disk is given in MiB and rounded up to GiB, the unit of START. No disk makes no `storage` section.
 ///
 /// # Errors
 /// [`CommandError::Usage`].
@@ -251,6 +277,8 @@ pub fn shaped(
 
 /// A START as it is sent, with a UUID of its own; checked here, because a name or amount on the command line is better
 /// refused before anybody else hears of it.
+///
+/// The START is encoded and read back with the checks that the scheduler applies.
 ///
 /// # Errors
 /// [`CommandError::Usage`].

@@ -1,4 +1,7 @@
 //! `ciaoctl status`: whether all is well, and if not, what.
+//!
+//! It collects what the scheduler lists; [`crate::ctl::health`] decides what of it is a problem. [`Exit::Unwell`] is
+//! for scripts and monitoring.
 
 use std::path::Path;
 
@@ -13,6 +16,8 @@ use crate::net::tls;
 use crate::printable::{Printable, counted};
 
 /// Shows the cluster on one screen; the exit code says whether all is well.
+///
+/// Five queries, one after the other. A scheduler that does not know the first one is described by the others.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -62,8 +67,10 @@ pub async fn status(context: &mut Context<'_>) -> Result<Exit, CommandError> {
     Ok(exit)
 }
 
-/// The files that this program connects with, and when each ends. They were read a moment ago: what cannot be read now is
-/// left out.
+/// The files that this program connects with, and when each ends. They were read a moment ago: what cannot be read
+/// now is left out.
+///
+/// Seconds of Unix time.
 fn own_certificates(cert: &Path, cacert: &Path) -> Vec<(String, i64)> {
     let identity = tls::load_identity(cert).ok().map(|it| it.expiry());
     let anchors = tls::load_anchors(cacert).ok().map(|it| it.expiry());

@@ -1,4 +1,6 @@
 //! `ciaoctl top`: nodes and instances by what they use.
+//!
+//! Two tables, cut to a number of rows each. The columns say what is used; what is claimed is only a column for nodes.
 
 use std::cmp::Reverse;
 
@@ -13,6 +15,7 @@ use crate::ctl::table::{Column, Columns, Row, Style, grid};
 use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, short, span};
 use crate::printable::Printable;
 
+/// `MEMORY USED` is what the node reports as used by everything on it; `CLAIMED` is what the scheduler has given away.
 const NODES: Columns = &[
     Column::text("HOST"),
     Column::text("STATUS").dropped(3),
@@ -25,6 +28,7 @@ const NODES: Columns = &[
     Column::amount("INSTANCES").dropped(1),
 ];
 
+/// `% OF ASKED` is the memory used, of the memory that the START asked for.
 const INSTANCES: Columns = &[
     Column::text("INSTANCE"),
     Column::text("HOST"),
@@ -38,6 +42,8 @@ const INSTANCES: Columns = &[
 
 /// Shows nodes and instances, those first that use most memory; again and again on a terminal.
 ///
+/// A file, a pipe and `--json` get one look, as with `--once`.
+///
 /// # Errors
 /// [`CommandError`].
 pub async fn top(context: &mut Context<'_>, args: &TopArgs) -> Result<Exit, CommandError> {
@@ -49,6 +55,8 @@ pub async fn top(context: &mut Context<'_>, args: &TopArgs) -> Result<Exit, Comm
     .await
 }
 
+/// Sorted here: the scheduler lists in its own order. Ties are broken by name, so that rows do not change places
+/// between looks. JSON has the objects of `nodes` and `instances`, cut to the same rows.
 async fn show(context: &mut Context<'_>, most: usize) -> Result<Exit, CommandError> {
     let client = &mut context.client;
     let mut nodes = client.list(QueryKind::Nodes, None).await?.nodes;
@@ -80,6 +88,7 @@ fn mem_used(node: &NodeView) -> i64 {
     used(node.mem_total_mb, node.mem_available_mb)
 }
 
+/// -1 if either is not known.
 fn used(total: i64, free: i64) -> i64 {
     match total >= 0 && free >= 0 {
         true => total.saturating_sub(free).max(0),
@@ -101,6 +110,7 @@ fn percent(part: i64, whole: i64) -> i64 {
     i64::try_from(share).unwrap_or(i64::MAX)
 }
 
+/// The cells of [`NODES`].
 fn node_cells(node: &NodeView) -> Vec<String> {
     let host = match &*node.hostname {
         "" => short(&node.node_uuid),
@@ -119,6 +129,7 @@ fn node_cells(node: &NodeView) -> Vec<String> {
     ]
 }
 
+/// The cells of [`INSTANCES`]. An instance is named by its name, or else by the beginning of its UUID.
 fn instance_cells(view: &InstanceView) -> Vec<String> {
     let or_unknown = |text: &str| match text {
         "" => UNKNOWN.to_owned(),

@@ -1,4 +1,15 @@
-//! `ciaoctl wait`, and how `start` and `run` follow what they started: by events and looks, also over a lost connection.
+//! `ciaoctl wait`, and how `start` and `run` follow what they started: by events and looks, also over a lost
+//! connection.
+//!
+//! ```text
+//!           ┌─ watch_over: events, and looks at the list ─┐
+//! start ───▶│                                             │──▶ settled, or out of time ──▶ conclude
+//! wait      └──────────── attend: connect again ◀─────────┘
+//!                         when the connection is lost
+//! ```
+//!
+//! A look is a query for the instances that are still open: it finds what an event did not tell, for example because
+//! it came while there was no connection.
 
 use std::time::Duration;
 
@@ -20,52 +31,76 @@ use crate::ctl::track::{Absence, Tracked, Tracker, Until};
 use crate::printable::Printable;
 
 /// First pause between two looks at what runs; each is half as long again as the one before.
+///
+/// It is early, so that the end of a short workload is found soon if no event told it.
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 
 /// Longest pause between two looks.
+///
+/// Each look is a query to the scheduler: a command that waits for hours must cost it little.
 const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// Up to so many instances are looked at one by one; more, by listing all.
+///
+/// Beyond that a single query of all instances is cheaper than one for each.
 const FEW: usize = 8;
 
 /// Pause between two tries to connect again, or to find an instance whose node may be on its way back.
+///
+/// Short against the default of `--reconnect`, long against a refused connection.
 const TRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Added to the time in which an instance has to have ended to be the one that is followed: ages are whole seconds.
 const AGE_MARGIN: Duration = Duration::from_secs(2);
 
 /// How a lost connection is made up for.
+///
+/// Only for commands that wait: without `--wait` a lost connection is an error.
 #[derive(Debug, Clone)]
 pub struct Reconnect {
     /// How to connect.
     pub config: ClientConfig,
     /// For how long to try, and how long nodes may take to come back after that.
+    ///
+    /// Zero means that a lost connection is not made up for.
     pub patience: Duration,
 }
 
 /// What those hear of who follow instances.
+///
+/// Handed to the callback of `start::follow`, which prints it or not.
 #[derive(Debug)]
 pub enum News<'a> {
     /// An instance is further than it was.
     Changed(&'a Tracked),
     /// Something about the connection.
+    ///
+    /// For people: that it was lost, or stands again.
     Connection(String),
 }
 
 /// How instances are followed.
+///
+/// The same for all connections of one command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Following {
     /// How far.
     pub(super) until: Until,
     /// Since when.
+    ///
+    /// An end before that was of an earlier run with the same UUID.
     pub(super) since: Instant,
     /// How long at most.
     pub(super) deadline: Instant,
 }
 
+/// An error of it, such as a closed pipe, ends the command.
 type Changed<'a> = &'a mut dyn FnMut(News<'_>) -> std::io::Result<()>;
 
 /// Waits until instances have ended.
+///
+/// Names are resolved after the subscription, so that no end is missed in between. An instance that has ended already
+/// is reported at once.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -118,8 +153,10 @@ pub async fn wait(context: &mut Context<'_>, args: &WaitArgs) -> Result<Exit, Co
     conclude(context, &tracker)
 }
 
-/// The instance a name means: one that is listed, or else the latest that has ended. One that is named in full may be on a
-/// node that is on its way back.
+/// The instance a name means: one that is listed, or else the latest that has ended. One that is named in full may be
+/// on a node that is on its way back.
+///
+/// Only a whole UUID is waited for: the beginning of one, or a name, could fit another instance by then.
 async fn latest(
     client: &mut Client,
     name: &str,
@@ -156,6 +193,8 @@ async fn latest(
 }
 
 /// Notes which instances no longer go on.
+///
+/// So that Ctrl-C names only those that really go on.
 pub(super) fn note(aftermath: &Aftermath, news: &News<'_>) {
     if let News::Changed(tracked) = news
         && tracked.has_ended()
@@ -165,6 +204,8 @@ pub(super) fn note(aftermath: &Aftermath, news: &News<'_>) {
 }
 
 /// Prints news as they come.
+///
+/// `is_silent` suppresses the lines for instances; remarks about the connection always go to standard error.
 pub(super) fn tell(
     out: &mut Output<'_>,
     news: &News<'_>,
@@ -185,6 +226,8 @@ pub(super) fn tell(
 }
 
 /// Prints what is left to say, and says how it all went.
+///
+/// Those that did not get far enough have the remark that they were not waited for any longer.
 pub(super) fn conclude(context: &mut Context<'_>, tracker: &Tracker) -> Result<Exit, CommandError> {
     if context.json {
         let rows: Vec<Value> = tracker.all().iter().map(Tracked::json).collect();
@@ -199,6 +242,12 @@ pub(super) fn conclude(context: &mut Context<'_>, tracker: &Tracker) -> Result<E
 }
 
 /// Goes on to follow instances where the connection was lost, `followed` being how the first connection went.
+///
+/// Each loss of the connection has its own time to connect again. Afterwards the tracker knows that events may be
+/// missing, and nodes get the same time to come back with their instances, because the scheduler may have been
+/// restarted.
+///
+/// Other errors, and a loss without `reconnect`, are returned.
 pub(super) async fn attend(
     client: &mut Client,
     tracker: &mut Tracker,
@@ -235,6 +284,8 @@ pub(super) async fn attend(
 }
 
 /// Another session, if there is one in time.
+///
+/// Errors of single tries are not reported: they are expected while a scheduler restarts.
 async fn again(reconnect: &Reconnect) -> Option<Client> {
     let give_up = Instant::now() + reconnect.patience;
     loop {
@@ -248,6 +299,9 @@ async fn again(reconnect: &Reconnect) -> Option<Client> {
 
 /// Takes events in, and looks at what runs from time to time, until all are so far. Until `back_by`, if that is given,
 /// nodes may come back with what is not listed.
+///
+/// Returns when all are settled or the time is over; the tracker says which. There are no looks while only placement
+/// is waited for: that is answered by events alone.
 pub(super) async fn watch_over(
     client: &mut Client,
     tracker: &mut Tracker,
@@ -286,6 +340,9 @@ pub(super) async fn watch_over(
 }
 
 /// Asks the scheduler what it knows of the instances that are still open.
+///
+/// The order is: list, take in the events that came before, and if something is missing look among those that have
+/// ended. A listing is taken in last, so that an end with an exit status wins over mere absence.
 async fn look_at(
     client: &mut Client,
     tracker: &mut Tracker,
@@ -313,6 +370,8 @@ async fn look_at(
 }
 
 /// Takes in the events that came before a listing: what they say is older than what it says.
+///
+/// Returns those that changed, as copies, because the tracker goes on changing.
 fn observe_kept(client: &mut Client, tracker: &mut Tracker) -> Vec<Tracked> {
     let mut changed = Vec::new();
     while let Some(event) = client.kept_event() {

@@ -1,4 +1,6 @@
 //! `ciaoctl watch`: events as they come.
+//!
+//! Lines carry the time of this machine at which they arrived, not the time at which something happened.
 
 use jiff::Zoned;
 use proto_frames::payload::Topic;
@@ -12,6 +14,8 @@ use crate::ctl::hosts::Hosts;
 use crate::printable::Printable;
 
 /// Prints events until the connection ends, the reader is gone, or `--count` of them were printed.
+///
+/// Host names are looked up once for each node and kept. With `--json` one object a line, with the key `time` in UTC.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -47,6 +51,7 @@ pub async fn watch(context: &mut Context<'_>, args: &WatchArgs) -> Result<Exit, 
 }
 
 impl TopicArg {
+    /// One word of the command line is one topic of the protocol.
     fn topic(self) -> Topic {
         match self {
             Self::Nodes => Topic::Nodes,
