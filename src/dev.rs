@@ -2,6 +2,12 @@
 //! loopback, and launchers that really run processes, each with a share of the machine.
 //!
 //! Not for production: everything lives in one private directory and ends with the process.
+//!
+//! ```text
+//! run ─▶ read START files ─▶ Directory ─▶ logs ─▶ Cluster::start ─▶ greeting ─▶ starts::follow ─▶ Cluster::stop
+//! ```
+//! Four things can end it: Ctrl-C or a signal, the STARTs with `--once`, and a part of the cluster that fails. All of
+//! them go through `Cluster::stop`, which ends every workload.
 
 mod cluster;
 mod context;
@@ -50,6 +56,9 @@ pub struct DevConfig {
 
 /// Runs the cluster until it is told to stop or, with `--once`, until the STARTs have ended.
 ///
+/// START files are read before anything is made, so that a wrong one costs nothing. The exit code with `--once` is
+/// that of `ciaoctl start --wait` for the same files.
+///
 /// # Errors
 /// The cluster cannot be brought up, or a START file not be read: says which part, and why.
 pub fn run(config: &DevConfig) -> anyhow::Result<ExitCode> {
@@ -89,6 +98,7 @@ pub fn run(config: &DevConfig) -> anyhow::Result<ExitCode> {
     Ok(exit?.into())
 }
 
+/// Without `--once` it never returns by itself: the caller drops it.
 async fn serve(
     config: &DevConfig,
     cluster: &Cluster,
@@ -107,6 +117,8 @@ async fn serve(
 }
 
 /// Prints the next address of the page whenever one has been used.
+///
+/// An address of the page can be used once. Never returns.
 async fn tell_next(cluster: &Cluster) {
     let mut pages = cluster.pages();
     while pages.changed().await.is_ok() {

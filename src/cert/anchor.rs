@@ -1,5 +1,8 @@
 //! The trust anchor: one self-signed certificate that signs all others and that the scheduler also presents as its
 //! server certificate.
+//!
+//! The certificates are X.509 v3 by `rcgen`, in the form of ciao's tool with additions (see [`Shape`]). A role is an
+//! OID in the extended key usage; a bound UUID is a URI among the alternative names.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,6 +27,8 @@ use crate::net::tls::ip_address;
 use crate::net::tls::pem::{PemError, certificates, private_key};
 
 /// Why a certificate could not be made.
+///
+/// Nothing was written when one of these occurs: this module makes texts, not files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertError {
@@ -31,6 +36,8 @@ pub enum CertError {
     #[error("no role given: a certificate without a role is refused by every peer")]
     NoRole,
     /// A name cannot stand in a certificate.
+    ///
+    /// The kind is `host name`, `e-mail address` or `UUID`.
     #[error("{what} {value:?} cannot be put into a certificate")]
     BadName {
         /// Which kind of name.
@@ -59,25 +66,37 @@ pub enum CertError {
     #[error("the anchor's subject has a form that this program cannot repeat as issuer")]
     UnusableSubject,
     /// The cryptographic library failed.
+    ///
+    /// Also for a certificate that cannot be parsed.
     #[error("making the certificate failed: {0}")]
     Crypto(String),
 }
 
 /// A certificate with its private key.
+///
+/// `Debug` prints the certificate only, so that a key does not get into a log.
 #[derive(Clone)]
 pub struct CertifiedPem {
+    /// The same certificate as in the PEM texts.
     der: CertificateDer<'static>,
     certificate_pem: String,
+    /// With the private key. Secret.
     pem: String,
 }
 
 /// A certificate that signs others, with its private key.
+///
+/// Made by [`Anchor::new`], or read by [`Anchor::load`] to sign further leaves later.
 #[derive(Debug)]
 pub struct Anchor {
     certified: CertifiedPem,
+    /// What `rcgen` signs with; it holds the private key.
     issuer: Issuer<'static, KeyPair>,
+    /// Leaves repeat it unless their specification names another.
     organization: Option<String>,
+    /// Ciao's own anchors may lack it; a leaf cannot point to what is not there.
     has_key_identifier: bool,
+    /// No leaf is valid for longer.
     not_after: SystemTime,
 }
 
@@ -100,6 +119,7 @@ impl CertifiedPem {
         &self.pem
     }
 
+    /// The certificate comes first in the text, the key behind it.
     fn new(certificate: &Certificate, key_pem: &str) -> Self {
         let der = certificate.der().clone();
         let certificate_pem = key::encode(&Pem::new("CERTIFICATE", der.as_ref()));
@@ -124,6 +144,8 @@ impl std::fmt::Debug for CertifiedPem {
 impl Anchor {
     /// Makes a new anchor. The scheduler presents it as its own certificate, so `spec` names the scheduler's host.
     ///
+    /// The organization is [`DEFAULT_ORGANIZATION`] unless the specification names one.
+    ///
     /// # Errors
     /// [`CertError::NoRole`], [`CertError::BadName`], [`CertError::Crypto`].
     pub fn new(spec: &Spec) -> Result<Self, CertError> {
@@ -139,8 +161,11 @@ impl Anchor {
         Self::with(CertifiedPem::new(&certificate, &key_pem), key)
     }
 
-    /// The same anchor with a new certificate: its key, names and roles, with the extensions and from the moment that new
-    /// ones have. What it has signed stays signed by it.
+    /// The same anchor with a new certificate: its key, names and roles, with the extensions and from the moment that
+    /// new ones have. What it has signed stays signed by it.
+    ///
+    /// The subject must come out byte for byte the same: leaves name their issuer by it. An anchor whose subject
+    /// `rcgen` writes in another form is therefore refused.
     ///
     /// # Errors
     /// [`CertError::UnusableSubject`], [`CertError::BadName`], [`CertError::NoRole`], [`CertError::Crypto`].
@@ -169,6 +194,8 @@ impl Anchor {
 
     /// Whom its certificate is for.
     ///
+    /// Names and roles are read from the certificate; key and validity are defaults.
+    ///
     /// # Errors
     /// [`CertError::Crypto`], [`CertError::UnusableSubject`].
     pub fn spec(&self) -> Result<Spec, CertError> {
@@ -178,6 +205,8 @@ impl Anchor {
     }
 
     /// Reads an anchor from the PEM text of its `cert-….pem` file, ours or the original's.
+    ///
+    /// The first certificate in the text counts, and the first private key.
     ///
     /// # Errors
     /// [`CertError::AnchorPem`], [`CertError::NotACa`], [`CertError::KeyMismatch`], [`CertError::UnusableSubject`].
@@ -197,6 +226,8 @@ impl Anchor {
     }
 
     /// Makes a leaf. Its validity ends with the anchor's at the latest.
+    ///
+    /// A new key is made for each leaf. The anchor's organization is used unless the specification has its own.
     ///
     /// # Errors
     /// [`CertError::NoRole`], [`CertError::BadName`], [`CertError::AnchorOutOfDate`], [`CertError::Crypto`].
@@ -240,6 +271,8 @@ impl Anchor {
         self.certified.certificate_pem()
     }
 
+    /// Checks what a signature could not reveal before a peer refuses it: that it is a CA, that the key belongs to it,
+    /// and that the issuer's name can be repeated.
     fn with(certified: CertifiedPem, key: KeyPair) -> Result<Self, CertError> {
         let (_, x509) = X509Certificate::from_der(&certified.der)
             .map_err(|error| CertError::Crypto(error.to_string()))?;
@@ -275,8 +308,8 @@ impl Anchor {
         Ok(anchor)
     }
 
-    /// Peers find the issuer by comparing names byte for byte, and names have more forms than `rcgen` can repeat (several
-    /// values of one kind, rare string types): sign something and look.
+    /// Peers find the issuer by comparing names byte for byte, and names have more forms than `rcgen` can repeat
+    /// (several values of one kind, rare string types): sign something and look.
     fn check_issuer_is_repeated(&self, subject: &[u8]) -> Result<(), CertError> {
         let probe = CertificateParams::default()
             .signed_by(self.issuer.key(), &self.issuer)
@@ -292,6 +325,8 @@ impl Anchor {
 }
 
 /// What an anchor has beyond a leaf.
+///
+/// `CrlSign` is in addition to what ciao's tool sets.
 fn as_ca(params: &mut CertificateParams, shape: Shape) {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages.push(KeyUsagePurpose::KeyCertSign);
@@ -301,6 +336,8 @@ fn as_ca(params: &mut CertificateParams, shape: Shape) {
 }
 
 /// A specification with the names and roles of a certificate.
+///
+/// Names of kinds that specifications do not have, and a bound UUID, are not taken over.
 fn named_alike(x509: &X509Certificate<'_>) -> Result<Spec, CertError> {
     let roles = identity::roles(x509).map_err(|error| CertError::Crypto(error.to_string()))?;
     let mut spec = Spec {
@@ -326,6 +363,8 @@ fn named_alike(x509: &X509Certificate<'_>) -> Result<Spec, CertError> {
 }
 
 /// The private key of a PEM text, as it stands there.
+///
+/// Written again with Unix line ends, in its own encoding.
 fn private_key_block(pem: &str) -> Option<String> {
     let blocks = pem::parse_many(pem).ok()?;
     let key = blocks
@@ -335,6 +374,8 @@ fn private_key_block(pem: &str) -> Option<String> {
 }
 
 /// What anchor and leaf have in common.
+///
+/// A random serial number, one value for the subject, and key usages for TLS with RSA and ECDSA keys.
 fn params(spec: &Spec, organization: &str) -> Result<CertificateParams, CertError> {
     let mut params = CertificateParams::default();
     params.not_before = date_time_ymd(1970, 1, 1) + since_epoch(spec.not_before);
@@ -354,11 +395,15 @@ fn params(spec: &Spec, organization: &str) -> Result<CertificateParams, CertErro
 }
 
 /// The roles whose holders accept connections.
+///
+/// Their certificates get `serverAuth`.
 const SERVERS: Role = Role(Role::SCHEDULER.0 | Role::SERVER.0);
 
-/// `anyExtendedKeyUsage`, which the original's peers look for; what HTTPS asks of a server or a client; then one OID per
-/// role. The scheduler's certificate is the anchor as well, and OpenSSL takes what it lacks for what it may not pass on: it
-/// is for both.
+/// `anyExtendedKeyUsage`, which the original's peers look for; what HTTPS asks of a server or a client; then one OID
+/// per role. The scheduler's certificate is the anchor as well, and OpenSSL takes what it lacks for what it may not
+/// pass on: it is for both.
+///
+/// [`CertError::NoRole`] if the specification grants no role that has an OID.
 fn key_usages(spec: &Spec) -> Result<Vec<ExtendedKeyUsagePurpose>, CertError> {
     let roles = spec.roles;
     let granted = Role::GRANTS
@@ -383,6 +428,8 @@ fn key_usages(spec: &Spec) -> Result<Vec<ExtendedKeyUsagePurpose>, CertError> {
     Ok(usages)
 }
 
+/// Host names, e-mail addresses, IP addresses, and last the bound UUID as `URI:urn:uuid:…`. A wildcard is allowed as
+/// the first part of a host name.
 fn alternative_names(spec: &Spec) -> Result<Vec<SanType>, CertError> {
     let ia5 = |what, value: &str| {
         Ia5String::try_from(value).map_err(|_| CertError::BadName {
@@ -412,6 +459,8 @@ fn alternative_names(spec: &Spec) -> Result<Vec<SanType>, CertError> {
 }
 
 /// The string type Go picks: `PrintableString` where its alphabet suffices, else UTF-8.
+///
+/// A subject of another string type would differ byte for byte from the one that ciao's tool writes.
 fn name_value(text: &str) -> DnValue {
     match PrintableString::try_from(text) {
         Ok(printable) => DnValue::PrintableString(printable),
@@ -420,6 +469,8 @@ fn name_value(text: &str) -> DnValue {
 }
 
 /// Basic constraints without CA, and without the key identifier that `rcgen` adds to its own.
+///
+/// The empty sequence is `CA:FALSE` in DER.
 fn not_a_ca() -> rcgen::CustomExtension {
     const BASIC_CONSTRAINTS: [u64; 4] = [2, 5, 29, 19];
     const EMPTY_SEQUENCE: [u8; 2] = [0x30, 0x00];
@@ -429,6 +480,7 @@ fn not_a_ca() -> rcgen::CustomExtension {
     extension
 }
 
+/// A time before 1970 becomes 1970.
 fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,4 +1,13 @@
 //! A certificate as text for people: what `ciao-cert -dump` prints.
+//!
+//! ```text
+//! Certificate:    cert-CNAgent-localhost.pem
+//! Organization:   ciao
+//! Is CA:          false
+//! Validity:       … to …
+//! For role:       CNAgent
+//! ```
+//! Nothing is verified here: what is damaged in a detail is shown as far as it can be read.
 
 use std::fmt::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
@@ -13,6 +22,8 @@ use crate::net::tls::pem::{PemError, certificates, private_key};
 use crate::net::tls::{date, ip_address};
 
 /// Why a file cannot be described.
+///
+/// `ciao-cert` adds the name of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescribeError {
@@ -26,6 +37,8 @@ pub enum DescribeError {
 
 /// Every certificate in a PEM text, one block of lines each, and the kind of private key behind them; the labels are
 /// those of the original's tool, with a few more.
+///
+/// `name` is printed as the name of each certificate. Private keys are never shown, only their kind.
 ///
 /// # Errors
 /// [`DescribeError`].
@@ -51,6 +64,8 @@ pub fn describe(name: &str, pem: &[u8]) -> Result<String, DescribeError> {
     Ok(text)
 }
 
+/// Up to a dozen lines for one certificate. A certificate without roles is described too, with the remark that no peer
+/// accepts it.
 fn lines(text: &mut String, name: &str, der: &[u8], x509: &X509Certificate<'_>) -> fmt::Result {
     line(text, "Certificate", name)?;
     for organization in x509
@@ -95,6 +110,7 @@ fn lines(text: &mut String, name: &str, der: &[u8], x509: &X509Certificate<'_>) 
     line(text, "SHA-256", identity::hex(&identity::fingerprint(der)))
 }
 
+/// Alternative names by kind: hosts, IP addresses, e-mail addresses. The bound UUID has a line of its own.
 fn names(text: &mut String, x509: &X509Certificate<'_>) -> fmt::Result {
     let Ok(Some(names)) = x509.subject_alternative_name() else {
         return Ok(());
@@ -123,6 +139,8 @@ fn names(text: &mut String, x509: &X509Certificate<'_>) -> fmt::Result {
 }
 
 /// One label and its value; control characters of the value are escaped, since it comes from a file.
+///
+/// The value begins in the same column on every line.
 fn line(text: &mut String, label: &str, value: impl fmt::Display) -> fmt::Result {
     let value = value.to_string();
     writeln!(

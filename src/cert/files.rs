@@ -1,4 +1,6 @@
 //! Writing certificate files: whole or not at all, and a private key readable by its owner from the first byte on.
+//!
+//! Used by `ciao-cert` and by `ciao-scheduler dev`. Not used for reading, which is [`crate::net::tls`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,6 +16,8 @@ pub const PRIVATE_MODE: u32 = 0o600;
 pub const PUBLIC_MODE: u32 = 0o644;
 
 /// What to do where a file of that name is there already.
+///
+/// `-force` makes it [`Existing::Replace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// Leave it and fail.
@@ -41,6 +45,9 @@ pub enum WriteError {
 
 /// Writes `contents` to `path` under a temporary name beside it, then gives it its name in one step.
 ///
+/// The temporary name is in the same directory, because a rename across file systems is a copy. The contents are on
+/// disk before the file has its name.
+///
 /// # Errors
 /// [`WriteError`]; `path` is as it was then.
 pub fn write(path: &Path, contents: &str, mode: u32, existing: Existing) -> Result<(), WriteError> {
@@ -61,6 +68,7 @@ pub fn write(path: &Path, contents: &str, mode: u32, existing: Existing) -> Resu
     })
 }
 
+/// The mode applies from the creation on, so that there is no moment in which others can read a key.
 fn write_new(path: &Path, contents: &str, mode: u32) -> io::Result<()> {
     let mut file: File = OpenOptions::new()
         .write(true)

@@ -1,4 +1,7 @@
 //! What a certificate is for: its roles, names, key and validity; and the file names that follow from them.
+//!
+//! A [`Spec`] does not say who signs: the same specification makes an anchor or a leaf. Names are checked when the
+//! certificate is made, not here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime};
@@ -46,11 +49,12 @@ pub struct Spec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shape {
     /// With subject and authority key identifiers, so that OpenSSL can tell a leaf whose subject equals its issuer from
-    /// a self-signed certificate, and with `serverAuth` and `clientAuth`, without which curl, Python and browsers refuse it
-    /// for HTTPS. Original peers accept it.
+    /// a self-signed certificate, and with `serverAuth` and `clientAuth`, without which curl, Python and browsers
+    /// refuse it for HTTPS. Original peers accept it.
     #[default]
     Identified,
-    /// Exactly what the original's tool makes: no key identifiers on leaves, no usage but `anyExtendedKeyUsage` and roles.
+    /// Exactly what the original's tool makes: no key identifiers on leaves, no usage but `anyExtendedKeyUsage` and
+    /// roles.
     Original,
 }
 
@@ -87,6 +91,7 @@ impl Spec {
         format!("CAcert-{}.pem", self.first_host())
     }
 
+    /// Part of a file name. It is not escaped: a host name that is a path has been refused as a DNS name by then.
     fn first_host(&self) -> String {
         let host = self.hosts.first().cloned();
         host.or_else(|| self.ips.first().map(IpAddr::to_string))
@@ -95,6 +100,8 @@ impl Spec {
 }
 
 /// The roles' names as file names have them, in the order of their bits, joined by `-`: `CNAgent-NetworkingAgent`.
+///
+/// Empty for no role.
 #[must_use]
 pub fn role_names(roles: Role) -> String {
     let mut granted: Vec<_> = Role::GRANTS
@@ -110,6 +117,8 @@ pub fn role_names(roles: Role) -> String {
 }
 
 /// Reads a role list as the original's `-role` flag has it: `agent,netagent`.
+///
+/// Case does not matter. An empty part is an error, since it is no name.
 ///
 /// # Errors
 /// The name that is none, for people.

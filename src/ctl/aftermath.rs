@@ -1,5 +1,12 @@
 //! What goes on at the scheduler when a command is interrupted, and how to undo it: a command notes it as it goes, and
 //! Ctrl-C prints it.
+//!
+//! ```text
+//! command ── instances(ids) / text(…) / ended(id) ──▶ Aftermath ◀── lines() ── Ctrl-C
+//! ```
+//!
+//! The last note counts: a command replaces what it said before. Nothing here talks to the scheduler; what is printed
+//! is what the command knew.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,9 +16,13 @@ use parking_lot::Mutex;
 use crate::printable::Lines;
 
 /// Instances that are named; the rest is counted.
+///
+/// Enough to copy from; the screen stays readable.
 const MAX_NAMED: usize = 10;
 
 /// What goes on without the command, shared between it and who waits for Ctrl-C. Nothing at first.
+///
+/// Clones share one state, behind a mutex that is held only for the copy of a text or a set.
 #[derive(Debug, Clone, Default)]
 pub struct Aftermath(Arc<Mutex<Remaining>>);
 
@@ -21,6 +32,8 @@ enum Remaining {
     #[default]
     Nothing,
     /// These instances run or wait.
+    ///
+    /// Ordered, so that the same ones are named each time.
     Instances(BTreeSet<String>),
     /// In words.
     Text(String),
@@ -28,11 +41,15 @@ enum Remaining {
 
 impl Aftermath {
     /// These instances were started, or are waited for.
+    ///
+    /// Replaces what was noted before. UUIDs, which the hints below repeat.
     pub fn instances<'a>(&self, ids: impl Iterator<Item = &'a str>) {
         *self.0.lock() = Remaining::Instances(ids.map(ToOwned::to_owned).collect());
     }
 
     /// This instance has ended.
+    ///
+    /// Without effect if a text was noted instead.
     pub fn ended(&self, id: &str) {
         if let Remaining::Instances(ids) = &mut *self.0.lock() {
             ids.remove(id);
@@ -40,11 +57,15 @@ impl Aftermath {
     }
 
     /// This goes on.
+    ///
+    /// A clause that follows `interrupted: `, without a full stop.
     pub fn text(&self, text: String) {
         *self.0.lock() = Remaining::Text(text);
     }
 
     /// What to tell: nothing, or a line and perhaps instances.
+    ///
+    /// Becomes the text of `CommandError::Interrupted`.
     #[must_use]
     pub fn lines(&self) -> Lines {
         let mut lines = Lines::default();
@@ -57,6 +78,7 @@ impl Aftermath {
     }
 }
 
+/// None for no instances, since then all have ended.
 fn told(ids: &BTreeSet<String>, lines: &mut Lines) {
     match (ids.first(), ids.len()) {
         (None, _) => {}

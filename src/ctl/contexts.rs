@@ -20,16 +20,25 @@ use crate::ctl::args::GlobalArgs;
 use crate::private;
 
 /// Bytes of the file that are read: a thousand contexts fit.
+///
+/// A larger file is an error, not cut.
 const MAX_FILE_LEN: u64 = 256 * 1024;
 
 /// Bytes of a context's name.
+///
+/// Names are also arguments of commands: they are short and plain.
 const MAX_NAME_LEN: usize = 63;
 
 /// What the file holds.
+///
+/// Unknown keys in the file are an error: writing it would lose them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contexts {
     /// The name of the one that counts unless another is named.
+    ///
+    /// May name a context that is not there, if the file was edited by hand: commands then end with
+    /// [`ContextError::Unknown`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
     /// All of them.
@@ -38,6 +47,8 @@ pub struct Contexts {
 }
 
 /// One context.
+///
+/// Each value is optional, so that a context can say only what differs from the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Named {
@@ -59,6 +70,8 @@ pub struct Named {
 }
 
 /// Why contexts cannot be used.
+///
+/// All of them are errors of usage for `ciaoctl`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContextError {
@@ -94,6 +107,7 @@ pub enum ContextError {
     BadName(String),
 }
 
+/// Ends the text of [`ContextError::Unknown`].
 fn those(names: &[String]) -> String {
     match names {
         [] => "there are none, `ciaoctl context set NAME` makes one".to_owned(),
@@ -102,6 +116,8 @@ fn those(names: &[String]) -> String {
 }
 
 /// Where contexts are kept: `ciao/config.toml` in `XDG_CONFIG_HOME`, or in `~/.config`.
+///
+/// The file need not exist.
 ///
 /// # Errors
 /// Neither is known.
@@ -117,6 +133,8 @@ pub fn place() -> Result<PathBuf, ContextError> {
 
 impl Contexts {
     /// Reads the file; none where there is none.
+    ///
+    /// A file that is too long, no UTF-8 or no TOML is an error that names the line where it can.
     ///
     /// # Errors
     /// It cannot be read, or is not what it should be.
@@ -146,6 +164,8 @@ impl Contexts {
 
     /// Writes the file, whole or not at all, for its owner alone.
     ///
+    /// Written under a temporary name with mode 0600 and renamed. The directory is made if it is not there.
+    ///
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), ContextError> {
@@ -173,6 +193,8 @@ impl Contexts {
     }
 
     /// The context of this name.
+    ///
+    /// The error lists the names that there are.
     ///
     /// # Errors
     /// There is none.
@@ -203,6 +225,8 @@ impl Contexts {
 
     /// Forgets a context; then none is current if it was.
     ///
+    /// The next current context has to be chosen with `use`.
+    ///
     /// # Errors
     /// There is none of this name.
     pub fn delete(&mut self, name: &str) -> Result<(), ContextError> {
@@ -214,6 +238,8 @@ impl Contexts {
 }
 
 /// What is wrong with the file, in a line.
+///
+/// TOML errors span several lines; this is the message behind the number of the line.
 fn reason(error: &toml::de::Error, text: &str) -> String {
     let at = error.span().map(|span| {
         let before = text.get(..span.start).unwrap_or_default();
@@ -225,6 +251,8 @@ fn reason(error: &toml::de::Error, text: &str) -> String {
 
 impl Named {
     /// What flags and variables say, with whole paths; what they do not is as before.
+    ///
+    /// Paths become absolute, because the context is used from other directories.
     #[must_use]
     pub fn with(self, global: &GlobalArgs) -> Self {
         let whole = |path: &Option<PathBuf>| {
@@ -246,6 +274,8 @@ impl Named {
 
 /// The options of every command, with what the named or the current context says where they say nothing.
 ///
+/// Called before every command but `context` and `completions`. Cost: one small file is read.
+///
 /// # Errors
 /// The named context is not there, or the file cannot be used.
 pub fn apply(global: GlobalArgs) -> Result<GlobalArgs, ContextError> {
@@ -264,6 +294,8 @@ pub fn apply(global: GlobalArgs) -> Result<GlobalArgs, ContextError> {
 }
 
 /// What flags and variables say, and else what a context says.
+///
+/// Values of one source stay together: a server name belongs to its server, and files to the directory that is named.
 fn over(global: GlobalArgs, context: Named) -> GlobalArgs {
     // The name that is expected belongs to the server.
     let server_name = match global.server {

@@ -1,4 +1,7 @@
 //! What `ciaoctl` tells its caller by its exit code: one documented table, shown by `ciaoctl --help`.
+//!
+//! `From<Exit>` makes the process's exit code. Which error has which code is decided in `commands::CommandError`;
+//! commands that end without an error return an [`Exit`] of their own.
 
 use std::process::ExitCode;
 
@@ -7,6 +10,8 @@ use std::process::ExitCode;
 #[repr(u8)]
 pub enum Exit {
     /// Everything asked for was done.
+    ///
+    /// Also for a reader that has closed the pipe.
     Done = 0,
     /// The cluster said no: `StartFailure`, `DeleteFailure`, `CommandFailure`, a refused command, a drain that left
     /// something behind.
@@ -72,6 +77,8 @@ impl Exit {
     ];
 
     /// The number.
+    ///
+    /// What `$?` has in a shell.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
@@ -79,6 +86,8 @@ impl Exit {
 
     /// The exit code of a command that did several things which ended as `self` and `other`: the one that a caller has
     /// to act on first (connection, timeout, usage, name, refusal, unknown outcome, workload, in this order).
+    ///
+    /// Order of precedence for several instances or START files. [`Exit::Done`] loses against everything.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         const ORDER: [Exit; 10] = [

@@ -1,4 +1,8 @@
 //! Whether all is well: what `ciaoctl status` makes of what the scheduler lists. Pure.
+//!
+//! Each function below looks at one subject and adds to both lists of [`Health`]: problems, which need somebody to
+//! act, and the glance, a line for each subject. A problem is one sentence with the name of what it is about. What is
+//! only unusual, such as a workload that failed, is in the glance.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +16,21 @@ use crate::printable::counted;
 pub const CERTIFICATE_SOON_S: i64 = 30 * 86_400;
 
 /// How long ago a workload that failed is counted, in milliseconds: an hour.
+///
+/// Older failures say little about how the cluster is.
 const RECENT_MS: i64 = 3_600_000;
 
 /// Things of one kind that are named; the rest is counted.
+///
+/// A cluster in which everything is lost must still fit on a screen.
 const MAX_NAMED: usize = 5;
 
 /// Reasons for waiting that are shown, those of most instances first.
 const MAX_REASONS: usize = 4;
 
 /// What the scheduler lists.
+///
+/// Several queries, so that the parts can be of slightly different moments.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// How the scheduler is; `None` from one that does not say.
@@ -40,11 +50,15 @@ pub struct Seen {
 }
 
 /// What is made of that.
+///
+/// Made by [`health()`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// What is not well; none where all is.
     pub problems: Vec<String>,
     /// The cluster at a glance: what, and how it is.
+    ///
+    /// Two columns when it is printed.
     pub glance: Vec<(&'static str, String)>,
 }
 
@@ -56,6 +70,9 @@ impl Health {
     }
 
     /// The same as an object for programs.
+    ///
+    /// Counts are by word: of `READY`, `LOST` and so on for nodes. `scheduler` is null if the scheduler does not say
+    /// how it is.
     #[must_use]
     pub fn json(&self, seen: &Seen) -> Value {
         let status = seen.status.as_ref();
@@ -86,6 +103,8 @@ impl Health {
 }
 
 /// What is well, and what is not.
+///
+/// The order is that of the output.
 #[must_use]
 pub fn health(seen: &Seen) -> Health {
     let mut health = Health::default();
@@ -97,6 +116,7 @@ pub fn health(seen: &Seen) -> Health {
     health
 }
 
+/// Problems: a state directory that is not written, and a recovery window that is still open.
 fn scheduler(seen: &Seen, health: &mut Health) {
     let Some(status) = &seen.status else {
         let text = "it does not say how it is: it is older than this program".to_owned();
@@ -126,6 +146,8 @@ fn scheduler(seen: &Seen, health: &mut Health) {
     }
 }
 
+/// Problems: no node that takes work, lost nodes, nodes with a fault. Cordoned nodes are none, because an operator
+/// wanted them.
 fn nodes(seen: &Seen, health: &mut Health) {
     let by_status = tally(seen.nodes.iter().map(|it| it.status.clone()));
     let count = seen.nodes.len().to_string();
@@ -157,6 +179,8 @@ fn nodes(seen: &Seen, health: &mut Health) {
     name_some(faulty, "nodes with a fault", &mut health.problems);
 }
 
+/// Problems: instances whose node is lost, and instances that wait after failed attempts. Workloads that failed are
+/// counted.
 fn instances(seen: &Seen, health: &mut Health) {
     let by_state = tally(seen.instances.iter().map(state));
     let count = seen.instances.len().to_string();
@@ -204,6 +228,8 @@ fn instances(seen: &Seen, health: &mut Health) {
 }
 
 /// Workloads that ended with a failure within the last hour.
+///
+/// Exit statuses above 0; an unknown one does not count.
 fn failed(seen: &Seen) -> usize {
     let is_recent = |view: &&InstanceView| {
         let at = view.ended_at_ms.unwrap_or_default();
@@ -218,6 +244,7 @@ fn failed(seen: &Seen) -> usize {
         .count()
 }
 
+/// No problem, however long it is: waiting for room is what a queue is for.
 fn queue(seen: &Seen, health: &mut Health) {
     let text = match oldest(&seen.queue) {
         None => "empty".to_owned(),
@@ -237,11 +264,15 @@ fn queue(seen: &Seen, health: &mut Health) {
     health.glance.push(("queue", text));
 }
 
+/// Seconds; `None` for an empty queue.
 fn oldest(queue: &[InstanceView]) -> Option<i64> {
     queue.iter().map(|view| view.age_s).max()
 }
 
 /// What most nodes lack for an instance that waits, without the figures.
+///
+/// Of what stands behind the last `: `, the part before the first comma or semicolon, without the number that it begins
+/// with. So waiting instances with different figures are counted as one reason.
 fn reason(view: &InstanceView) -> String {
     let said = view.waits_for.rsplit(": ").next().unwrap_or_default();
     let first = said.split([',', ';']).next().unwrap_or_default();
@@ -253,6 +284,8 @@ fn reason(view: &InstanceView) -> String {
 }
 
 /// All certificates: whose, the file, when it ends.
+///
+/// Those that the scheduler says it uses, and those that this program connects with.
 fn certificates(seen: &Seen) -> impl Iterator<Item = (&'static str, &str, i64)> {
     let theirs = seen.status.iter().flat_map(|status| &status.certificates);
     let theirs = theirs.map(|it| ("scheduler", &*it.file, it.ends_at_s));
@@ -260,6 +293,7 @@ fn certificates(seen: &Seen) -> impl Iterator<Item = (&'static str, &str, i64)> 
     theirs.chain(own.map(|(file, ends)| ("ciaoctl", &**file, *ends)))
 }
 
+/// The glance names the one that ends first. A problem is each that ends within [`CERTIFICATE_SOON_S`] or has ended.
 fn ends_of_certificates(seen: &Seen, health: &mut Health) {
     let now = seen.now_ms.div_euclid(1000);
     let Some((of, file, ends)) = certificates(seen).min_by_key(|(_, _, ends)| *ends) else {
@@ -282,6 +316,8 @@ fn ends_of_certificates(seen: &Seen, health: &mut Health) {
 }
 
 /// Names the first few, and counts the rest.
+///
+/// `what` is the plural for the rest: `and 3 more nodes that are lost`.
 fn name_some(all: impl Iterator<Item = String>, what: &str, problems: &mut Vec<String>) {
     let mut all = all;
     problems.extend(all.by_ref().take(MAX_NAMED));
@@ -299,6 +335,7 @@ fn state(view: &InstanceView) -> String {
     }
 }
 
+/// How often each word is there, in the order of the words.
 fn tally(words: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for word in words {

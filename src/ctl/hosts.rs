@@ -1,4 +1,7 @@
 //! Host names of nodes by their UUIDs, for lines that would show a UUID alone.
+//!
+//! The cache lives as long as a command. A node can get another host name when it connects again: `watch` then forgets
+//! it.
 
 use std::collections::HashMap;
 
@@ -11,9 +14,13 @@ use crate::ctl::units::short;
 const FEW: usize = 8;
 
 /// Most names that are remembered: those of the largest cluster there may be.
+///
+/// Beyond it everything is forgotten and learned as it is needed.
 const MAX_HOSTS: usize = 100_000;
 
 /// What is known of host names.
+///
+/// From node UUID to host name. A node that is not in it is shown by the beginning of its UUID.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts(HashMap<String, String>);
 
@@ -32,6 +39,9 @@ impl Hosts {
     }
 
     /// Asks for the host names of those of these nodes that are not known.
+    ///
+    /// One query for each unknown node if they are few, else one for all nodes. Empty UUIDs and known nodes cost
+    /// nothing.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -63,6 +73,8 @@ impl Hosts {
     }
 
     /// A node that has not said its name yet is asked about again.
+    ///
+    /// Only names are stored. An empty one is not, so that the node is looked up again.
     fn take(&mut self, nodes: impl Iterator<Item = NodeView>) {
         let named = nodes.filter(|node| !node.hostname.is_empty());
         self.0.extend(named.map(|it| (it.node_uuid, it.hostname)));
@@ -74,6 +86,8 @@ impl Hosts {
     }
 
     /// `node-a (4cb19522)`, or what is known of it.
+    ///
+    /// Empty for an empty UUID.
     #[must_use]
     pub fn named(&self, node_uuid: &str) -> String {
         match self.0.get(node_uuid).map(String::as_str) {
@@ -85,6 +99,8 @@ impl Hosts {
 
 impl<const N: usize> From<[(&str, &str); N]> for Hosts {
     /// Nodes and their names.
+    ///
+    /// For tests.
     fn from(named: [(&str, &str); N]) -> Self {
         let owned = named.map(|(node, host)| (node.to_owned(), host.to_owned()));
         Self(owned.into())

@@ -1,5 +1,9 @@
-//! What a workload wrote, made fit for a terminal: line ends and tabs stay, every other character that is an order to the
-//! terminal is escaped, and what is no UTF-8 is replaced. It comes in chunks, which may end in the middle of a character.
+//! What a workload wrote, made fit for a terminal: line ends and tabs stay, every other character that is an order to
+//! the terminal is escaped, and what is no UTF-8 is replaced. It comes in chunks, which may end in the middle of a
+//! character.
+//!
+//! Without this a workload could change the title or the colours of the operator's terminal, or make it answer with
+//! input. A file or pipe gets the bytes as they are.
 
 use std::fmt::Write as _;
 use std::str::from_utf8;
@@ -7,17 +11,26 @@ use std::str::from_utf8;
 use crate::printable::{Printable, is_unprintable};
 
 /// Bytes of a character of UTF-8 at most.
+///
+/// So an unfinished character is at most one byte less.
 const MAX_CHAR_LEN: usize = 4;
 
 /// The state between two chunks.
+///
+/// One for each stream of output.
 #[derive(Debug, Default)]
 pub struct Neutral {
     /// The beginning of a character.
+    ///
+    /// At most three bytes, from the end of the chunk before.
     rest: Vec<u8>,
 }
 
 impl Neutral {
     /// The next chunk as it may be shown.
+    ///
+    /// Bytes that cannot become valid are replaced by U+FFFD at once; those that are the beginning of a character wait
+    /// for the next chunk. What waits when the stream ends is never shown.
     #[must_use]
     pub fn show(&mut self, chunk: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.rest);
@@ -49,6 +62,7 @@ impl Neutral {
     }
 }
 
+/// Characters that control the terminal become escapes such as `\u{1b}`, by the rule of [`is_unprintable`].
 fn show(text: &str, shown: &mut String) {
     let is_order = |c: char| is_unprintable(c) && !matches!(c, '\n' | '\t');
     let mut rest = text;

@@ -9,10 +9,14 @@ use crate::ctl::yaml::yaml;
 use crate::printable::{self, Lines, Printable};
 
 /// Standard output and standard error, or what a test reads.
+///
+/// Commands have it in their `Context`. It buffers nothing itself: the caller
+/// hands it a buffered writer, and a command flushes where a reader waits.
 pub struct Output<'a> {
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
     width: Option<usize>,
+    /// Set from [`terminal_colours`]; tests leave it off.
     has_colours: bool,
 }
 
@@ -28,8 +32,10 @@ const RED: &str = "\u{1b}[1;31m";
 /// What ends that.
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Whether standard output is a terminal that is to have colours: not with `NO_COLOR`, whatever it says, and not one that
-/// knows none.
+/// Whether standard output is a terminal that is to have colours: not with `NO_COLOR`, whatever it says, and not one
+/// that knows none.
+///
+/// Asked once, at the start.
 #[must_use]
 pub fn terminal_colours() -> bool {
     let is_said = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -38,10 +44,14 @@ pub fn terminal_colours() -> bool {
 }
 
 /// Narrowest terminal that lists are made to fit.
+///
+/// A width below it, for example 0 of a terminal that does not know its size, counts as unknown.
 const MIN_WIDTH: usize = 20;
 
-/// Characters that a line of standard output may have: as many as `COLUMNS` says, or the terminal has; any number where it
-/// is neither.
+/// Characters that a line of standard output may have: as many as `COLUMNS` says, or the terminal has; any number
+/// where it is neither.
+///
+/// A `COLUMNS` that is no number counts as not set.
 #[must_use]
 pub fn terminal_width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok();
@@ -116,6 +126,9 @@ impl<'a> Output<'a> {
 
     /// Prints a document for programs, on several lines.
     ///
+    /// Characters that are not printable are escaped as JSON escapes, so that the document stays the same for its
+    /// reader.
+    ///
     /// # Errors
     /// The system's.
     pub fn document(&mut self, value: &Value) -> io::Result<()> {
@@ -164,6 +177,8 @@ impl<'a> Output<'a> {
     }
 
     /// Prints what a workload wrote, as it is: for who has made it fit for a terminal, or prints to none.
+    ///
+    /// The only way by which bytes leave unescaped.
     ///
     /// # Errors
     /// The system's.

@@ -1,23 +1,35 @@
 //! From what an operator types to the one node or instance it means.
+//!
+//! The scheduler is asked with the same text first and answers everything that it may mean: candidates. [`resolve`]
+//! picks among them by fixed precedence, so that an operator can always name a thing by its whole UUID, also if
+//! another one is called so.
 
 use crate::ctl::units::short;
 use crate::printable::Lines;
 
 /// Candidates that an error lists; the rest is counted.
+///
+/// The rest is counted, because a short beginning can fit thousands.
 const MAX_LISTED: usize = 10;
 
 /// Something that can be meant.
+///
+/// For an instance `hostname` is its own name, not that of its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// Its UUID (or other identifier).
     pub uuid: String,
     /// The host name, if it is something that has one of its own.
+    ///
+    /// `None` for an instance without a name.
     pub hostname: Option<String>,
     /// What distinguishes it, for people: `node-a, READY`.
     pub about: String,
 }
 
 /// Why a name means nothing in particular.
+///
+/// Both end a command with [`crate::ctl::exit::Exit::NotFound`], before anything was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
@@ -46,6 +58,9 @@ pub enum ResolveError {
 /// The one candidate that `name` means: the one with this UUID; else the one with this host name; else the one whose
 /// UUID begins so, in either case of letters.
 ///
+/// The three kinds of match are tried in this order, and the first one with a match decides: a name that is also the
+/// beginning of another thing's UUID means the thing with that name. An empty name means nothing.
+///
 /// # Errors
 /// [`ResolveError`].
 pub fn resolve(
@@ -53,6 +68,7 @@ pub fn resolve(
     name: &str,
     candidates: Vec<Candidate>,
 ) -> Result<Candidate, ResolveError> {
+    // `get(..len)` is `None` where the UUID is shorter, or where the cut would be within a character.
     let tiers: [fn(&Candidate, &str) -> bool; 3] = [
         |candidate, name| candidate.uuid.eq_ignore_ascii_case(name),
         |candidate, name| candidate.hostname.as_deref() == Some(name),
@@ -91,6 +107,8 @@ pub fn resolve(
 
 impl ResolveError {
     /// The things that a name can mean, a line for each; nothing if it means nothing.
+    ///
+    /// Printed below the error.
     #[must_use]
     pub fn candidates(&self) -> Lines {
         let mut lines = Lines::default();

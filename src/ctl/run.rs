@@ -1,4 +1,8 @@
 //! From a command to an exit code: a runtime, standard output, and the one place where errors are printed.
+//!
+//! The library's side of the program `ciaoctl`. It decides where output goes (standard output, buffered), which
+//! runtime there is (one thread: a command waits more than it computes), and that every error becomes one line on
+//! standard error.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
@@ -18,6 +22,9 @@ use crate::net::tls::KeyFiles;
 use crate::printable::Lines;
 
 /// Runs a command that needs a session to its end, and prints what it has to say.
+///
+/// Flushes at the end, so that an output that cannot be written becomes [`Exit::Output`] instead of being lost. The
+/// runtime is shut down without waiting for a thread that still reads standard input.
 #[must_use]
 pub fn run(command: SessionCommand, global: &GlobalArgs) -> Exit {
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -35,6 +42,8 @@ pub fn run(command: SessionCommand, global: &GlobalArgs) -> Exit {
 }
 
 /// Runs `ciaoctl context`, which needs no session.
+///
+/// Without a runtime and without certificates.
 #[must_use]
 pub fn run_context(command: &ContextCommand, global: &GlobalArgs) -> Exit {
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -47,6 +56,8 @@ pub fn run_context(command: &ContextCommand, global: &GlobalArgs) -> Exit {
 
 /// The options of every command, with what the context says that counts; or the program's end where it cannot be used.
 ///
+/// Printing the error is done here, because the caller has only an exit code to return.
+///
 /// # Errors
 /// The exit code, once it was said why.
 pub fn in_context(global: GlobalArgs) -> Result<GlobalArgs, Exit> {
@@ -54,6 +65,8 @@ pub fn in_context(global: GlobalArgs) -> Result<GlobalArgs, Exit> {
 }
 
 /// Serves the scheduler's page to browsers of this machine until Ctrl-C.
+///
+/// A browser is opened only if standard output is a terminal.
 #[must_use]
 pub fn run_web(args: &WebArgs, global: &GlobalArgs) -> Exit {
     let mut out = io::stdout();
@@ -70,6 +83,8 @@ pub fn run_web(args: &WebArgs, global: &GlobalArgs) -> Exit {
 }
 
 /// Opens a browser, where there is one. Where there is none, the address is on the screen.
+///
+/// Not waited for: it may run as long as the browser does.
 fn open_browser(url: &str) {
     let _ = Command::new("xdg-open")
         .arg(url)
@@ -80,11 +95,16 @@ fn open_browser(url: &str) {
 }
 
 /// Says on standard error why a command was not done.
+///
+/// Text and exit code come from the same error.
 fn fail(error: &CommandError) -> Exit {
     complain(error.exit(), &error.lines())
 }
 
 /// Says on standard error why the program ends with this exit code, in one line (a listing of candidates takes more).
+///
+/// An interrupted command may have nothing to say; a closed pipe has nothing to say either, since its code is
+/// [`Exit::Done`].
 #[must_use]
 pub fn complain(exit: Exit, lines: &Lines) -> Exit {
     if exit != Exit::Done && !lines.is_empty() {
@@ -95,12 +115,16 @@ pub fn complain(exit: Exit, lines: &Lines) -> Exit {
 }
 
 /// What a session needs before it begins.
+///
+/// A key file that is open to others is reported before it is used.
 fn prepare(global: &GlobalArgs) -> Result<Runtime, CommandError> {
     check_key(&commands::client_config(global).cert, global)?;
     runtime()
 }
 
 /// Looks at who can read a file with a private key.
+///
+/// Without `--strict-files` others who can read it are a warning on standard error.
 ///
 /// # Errors
 /// With `--strict-files`: others can.

@@ -1,14 +1,22 @@
 //! Which instances an expression selects, by what lists show of them.
+//!
+//! `--selector` of `delete` and `stop`, for example `state = running` or `host in (node-a, node-b)`. The parser of
+//! options allows only [`KEYS`]; evaluation is here, at the client, over a listing.
 
 use proto_frames::payload::{Expression, InstanceView};
 
 /// What instances can be selected by.
+///
+/// The columns of `ciaoctl instances` that identify or group instances, by short names.
 pub const KEYS: [&str; 8] = [
     "instance", "node", "host", "state", "group", "priority", "mem_mb", "vcpus",
 ];
 
-/// Whether an expression over [`KEYS`] holds for an instance. What an instance does not have meets what is negative alone,
-/// as with labels of nodes.
+/// Whether an expression over [`KEYS`] holds for an instance. What an instance does not have meets what is negative
+/// alone, as with labels of nodes.
+///
+/// `state` is compared with the word that lists show: the state of the lifecycle where there is one. Numbers are
+/// compared as the test does it, from their decimal text. A key that is not in [`KEYS`] has no value.
 #[must_use]
 pub fn is_met(expression: &Expression, view: &InstanceView) -> bool {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());

@@ -1,6 +1,16 @@
-//! START files: read as bytes, sent as bytes. The only things ever put in are an instance's UUID and, for a dry run, what
-//! makes it one; they are put into the text, so that whatever else the file says arrives as its author wrote it. Where its
-//! style has no plain place for them, as JSON, its first document is written again with everything that is in it.
+//! START files: read as bytes, sent as bytes. The only things ever put in are an instance's UUID and, for a dry run,
+//! what makes it one; they are put into the text, so that whatever else the file says arrives as its author wrote it.
+//! Where its style has no plain place for them, as JSON, its first document is written again with everything that is
+//! in it.
+//!
+//! ```text
+//! file ─▶ StartFile::read ─▶ requests(n)  ─▶ StartRequest (UUID put in)     ─▶ START
+//!                           └ member(…)    ─▶ StartRequest (UUID and name)   ─▶ START of a set
+//! StartRequest.payload ─▶ DryRun::ask ─▶ START with scheduling.dry_run
+//! ```
+//!
+//! Every edited text is decoded again and compared with what is wanted before it is used: an edit that would change
+//! anything else is not sent.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -13,15 +23,21 @@ use proto_frames::payload::{Payload, PayloadError, Start};
 use crate::edit;
 
 /// A START payload as a file has it.
+///
+/// Read once; many requests are made of it.
 #[derive(Debug, Clone)]
 pub struct StartFile {
+    /// For messages: the path, or `standard input`.
     name: String,
+    /// The whole file, with documents behind the first, which belong to the workload.
     bytes: Bytes,
     /// What it says; without an instance's UUID if it names none.
     start: Start,
 }
 
 /// One START to send.
+///
+/// Ready to send. Cloning does not copy the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartRequest {
     /// Where it comes from, for messages: a file's name, or the program's.
@@ -33,6 +49,8 @@ pub struct StartRequest {
 }
 
 /// Why a START file cannot be used.
+///
+/// All end with exit code 2: the file is the caller's, and nothing was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartFileError {
@@ -72,6 +90,8 @@ pub enum StartFileError {
 impl StartFile {
     /// Reads a file; `-` is the standard input.
     ///
+    /// At most one byte more than a frame may carry is read, so that a huge file costs no memory.
+    ///
     /// # Errors
     /// [`StartFileError`], naming the file.
     pub fn read(path: &Path) -> Result<Self, StartFileError> {
@@ -98,6 +118,8 @@ impl StartFile {
 
     /// Takes a payload from elsewhere; `name` is for messages.
     ///
+    /// A file without an instance's UUID is accepted. Everything else is checked as the scheduler checks it.
+    ///
     /// # Errors
     /// [`StartFileError::NotAStart`].
     pub fn parse(name: String, bytes: Bytes) -> Result<Self, StartFileError> {
@@ -120,6 +142,8 @@ impl StartFile {
     /// The STARTs that `count` instances of this file need: the file as it is for one that names its instance, with a
     /// UUID from `new_uuid` put in otherwise.
     ///
+    /// A file that names its instance is sent as it is only if one instance is wanted; several need different UUIDs.
+    ///
     /// # Errors
     /// [`StartFileError::NoPlace`] where one is needed and cannot be put in.
     pub fn requests(
@@ -138,6 +162,8 @@ impl StartFile {
     }
 
     /// The START of an instance of it with this UUID and this name, whatever the file says of both.
+    ///
+    /// For `ciaoctl set`. The text is edited where possible; otherwise the first document is written again.
     ///
     /// # Errors
     /// [`StartFileError::NoPlace`] where they cannot be put in.
@@ -169,6 +195,9 @@ impl StartFile {
     }
 
     /// What tells this file from others: the beginning of the SHA-256 of its contents, in hex.
+    ///
+    /// Eight hex digits: enough to tell versions of one set apart. Any change of the file, also of a comment, is
+    /// another version.
     #[must_use]
     pub fn version(&self) -> String {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.bytes);
@@ -176,6 +205,7 @@ impl StartFile {
         bytes.map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// First by an edit of the text, then by writing the first document again.
     fn with_instance(&self, instance_uuid: String) -> Result<StartRequest, StartFileError> {
         let wanted = Start {
             instance_uuid: instance_uuid.clone(),
@@ -198,6 +228,8 @@ impl StartFile {
 }
 
 /// Whether what stands under `start` of the first document is nothing.
+///
+/// A file without `start` decodes to a default START, which would be sent as one.
 fn is_empty(payload: &Bytes) -> bool {
     let document = first_document(payload, SMALL).unwrap_or_default();
     let root: Result<serde_yaml::Value, _> = serde_yaml::from_slice(document);
@@ -216,6 +248,8 @@ fn named_anew(payload: &Bytes, instance_uuid: &str) -> Option<Bytes> {
 }
 
 /// How a START becomes a question about its placement.
+///
+/// Values that are `None` leave the START as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DryRun {
     /// How many of it are asked about; `None` leaves what the START says, or one.
@@ -231,6 +265,8 @@ impl DryRun {
     ///
     /// Where there is no safe place in its text, its first document is written again, without comments and what this
     /// program does not know of; what follows it always stays as it is.
+    ///
+    /// The UUID of the instance stays: the answer is recognised by it.
     ///
     /// # Errors
     /// It is no START.
@@ -255,6 +291,7 @@ impl DryRun {
         }
     }
 
+    /// `None` if one of the keys has no safe place in the text.
     fn edit(&self, start: &Bytes) -> Option<Bytes> {
         let mut text = edit::set(start, &["start", "scheduling", "dry_run"], "true")?;
         for (key, number) in [("count", self.count), ("alternates", self.alternates)] {

@@ -1,6 +1,11 @@
 //! How a process ended, in words.
+//!
+//! For lines about instances that have ended. The number is the one that launchers send: an exit status from 0, or
+//! minus the number of the signal.
 
 /// Names of the signals that end programs, without `SIG`.
+///
+/// Linux numbers. Signals that do not end a process by default are not here.
 const SIGNALS: [(u64, &str); 17] = [
     (1, "HUP"),
     (2, "INT"),
@@ -22,6 +27,8 @@ const SIGNALS: [(u64, &str); 17] = [
 ];
 
 /// `exit status 3`, `killed by SIGKILL`, `exit status unknown`. A launcher tells a signal as its negative number.
+///
+/// A signal without a name in the table is shown by its number.
 #[must_use]
 pub fn exit_status(code: Option<i64>) -> String {
     let Some(code) = code else {
@@ -39,6 +46,8 @@ pub fn exit_status(code: Option<i64>) -> String {
 }
 
 /// The same of one that is known to have ended: `exited, status 7`, `killed by SIGKILL`, `exited, status unknown`.
+///
+/// `ciaoctl history` shows it as the detail of an end.
 #[must_use]
 pub fn how_it_exited(code: Option<i64>) -> String {
     let status = exit_status(code);

@@ -1,4 +1,7 @@
 //! Amounts, spans and identifiers as people read them.
+//!
+//! Everything here is pure and for people; JSON has plain numbers. Memory is in powers of 1024, as START asks for it;
+//! nodes report disk in units of 10⁶ bytes. A negative figure is not known and becomes [`UNKNOWN`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,6 +10,8 @@ use std::time::Duration;
 pub const UNKNOWN: &str = "-";
 
 /// Shortest beginning of a UUID that tables show.
+///
+/// Eight hex digits: the first group of a UUID.
 const MIN_PREFIX: usize = 8;
 
 /// An amount of memory given in MiB: `512 MiB`, `1.5 GiB`; negative amounts are unknown.
@@ -16,6 +21,8 @@ pub fn mebibytes(mib: i64) -> String {
 }
 
 /// An amount of disk given in units of 10⁶ bytes, as nodes report theirs, shown as [`mebibytes`] are.
+///
+/// Converted to MiB first, rounded down.
 #[must_use]
 pub fn megabytes(mb: i64) -> String {
     const MIB: i128 = 1 << 20;
@@ -27,12 +34,16 @@ pub fn megabytes(mb: i64) -> String {
 }
 
 /// A count; negative ones are unknown.
+///
+/// Also for percentages and positions.
 #[must_use]
 pub fn count(n: i64) -> String {
     if n < 0 { UNKNOWN.into() } else { n.to_string() }
 }
 
 /// A span of whole seconds with its two largest units: `42s`, `3m 5s`, `2h 10m`, `4d 1h`; negative ones are unknown.
+///
+/// The smaller unit is left out if it is 0: `2h`, not `2h 0m`.
 #[must_use]
 pub fn span(seconds: i64) -> String {
     const UNITS: [(i64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
@@ -54,6 +65,8 @@ pub fn span(seconds: i64) -> String {
 }
 
 /// A span of milliseconds, as [`span`] shows it; a second that has begun counts.
+///
+/// Negative ones are 0, unlike in [`span`]: they are deadlines that have passed.
 #[must_use]
 pub fn span_of_ms(ms: i64) -> String {
     const MS: i64 = 1_000;
@@ -61,6 +74,8 @@ pub fn span_of_ms(ms: i64) -> String {
 }
 
 /// A duration to the precision people care for: `850ms`, `1.2s`, `2m 5s`.
+///
+/// Rounded down.
 #[must_use]
 pub fn elapsed(duration: Duration) -> String {
     match duration.as_millis() {
@@ -71,6 +86,8 @@ pub fn elapsed(duration: Duration) -> String {
 }
 
 /// The first eight characters of an identifier, for messages in which it is not the only thing.
+///
+/// Not necessarily unique: [`unique_prefix_len`] is for tables.
 #[must_use]
 pub fn short(id: &str) -> &str {
     id.char_indices()
@@ -79,6 +96,8 @@ pub fn short(id: &str) -> &str {
 }
 
 /// The shortest length, at least eight, at which all of `ids` still differ (as far as they do at all).
+///
+/// Equal identifiers count as one. Each length is tried in one walk over all of them; real UUIDs differ at the first.
 #[must_use]
 pub fn unique_prefix_len<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> usize {
     let longest = ids
@@ -96,12 +115,16 @@ pub fn unique_prefix_len<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> usiz
 }
 
 /// The first `len` characters of `id`.
+///
+/// All of it if it is shorter. Characters, not bytes, since identifiers of peers need not be ASCII.
 #[must_use]
 pub fn prefix(id: &str, len: usize) -> &str {
     id.char_indices().nth(len).map_or(id, |(end, _)| &id[..end])
 }
 
 /// At most `len` characters of a text, and an ellipsis where there were more.
+///
+/// The ellipsis is one more character.
 #[must_use]
 pub fn elide(text: &str, len: usize) -> String {
     let shown = prefix(text, len);
@@ -112,6 +135,7 @@ pub fn elide(text: &str, len: usize) -> String {
     }
 }
 
+/// One decimal below 100, none above and none for the smallest unit. `units` are steps of 1024.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn scaled(amount: i64, units: &[&str]) -> String {
     const STEP: f64 = 1024.0;

@@ -1,5 +1,16 @@
-//! Documents as YAML for people and programs: mappings and lists as blocks, texts always in double quotes as in JSON, so that
-//! none is taken for anything else and none reaches a terminal as it came.
+//! Documents as YAML for people and programs: mappings and lists as blocks, texts always in double quotes as in JSON,
+//! so that none is taken for anything else and none reaches a terminal as it came.
+//!
+//! `ciaoctl … -o yaml` prints with it. It is a small subset of YAML that any reader takes:
+//!
+//! ```text
+//! nodes:
+//!   - node_uuid: "4cb19522-1e18-439a-883a-f9b2a3a95f5e"
+//!     labels:
+//!       zone:
+//!         - "a"
+//!     lease_ms: null
+//! ```
 
 use std::fmt::Write as _;
 
@@ -8,6 +19,8 @@ use serde_json::Value;
 use crate::printable::{self, Printable};
 
 /// A document, each line with its end.
+///
+/// An empty mapping or list is written as `{}` or `[]`.
 #[must_use]
 pub fn yaml(value: &Value) -> String {
     let mut out = String::new();
@@ -16,6 +29,8 @@ pub fn yaml(value: &Value) -> String {
 }
 
 /// Writes a value whose lines begin so many characters to the right.
+///
+/// Appends whole lines to `out`.
 fn block(value: &Value, indent: usize, out: &mut String) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -40,6 +55,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
+/// `key` has its colon. A value that is empty or a scalar stands on the same line.
 fn entry(key: &str, value: &Value, indent: usize, out: &mut String) {
     let is_nested = match value {
         Value::Object(fields) => !fields.is_empty(),
@@ -54,11 +70,14 @@ fn entry(key: &str, value: &Value, indent: usize, out: &mut String) {
     }
 }
 
+/// JSON's notation of scalars is YAML too. Everything that is not printable is escaped.
 fn scalar(value: &Value) -> String {
     Printable::new(printable::json(&value.to_string())).to_string()
 }
 
 /// A key without its quotes, where it can do without them.
+///
+/// `y` and `n` keep their quotes: YAML 1.1 reads them as true and false.
 fn plain(quoted: &str) -> &str {
     let text = quoted.trim_matches('"');
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'.');

@@ -1,4 +1,8 @@
 //! The parts of a cluster on one machine: certificates, scheduler, launchers.
+//!
+//! The same code as in production runs here, with other settings: the scheduler binds to loopback, launchers report
+//! every second, have a share of the machine and stop their workloads at the end. Parts end in the order page,
+//! launchers, scheduler.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,12 +35,16 @@ use crate::server::{
 };
 
 /// How long the launchers may take to report for the first time.
+///
+/// It ends the wait of [`Cluster::wait_until_ready`] with an error that names how many are ready.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Pause between two looks at whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long connecting and each answer may take on loopback.
+///
+/// For clients in this process.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Time between two reports: shorter than in production, since people are watching.
@@ -47,15 +55,22 @@ const FAKE_RESOURCE: &str = "fake-gpu";
 const FAKE_AMOUNT: i64 = 2;
 
 /// A cluster that runs.
+///
+/// Dropping it without [`Cluster::stop`] aborts its tasks.
 #[derive(Debug)]
 pub(super) struct Cluster {
+    /// Where the scheduler takes connections of peers.
     address: SocketAddr,
+    /// Where it serves the HTTP API.
     http: SocketAddr,
     certificates: Certificates,
+    /// Absolute. It holds the launchers' state directories by their host names.
     directory: PathBuf,
     nodes: u32,
+    /// `true` ends the page and the launchers; dropping it ends the scheduler.
     stop: watch::Sender<bool>,
     launchers: JoinSet<Result<(), launcher::LauncherError>>,
+    /// One task.
     scheduler: JoinSet<()>,
     /// The page for browsers.
     web: JoinSet<()>,
@@ -66,17 +81,28 @@ pub(super) struct Cluster {
 }
 
 /// The files made for it.
+///
+/// All signed by an anchor made for this run.
 #[derive(Debug, Clone)]
 struct Certificates {
+    /// The certificate of the anchor alone.
     ca: PathBuf,
+    /// The anchor with its key.
     scheduler: PathBuf,
+    /// For `ciaoctl` and the page.
     controller: PathBuf,
+    /// For `curl` and the like: it reads only.
     viewer: PathBuf,
     directory: PathBuf,
 }
 
 impl Cluster {
     /// Brings everything up and waits until every node takes work.
+    ///
+    /// The scheduler and the page first, then the launchers. An error drops what is up so far.
+    ///
+    /// # Errors
+    /// A port that is taken, a launcher that ends, or nodes that are not ready in time.
     pub(super) async fn start(config: &DevConfig, directory: &Directory) -> anyhow::Result<Self> {
         let certificates = Certificates::make(directory, config.nodes.get())
             .context("cannot make certificates")?;
@@ -91,6 +117,7 @@ impl Cluster {
         let scheduler_failed = failed.clone();
         scheduler.spawn(async move {
             let stop = async move { while last.changed().await.is_ok() {} };
+            // The sender of `failed` is watched by `Cluster::failure`, which ends the program.
             if let Err(error) = server.run(stop).await {
                 scheduler_failed.send_replace(Some(error.to_string()));
             }
@@ -133,6 +160,7 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Number 1 is `node-1`. It runs workloads through this same program as their supervisor.
     fn launcher(&self, number: u32, directory: &Directory) -> anyhow::Result<launcher::Config> {
         let name = node_name(number);
         let identity = tls::load_identity(&self.certificates.node(&name))?;
@@ -155,6 +183,7 @@ impl Cluster {
         Ok(config)
     }
 
+    /// Until then a START would be refused for want of nodes.
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let mut client = self.client().await?;
         let deadline = Instant::now() + READY_DEADLINE;
@@ -179,11 +208,15 @@ impl Cluster {
     }
 
     /// Waits until a part of it has ended that was not told to; says why.
+    ///
+    /// A launcher that ends with an error counts; the first failure is told.
     pub(super) fn failure(&self) -> impl Future<Output = String> + Send + use<> {
         server::told(self.failure.clone())
     }
 
     /// A session as operator.
+    ///
+    /// A new connection for each call.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         let config = ClientConfig {
             server: self.address.to_string(),
@@ -199,6 +232,8 @@ impl Cluster {
     }
 
     /// Writes how to reach it as a context of `ciaoctl`.
+    ///
+    /// The context is removed when the result is dropped.
     pub(super) fn write_context(&self, name: &str) -> anyhow::Result<Written> {
         let context = Named {
             server: Some(self.address.to_string()),
@@ -210,16 +245,22 @@ impl Cluster {
     }
 
     /// The address of the page, whenever there is another one.
+    ///
+    /// For `tell_next`.
     pub(super) fn pages(&self) -> watch::Receiver<String> {
         self.pages.clone()
     }
 
     /// What an instance on a node has written.
+    ///
+    /// By the host name of the node, which is also the name of its directory.
     pub(super) fn output(&self, hostname: &str, instance: &str) -> PathBuf {
         launcher::output_file(&self.directory.join(hostname), instance)
     }
 
     /// What people need to know: where everything is, and what to paste.
+    ///
+    /// Lines to copy into another terminal.
     pub(super) fn greeting(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(
@@ -253,6 +294,8 @@ impl Cluster {
     }
 
     /// Ends launchers with everything they run, then the scheduler.
+    ///
+    /// Waits until each launcher has ended its workloads.
     pub(super) async fn stop(mut self) {
         let _ = self.stop.send(true);
         while self.web.join_next().await.is_some() {}
@@ -271,6 +314,9 @@ impl Cluster {
 
 impl Certificates {
     /// One for each node, bound to its UUID, beside those that `ciaoctl` and its `load` take.
+    ///
+    /// In a directory that was kept, old certificates are replaced; nodes keep their UUIDs, which their state
+    /// directories name.
     fn make(cluster: &Directory, nodes: u32) -> anyhow::Result<Self> {
         let directory = cluster.certificates();
         std::fs::create_dir_all(&directory)?;
@@ -311,6 +357,8 @@ impl Certificates {
     }
 
     /// The file of a node's own certificate.
+    ///
+    /// The file name does not depend on the UUID.
     fn node(&self, name: &str) -> PathBuf {
         self.directory
             .join(node_spec(name, Uuid::nil()).file_name())
@@ -318,6 +366,8 @@ impl Certificates {
 }
 
 /// The certificate of one node, as `ciao-cert -node` makes it.
+///
+/// For its own name only, in addition to the addresses of localhost.
 fn node_spec(name: &str, uuid: Uuid) -> Spec {
     Spec {
         hosts: vec![name.to_owned()],
@@ -327,6 +377,8 @@ fn node_spec(name: &str, uuid: Uuid) -> Spec {
 }
 
 /// Listens on the port asked for; on the default one or, if that is taken, any.
+///
+/// `http` falls back to any free port by itself; the port for peers only if none was asked for.
 fn bind(
     port: Option<u16>,
     certificates: &Certificates,
@@ -362,6 +414,8 @@ fn bind(
 }
 
 /// The page for browsers, which needs no certificate of theirs.
+///
+/// It presents the controller's certificate to the scheduler.
 async fn web(http: SocketAddr, certificates: &Certificates) -> anyhow::Result<Web> {
     let identity = tls::load_identity(&certificates.controller)?;
     let anchors = tls::load_anchors(&certificates.ca)?;
@@ -374,6 +428,7 @@ async fn web(http: SocketAddr, certificates: &Certificates) -> anyhow::Result<We
     Web::bind(config).await.context("cannot serve the page")
 }
 
+/// By address: the certificates name the addresses of localhost.
 fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint {
         host: address.ip().to_string(),
@@ -383,6 +438,8 @@ fn endpoint(address: SocketAddr) -> Endpoint {
 }
 
 /// One launcher's part of the machine.
+///
+/// Rounded down, so that the shares together are not more than the machine has. Disk is not divided.
 fn share(nodes: u32) -> Share {
     let part = |whole: u64| i64::try_from(whole / u64::from(nodes)).unwrap_or(i64::MAX);
     let memory = rustix::system::sysinfo();
@@ -397,6 +454,8 @@ fn share(nodes: u32) -> Share {
 }
 
 /// What a launcher says of itself: something to require, to spread over and to count. None of it is of this machine.
+///
+/// Odd numbers are in zone `a`, even ones in `b`.
 fn features(number: u32) -> Features {
     let zone = if number % 2 == 1 { "a" } else { "b" };
     Features {
@@ -417,6 +476,7 @@ fn ciaoctl() -> String {
     }
 }
 
+/// Also the node's host name, its directory and part of its certificate's name.
 fn node_name(number: u32) -> String {
     format!("node-{number}")
 }

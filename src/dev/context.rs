@@ -1,19 +1,27 @@
 //! The context of `ciaoctl` that a cluster writes while it runs.
+//!
+//! With `--context NAME`: other terminals then need no variables. The user's file of contexts is the same that
+//! `ciaoctl context` changes.
 
 use std::path::PathBuf;
 
 use crate::ctl::contexts::{Contexts, Named, place};
 
 /// A context that was written; dropping it takes it back.
+///
+/// [`super::run`] holds it until the cluster has stopped.
 #[derive(Debug)]
 pub(super) struct Written {
     path: PathBuf,
     name: String,
+    /// As it was written, to recognise a later change.
     context: Named,
 }
 
 impl Written {
     /// Writes a context under a name, in place of an earlier one of that name.
+    ///
+    /// It becomes the current context only if there is none.
     ///
     /// # Errors
     /// The file of contexts cannot be read or written, or none can be called so.
@@ -41,6 +49,7 @@ impl Drop for Written {
             all.delete(&self.name)?;
             all.write(&self.path)
         };
+        // The program is ending: a warning is all that can be done.
         if let Err(error) = delete() {
             tracing::warn!(
                 event = "context_not_deleted",

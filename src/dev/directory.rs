@@ -14,11 +14,14 @@ const PRIVATE: u32 = 0o700;
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
+    /// Made here and removed when this is dropped.
     is_throw_away: bool,
 }
 
 impl Directory {
     /// The directory asked for, or a new one among the temporary files.
+    ///
+    /// The directory asked for may exist. One among the temporary files has a random name.
     pub(super) fn open(asked: Option<PathBuf>) -> io::Result<Self> {
         let is_throw_away = asked.is_none();
         let path = asked.unwrap_or_else(|| {

@@ -1,4 +1,6 @@
 //! `--start FILE…`: submitted at once, each followed to its end.
+//!
+//! The client is one of `ciaoctl`'s, and so are the lines: see [`crate::ctl::track`].
 
 use std::io::Write;
 use std::num::NonZeroU32;
@@ -16,9 +18,13 @@ use crate::ctl::track::{Tracked, Until};
 use crate::printable::Printable;
 
 /// Bytes of an instance's output that are shown; the rest is in its file.
+///
+/// A workload that writes without end must not fill the terminal.
 const MAX_SHOWN: u64 = 64 * 1024;
 
 /// Reads START files; every instance gets a UUID.
+///
+/// Before the cluster is up: an unusable file ends the program at once.
 pub(super) fn read(
     files: &[PathBuf],
     count: NonZeroU32,
@@ -32,6 +38,9 @@ pub(super) fn read(
 }
 
 /// Submits them, prints a line for each step of each, and in the end what each has written.
+///
+/// Returns the exit code that `ciaoctl start --wait` would have. Output is read from the launchers' files on this
+/// machine.
 pub(super) async fn follow(
     cluster: &Cluster,
     requests: &[StartRequest],
@@ -60,6 +69,7 @@ pub(super) async fn follow(
     Ok(tracker.exit())
 }
 
+/// Nothing for an instance that was never placed. A file that cannot be read is a line of its own, not an error.
 fn show_output(cluster: &Cluster, tracked: &Tracked, out: &mut dyn Write) -> std::io::Result<()> {
     let Some((_, hostname)) = &tracked.node else {
         return Ok(());
@@ -75,6 +85,7 @@ fn show_output(cluster: &Cluster, tracked: &Tracked, out: &mut dyn Write) -> std
     })
 }
 
+/// At most [`MAX_SHOWN`] bytes, and a line that says how many were left out.
 fn copy(path: &Path, out: &mut dyn Write) -> std::io::Result<()> {
     use std::io::Read as _;
     let file = std::fs::File::open(path)?;

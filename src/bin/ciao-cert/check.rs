@@ -1,4 +1,6 @@
 //! Checking and showing certificates that are there already.
+//!
+//! Neither needs a private key, and neither changes a file.
 
 use std::path::Path;
 
@@ -15,6 +17,9 @@ use crate::flags::Cli;
 
 impl Cli {
     /// Each of the files against the anchor; all are looked at, one failure is enough.
+    ///
+    /// A file that cannot be read ends it at once: its certificate is neither good nor bad. The exit code of a
+    /// certificate that does not verify is [`CliError::NotVerified`]'s.
     pub(crate) fn verify_all(&self, anchor: &Path) -> Result<(), CliError> {
         let anchors = load_anchors(anchor)?;
         let mut failed = 0;
@@ -39,6 +44,9 @@ impl Cli {
 }
 
 /// The names of the roles, or why it does not verify.
+///
+/// The outer error is about the file, the inner one about the certificate. A chain is checked by its first
+/// certificate; a certificate without a role does not verify, because every peer refuses it.
 fn verify_one(anchors: &TrustAnchors, path: &Path) -> Result<Result<String, String>, CliError> {
     let contents = read(path)?;
     let chain = match certificates(&contents) {
@@ -58,6 +66,8 @@ fn verify_one(anchors: &TrustAnchors, path: &Path) -> Result<Result<String, Stri
 }
 
 /// Prints what a certificate file holds.
+///
+/// Damaged certificates are an error; certificates that no peer would accept are shown.
 pub(crate) fn dump(path: &Path) -> Result<(), CliError> {
     let described = describe(&path.display().to_string(), &read(path)?);
     let text = described.map_err(|source| CliError::Describe {

@@ -1,4 +1,12 @@
 //! Makes, checks and shows the certificates of SSNTP peers; see `ciao-cert -help`.
+//!
+//! ```text
+//! -dump FILE                          check::dump
+//! -verify -anchor-cert CA FILE…       Cli::verify_all
+//! anything else                       Cli::make
+//! ```
+//!
+//! Flags may have one dash, as Go's have: they are rewritten before clap sees them.
 
 mod check;
 mod error;
@@ -15,6 +23,7 @@ use flags::Cli;
 /// Exit code: the command line makes no sense as a whole.
 const USAGE: u8 = 2;
 
+/// The command line is complete before anything is read or written.
 fn main() -> ExitCode {
     let words = double_dashes(std::env::args_os(), &['h', 'V']);
     let cli: Cli = parse(words, FAILED.into());
@@ -31,6 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Exactly one of the three happens; clap and [`Cli::missing`] have refused combinations.
 fn run(cli: &Cli) -> Result<(), CliError> {
     if let Some(path) = &cli.dump {
         return check::dump(path);

@@ -1,4 +1,8 @@
 //! Making certificates and writing their files: all of a command's files or none.
+//!
+//! Three steps: find out which files there will be and refuse if one exists, make all certificates in memory, write
+//! the files. A failure in the first two steps leaves no file behind. Only a failure of the system while writing can
+//! leave some of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +21,8 @@ use crate::error::{CliError, print_line, read};
 use crate::flags::Cli;
 
 /// The leaves that `-all` makes: one for each kind of client, and one for a launcher in both roles.
+///
+/// Peers share a certificate of their kind, except where a UUID is bound to it.
 const ALL_LEAVES: [Role; 7] = [
     Role::CONTROLLER,
     Role::AGENT,
@@ -28,15 +34,23 @@ const ALL_LEAVES: [Role; 7] = [
 ];
 
 /// A file to be written.
+///
+/// Nothing is written before all of them exist.
 struct Output {
+    /// In the directory of `-directory`.
     path: PathBuf,
+    /// PEM, with a private key unless it is the CA file. Secret then.
     contents: String,
+    /// [`PRIVATE_MODE`] for a file with a key.
     mode: u32,
+    /// Printed below the path when the file is written.
     remark: String,
 }
 
 impl Cli {
     /// Makes what the command line asks for.
+    ///
+    /// Prints the path of each file and what it is for; with `-verify` a last line that says `verified`.
     pub(crate) fn make(&self) -> Result<(), CliError> {
         let outputs = if self.all {
             self.full_set()?
@@ -49,6 +63,8 @@ impl Cli {
     }
 
     /// The anchor, or one leaf.
+    ///
+    /// The anchor is two files, a leaf is one.
     fn one(&self) -> Result<Vec<Output>, CliError> {
         let spec = match &self.node {
             Some(_) => self.node_spec()?,
@@ -66,6 +82,8 @@ impl Cli {
     }
 
     /// A launcher's, bound to one UUID.
+    ///
+    /// The UUID is that of `-uuid`, else that of a file of the same name, else a random one.
     fn node_spec(&self) -> Result<Spec, CliError> {
         let mut spec = self.spec(self.role.unwrap_or(Role::AGENT))?;
         if spec.uuid.is_none() {
@@ -76,6 +94,7 @@ impl Cli {
         Ok(spec)
     }
 
+    /// With `-anchor-cert` only the leaves. All have the names of the anchor's specification.
     fn full_set(&self) -> Result<Vec<Output>, CliError> {
         let scheduler = self.spec(Role::SCHEDULER)?;
         let leaves = ALL_LEAVES.map(|roles| Spec {
@@ -101,6 +120,8 @@ impl Cli {
     }
 
     /// An anchor's files, with a new certificate for the same key and names.
+    ///
+    /// Files are named after what the old certificate is for, which need not be the name of the given file.
     fn renewed(&self, path: &Path) -> Result<Vec<Output>, CliError> {
         let of_anchor = |source| CliError::Anchor {
             path: path.into(),
@@ -114,6 +135,7 @@ impl Cli {
         Ok(self.anchor_files(&renewed, &spec))
     }
 
+    /// The CA file for all peers, and the file with the key, which is also the scheduler's certificate.
     fn anchor_files(&self, anchor: &Anchor, spec: &Spec) -> Vec<Output> {
         let ca = Output {
             path: self.directory.join(spec.ca_file_name()),
@@ -124,6 +146,7 @@ impl Cli {
         vec![ca, self.private(spec, anchor.certified())]
     }
 
+    /// With `-verify` it is checked as a peer would check it, before it is written.
     fn leaf(&self, anchor: &Anchor, spec: &Spec) -> Result<Output, CliError> {
         let leaf = anchor.sign(spec)?;
         if self.verify {
@@ -141,6 +164,7 @@ impl Cli {
         Ok(self.private(spec, &leaf))
     }
 
+    /// The remark says what the certificate is for.
     fn private(&self, spec: &Spec, certified: &CertifiedPem) -> Output {
         Output {
             path: self.directory.join(spec.file_name()),
@@ -160,6 +184,8 @@ impl Cli {
     }
 
     /// Looked at before anything is made, so that a set is written whole or not at all.
+    ///
+    /// A symbolic link counts as a file even if it leads nowhere. Each write makes sure once more.
     fn refuse_existing(&self, names: &[String]) -> Result<(), CliError> {
         let paths = names.iter().map(|name| self.directory.join(name));
         match paths
@@ -171,6 +197,7 @@ impl Cli {
         }
     }
 
+    /// A key file that others can read is a warning, or an error with `-strict-files`.
     fn load(&self, path: &Path) -> Result<Anchor, CliError> {
         let warn = |said| complain("ciao-cert", format_args!("warning: {said}"));
         KeyFiles::new(self.strict_files).check(path, warn)?;
@@ -181,6 +208,7 @@ impl Cli {
         })
     }
 
+    /// If standard output cannot be written, the files are written all the same and the error comes at the end.
     fn write(&self, outputs: &[Output]) -> Result<(), CliError> {
         let directory_error = |source| CliError::Directory {
             path: self.directory.clone(),
@@ -210,6 +238,8 @@ impl Cli {
 }
 
 /// The UUID that the certificate in a file is bound to, if there is one.
+///
+/// `None` for a file that is not there or cannot be read as a certificate.
 fn bound_uuid(path: &Path) -> Option<Uuid> {
     let chain = certificates(&fs::read(path).ok()?).ok()?;
     PeerIdentity::from_der(chain.first()?).ok()?.bound_uuid

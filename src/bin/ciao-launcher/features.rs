@@ -1,6 +1,14 @@
-//! What a node says of itself beyond its figures: flags of the command line, checked, and what was found on the machine.
+//! What a node says of itself beyond its figures: flags of the command line, checked, and what was found on the
+//! machine.
 //!
 //! They hold for simulated nodes too, for which nothing is found. Finding is the business of [`detect`].
+//!
+//! ```text
+//! --label zone=a ─┐
+//!                 ├─ unique, limits ─┐
+//! --resource g=4 ─┘                  ├─▶ Features ─▶ READY and STATS
+//! found on the machine ──── fill ────┘
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -79,6 +87,8 @@ pub(crate) enum Detect {
 }
 
 /// Why a node cannot say so of itself.
+///
+/// The texts name the flag. The program ends with one of these before it connects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FeaturesError {
     /// The command line has too many labels.
@@ -105,6 +115,8 @@ pub(crate) enum FeaturesError {
 
 impl Detect {
     /// What is found on this machine.
+    ///
+    /// Reads files below `/proc` and `/sys`; what cannot be read is left out.
     pub(crate) fn find(self) -> Features {
         let root = Path::new("/");
         let mut found = Features::default();
@@ -130,6 +142,8 @@ impl FeatureFlags {
     }
 
     /// What the flags say, and what was found where they say nothing.
+    ///
+    /// A label or resource of the command line replaces one of the same name that was found.
     ///
     /// # Errors
     /// [`FeaturesError`], for the flags alone; of what was found, that is left out for which there is no room.
@@ -159,6 +173,7 @@ impl FeatureFlags {
     }
 }
 
+/// Two values for one name are an error, since the order of flags should not decide.
 fn unique<T>(
     flag: &'static str,
     pairs: Vec<(String, T)>,
@@ -174,6 +189,8 @@ fn unique<T>(
 }
 
 /// Adds what was found to what was said.
+///
+/// In the order of names, until there are `max` of them. What is left out is a warning in the log.
 fn fill<T>(said: &mut BTreeMap<String, T>, found: BTreeMap<String, T>, max: usize) {
     for (name, value) in found {
         if said.contains_key(&name) {
@@ -190,6 +207,7 @@ fn fill<T>(said: &mut BTreeMap<String, T>, found: BTreeMap<String, T>, max: usiz
     }
 }
 
+/// The value may be empty, and may contain `=`. Control characters are refused, because labels are shown in terminals.
 fn parse_label(text: &str) -> Result<(String, String), String> {
     let (key, value) = pair(text, "KEY=VALUE")?;
     if key.starts_with(RESERVED) {
@@ -209,6 +227,7 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
+/// Not more is asked of an id than that it can be shown: other programs give volumes their names.
 fn parse_volume(id: &str) -> Result<String, String> {
     if (1..=MAX_LABEL_VALUE_LEN).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_graphic()) {
         return Ok(id.to_owned());
@@ -218,6 +237,7 @@ fn parse_volume(id: &str) -> Result<String, String> {
     ))
 }
 
+/// An amount of 0 is allowed: the node then has the resource, and none of it.
 fn parse_resource(text: &str) -> Result<(String, i64), String> {
     let (name, amount) = pair(text, "NAME=AMOUNT")?;
     match amount.parse() {
@@ -227,6 +247,8 @@ fn parse_resource(text: &str) -> Result<(String, i64), String> {
 }
 
 /// The two sides of the first `=`, if the left one is a name.
+///
+/// `form` is for the message.
 fn pair<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str), String> {
     let (name, value) = text
         .split_once('=')

@@ -1,4 +1,7 @@
 //! The program `ciao-launcher`: runs workloads on this node for a scheduler.
+//!
+//! The same program is also the supervisor of a workload: the launcher starts itself once for each, with a first
+//! argument that no user would type.
 
 mod features;
 mod flags;
@@ -17,6 +20,7 @@ use flags::Cli;
 /// Exit code: something failed.
 const FAILED: i32 = 1;
 
+/// The supervisor must stay free of a runtime and of flags: it is told apart before anything else.
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     if args.nth(1).is_some_and(|word| word == supervise::WORD) {
@@ -32,8 +36,10 @@ fn main() -> ExitCode {
     }
 }
 
+/// Errors of the configuration and of the launcher end the program; a scheduler that is not there does not.
 #[tokio::main]
 async fn launch(cli: Cli) -> anyhow::Result<()> {
+    // The guard writes what is left of the log when the program ends.
     let _logs = logging::init(&cli.log, "ciao-launcher", Destination::Stderr)?;
     let config = cli.config()?;
     let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;

@@ -1,4 +1,8 @@
 //! The scheduler daemon: reads its flags, tries everything that can fail, serves until told to stop.
+//!
+//! Two modes: the daemon, and `dev`, which runs a cluster in this process. The daemon's log goes to files. Everything
+//! that can be wrong with flags, certificates, ports and the state directory fails in `Server::bind`, before a peer is
+//! let in.
 
 mod dev_flags;
 mod flags;
@@ -26,6 +30,7 @@ const FAILED: i32 = 1;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// The exit code is 1 for every failure; a wrong command line ends in `parse`, with 2.
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
     if words.nth(1).is_some_and(|word| word == supervise::WORD) {
@@ -38,6 +43,7 @@ fn main() -> ExitCode {
             command: Some(SchedulerCommand::Dev(flags)),
             ..
         } => dev::run(&flags.into()),
+        // Accepted for compatibility with ciao's scheduler: there is nothing to install.
         SchedulerFlags { daemon, .. } if daemon.osprepare.0 => Ok(ExitCode::SUCCESS),
         SchedulerFlags { daemon, .. } => run_daemon(&daemon).map(|()| ExitCode::SUCCESS),
     };
@@ -50,6 +56,8 @@ fn main() -> ExitCode {
     })
 }
 
+/// Logs first, then the profile's file, the signals, the server. It returns when a signal has asked it to stop and
+/// connections are drained, when the server fails, or when the log can no longer be written.
 fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     let logs = logging::init(&flags.log, "ciao-scheduler", Destination::Files(LOG_DIR))?;
     let profile = flags.cpuprofile.as_deref().map(|path| {

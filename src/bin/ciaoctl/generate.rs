@@ -1,4 +1,8 @@
 //! `ciaoctl load`: where the load goes, by the options that every command has, and what its end means for the caller.
+//!
+//! The load itself is the library's [`load`]; this file makes its target of the global options, checks that the
+//! cluster is empty, and turns the result into output and an exit code. It is not under `ctl`, because it is no
+//! session with a scheduler: it opens its own connections, with two kinds of certificates.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -21,6 +25,8 @@ use rustls::pki_types::ServerName;
 use tokio::runtime::{Builder, Runtime};
 
 /// Why there is no result.
+///
+/// Both print one line; they differ in how the exit code is found.
 #[derive(Debug, thiserror::Error)]
 enum GenerateError {
     /// As any command may fail.
@@ -32,6 +38,8 @@ enum GenerateError {
 }
 
 /// Generates load and prints how that went.
+///
+/// Prints the report even if the run found lost STARTs: the exit code says so.
 pub(crate) fn run(args: &LoadArgs, global: &GlobalArgs) -> Exit {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = generate(args, global, Output::new(&mut out, &mut io::stderr()))
@@ -45,6 +53,7 @@ pub(crate) fn run(args: &LoadArgs, global: &GlobalArgs) -> Exit {
     })
 }
 
+/// Both certificate files are checked first, then the cluster, and only then is anything connected as a launcher.
 fn generate(
     args: &LoadArgs,
     global: &GlobalArgs,
@@ -78,6 +87,9 @@ fn generate(
 }
 
 /// Sees that no other client or node is connected: simulated nodes have room for everything and carry nothing out.
+///
+/// A peer that does not answer in this project's encoding cannot be asked, which is [`LoadError::Unasked`]: only
+/// `--force` runs the load then.
 async fn check_vacant(target: &LoadTarget, global: &GlobalArgs) -> Result<(), GenerateError> {
     let config = ClientConfig {
         cert: cert_file(&target.certs, "Controller"),
@@ -104,8 +116,10 @@ async fn check_vacant(target: &LoadTarget, global: &GlobalArgs) -> Result<(), Ge
     occupied(&nodes.nodes, &instances.instances)
 }
 
-/// An error where nodes are connected or expected, or instances run or wait. What is lost, as after another load run, takes
-/// no room.
+/// An error where nodes are connected or expected, or instances run or wait. What is lost, as after another load run,
+/// takes no room.
+///
+/// The example is the first that was found. Counts are of what blocks, not of everything listed.
 fn occupied(nodes: &[NodeView], instances: &[InstanceView]) -> Result<(), GenerateError> {
     let is_lost = |view: &&InstanceView| {
         matches!(view.state, PlacementState::Lost | PlacementState::InDoubt)
@@ -127,6 +141,8 @@ fn occupied(nodes: &[NodeView], instances: &[InstanceView]) -> Result<(), Genera
 }
 
 /// The exit code of a run that has no result.
+///
+/// Everything that is not named here is about the arguments or the machine.
 fn exit_of(error: &LoadError) -> Exit {
     match error {
         LoadError::NotMaster => Exit::Refused,
@@ -137,6 +153,9 @@ fn exit_of(error: &LoadError) -> Exit {
 }
 
 /// Where the load goes and which certificates it takes.
+///
+/// Names are resolved here, once: all connections go to one address, so that the run measures one listener.
+/// Certificates are taken from `--certs`, or else from the directory of `--cert`.
 fn target(global: &GlobalArgs) -> Result<LoadTarget, CommandError> {
     let usage = |reason: String| CommandError::Usage(reason);
     let endpoint: Endpoint = global
@@ -169,10 +188,12 @@ fn target(global: &GlobalArgs) -> Result<LoadTarget, CommandError> {
     })
 }
 
+/// Empty for a file name without a directory, which then means the current one.
 fn directory(cert: Option<&Path>) -> Option<PathBuf> {
     cert.and_then(Path::parent).map(Into::into)
 }
 
+/// One thread is a current-thread runtime; `--threads` is for a generator that limits the result itself.
 fn runtime(threads: usize) -> io::Result<Runtime> {
     let mut builder = if threads == 1 {
         Builder::new_current_thread()

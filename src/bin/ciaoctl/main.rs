@@ -1,4 +1,8 @@
 //! `ciaoctl`, the operator's client: reads the command line, runs the command, ends with its exit code.
+//!
+//! Everything but the command line is in the library: [`ctl::run`] for commands with a session, [`ctl::run_context`]
+//! and [`ctl::run_web`] for the others, and `generate` for `load`. Errors are printed where the exit code is
+//! decided, so that every failure is one line on standard error.
 
 mod generate;
 
@@ -48,6 +52,8 @@ enum Command {
     },
 }
 
+/// `context` does not read the current context, and `completions` needs no options at all; every other command gets
+/// its options merged with the context first. A wrong command line ends in `parse`, with [`Exit::Usage`].
 fn main() -> ExitCode {
     let cli: Cli = parse(std::env::args_os(), Exit::Output.code().into());
     let exit = match cli.command {
@@ -72,6 +78,8 @@ fn main() -> ExitCode {
     exit.into()
 }
 
+/// The script is made in memory first, so that a pipe that is closed early gives an error instead of a panic in the
+/// generator.
 fn completions(shell: Shell) -> io::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "ciaoctl", &mut script);

@@ -113,6 +113,8 @@ pub struct HistoryArgs {
 }
 
 /// Reads a length of time as people write it, for the wire.
+///
+/// A time beyond what milliseconds in 64 bits hold becomes the longest.
 pub(super) fn span(text: &str) -> Result<Span, String> {
     let span: Duration = duration(text)?;
     Ok(Span::from_ms(

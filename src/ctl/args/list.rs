@@ -44,9 +44,13 @@ pub struct ListArgs {
 }
 
 /// Shortest interval between two looks.
+///
+/// A listing is several frames; more often would be load, not watching.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reads how long to wait between two looks.
+///
+/// Also for `top`.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         short if short < MIN_INTERVAL => Err("must be at least 100ms".to_owned()),
@@ -139,6 +143,8 @@ pub struct NodeListArgs {
 }
 
 /// Reads an expression over labels; what the scheduler itself knows of nodes is in other columns.
+///
+/// Keys that begin with `node.` are refused, except `node.tenant`.
 fn label_expression(text: &str) -> Result<Expression, String> {
     let expression: Expression = text.parse().map_err(|e| format!("{e}"))?;
     let key = expression.key();

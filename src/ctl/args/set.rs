@@ -14,6 +14,8 @@ const MAX_NAME_LEN: usize = 40;
 pub const MAX_REPLICAS: u32 = 10_000;
 
 /// The name of a set.
+///
+/// Without dots, which separate its parts in the name of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetName(String);
 
