@@ -1,4 +1,8 @@
 //! The side of a load run that sends STARTs: an operator in the native encoding, a controller in the original's.
+//!
+//! One task writes, another one reads: [`Driver::drive`] sends while `listen` notes failures and reports. In the
+//! native encoding the driver is an operator, whose commands always count; in gob it is a controller, whose commands
+//! count only if it is the master, which a probe finds out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,9 +23,13 @@ use crate::load::peer::{Dialer, Inbound, Outbound, PeerError};
 use crate::load::record::Recorder;
 
 /// Bytes written at once when pipelining: one full TLS record.
+///
+/// With a rate, one START is written at a time instead.
 const CHUNK_LEN: usize = 16 * 1024;
 
 /// Number of the instance that finds out whether a controller is master; never the number of a measured one.
+///
+/// The highest number that fits the last part of a UUID.
 const PROBE: usize = 0xffff_ffff_ffff;
 
 /// How long a master may take to answer commands for a node that does not exist.
@@ -29,12 +37,16 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long one START may be under way before the window is opened all the same: longer than a scheduler holds a START
 /// in doubt.
+///
+/// Without it a START that vanished would keep the window closed until the time limit.
 const STALL: Duration = Duration::from_secs(40);
 
 /// Stalls after which sending is given up.
 const MAX_STALLS: u32 = 5;
 
 /// What to send.
+///
+/// Made of the arguments of the command.
 #[derive(Debug)]
 pub struct Drive {
     /// How many STARTs.
@@ -48,6 +60,8 @@ pub struct Drive {
 }
 
 /// Why sending ended before all was sent.
+///
+/// Texts are printed in the report. The run is reported all the same.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stopped {
@@ -63,6 +77,8 @@ pub enum Stopped {
 }
 
 /// How sending ended.
+///
+/// `sent` STARTs have to be accounted for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Driven {
     /// STARTs handed to the socket.
@@ -72,6 +88,8 @@ pub struct Driven {
 }
 
 /// Whether STARTs may be sent.
+///
+/// The result of one wait for the window.
 enum Admitted {
     /// So many.
     Starts(usize),
@@ -84,31 +102,45 @@ enum Admitted {
 }
 
 /// The driving connection.
+///
+/// Dropping it ends the task that reads, and the connection.
 #[derive(Debug)]
 pub struct Driver {
     uuid: Uuid,
     encoding: Encoding,
+    /// Only [`Driver`] writes; the reading half is the listener's.
     writer: WriteHalf<TlsStream<TcpStream>>,
+    /// Frames that are encoded and not yet written.
     outbound: Outbound,
+    /// Shared with the listener.
     heard: Arc<Heard>,
     recorder: Arc<Recorder>,
+    /// Ends with the connection.
     listener: JoinHandle<()>,
 }
 
 /// What the driving connection was told.
+///
+/// Written by the listener, read by the driver.
 #[derive(Debug)]
 struct Heard {
     run: RunId,
     recorder: Arc<Recorder>,
     /// Launchers of this run whose STATS came through: their READY has been dealt with.
     reports: AtomicU64,
+    /// By any answer about the instance [`PROBE`].
     probe_answered: Notify,
+    /// A report came, or the connection ended.
     changed: Notify,
+    /// Why, once it has ended.
     closed: Mutex<Option<String>>,
 }
 
 impl Driver {
     /// Connects, and in the native encoding asks for the launchers' STATS.
+    ///
+    /// STATS pass the scheduler after it has dealt with the READY before them on the same connection: their arrival
+    /// here says that the launcher can be given work.
     ///
     /// # Errors
     /// [`PeerError`].
@@ -149,6 +181,8 @@ impl Driver {
 
     /// Waits until the STATS of `launchers` launchers have come through, and then asks for no more of them.
     ///
+    /// In the original's encoding STATS come to controllers unasked.
+    ///
     /// # Errors
     /// How many have, at the deadline.
     pub async fn wait_for_reports(
@@ -183,6 +217,8 @@ impl Driver {
     /// Asked by two commands for a node that does not exist. A master hears that the START fits nowhere (from the
     /// original as well) and that there is nothing to delete (from this project's scheduler, which may hold the START
     /// back for a while after its own restart).
+    ///
+    /// Waits a few seconds at most.
     pub async fn is_heeded(&mut self) -> bool {
         if self.encoding == Encoding::Native {
             return true; // an operator always is
@@ -217,6 +253,10 @@ impl Driver {
     }
 
     /// Sends the STARTs, as many at a time as the recorder's window admits; calls `half_way` once, half way.
+    ///
+    /// In each round: keep to the rate, wait for the window, write. `half_way` is called after the write that reaches
+    /// half of the STARTs. When no START gets an answer for 40 s, one START more is sent; the sixth time, sending is
+    /// given up.
     pub async fn drive(&mut self, drive: &Drive, mut half_way: impl FnMut()) -> Driven {
         let per_write = match drive.rate {
             Some(_) => 1,
@@ -262,6 +302,8 @@ impl Driver {
     }
 
     /// Waits until up to `wanted` STARTs may be sent, or something keeps them from it.
+    ///
+    /// A closed connection wins over everything else.
     async fn admitted(&self, wanted: usize, deadline: Instant) -> Admitted {
         let stalled = Instant::now() + STALL;
         tokio::select! {
@@ -276,6 +318,8 @@ impl Driver {
     }
 
     /// Writes these STARTs in one go.
+    ///
+    /// Times are noted before the write, all alike: STARTs of one write leave together.
     async fn write(
         &mut self,
         template: &StartTemplate,
@@ -295,6 +339,8 @@ impl Driver {
     }
 
     /// Waits until the fate of the STARTs sent is known, nothing has changed for `grace`, or `deadline`.
+    ///
+    /// See [`Recorder::settle`].
     pub async fn settle(&self, sent: usize, grace: Duration, deadline: Instant) {
         self.recorder.settle(sent, grace, deadline.into_std()).await;
     }
@@ -313,6 +359,8 @@ impl Drop for Driver {
 }
 
 /// Notes what the scheduler says until the connection ends.
+///
+/// Never blocks on the driver: it only stores.
 async fn listen(
     mut stream: ReadHalf<TlsStream<TcpStream>>,
     mut inbound: Inbound,
@@ -330,6 +378,8 @@ async fn listen(
 
 impl Heard {
     /// Waits until the connection has ended, and says why.
+    ///
+    /// The waiter is registered before the look, so that a closing in between is not missed.
     async fn until_closed(&self) -> String {
         loop {
             let changed = self.changed.notified();
@@ -340,6 +390,7 @@ impl Heard {
         }
     }
 
+    /// Frames of other kinds are ignored.
     fn note(&self, frame: &Frame) {
         match frame.kind {
             Kind::STATS if self.run.reported(&frame.payload) => {
@@ -353,6 +404,7 @@ impl Heard {
         }
     }
 
+    /// The instance and the reason are looked for in the text, see [`crate::load::payloads`].
     fn note_failure(&self, payload: &[u8]) {
         match self.run.seq_in(payload) {
             Some(PROBE) => self.probe_answered.notify_one(),

@@ -1,6 +1,8 @@
 //! Why a load run has no result: what was wrong with the machine, the arguments or the other side, and what to do.
 //!
 //! Not what a run found out: that is the [`report`](crate::load::report)'s.
+//!
+//! All of these come before the first START was sent. `ciaoctl` maps each to an exit code.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +19,13 @@ pub enum LoadError {
     #[error("{0}")]
     Tls(#[from] TlsError),
     /// There is no such process to watch.
+    ///
+    /// Found before anything is connected.
     #[error("no process {0} to look at; give --pid the scheduler's, on this machine")]
     NoProcess(u32),
     /// The limit of open files is too low.
+    ///
+    /// A soft limit is raised as far as possible before this is said.
     #[error(
         "{launchers} launchers need {needed} open files, and {whose} hard limit is {limit}: raise it (as root: ulimit -n \
          {needed}), or ask for {possible} launchers at most"
@@ -37,6 +43,8 @@ pub enum LoadError {
         possible: u64,
     },
     /// More launchers than one source address has ports for, and several loopback addresses do not lead to the server.
+    ///
+    /// Then only addresses that the user names can help.
     #[error(
         "{launchers} launchers need more than the {ports} ports of one address of this machine; name further ones with \
          --sources ADDRESS,ADDRESS (loopback addresses are taken unasked where the scheduler is on an IPv4 one, which \
@@ -51,6 +59,8 @@ pub enum LoadError {
         ports: usize,
     },
     /// The source addresses have too few ports.
+    ///
+    /// With `--sources` given.
     #[error(
         "{launchers} launchers need more than the {ports} ports that each of {sources} source addresses has; give \
          --sources {needed} or as many addresses, or widen net.ipv4.ip_local_port_range"
@@ -74,6 +84,8 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A source address cannot reach the server.
+    ///
+    /// Found without trying to connect.
     #[error(
         "one of {source_address} and {target} is IPv4, the other IPv6; see --sources and --server"
     )]
@@ -90,6 +102,8 @@ pub enum LoadError {
         reason: String,
     },
     /// Others are there.
+    ///
+    /// Without `--force` only.
     #[error(
         "{} and {} of others are there ({example}): a load run takes room that they may need; run it on a cluster of its \
          own, or say --force",
@@ -104,6 +118,8 @@ pub enum LoadError {
         example: String,
     },
     /// Whether others are there cannot be known.
+    ///
+    /// The original's scheduler answers no queries.
     #[error(
         "cannot find out whether others are there, which only this project's scheduler says ({reason}); say --force to \
          run beside them"
@@ -113,6 +129,8 @@ pub enum LoadError {
         reason: String,
     },
     /// The driving side has no connection.
+    ///
+    /// Without it nothing can be measured.
     #[error("cannot connect the driving side to {address}: {source}")]
     Driver {
         /// Where to.
@@ -121,6 +139,8 @@ pub enum LoadError {
         source: PeerError,
     },
     /// No launcher has a connection.
+    ///
+    /// Some that cannot connect are counted in the report instead.
     #[error("no launcher could connect to {address}: {reason}")]
     NoLauncher {
         /// Where to.
@@ -129,6 +149,8 @@ pub enum LoadError {
         reason: String,
     },
     /// The launchers' reports did not come through.
+    ///
+    /// Also with a scheduler that reads READYs too slowly.
     #[error(
         "only {ready} of {launchers} launchers were ready within the time limit; see --time-limit"
     )]
@@ -139,6 +161,8 @@ pub enum LoadError {
         launchers: usize,
     },
     /// The driving controller is a backup.
+    ///
+    /// In the original's encoding only.
     #[error(
         "the scheduler does not heed this controller's STARTs: another controller is master; stop it, or use \
          --encoding native, which needs no mastership"

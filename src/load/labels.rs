@@ -1,4 +1,7 @@
 //! The labels that simulated launchers report: a few names, each with so many values that are given out in turn.
+//!
+//! Launcher number 4 of a run with `--labels zone=3,rack=2` reports `zone: zone-1` and `rack: rack-0`. STARTs can then
+//! require or spread over them with `--scheduling`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -18,6 +21,8 @@ pub struct Labels(BTreeMap<String, usize>);
 
 impl Labels {
     /// What launcher number `index` reports: of a label with three values, every third has the same.
+    ///
+    /// Every launcher has all labels.
     #[must_use]
     pub fn of(&self, index: usize) -> BTreeMap<String, String> {
         let label = |(name, values): (&String, &usize)| {
@@ -30,6 +35,7 @@ impl Labels {
 impl FromStr for Labels {
     type Err = String;
 
+    /// Blanks around the parts are allowed; a name given twice is an error.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut labels = BTreeMap::new();
         for part in text.split(',') {
@@ -45,6 +51,7 @@ impl FromStr for Labels {
     }
 }
 
+/// One part, `NAME=N`.
 fn label(text: &str) -> Result<(&str, usize), String> {
     let (name, values) = text
         .split_once('=')

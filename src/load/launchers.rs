@@ -1,5 +1,8 @@
 //! The simulated launchers of a load run: each a connection of its own that says READY, reports once, and notes every
 //! START it gets.
+//!
+//! Nothing is run: a launcher never confirms a START with STATS. Each costs a task, a socket and a small buffer, so
+//! that tens of thousands fit one process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +24,13 @@ use crate::load::sources::Spread;
 const PARALLEL_DIALS: usize = 64;
 
 /// Different connect errors that are told apart.
+///
+/// The rest is counted as `others`.
 const MAX_ERRORS: usize = 8;
 
 /// What the simulated launchers are.
+///
+/// The same for all; what differs between launchers follows from their number.
 #[derive(Debug, Clone)]
 pub struct LauncherPlan {
     /// How many.
@@ -43,29 +50,43 @@ pub struct LauncherPlan {
 }
 
 /// The connected launchers. Dropping it ends them.
+///
+/// Launchers that could not connect are only in the errors.
 #[derive(Debug)]
 pub struct Launchers {
+    /// One for each connected launcher.
     tasks: JoinSet<()>,
+    /// Those of `tasks` that [`Launchers::kill_victims`] ends.
     victims: Vec<AbortHandle>,
     shared: Arc<Shared>,
 }
 
 /// What all launcher tasks know.
+///
+/// One for the run, behind an `Arc`.
 #[derive(Debug)]
 struct Shared {
     plan: LauncherPlan,
     recorder: Arc<Recorder>,
+    /// The number of the next launcher to be connected.
     next: AtomicUsize,
     /// Connections that the other side ended.
     cut: AtomicU64,
+    /// Text and count, at most [`MAX_ERRORS`] texts and `others`.
     errors: Mutex<BTreeMap<String, u64>>,
     /// STARTs per launcher.
+    ///
+    /// By number of the launcher.
     received: Vec<AtomicU64>,
+    /// Of all that connected, in no particular order.
     nodes: Mutex<Vec<Uuid>>,
 }
 
 impl Launchers {
     /// Connects all of them; those that cannot connect by the deadline are counted as errors.
+    ///
+    /// Returns when each has been tried. Launchers begin to read only then; what the scheduler sends before waits in
+    /// the socket.
     pub async fn connect(
         dialer: Dialer,
         plan: LauncherPlan,
@@ -124,6 +145,8 @@ impl Launchers {
     }
 
     /// The fewest and the most STARTs that one of them received.
+    ///
+    /// Launchers that did not connect count with 0.
     #[must_use]
     pub fn spread(&self) -> (u64, u64) {
         let counts = || self.shared.received.iter().map(|count| count.load(Relaxed));
@@ -131,10 +154,13 @@ impl Launchers {
     }
 
     /// Cuts the connections of the victims, as a crash of theirs would.
+    ///
+    /// Returns how many there were. A second call cuts none.
     pub fn kill_victims(&mut self) -> usize {
         self.victims.drain(..).map(|victim| victim.abort()).count()
     }
 
+    /// Spawns the task that reads.
     fn run(&mut self, index: usize, peer: Peer) {
         let handle = self.tasks.spawn(listen(index, peer, self.shared.clone()));
         if index < self.shared.plan.victims {
@@ -144,6 +170,8 @@ impl Launchers {
 }
 
 /// Connects launchers until none is left to connect.
+///
+/// Several of these run at the same time and share the counter of numbers.
 async fn connect_some(
     dialer: Dialer,
     shared: Arc<Shared>,
@@ -174,6 +202,8 @@ async fn connect_some(
     }
 }
 
+/// READY and one STATS are written together. A victim's socket does not linger: dropping it resets the connection
+/// instead of closing it, as a crash of the machine would be seen.
 async fn connect_one(
     dialer: &Dialer,
     plan: &LauncherPlan,
@@ -199,6 +229,8 @@ async fn connect_one(
 }
 
 /// Notes every START until the connection ends.
+///
+/// An end of the connection counts as cut, unless the task is aborted, as victims are.
 async fn listen(index: usize, mut peer: Peer, shared: Arc<Shared>) {
     let receiver = if index < shared.plan.victims {
         Receiver::Victim

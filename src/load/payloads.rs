@@ -1,5 +1,8 @@
 //! The payloads of a load run: made from templates and read by looking for one key, because a parser per frame would
 //! make the generator the bottleneck.
+//!
+//! Reading by key is safe here because it only decides what is counted: a payload of another layout is counted as
+//! foreign or unreadable. For the same reason nothing here is used outside load runs.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +18,8 @@ const DISK_MB: i64 = 500_000;
 /// CPUs each simulated launcher reports: so many that memory alone decides.
 const CPUS: i64 = 1_000_000;
 
-/// What the STARTs of a load run are and its launchers run, and no others: work of others is not placed on simulated nodes,
-/// which would lose it, nor that of the run on launchers of this project.
+/// What the STARTs of a load run are and its launchers run, and no others: work of others is not placed on simulated
+/// nodes, which would lose it, nor that of the run on launchers of this project.
 pub const VM_TYPE: &str = "load";
 
 /// The label that the launchers of a run have beside others, with [`RunId::mark`] as its value.
@@ -25,9 +28,12 @@ pub const RUN_LABEL: &str = "load.run";
 /// Length of a UUID in text.
 const UUID_LEN: usize = 36;
 
+/// As this project writes it in YAML, and the original too.
 const INSTANCE_KEY: &[u8] = b"instance_uuid: ";
 
 /// What marks the messages of one run: the first eight digits of its instances' UUIDs.
+///
+/// Random for each run, so that the messages of an earlier run are recognised as foreign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunId(u32);
 
@@ -39,12 +45,16 @@ impl RunId {
     }
 
     /// UUID of instance number `seq`, a valid version 4 UUID in text.
+    ///
+    /// `0a1b2c3d-0000-4000-8000-00000000002a` is instance 42 of run `0a1b2c3d`.
     #[must_use]
     pub fn instance(self, seq: usize) -> String {
         format!("{:08x}-0000-4000-8000-{seq:012x}", self.0)
     }
 
     /// The number of the first instance that a payload names, if it is one of this run.
+    ///
+    /// `None` for another run, and for a payload that names no instance.
     #[must_use]
     pub fn seq_in(self, payload: &[u8]) -> Option<usize> {
         let value = value_of(payload, INSTANCE_KEY)?;
@@ -56,12 +66,16 @@ impl RunId {
     }
 
     /// What tells the launchers of this run from those of other runs, as a label's value: never a number.
+    ///
+    /// Required by the STARTs of a run with `--force`.
     #[must_use]
     pub fn mark(self) -> String {
         format!("run-{:08x}", self.0)
     }
 
     /// Host name of simulated launcher number `index`.
+    ///
+    /// By it the STATS of this run are recognised.
     #[must_use]
     pub fn hostname(self, index: usize) -> String {
         format!("load-{:08x}-{index}", self.0)
@@ -84,6 +98,8 @@ pub fn reason_in(payload: &[u8]) -> &str {
 }
 
 /// What a simulated launcher says of itself.
+///
+/// All launchers of a run differ only in these values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The node.
@@ -98,6 +114,8 @@ pub struct Report {
 
 impl Report {
     /// The payload of READY.
+    ///
+    /// Encoded from the real payload type, so that it is valid by construction.
     #[must_use]
     pub fn ready(&self) -> Bytes {
         self.figures().encode()
@@ -113,6 +131,7 @@ impl Report {
         .encode()
     }
 
+    /// Everything is free, and CPUs and disk are plenty, so that memory and labels decide the placement.
     fn figures(&self) -> Ready {
         let mem_mib = i64::try_from(self.mem_mib).unwrap_or(i64::MAX);
         Ready {
@@ -132,6 +151,8 @@ impl Report {
 }
 
 /// What the STARTs of a run ask for.
+///
+/// The default asks for nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StartShape<'a> {
     /// Memory, in MiB.
@@ -147,6 +168,8 @@ pub struct StartShape<'a> {
 }
 
 /// The STARTs of a run: one template in which the instance's UUID is put.
+///
+/// The text is built once; each START is a copy with 36 bytes replaced.
 #[derive(Debug, Clone)]
 pub struct StartTemplate {
     run: RunId,
@@ -157,6 +180,8 @@ pub struct StartTemplate {
 
 impl StartTemplate {
     /// STARTs of this shape.
+    ///
+    /// Padding is a YAML comment, which the scheduler carries along without a meaning.
     #[must_use]
     pub fn new(run: RunId, shape: StartShape<'_>) -> Self {
         let StartShape {
@@ -188,6 +213,8 @@ impl StartTemplate {
     }
 
     /// The START of instance number `seq`.
+    ///
+    /// Costs one copy of the payload.
     #[must_use]
     pub fn start(&self, seq: usize) -> Bytes {
         let mut bytes = BytesMut::from(&self.bytes[..]);
@@ -203,6 +230,8 @@ impl StartTemplate {
 }
 
 /// What stands behind `key` on its line, without quotes.
+///
+/// The first occurrence counts.
 fn value_of<'a>(payload: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let value = &payload[position(payload, key)? + key.len()..];
     let value = &value[..value
@@ -215,6 +244,7 @@ fn value_of<'a>(payload: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
+/// `None` if it is not there.
 fn position(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack
         .windows(needle.len())

@@ -1,6 +1,9 @@
 //! A lean connection for load runs: one socket, one task, no queues, so that the generator takes little of the machine.
 //!
 //! [`crate::net::link`] is the connection for everybody else.
+//!
+//! It does the same handshake, in the order TCP, TLS, CONNECT, CONNECTED, and then hands out frames. There is no
+//! reconnect and no limit on what is queued, because each caller writes and waits.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,6 +32,8 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_LEN: usize = 1024;
 
 /// Why a peer of a load run has no connection (any more).
+///
+/// Texts end up in the report, counted by launchers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
@@ -60,16 +65,22 @@ pub enum PeerError {
 }
 
 /// Makes connections of one role.
+///
+/// Cheap to clone: it shares the TLS configuration.
 #[derive(Clone)]
 pub struct Dialer {
     tls: TlsConnector,
+    /// Checked against the scheduler's certificate.
     name: ServerName<'static>,
     address: SocketAddr,
+    /// Must be among those of the certificate.
     role: Role,
     encoding: Encoding,
 }
 
 /// An accepted connection.
+///
+/// Not split: one task owns both directions. The driver takes it apart.
 #[derive(Debug)]
 pub struct Peer {
     /// The UUID it connected with.
@@ -83,6 +94,8 @@ pub struct Peer {
 }
 
 /// The reading side of a connection.
+///
+/// Bytes that were read and are not a whole message yet stay in the buffer.
 #[derive(Debug)]
 pub struct Inbound {
     decoder: Decoder,
@@ -90,6 +103,8 @@ pub struct Inbound {
 }
 
 /// The writing side of a connection.
+///
+/// Its buffer keeps its capacity for the next frames.
 #[derive(Debug)]
 pub struct Outbound {
     encoder: Encoder,
@@ -125,6 +140,8 @@ impl Dialer {
 
     /// Connects, from this address of the machine if one is given.
     ///
+    /// `uuid` is what the peer claims to be; for a launcher it is the node.
+    ///
     /// # Errors
     /// [`PeerError`].
     pub async fn dial(&self, uuid: Uuid, source: Option<IpAddr>) -> Result<Peer, PeerError> {
@@ -132,6 +149,7 @@ impl Dialer {
         dialled.unwrap_or(Err(PeerError::Timeout))
     }
 
+    /// The answer must be CONNECTED. A frame instead of it is the scheduler's refusal.
     async fn dial_patiently(&self, uuid: Uuid, source: Option<IpAddr>) -> Result<Peer, PeerError> {
         let tcp = self
             .connect(source)
@@ -164,6 +182,7 @@ impl Dialer {
         }
     }
 
+    /// `TCP_NODELAY`, since latencies are measured.
     async fn connect(&self, source: Option<IpAddr>) -> io::Result<TcpStream> {
         let socket = if self.address.is_ipv4() {
             TcpSocket::new_v4()
@@ -212,6 +231,8 @@ impl Peer {
 impl Inbound {
     /// The next frame of a connection that stands.
     ///
+    /// A call that is cancelled loses nothing: what was read of an incomplete message stays in the buffer.
+    ///
     /// # Errors
     /// [`PeerError`] once the connection is over.
     pub async fn next(
@@ -224,6 +245,7 @@ impl Inbound {
         }
     }
 
+    /// Reads until the decoder has a whole message. The limits of the decoder apply to its length.
     async fn next_message(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),
@@ -254,6 +276,8 @@ impl Outbound {
     }
 
     /// Writes everything pushed.
+    ///
+    /// If it fails, the connection is of no further use.
     ///
     /// # Errors
     /// [`PeerError::Io`].

@@ -1,4 +1,6 @@
 //! What a process costs, as `/proc` says: CPU time and resident memory of the server under load, and of this one.
+//!
+//! Linux only, like the rest of the project. Nothing here needs rights for processes of the same user.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,6 +17,8 @@ const TICKS_PER_S: f64 = 100.0;
 const SPARE_FILES: u64 = 65;
 
 /// Figures of one process at one moment.
+///
+/// Two readings are subtracted, see [`Usage::cpu_s_since`].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     /// Run time of the threads it has now, in seconds, to the nanosecond.
@@ -30,7 +34,10 @@ pub struct Usage {
 impl Usage {
     /// CPU time between an earlier moment and this one, in seconds.
     ///
-    /// The threads' figure is exact but loses what ended threads had taken; then the ticks, coarse but whole, are better.
+    /// The threads' figure is exact but loses what ended threads had taken; then the ticks, coarse but whole, are
+    /// better.
+    ///
+    /// Two ticks of difference are taken for rounding.
     #[must_use]
     pub fn cpu_s_since(&self, earlier: &Self) -> f64 {
         let (exact, coarse) = (
@@ -46,6 +53,8 @@ impl Usage {
 }
 
 /// Reads the figures of process `pid`; `None` if there is no such process or it may not be looked at.
+///
+/// Threads that end between the reads are left out.
 #[must_use]
 pub fn usage(pid: u32) -> Option<Usage> {
     let directory = PathBuf::from(format!("/proc/{pid}"));
@@ -71,6 +80,8 @@ pub fn usage(pid: u32) -> Option<Usage> {
 
 /// Raises this process's soft limit of open files so that so many launchers fit, and looks whether they fit the
 /// scheduler's, if its process is known.
+///
+/// The scheduler's limit is only looked at: it is raised by its own service manager or shell.
 ///
 /// # Errors
 /// [`LoadError::OpenFiles`] where a limit is too low and cannot be raised from here.
@@ -126,6 +137,7 @@ fn open_files_of(pid: u32) -> Option<u64> {
     open_files_in(&limits)
 }
 
+/// The soft limit, which is the first number of the line.
 fn open_files_in(limits: &str) -> Option<u64> {
     let line = limits
         .lines()
@@ -134,6 +146,8 @@ fn open_files_in(limits: &str) -> Option<u64> {
 }
 
 /// User and system time in `/proc/PID/stat`, in seconds. The name in parentheses may hold anything.
+///
+/// Fields 14 and 15 of `proc(5)`; counting starts behind the name, which is field 2.
 fn cpu_of_stat(stat: &str) -> Option<f64> {
     let behind_name = &stat[stat.rfind(')')? + 1..];
     let mut fields = behind_name.split_whitespace().skip(11);
@@ -142,6 +156,7 @@ fn cpu_of_stat(stat: &str) -> Option<f64> {
     Some((user + system) / TICKS_PER_S)
 }
 
+/// For lines such as `VmRSS:      5120 kB`.
 fn kib_of_status(status: &str, key: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,6 +1,10 @@
-//! The book of a load run: when each START was sent, who received it when, and what was said of it.
+//! The record of a load run: when each START was sent, who received it when, and what was said of it.
 //!
-//! Shared by the driving side and all simulated launchers without a lock: one slot of atomics per START.
+//! Shared by the driving side and all simulated launchers without a lock: one slot of atomics per START. The number of
+//! a START is its place among the slots; it is in the UUID of its instance, so that both ends find the slot without a
+//! look-up.
+//!
+//! All accesses are relaxed: each counter is independent, and totals are read when nothing more happens.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -11,19 +15,31 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
 /// A launcher that stays received the START.
+///
+/// Bits of `Slot::flags`. More than one can be set.
 const RECEIVED: u8 = 1;
 /// A `StartFailure` (or a refusal) named the START.
+///
+/// Does not exclude the others: a failure can be wrong.
 const FAILED: u8 = 2;
 /// A launcher that is cut half way received the START.
+///
+/// Not the end of a START: it may be placed again.
 const RECEIVED_BY_VICTIM: u8 = 4;
 
 /// Most different failure reasons that are counted apart; the rest is counted as `other`.
+///
+/// Reasons come from the other side.
 const MAX_REASONS: usize = 64;
 
 /// Significant digits of the latency histogram: 0.1 % steps.
+///
+/// With so many digits the histogram stays small whatever the longest latency is.
 const LATENCY_DIGITS: u8 = 3;
 
 /// Which kind of launcher received a START.
+///
+/// A START that only a victim received may be sent again by the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiver {
     /// One that stays to the end.
@@ -33,34 +49,48 @@ pub enum Receiver {
 }
 
 /// What happened to every START of a run.
+///
+/// All methods take `&self` and can be called by any task.
 #[derive(Debug)]
 pub struct Recorder {
+    /// Times in slots count from here, in nanoseconds.
     base: Instant,
+    /// 24 bytes each; one for each START of the run.
     slots: Vec<Slot>,
     /// STARTs that are received or failed: whose fate is known.
     settled: AtomicU64,
     /// `settled` at which `all_settled` is notified; `u64::MAX` while the number sent is not known.
     target: AtomicU64,
+    /// Wakes [`Recorder::settle`].
     all_settled: Notify,
+    /// One permit for each START that may be under way; `None` = any number.
     window: Option<Semaphore>,
+    /// The following counters are what [`Totals`] has.
     duplicates: AtomicU64,
     foreign: AtomicU64,
     inversions: AtomicU64,
+    /// The latest of all launchers.
     last_arrival_ns: AtomicU64,
+    /// At most [`MAX_REASONS`] and `other`. Locked for failures only.
     reasons: Mutex<BTreeMap<String, u64>>,
 }
 
 /// One START.
+///
+/// Zero means that nothing has happened.
 #[derive(Debug, Default)]
 struct Slot {
     /// When it was handed to the socket, in ns after the base; 0 = not yet.
     sent_ns: AtomicU64,
     /// When a launcher first had it; 0 = none yet.
     arrived_ns: AtomicU64,
+    /// [`RECEIVED`], [`FAILED`], [`RECEIVED_BY_VICTIM`].
     flags: AtomicU8,
 }
 
 /// Counts of a finished run.
+///
+/// Only STARTs that were sent count. `received` and `failed` can overlap; `lost` is everything that is not `received`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
     /// STARTs handed to the socket.
@@ -89,6 +119,8 @@ pub struct Totals {
 
 impl Recorder {
     /// A book for `starts` STARTs of which at most `window` are under way at a time (`None` = any number).
+    ///
+    /// Takes its memory at once, so that none is taken while the run is measured.
     #[must_use]
     pub fn new(starts: usize, window: Option<usize>) -> Self {
         Self {
@@ -127,11 +159,15 @@ impl Recorder {
     }
 
     /// START number `seq` is handed to the socket now.
+    ///
+    /// Called just before the write, so that the latency includes it.
     pub fn sent(&self, seq: usize) {
         self.slots[seq].sent_ns.store(self.now_ns(), Relaxed);
     }
 
     /// A launcher received START number `seq`; `last` is that launcher's own note of the last one it received.
+    ///
+    /// A number beyond the run's counts as foreign. The order is per launcher: `last` belongs to its task.
     pub fn received(&self, seq: usize, receiver: Receiver, last: &mut Option<usize>) {
         let Some(slot) = self.slots.get(seq) else {
             return self.foreign();
@@ -166,6 +202,8 @@ impl Recorder {
     }
 
     /// START number `seq` was said to have failed for this reason.
+    ///
+    /// A number beyond the run's is counted by its reason only.
     pub fn failed(&self, seq: usize, reason: &str) {
         let mut reasons = self.reasons.lock();
         let known = reasons.contains_key(reason) || reasons.len() < MAX_REASONS;
@@ -179,6 +217,8 @@ impl Recorder {
     }
 
     /// Waits until the fate of the first `sent` STARTs is known, nothing has changed for `grace`, or `deadline`.
+    ///
+    /// `grace` begins again with every START whose fate becomes known.
     pub async fn settle(&self, sent: usize, grace: Duration, deadline: Instant) {
         self.target.store(sent as u64, Relaxed);
         loop {
@@ -197,6 +237,8 @@ impl Recorder {
     }
 
     /// The counts as they are now.
+    ///
+    /// One walk over all slots.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
@@ -225,6 +267,8 @@ impl Recorder {
     }
 
     /// From handing each START to the socket until a launcher had it, in ns.
+    ///
+    /// STARTs without an arrival are not in it. Clocks are the same, so that the smallest value is 1.
     #[must_use]
     pub fn latencies(&self) -> Histogram<u64> {
         let mut histogram =
@@ -239,6 +283,8 @@ impl Recorder {
     }
 
     /// From the first START sent to the last one received; zero if none was.
+    ///
+    /// The first START sent is the first slot.
     #[must_use]
     pub fn span(&self) -> Duration {
         let first = self
@@ -248,6 +294,7 @@ impl Recorder {
         Duration::from_nanos(self.last_arrival_ns.load(Relaxed).saturating_sub(first))
     }
 
+    /// The first flag of a START gives its place in the window back; the first that is final counts it as settled.
     fn mark(&self, slot: &Slot, flag: u8) {
         let before = slot.flags.fetch_or(flag, Relaxed);
         if before == 0
@@ -263,6 +310,7 @@ impl Recorder {
         }
     }
 
+    /// At least 1, because 0 means that it has not happened.
     fn now_ns(&self) -> u64 {
         u64::try_from(self.base.elapsed().as_nanos())
             .unwrap_or(u64::MAX)

@@ -1,4 +1,6 @@
 //! The result of a load run, for people and for programs.
+//!
+//! The text is for a person who watches a run; the keys of the JSON document are stable. The same figures are in both.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -13,6 +15,8 @@ use crate::load::record::Totals;
 use crate::printable::{Lines, Printable};
 
 /// What a run measured.
+///
+/// Filled once, after the last START.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// `native` or `gob`.
@@ -36,12 +40,18 @@ pub struct Report {
     /// The counts.
     pub totals: Totals,
     /// First START sent until last one received.
+    ///
+    /// The time over which throughput is computed: the tail of missing STARTs does not count.
     pub span: Duration,
     /// Sent to received, in ns.
     pub latencies: Histogram<u64>,
     /// Fewest and most STARTs that one launcher received.
+    ///
+    /// Of those that connected and those that did not: 0 if one received none.
     pub spread: (u64, u64),
     /// CPU time this process took for the STARTs, in seconds.
+    ///
+    /// If it is close to the duration of the run times `--threads`, the generator was the limit.
     pub own_cpu_s: f64,
     /// Figures of the server (`--pid`).
     pub server: Option<ServerUsage>,
@@ -50,6 +60,8 @@ pub struct Report {
 }
 
 /// The server before, between and after.
+///
+/// Three readings of `/proc`. Differences between them are what connecting and the STARTs cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ServerUsage {
     /// Before the first launcher connected.
@@ -61,11 +73,17 @@ pub struct ServerUsage {
 }
 
 /// How a run went.
+///
+/// Also the exit code of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Every START came to one launcher, once and in order, or failed with an error.
+    ///
+    /// A failure with a reason is no fault of the scheduler: the START did not vanish.
     Right,
     /// A START vanished, came twice or came out of order.
+    ///
+    /// The scheduler has broken a promise.
     Wrong,
     /// The connection was lost.
     Closed,
@@ -75,6 +93,8 @@ pub enum Verdict {
 
 impl Report {
     /// STARTs received per second.
+    ///
+    /// Those of killed launchers count, since the scheduler sent them.
     #[must_use]
     pub fn starts_per_s(&self) -> f64 {
         per(
@@ -84,6 +104,9 @@ impl Report {
     }
 
     /// How the run went.
+    ///
+    /// An early end wins over the counts, which are then incomplete. With `--kill`, lost STARTs that were reported as
+    /// failed are right, and so are later positions of STARTs that were placed a second time.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let totals = &self.totals;
@@ -140,6 +163,7 @@ impl Report {
         })
     }
 
+    /// Microseconds, with one decimal.
     fn latency_json(&self) -> Value {
         let quantile = |q| round(us(self.latencies.value_at_quantile(q)), 1);
         json!({
@@ -154,6 +178,7 @@ impl Report {
 }
 
 impl ServerUsage {
+    /// Per START and per connection, as well as the readings themselves.
     fn json(&self, starts: u64, connections: usize) -> Value {
         let cpu_s = self.after.cpu_s_since(&self.connected);
         let connect_cpu_s = self.connected.cpu_s_since(&self.idle);
@@ -169,6 +194,7 @@ impl ServerUsage {
         })
     }
 
+    /// What resident memory grew by while launchers connected. 0 if none did.
     #[expect(
         clippy::cast_precision_loss,
         reason = "KiB of a process are far below 2^52"
@@ -185,6 +211,8 @@ impl ServerUsage {
 
 impl fmt::Display for Report {
     /// Some ten lines for people.
+    ///
+    /// Names of figures are padded, so that they form a column.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let totals = &self.totals;
         let connect_s = self.connect.as_secs_f64();
@@ -232,11 +260,14 @@ impl fmt::Display for Report {
 
 impl Report {
     /// As it is printed.
+    ///
+    /// Every line is escaped: reasons and errors come from the other side.
     #[must_use]
     pub fn lines(&self) -> Lines {
         self.to_string().lines().map(Printable::new).collect()
     }
 
+    /// Quantiles of the histogram, which has steps of 0.1 %.
     fn write_latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = String::from("latency      ");
         for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
@@ -250,6 +281,8 @@ impl Report {
     }
 
     /// The lines that a clean run does not have.
+    ///
+    /// Reasons of failures, errors of connecting, killed launchers, and counts that should be 0.
     fn write_oddities(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let totals = &self.totals;
         for (reason, count) in &totals.reasons {
@@ -284,6 +317,7 @@ impl Report {
 }
 
 impl ServerUsage {
+    /// One line.
     fn write(&self, f: &mut fmt::Formatter<'_>, starts: u64, connections: usize) -> fmt::Result {
         writeln!(
             f,
@@ -300,6 +334,7 @@ impl ServerUsage {
     }
 }
 
+/// 0 for no time.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts of a run are far below 2^52"
@@ -312,6 +347,7 @@ fn per(count: u64, seconds: f64) -> f64 {
     }
 }
 
+/// Microseconds; 0 for no STARTs.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts of a run are far below 2^52"
@@ -340,6 +376,7 @@ fn span(ns: u64) -> String {
     }
 }
 
+/// For JSON: digits beyond the precision would only be noise.
 fn round(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale

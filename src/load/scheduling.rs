@@ -1,5 +1,13 @@
 //! The `scheduling` section of a load run's STARTs: any YAML mapping, given as text or as a file. What stands in it is
 //! between its author and the scheduler.
+//!
+//! ```text
+//! --scheduling 'require: ["zone = zone-1"]'    or    --scheduling FILE
+//!
+//!   scheduling:
+//!     require:
+//!     - zone = zone-1
+//! ```
 
 use std::fs::File;
 use std::io::Read;
@@ -15,6 +23,8 @@ pub const MAX_LEN: usize = 64 * 1024;
 const INDENT: &str = "    ";
 
 /// A section, as lines to stand under `start:`.
+///
+/// Ends with a line end, so that other keys of `start:` can follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scheduling(String);
 
@@ -43,6 +53,8 @@ impl Scheduling {
 
     /// A section that requires this of nodes beside what another one says, if there is another one.
     ///
+    /// For `--force`: STARTs must not reach nodes that are not simulated.
+    ///
     /// # Errors
     /// [`LoadError::Scheduling`]: its `require` is no list.
     pub fn requiring(section: Option<&Self>, expression: &str) -> Result<Self, LoadError> {
@@ -62,6 +74,7 @@ impl Scheduling {
         Self::write(&section).map_err(error)
     }
 
+    /// Nothing is checked but that it is a mapping: the scheduler has the last word.
     fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_LEN {
             return Err(format!("longer than {MAX_LEN} bytes"));

@@ -2,6 +2,12 @@
 //! scheduler than there are ephemeral ports, so many launchers need several.
 //!
 //! Not how a connection is made: that is [`peer`](crate::load::peer)'s.
+//!
+//! ```text
+//! --sources 5                  127.0.0.2 … 127.0.0.6
+//! --sources 10.0.0.7,10.0.0.8  these
+//! no --sources                 the kernel's choice, or as many loopback addresses as the launchers need
+//! ```
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -19,6 +25,8 @@ const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 const DEFAULT_PORTS: usize = 28_232;
 
 /// Addresses to connect from, as the command line has them.
+///
+/// Not yet known to be addresses of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources(Vec<IpAddr>);
 
@@ -44,6 +52,7 @@ impl Sources {
 impl FromStr for Sources {
     type Err = String;
 
+    /// A number is a count, anything else a list.
     fn from_str(text: &str) -> Result<Self, String> {
         let help = format!(
             "write a number from 1 to {MAX_SOURCES}, or addresses with commas between them"
@@ -71,12 +80,16 @@ impl FromStr for Sources {
 }
 
 /// How launchers are spread over source addresses.
+///
+/// Empty: the kernel chooses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spread(Vec<IpAddr>);
 
 impl Spread {
     /// How `launchers` launchers connect to `target`: from the addresses that were asked for; else from wherever the
     /// kernel likes while there are ports enough, and from several loopback addresses beyond that.
+    ///
+    /// Each address is tried by binding a socket to it, which is given back at once.
     ///
     /// # Errors
     /// [`LoadError`] where an address is of the other family or not this machine's, where the ports are too few, and
@@ -125,6 +138,7 @@ impl Spread {
         Ok(Self(asked.0.clone()))
     }
 
+    /// Without `--sources`.
     fn of_own_accord(
         launchers: usize,
         target: SocketAddr,
@@ -166,11 +180,14 @@ fn usable(ports: usize) -> usize {
 }
 
 /// Ports that the kernel gives out per address and destination.
+///
+/// The range is inclusive at both ends.
 fn ports() -> usize {
     let range = fs::read_to_string(PORT_RANGE).ok();
     range.as_deref().and_then(ports_in).unwrap_or(DEFAULT_PORTS)
 }
 
+/// `None` for a text that is not two numbers in order.
 fn ports_in(range: &str) -> Option<usize> {
     let mut bounds = range.split_whitespace();
     let (low, high): (usize, usize) = (bounds.next()?.parse().ok()?, bounds.next()?.parse().ok()?);
