@@ -20,7 +20,7 @@ use crate::printable::Lines;
 /// Enough to copy from; the screen stays readable.
 const MAX_NAMED: usize = 10;
 
-/// What goes on without the command, shared between it and who waits for Ctrl-C. Nothing at first.
+/// What goes on without the command, shared between the command and the task that waits for Ctrl-C. Empty at first.
 ///
 /// Clones share one state, behind a mutex that is held only for the copy of a text or a set.
 #[derive(Debug, Clone, Default)]

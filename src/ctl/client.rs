@@ -48,7 +48,8 @@ pub const MAX_BACKLOG: usize = 65_536;
 /// Rows asked for with one QUERY: the most that the scheduler gives at once.
 pub const PAGE: u32 = 1_000;
 
-/// Pages read for one listing: a hundred times the largest cluster this is built for, so a cursor that never ends does.
+/// Pages read for one listing at most. So many pages hold a hundred times the largest cluster this is built for; the
+/// limit ends a listing whose cursor never does.
 pub const MAX_PAGES: usize = 10_000;
 
 /// How a [`Client`] connects.
@@ -62,7 +63,7 @@ pub struct ClientConfig {
     ///
     /// For example where the scheduler is reached through a tunnel.
     pub server_name: Option<String>,
-    /// PEM file with certificate and key of a controller.
+    /// PEM file with certificate and key of a controller or a viewer.
     pub cert: PathBuf,
     /// PEM file with the cluster's CA certificate.
     pub cacert: PathBuf,
@@ -209,7 +210,7 @@ impl Client {
         self.missed
     }
 
-    /// Hears of these topics from now on, and of no others.
+    /// Subscribes to these topics instead of those before.
     ///
     /// Events that come before the scheduler has handled the WATCH are of the topics before. An empty list ends the
     /// subscription.
@@ -224,13 +225,13 @@ impl Client {
         self.send(Kind::WATCH, watch.encode()).await
     }
 
-    /// The topics that are heard of.
+    /// The topics that are subscribed to.
     #[must_use]
     pub fn topics(&self) -> &[Topic] {
         &self.topics
     }
 
-    /// Hears of this topic as well.
+    /// Subscribes to this topic in addition.
     ///
     /// Does nothing if it is subscribed to already.
     ///
@@ -290,7 +291,7 @@ impl Client {
         .await
     }
 
-    /// A second hand for submitting STARTs while this one takes events in.
+    /// A handle that submits STARTs in this session while the client itself takes events in.
     ///
     /// `start` sends thousands of STARTs with it while the client takes in what becomes of the first ones: neither
     /// blocks the other.
@@ -302,7 +303,7 @@ impl Client {
         }
     }
 
-    /// Submits a START that is a dry run and waits for what would become of it.
+    /// Submits a START that is a dry run and waits for the decision.
     ///
     /// No subscription is needed: the decision is an answer to its sender.
     ///
@@ -362,7 +363,7 @@ impl Client {
         self.send(Kind::DELETE, delete.encode()).await
     }
 
-    /// Takes a node out of service and waits until the scheduler has passed that on.
+    /// Takes a node out of service and waits until the scheduler has forwarded the command to it.
     ///
     /// Ciao's EVACUATE, without a mode: the launcher stops everything on the node. A drain is [`Client::relocate`].
     ///
@@ -376,7 +377,7 @@ impl Client {
         self.command(Kind::EVACUATE, evacuate.encode()).await
     }
 
-    /// Puts a node back into service and waits until the scheduler has passed that on.
+    /// Puts a node back into service and waits until the scheduler has forwarded the command to it.
     ///
     /// Ciao's RESTORE, without a mode: the launcher leaves maintenance. It also ends a cordon and a drain.
     ///

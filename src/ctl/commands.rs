@@ -1,4 +1,12 @@
 //! The commands of `ciaoctl`, each over a [`Client`], writing to what it is given.
+//!
+//! ```text
+//! run ─▶ read and check files and options ─▶ connect ─▶ one command ─▶ Exit or CommandError
+//!  └──── Ctrl-C at any moment: CommandError::Interrupted, with what goes on at the scheduler
+//! ```
+//!
+//! A command gets a [`Context`] and returns how it ended. It prints results itself; errors are printed by the caller,
+//! from [`CommandError::lines`]. Nothing here ends the process.
 
 mod confirm;
 pub mod context;
@@ -38,25 +46,37 @@ use crate::net::link::LinkClosed;
 use crate::printable::{Lines, Printable};
 
 /// Longest time until a connection stands, unless `--timeout` says otherwise.
+///
+/// For the name, TCP, TLS and the handshake together.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest time until an answer, unless `--timeout` says otherwise: above a scheduler's in-doubt time of 15 s.
+///
+/// A START that is in doubt is answered at the end of that time.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest time that `--wait` waits, unless `--timeout` says otherwise.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Where the original's deployment puts certificates.
+///
+/// Used if neither files nor a directory are given.
 const PKI: &str = "/etc/pki/ciao";
 
 /// Why a command was not done.
+///
+/// The text of each is one line for people; [`CommandError::exit`] is for scripts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
     /// No connection.
+    ///
+    /// The text names the address or the file.
     #[error("{0}")]
     Connect(#[from] ConnectError),
     /// No answer, or a refusal.
+    ///
+    /// The scheduler's own words, if it was a refusal.
     #[error("{0}")]
     Client(#[from] ClientError),
     /// A name means nothing or too much.
@@ -66,9 +86,13 @@ pub enum CommandError {
     #[error("{0}")]
     StartFile(#[from] StartFileError),
     /// The command line makes no sense as a whole.
+    ///
+    /// Also for what is found out only with the scheduler's help, such as a set that does not exist.
     #[error("{0}")]
     Usage(String),
     /// What `--wait` waits for did not happen in time.
+    ///
+    /// The scheduler goes on with what was asked.
     #[error("{what} not within {}", humantime::format_duration(*.waited))]
     NotInTime {
         /// What was waited for.
@@ -77,6 +101,8 @@ pub enum CommandError {
         waited: Duration,
     },
     /// The connection was lost, and there is no other.
+    ///
+    /// `--reconnect` was given and has passed.
     #[error(
         "{lost}; no new connection within {}: what was started goes on, `ciaoctl wait INSTANCE` waits for it again",
         humantime::format_duration(*.waited)
@@ -88,21 +114,29 @@ pub enum CommandError {
         waited: Duration,
     },
     /// There is no output of an instance.
+    ///
+    /// The part says which instance and why; the reason decides the exit code.
     #[error("no output of {}: {} ({})", .0.instance_uuid, .0.detail, .0.failure)]
     NoOutput(Box<OutputPart>),
     /// An image cannot be read, or the store of images refuses something.
     #[error("{0}")]
     Image(Box<ImageError>),
     /// Ctrl-C: what goes on all the same.
+    ///
+    /// Nothing was undone. The lines say how to.
     #[error("interrupted")]
     Interrupted(Lines),
     /// The output cannot be written.
+    ///
+    /// A closed pipe is among them, and is no failure: see [`CommandError::exit`].
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }
 
 impl CommandError {
     /// The exit code it stands for.
+    ///
+    /// The only place that maps errors to exit codes.
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
@@ -134,6 +168,8 @@ impl CommandError {
     }
 
     /// What it says, for people: one line, and one more for each of the things that a name can mean.
+    ///
+    /// Empty for an interruption of a command that has started nothing.
     #[must_use]
     pub fn lines(&self) -> Lines {
         if let Self::Interrupted(lines) = self {
@@ -154,24 +190,38 @@ impl From<LinkClosed> for CommandError {
 }
 
 /// What every command has: the session, the way to print, and how long to wait.
+///
+/// Made for each command by `carry_out`.
 pub struct Context<'a> {
     /// The session.
     pub client: Client,
     /// How another one is made.
+    ///
+    /// Commands that wait connect again with it.
     pub config: ClientConfig,
     /// The way to standard output.
     pub out: Output<'a>,
     /// Whether output is for programs.
+    ///
+    /// From `--json`. Commands with `--output` look at that as well.
     pub json: bool,
     /// How long to wait for an answer.
+    ///
+    /// `--timeout`, or [`ANSWER_TIMEOUT`].
     pub answer: Duration,
     /// How long `--wait` waits.
+    ///
+    /// `--timeout`, or [`WAIT_TIMEOUT`].
     pub wait: Duration,
     /// What goes on when it is interrupted.
+    ///
+    /// Each command notes here what it has set going.
     pub aftermath: Aftermath,
 }
 
 /// Runs a command that needs a session, until it is done or interrupted.
+///
+/// An interruption drops the command where it is, with its connection: what was sent is not taken back.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -196,6 +246,7 @@ pub async fn run(
     }
 }
 
+/// Connects, and dispatches. `requests` are the STARTs that were read before, empty for other commands.
 async fn carry_out(
     command: SessionCommand,
     requests: Vec<StartRequest>,
@@ -259,6 +310,8 @@ async fn carry_out(
 }
 
 /// How the options say to connect.
+///
+/// A file that is named wins over the directory, and the directory over the default path. No file is opened here.
 #[must_use]
 pub fn client_config(global: &GlobalArgs) -> ClientConfig {
     let directory = global.certs.as_deref();

@@ -54,11 +54,11 @@ pub enum Event {
     Queued(Box<InstanceQueued>),
     /// A managed instance has changed its state, for example to suspended or migrating.
     Turn(Box<InstanceStateEvent>),
-    /// A command on an instance's life, or a drain, failed.
+    /// A command on an instance's lifecycle, or a drain, failed.
     CommandFailure(Box<CommandFailure>),
     /// How far the drain of a node is.
     Drain(Box<DrainProgress>),
-    /// A node is short of memory, or something has happened about that.
+    /// A node has become short of memory, is no longer, or an instance was moved away for it.
     Pressure(Box<NodePressure>),
     /// An instance could not be deleted.
     DeleteFailure(DeleteFailure),
@@ -73,7 +73,7 @@ pub enum Event {
     /// Names the kind of the command, and the instance where it was about one. [`refused_kind`] gives the kind as a
     /// [`Kind`].
     Refused(CommandRefused),
-    /// What would become of a START that was a dry run.
+    /// The decision about a START that was a dry run.
     Decided(Box<PlacementDecision>),
     /// The answer to a query of ours.
     ///
@@ -83,11 +83,11 @@ pub enum Event {
     ///
     /// Subject to the same rule as the result of a query, as are the two that follow.
     Output(Box<OutputChunk>),
-    /// What became of something asked about an image.
+    /// The answer to a request about an image.
     Image(Box<ImageChunk>),
     /// The images that there are, which were asked for.
     ImageList(Box<ImageList>),
-    /// A frame of a kind this program has no words for.
+    /// A frame of a kind that this program does not know.
     ///
     /// For example of a later version of the scheduler.
     Other {
@@ -108,7 +108,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Reads a frame; never fails, because an operator wants to see also what is odd.
+    /// Reads a frame. Never fails: what cannot be read is an event too, so that an operator sees it.
     ///
     /// A kind that is not known becomes [`Event::Other`]; a payload that does not decode becomes
     /// [`Event::Unreadable`]. Neither can end a session.

@@ -195,7 +195,8 @@ impl Explanation {
         }
     }
 
-    /// The reasons that matter: where one node was asked about, that the others are not that one goes without saying.
+    /// The reasons that are shown. If one node was asked about, the reason that the other nodes are not that node is
+    /// left out.
     ///
     /// With one node asked about, the scheduler pins the START to it, and every other node is excluded by that pin. If
     /// that is the only reason, it stays: then the node itself is missing or not usable.
@@ -208,7 +209,7 @@ impl Explanation {
         all.iter().filter(|it| !is_pin(it)).cloned().collect()
     }
 
-    /// What to do, where that is plain.
+    /// What an operator can do about these reasons.
     ///
     /// Advice that several reasons share is given once.
     fn advice(&self, reasons: &[Reason]) -> Lines {
@@ -328,7 +329,7 @@ fn words(reason: &Reason) -> String {
     }
 }
 
-/// Exact, because two amounts that differ must look different.
+/// An amount with its unit, exact.
 ///
 /// Memory and disk stay in MiB: rounded to GiB, what is asked for and what is free could look the same while one is
 /// too large.
@@ -339,7 +340,7 @@ fn with_unit(reason: &Reason, amount: i64) -> String {
     }
 }
 
-/// Of which nodes a reason speaks.
+/// Which nodes a reason is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Among {
     /// The one that was asked about.

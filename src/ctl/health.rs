@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use crate::ctl::units::{span, span_of_ms};
 use crate::printable::counted;
 
-/// How long before a certificate ends that is said, in seconds: a month, time enough to make another.
+/// How long before its end a certificate is a problem, in seconds: a month, time enough to make another.
 pub const CERTIFICATE_SOON_S: i64 = 30 * 86_400;
 
-/// How long ago a workload that failed is counted, in milliseconds: an hour.
+/// For how long a workload that failed is counted, in milliseconds: an hour.
 ///
 /// Older failures say little about how the cluster is.
 const RECENT_MS: i64 = 3_600_000;
@@ -235,7 +235,7 @@ fn failed(seen: &Seen) -> usize {
         let at = view.ended_at_ms.unwrap_or_default();
         at > seen.now_ms.saturating_sub(RECENT_MS)
     };
-    // One that was stopped by a signal was stopped by somebody, chiefly.
+    // An end by a signal is mostly a stop on purpose.
     let has_failed = |view: &&InstanceView| view.exit_code.is_some_and(|code| code > 0);
     seen.ended
         .iter()

@@ -72,7 +72,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// A node that has not said its name yet is asked about again.
+    /// Stores the names of nodes that have one.
     ///
     /// Only names are stored. An empty one is not, so that the node is looked up again.
     fn take(&mut self, nodes: impl Iterator<Item = NodeView>) {

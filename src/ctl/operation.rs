@@ -1,4 +1,4 @@
-//! What has become of a command on an instance's life: a small state machine over events and looks, without IO.
+//! How far a command on an instance's lifecycle is: a small state machine over events and listings, without IO.
 //!
 //! A command is over when the instance is as it was to be, when the scheduler or the launcher says that it failed, or
 //! when the instance is gone. Looks at the scheduler's list stand in for events that never come.
@@ -64,7 +64,7 @@ pub struct Operation {
 /// The last two are final.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Progress {
-    /// Sent; nothing was heard of it.
+    /// Sent; no event about it has come.
     ///
     /// The scheduler has taken the command in: it would have refused it before.
     Sent,
@@ -72,7 +72,7 @@ enum Progress {
     UnderWay(LastHeard),
     /// The instance is as it was to be.
     Done(LastHeard),
-    /// It is not, and will not be by this command.
+    /// It is not, and this command will not change that.
     ///
     /// `reason` is a word of the protocol, or one of `ended`, `gone` and `failed`, which are this program's.
     Failed {
@@ -82,7 +82,7 @@ enum Progress {
     },
 }
 
-/// Where an instance was last heard of.
+/// The last known state of an instance.
 ///
 /// From an event or a listing, whichever came last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl Operation {
         unnamed.map(|place| place.node_uuid.clone()).collect()
     }
 
-    /// Says the host name of a node.
+    /// Stores the host name of a node that was looked up.
     ///
     /// Without effect on the line if the command has failed or nothing was heard of it.
     pub fn name(&mut self, node_uuid: &str, hostname: &str) {

@@ -143,7 +143,7 @@ impl<'a> Output<'a> {
         write!(self.out, "{}", yaml(value))
     }
 
-    /// Begins at the top of an empty screen, where standard output is one.
+    /// Clears the screen and begins at its top, if standard output is a terminal.
     ///
     /// # Errors
     /// The system's.
@@ -162,7 +162,7 @@ impl<'a> Output<'a> {
         writeln!(self.out, "{}", printable::json(&value.to_string()))
     }
 
-    /// Prints a line on standard error: what the reader should know and a program behind a pipe not read.
+    /// Prints a line on standard error: for the reader, not for a program behind the pipe.
     ///
     /// # Errors
     /// The system's.
@@ -176,7 +176,7 @@ impl<'a> Output<'a> {
         io::stdout().is_terminal()
     }
 
-    /// Prints what a workload wrote, as it is: for who has made it fit for a terminal, or prints to none.
+    /// Prints what a workload wrote, as it is. The caller has made it fit for a terminal, or standard output is none.
     ///
     /// The only way by which bytes leave unescaped.
     ///
@@ -186,7 +186,7 @@ impl<'a> Output<'a> {
         self.out.write_all(bytes)
     }
 
-    /// Hands on what was printed so far.
+    /// Flushes what was printed so far.
     ///
     /// # Errors
     /// The system's.

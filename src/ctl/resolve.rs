@@ -12,14 +12,14 @@ use crate::printable::Lines;
 /// The rest is counted, because a short beginning can fit thousands.
 const MAX_LISTED: usize = 10;
 
-/// Something that can be meant.
+/// A node or instance that a name may mean.
 ///
 /// For an instance `hostname` is its own name, not that of its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// Its UUID (or other identifier).
     pub uuid: String,
-    /// The host name, if it is something that has one of its own.
+    /// Its name: the host name of a node, the name of an instance.
     ///
     /// `None` for an instance without a name.
     pub hostname: Option<String>,
@@ -27,7 +27,7 @@ pub struct Candidate {
     pub about: String,
 }
 
-/// Why a name means nothing in particular.
+/// Why a name does not mean exactly one thing.
 ///
 /// Both end a command with [`crate::ctl::exit::Exit::NotFound`], before anything was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

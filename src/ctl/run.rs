@@ -54,7 +54,8 @@ pub fn run_context(command: &ContextCommand, global: &GlobalArgs) -> Exit {
     result.unwrap_or_else(|error| fail(&error))
 }
 
-/// The options of every command, with what the context says that counts; or the program's end where it cannot be used.
+/// The options of every command, completed from the context in use. If that cannot be used, the exit code with which
+/// the program is to end.
 ///
 /// Printing the error is done here, because the caller has only an exit code to return.
 ///
@@ -122,7 +123,7 @@ fn prepare(global: &GlobalArgs) -> Result<Runtime, CommandError> {
     runtime()
 }
 
-/// Looks at who can read a file with a private key.
+/// Checks who can read a file with a private key.
 ///
 /// Without `--strict-files` others who can read it are a warning on standard error.
 ///

@@ -50,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two reports: shorter than in production, since people are watching.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A resource that every node has so much of, to try what is counted.
+/// A custom resource that every node has, for trying out what is counted.
 const FAKE_RESOURCE: &str = "fake-gpu";
 const FAKE_AMOUNT: i64 = 2;
 
@@ -74,9 +74,9 @@ pub(super) struct Cluster {
     scheduler: JoinSet<()>,
     /// The page for browsers.
     web: JoinSet<()>,
-    /// The address of the page, which is good once; another one whenever it has been used.
+    /// The address of the page. It can be used once; another one comes when it has been used.
     pages: watch::Receiver<String>,
-    /// Why a part of it has ended, once one has that was not told to.
+    /// Why a part of it has failed, once one has.
     failure: watch::Receiver<Option<String>>,
 }
 
@@ -111,7 +111,7 @@ impl Cluster {
         let http = server.http_addrs()?[0];
         let (stop, stopping) = watch::channel(false);
         let mut scheduler = JoinSet::new();
-        // The launchers leave first, so that they can say goodbye; dropping the sender ends the scheduler.
+        // The launchers leave first, so that they can disconnect properly; dropping the sender ends the scheduler.
         let mut last = stopping.clone();
         let (failed, failure) = watch::channel(None);
         let scheduler_failed = failed.clone();
@@ -207,7 +207,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until a part of it has ended that was not told to; says why.
+    /// Waits until a part of it fails; returns why.
     ///
     /// A launcher that ends with an error counts; the first failure is told.
     pub(super) fn failure(&self) -> impl Future<Output = String> + Send + use<> {

@@ -212,7 +212,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether commands of this connection are heeded: a backup controller's are not.
+    /// Whether commands of this connection are carried out: a backup controller's are not.
     ///
     /// Asked by two commands for a node that does not exist. A master hears that the START fits nowhere (from the
     /// original as well) and that there is nothing to delete (from this project's scheduler, which may hold the START

@@ -1,6 +1,7 @@
-//! A lean connection for load runs: one socket, one task, no queues, so that the generator takes little of the machine.
+//! A minimal connection for load runs: one socket, one task, no queues, so that the generator takes little of the
+//! machine.
 //!
-//! [`crate::net::link`] is the connection for everybody else.
+//! All other clients use [`crate::net::link`].
 //!
 //! It does the same handshake, in the order TCP, TLS, CONNECT, CONNECTED, and then hands out frames. There is no
 //! reconnect and no limit on what is queued, because each caller writes and waits.
@@ -24,7 +25,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::net::tls::{self, TlsError, explain};
 
-/// Longest time for one connection to be accepted: a server that limits handshakes lets others wait their turn.
+/// Longest time for one connection to be accepted: a server that limits handshakes lets others wait.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Bytes read at once, and kept by every connection: room for a START. Simulated launchers get one at a time, and there
@@ -259,7 +260,7 @@ impl Inbound {
             }
             match stream.read_buf(&mut self.buffer).await {
                 Ok(0) => return Err(PeerError::Closed),
-                // TLS's way to say that the other side ended without a farewell.
+                // The other side ended without TLS's close_notify.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                     return Err(PeerError::Closed);
                 }

@@ -118,7 +118,7 @@ pub struct Totals {
 }
 
 impl Recorder {
-    /// A book for `starts` STARTs of which at most `window` are under way at a time (`None` = any number).
+    /// A record for `starts` STARTs of which at most `window` are under way at a time (`None` = any number).
     ///
     /// Takes its memory at once, so that none is taken while the run is measured.
     #[must_use]
@@ -158,7 +158,7 @@ impl Recorder {
         admitted
     }
 
-    /// START number `seq` is handed to the socket now.
+    /// START number `seq` is about to be written to the socket.
     ///
     /// Called just before the write, so that the latency includes it.
     pub fn sent(&self, seq: usize) {

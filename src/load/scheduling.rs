@@ -1,5 +1,5 @@
-//! The `scheduling` section of a load run's STARTs: any YAML mapping, given as text or as a file. What stands in it is
-//! between its author and the scheduler.
+//! The `scheduling` section of a load run's STARTs: any YAML mapping, given as text or as a file. Its keys
+//! are not looked at here.
 //!
 //! ```text
 //! --scheduling 'require: ["zone = zone-1"]'    or    --scheduling FILE

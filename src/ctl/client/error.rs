@@ -20,7 +20,7 @@ use crate::net::tls::TlsError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The scheduler's address makes no sense.
+    /// The scheduler's address cannot be parsed.
     #[error("{0}")]
     Address(#[from] AddressError),
     /// A certificate file cannot be used.
@@ -28,7 +28,7 @@ pub enum ConnectError {
     /// The text adds how to name another directory if a file cannot be read.
     #[error("{0}{advice}", advice = certs_advice(.0))]
     Tls(#[from] TlsError),
-    /// The certificate is no operator's.
+    /// The certificate grants neither OPERATOR nor VIEWER.
     ///
     /// Found before anything is sent: the scheduler would refuse the same.
     #[error(
@@ -54,7 +54,7 @@ pub enum ConnectError {
     /// The scheduler does not answer or does not accept us.
     #[error("{0}{advice}", advice = server_advice(.0))]
     Link(link::ConnectError),
-    /// It all took too long.
+    /// There was no connection in time.
     ///
     /// `waited` is the whole time, with the resolution of the name.
     #[error("no connection to {server} within {}{ELSEWHERE}", humantime::format_duration(*.waited))]

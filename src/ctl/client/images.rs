@@ -41,7 +41,7 @@ use crate::image_file::Hash;
 /// Memory of a push is this many chunks.
 const WINDOW: u64 = 8;
 
-/// How often a push asks again where as much is asked of the store as may be.
+/// How often a push asks again while the store is busy.
 ///
 /// With [`BUSY_PAUSE`] between them, a minute.
 const BUSY_TRIES: u32 = 120;
@@ -93,7 +93,7 @@ pub struct PushFile {
 }
 
 impl PushFile {
-    /// Opens a file and looks at what is in it.
+    /// Opens a file and computes its digest.
     ///
     /// Reads the whole file once, on a thread for blocking work, to know its digest.
     ///
@@ -125,7 +125,7 @@ impl PushFile {
         }
     }
 
-    /// A file of which it is known what is in it; what is not so is refused by the store.
+    /// Opens a file whose digest is known already. If the digest is wrong, the store refuses the push.
     ///
     /// For a caller that has computed the digest before: the file is not read here.
     ///
@@ -177,7 +177,8 @@ pub struct PushDone {
 }
 
 impl Client {
-    /// Pushes a file into the store, from where an earlier push was cut off; `progress` hears how many bytes are there.
+    /// Pushes a file into the store, from where an earlier push was cut off; `progress` is called with the number of
+    /// bytes that are there.
     ///
     /// Also called for an image that is there completely: the first answer says so, and nothing is sent.
     ///
@@ -289,7 +290,7 @@ impl Client {
         answer.await?.map_err(refused)
     }
 
-    /// Asks how much of an image is there, again where the store has too much to do.
+    /// Asks how much of an image is there; asks again while the store is busy.
     ///
     /// The only request of a push that can be repeated alone: it is the first and no other is under way.
     async fn ask_to_write(

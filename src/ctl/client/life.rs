@@ -7,14 +7,14 @@ use proto_frames::payload::{
 
 use super::{Client, ClientError, Listing};
 
-/// A command on an instance's life.
+/// A command that changes the lifecycle of an instance.
 ///
 /// The payloads must have passed their own check: the scheduler refuses others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LifecycleOrder {
     /// Suspend it.
     Suspend(Suspend),
-    /// Let it go on.
+    /// Resume it after a suspension.
     Resume(Resume),
     /// Move it.
     Migrate(Migrate),
@@ -23,8 +23,8 @@ pub enum LifecycleOrder {
 }
 
 impl Client {
-    /// Sends a command on an instance's life and waits until the scheduler has taken it in. What comes of it comes as
-    /// events.
+    /// Sends a command on an instance's lifecycle and waits until the scheduler has taken it in. What comes of it
+    /// comes as events.
     ///
     /// The caller must have subscribed to instances and failures before, or it misses the result.
     ///

@@ -83,6 +83,7 @@ fn list(all: &Contexts, is_json: bool, out: &mut Output<'_>) -> Result<(), Comma
     }
     let is_current = |name: &String| all.current.as_ref() == Some(name);
     let cells = all.contexts.iter().map(|(name, it)| {
+        // One cell for either form of naming certificates.
         let files = it.certs.as_deref().or(it.cert.as_deref());
         vec![
             if is_current(name) { "*" } else { "" }.to_owned(),

@@ -158,6 +158,7 @@ fn node_sections(view: &NodeView) -> Vec<(&'static str, Facts)> {
 /// is shown. Only if there is none either, the first error is returned.
 async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit, CommandError> {
     let meant = instance(&mut context.client, name).await;
+    // `error` is kept as the sign that the instance is not listed any more.
     let (view, error) = match meant {
         Ok(view) => (view, None),
         Err(CommandError::Resolve(error @ ResolveError::NotFound { .. })) => {
@@ -205,6 +206,7 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
         );
         context.out.lines(&lines)?;
     }
+    // Where earlier runs left their output, one line each.
     for output in &told.outputs {
         let line = history::output_line(output, &zone);
         context.out.line(&Printable::new(line))?;

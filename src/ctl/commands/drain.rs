@@ -71,7 +71,7 @@ enum Goal {
     ///
     /// Over when everything has gone, or when the scheduler gives up or the drain is aborted.
     Move,
-    /// To say what would become of it.
+    /// To say which instances would fit elsewhere.
     ///
     /// Changes nothing on the node. Over with the first state [`DrainState::Checking`].
     Check,

@@ -13,7 +13,7 @@ use crate::ctl::explanation::Explanation;
 use crate::ctl::resolve::Candidate;
 use crate::ctl::start_file::{DryRun, StartFile, StartRequest};
 
-/// What a START is called that the command line describes.
+/// The name of a START that the command line describes.
 ///
 /// It stands where an answer otherwise has the name of a file.
 const DESCRIBED: &str = "request";

@@ -107,7 +107,7 @@ fn time(at_ms: i64, zone: &TimeZone) -> String {
     )
 }
 
-/// Why, and of an end that its node has told, how.
+/// The detail of a row; for an end that its node reported, how the process exited as well.
 ///
 /// `ended` as a detail says nothing that the exit status does not say: it is replaced by that.
 fn detail_of(row: &HistoryRow) -> String {

@@ -20,7 +20,7 @@ use crate::ctl::units::{elide, mebibytes, span};
 use crate::image_file::unix_ms;
 use crate::printable::Printable;
 
-/// What stands before the digits of a digest.
+/// The prefix of a digest.
 ///
 /// Tables and commands accept a digest with or without it.
 const SCHEME: &str = "sha256:";
@@ -109,7 +109,7 @@ async fn delete(context: &mut Context<'_>, digests: &[String]) -> Result<Exit, C
             .collect();
         match found.as_slice() {
             [row] => meant.push(row.digest.clone()),
-            // The store says what there is to say of one that it has not.
+            // The store's own error says it best.
             [] if name.parse::<Digest>().is_ok() => meant.push(name.clone()),
             [] => {
                 let (kind, name) = ("image", name.clone());

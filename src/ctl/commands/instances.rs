@@ -124,7 +124,7 @@ pub async fn delete(
     end(context, targets, args.wait, ending).await
 }
 
-/// All instances, or those that are selected, once it is sure that they are meant.
+/// All instances, or those that are selected, after the user has confirmed them.
 ///
 /// The instances are listed once: what starts while the question is open is not included. With `--yes` nothing is
 /// asked.
@@ -313,7 +313,7 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
     };
     target.outcome = match (event, &target.outcome) {
         (_, TargetOutcome::Gone | TargetOutcome::Deferred | TargetOutcome::Failed(_)) => return,
-        // Its node, which is lost, has not said so.
+        // The node is lost and has not reported the end.
         (Event::InstanceDeleted(_) | Event::Turn(_), _)
             if target.is_lost && ending == Ending::Delete && !has_returned(event) =>
         {
@@ -338,7 +338,7 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
     };
 }
 
-/// Whether an end is its node's own word, which has the number of the end or an exit status.
+/// Whether an end was reported by its node: such an end has a number or an exit status.
 ///
 /// The scheduler's own assumption has neither.
 fn has_returned(event: &Event) -> bool {

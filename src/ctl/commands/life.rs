@@ -42,7 +42,7 @@ pub async fn suspend(context: &mut Context<'_>, args: &LifeArgs) -> Result<Exit,
     carry_out(context, &order, operation, args, patience).await
 }
 
-/// Lets a suspended instance go on.
+/// Resumes a suspended instance.
 ///
 /// # Errors
 /// [`CommandError`].

@@ -159,7 +159,7 @@ fn store_json(store: &StoreView) -> Value {
     })
 }
 
-/// What an operator has to know of a state directory that is not written.
+/// The remark about a state directory that cannot be written.
 fn store_remark(store: &StoreView) -> String {
     let since = i64::try_from(store.since_s.unwrap_or_default()).unwrap_or(i64::MAX);
     format!(

@@ -18,7 +18,7 @@ use crate::ctl::neutral::Neutral;
 use crate::ctl::resolve::ResolveError;
 use crate::printable::{Printable, counted};
 
-/// How often a reader that has begun asks again where others read as much as may be read at a time.
+/// How often a read that has begun is tried again while the node serves as many readers as it takes.
 ///
 /// With [`BUSY_PAUSE`] between them, half a minute.
 const BUSY_TRIES: u32 = 60;
@@ -107,7 +107,7 @@ fn print(
     Ok(context.out.flush()?)
 }
 
-/// What the reader should know of what comes before a chunk.
+/// What is missing before a chunk, for people.
 ///
 /// Nothing for the first request, which asks for what is kept and not for a certain offset.
 fn remark(part: &OutputPart) -> Option<String> {

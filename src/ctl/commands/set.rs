@@ -148,10 +148,12 @@ async fn update(
             )))?;
             return Ok(exit);
         }
-        // Those that do not run anyway first, then as many as may be down.
+        // Those that do not run first, then as many of the others as may be down.
         let (idle, running): (Vec<_>, Vec<_>) = old.into_iter().partition(|it| !it.is_running());
         let is_idle_new = |it: &&Member| it.version == version && !it.is_running();
         let down = idle.len() + all.iter().filter(is_idle_new).count();
+        // Instances of the new version that do not run count as down, so that a file that does not start stops the
+        // update here.
         let room = (max_down as usize).saturating_sub(down);
         let goes: Vec<Member> = idle
             .into_iter()
@@ -162,18 +164,19 @@ async fn update(
                 "{down} new instances of set {name} do not run, and no more than {max_down} may be down: see `ciaoctl set status {name}`"
             )));
         }
+        // Deleted first: the numbers of those that go are free for the new ones.
         exit = exit.and(delete(context, &goes).await?);
         let count = u32::try_from(goes.len()).unwrap_or(u32::MAX);
         let rest: Vec<Member> = all.into_iter().filter(|it| !goes.contains(it)).collect();
         let started = start(context, name, file, &rest, count).await?;
         if started != Exit::Done {
-            // What does not run is not made more of.
+            // The file does not start properly: no more instances of it.
             return Ok(started);
         }
     }
 }
 
-/// Starts what is missing to so many, all of which are of this file.
+/// Starts instances of this file until there are `replicas`.
 ///
 /// Nothing if no number was given, or if there are enough.
 async fn fill(

@@ -148,7 +148,8 @@ pub async fn submit(
     conclude(context, &tracker)
 }
 
-/// Submits STARTs and follows them until all are so far or `patience` is at an end; `changed` hears of every change.
+/// Submits STARTs and follows them until all are so far or `patience` is at an end; `changed` is called for every
+/// change.
 ///
 /// Sends and takes answers in at the same time: a scheduler that is slow to read must not keep this program from
 /// reading.
@@ -177,7 +178,7 @@ pub async fn follow(
     }
     if until > Until::Placed {
         // A node can fail to start what it has already reported as pending: the scheduler then takes the START for
-        // confirmed and tells only those who hear of all failures.
+        // confirmed and tells only those who are subscribed to failures.
         client.watch_also(Topic::Failures).await?;
         client.watch_also(Topic::Instances).await?;
     }
@@ -211,7 +212,7 @@ pub async fn follow(
     Ok(tracker)
 }
 
-/// Whether a START may be told to wait, so that it is worth hearing of.
+/// Whether a START may be queued, so that its queueing has to be subscribed to.
 ///
 /// Only with `scheduling.queue`. Its queueing is told to subscribers of instances.
 fn may_wait(request: &StartRequest) -> bool {
@@ -275,8 +276,8 @@ pub fn shaped(
     })
 }
 
-/// A START as it is sent, with a UUID of its own; checked here, because a name or amount on the command line is better
-/// refused before anybody else hears of it.
+/// A START as it is sent, with a UUID of its own. It is checked here, so that a wrong name or amount on the command
+/// line is refused before anything is sent.
 ///
 /// The START is encoded and read back with the checks that the scheduler applies.
 ///
@@ -288,7 +289,7 @@ pub fn request(name: String, start: Start) -> Result<StartRequest, CommandError>
         ..start
     };
     let payload = start.encode();
-    // Without the place: it is one in a text that was generated.
+    // The position in the text is left out: the user has not written that text.
     Start::decode(&payload)
         .map_err(|error| CommandError::Usage(format!("{}: {}", error.key, error.fault)))?;
     Ok(StartRequest {

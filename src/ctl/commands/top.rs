@@ -96,12 +96,12 @@ fn used(total: i64, free: i64) -> i64 {
     }
 }
 
-/// How much of its memory a node uses, in parts of a hundred; -1 where that is not known.
+/// How much of its memory a node uses, in percent; -1 where that is not known.
 fn share_used(node: &NodeView) -> i64 {
     percent(mem_used(node), node.mem_total_mb)
 }
 
-/// A part of a whole in parts of a hundred; -1 where either is not known.
+/// A part of a whole in percent; -1 where either is not known.
 fn percent(part: i64, whole: i64) -> i64 {
     if part < 0 || whole <= 0 {
         return -1;

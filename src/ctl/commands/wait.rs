@@ -50,10 +50,10 @@ const FEW: usize = 8;
 /// Short against the default of `--reconnect`, long against a refused connection.
 const TRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// Added to the time in which an instance has to have ended to be the one that is followed: ages are whole seconds.
+/// Tolerance when the end of an instance is compared with the time since which it is followed: ages are whole seconds.
 const AGE_MARGIN: Duration = Duration::from_secs(2);
 
-/// How a lost connection is made up for.
+/// How to connect again when the connection is lost.
 ///
 /// Only for commands that wait: without `--wait` a lost connection is an error.
 #[derive(Debug, Clone)]
@@ -66,14 +66,14 @@ pub struct Reconnect {
     pub patience: Duration,
 }
 
-/// What those hear of who follow instances.
+/// What a caller that follows instances is told.
 ///
 /// Handed to the callback of `start::follow`, which prints it or not.
 #[derive(Debug)]
 pub enum News<'a> {
-    /// An instance is further than it was.
+    /// The stage of an instance has changed.
     Changed(&'a Tracked),
-    /// Something about the connection.
+    /// A remark about the connection.
     ///
     /// For people: that it was lost, or stands again.
     Connection(String),

@@ -51,6 +51,7 @@ impl Event {
                     e.node_type
                 )
             }
+            // The host name is in the payload: no look-up is needed.
             Self::Placed(e) => format!(
                 "instance {} placed on {} ({})",
                 e.instance_uuid,

@@ -189,6 +189,7 @@ impl Row for WithEnded {
 
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
         let view = &self.0;
+        // `age_s` is the time since the end then.
         let has_ended = view.state == PlacementState::Ended;
         let exit = if has_ended {
             exit_status(view.exit_code)
