@@ -10,8 +10,7 @@
 //! - a query carries a number, and its result the same number;
 //! - a START carries the UUID of its instance, and so do its placement and its failure;
 //! - other commands are answered only if they are refused. The client sends a query behind such a command: frames of
-//!   one
-//! connection are handled in order, so that a refusal comes before the result of that query.
+//!   one connection are handled in order, so that a refusal comes before the result of that query.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
