@@ -98,6 +98,7 @@ fn lines(text: &mut String, name: &str, der: &[u8], x509: &X509Certificate<'_>) 
         },
     )?;
     names(text, x509)?;
+    // Other errors are not about the UUID.
     match PeerIdentity::from_der(der) {
         Ok(PeerIdentity {
             bound_uuid: Some(uuid),

@@ -110,6 +110,7 @@ impl Listing {
 #[derive(Debug, Clone)]
 pub struct Submitter {
     uuid: Uuid,
+    /// Frames queue in it, bounded in bytes.
     sender: LinkSender,
 }
 
@@ -123,7 +124,9 @@ pub struct Client {
     /// From its CONNECTED frame.
     scheduler: Uuid,
     sender: LinkSender,
+    /// Frames in the order in which the scheduler sent them.
     receiver: LinkReceiver,
+    /// From [`ClientConfig::answer_timeout`].
     answer_timeout: Duration,
     /// What was last subscribed to. A WATCH replaces the subscription, so that adding a topic sends all of them.
     topics: Vec<Topic>,
@@ -131,6 +134,7 @@ pub struct Client {
     last_query: u32,
     /// At most [`MAX_BACKLOG`] events, the oldest in front.
     backlog: VecDeque<Event>,
+    /// Events dropped from the backlog so far.
     missed: u64,
 }
 

@@ -154,6 +154,7 @@ fn nodes(seen: &Seen, health: &mut Health) {
     health
         .glance
         .push(("nodes", with_parts(&count, &by_status)));
+    // A node on which a START could be placed, as far as the list says.
     let takes_work =
         |node: &NodeView| node.status == "READY" && !node.cordoned && node.fault.is_empty();
     if !seen.nodes.iter().any(takes_work) {
@@ -187,6 +188,7 @@ fn instances(seen: &Seen, health: &mut Health) {
     health
         .glance
         .push(("instances", with_parts(&count, &by_state)));
+    // Whether such an instance runs is not known until its node returns or is given up.
     let is_unknown =
         |view: &&InstanceView| matches!(view.state, PlacementState::Lost | PlacementState::InDoubt);
     let unknown = seen.instances.iter().filter(is_unknown).map(|view| {
@@ -205,6 +207,7 @@ fn instances(seen: &Seen, health: &mut Health) {
         "instances whose node is lost",
         &mut health.problems,
     );
+    // It waits again after at least one node could not start it.
     let again = |view: &&InstanceView| {
         view.state == PlacementState::Waiting && view.attempts.unwrap_or_default() > 0
     };

@@ -43,7 +43,9 @@ pub struct Place {
 /// Made before the command is sent, with the instance as the scheduler listed it.
 #[derive(Debug, Clone)]
 pub struct Operation {
+    /// One of suspend, resume, migrate and update.
     command: LifeCommand,
+    /// Events about other instances are ignored.
     instance_uuid: String,
     /// Where the instance was when it began; empty where it waited.
     from: Place,
@@ -52,6 +54,7 @@ pub struct Operation {
     /// Otherwise the first node that [`Operation::name`] names is kept here: only [`Operation::named`] reads it, for
     /// the host name.
     target: Option<Place>,
+    /// [`Operation::observe`] and [`Operation::look`] advance it; [`Operation::name`] only adds names of nodes.
     progress: Progress,
     /// The instance was seen on its way to another node.
     ///
@@ -89,6 +92,7 @@ enum Progress {
 struct LastHeard {
     /// As the scheduler reports it. What is listed as running has `Running`.
     state: LifeState,
+    /// The node that has it; unknown while it waits.
     node: Place,
     /// The node that it is moving to; unknown unless it moves.
     target: Place,

@@ -56,6 +56,8 @@ pub enum Until {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
     /// Sent to the scheduler.
+    ///
+    /// Nothing has come about it yet.
     Sent,
     /// It waits for room: for the first time, or again after it was preempted.
     ///
@@ -90,10 +92,16 @@ pub enum Stage {
         /// A word of a StartFailure or of a refused command, or `deleted` where it was deleted while it waited.
         reason: String,
         /// The scheduler's explanation.
+        ///
+        /// `None` from schedulers that only give the reason.
         detail: Option<String>,
         /// Why nodes did not fit.
+        ///
+        /// Empty unless it fitted nowhere.
         reasons: Vec<Reason>,
         /// The nodes it was tried on before.
+        ///
+        /// In the order of the tries; may include the node that this failure is from.
         attempts: Vec<AttemptFailed>,
     },
     /// It was a dry run, and this is the answer.
@@ -126,7 +134,9 @@ pub struct Tracked {
 /// Finding an instance by its UUID is one look-up, because a command can have many thousands of them.
 #[derive(Debug, Clone)]
 pub struct Tracker {
+    /// When an instance is done with; the same for all.
     until: Until,
+    /// Never grows or shrinks after the start.
     all: Vec<Tracked>,
     /// From UUID to place in `all`.
     index: HashMap<String, usize>,

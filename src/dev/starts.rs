@@ -60,6 +60,7 @@ pub(super) async fn follow(
         },
     )
     .await?;
+    // Out of time: these go on as long as the cluster does.
     for tracked in tracker.open() {
         writeln!(out, "{}; gave up waiting", tracked.line())?;
     }

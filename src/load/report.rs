@@ -122,6 +122,7 @@ impl Report {
         match &self.stopped {
             Some(Stopped::Closed(_)) => Verdict::Closed,
             Some(_) => Verdict::NotInTime,
+            // Of a killed launcher's STARTs, those without an error are in `wrong` already.
             None if wrong > 0 || totals.lost > 0 && self.killed == 0 => Verdict::Wrong,
             None => Verdict::Right,
         }

@@ -106,6 +106,7 @@ impl Cli {
             names.extend([scheduler.ca_file_name(), scheduler.file_name()]);
         }
         self.refuse_existing(&names)?;
+        // The anchor's files come first, as far as they are made here.
         let (anchor, mut outputs) = if let Some(path) = &self.anchor_cert {
             (self.load(path)?, Vec::new())
         } else {

@@ -18,6 +18,8 @@ use ciao_scheduler::shutdown::{self, OnHangup};
 use flags::Cli;
 
 /// Exit code: something failed.
+///
+/// A wrong command line ends in `parse` with 2.
 const FAILED: i32 = 1;
 
 /// The supervisor must stay free of a runtime and of flags: it is told apart before anything else.

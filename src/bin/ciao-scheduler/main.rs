@@ -23,6 +23,8 @@ use tracing::info;
 use flags::{DaemonFlags, LOG_DIR, SchedulerCommand, SchedulerFlags};
 
 /// Exit code: something failed.
+///
+/// For output that cannot be written, too.
 const FAILED: i32 = 1;
 
 /// Frames are read by one thread and written by another: what one allocates, the other frees. glibc takes a lock of the
@@ -66,6 +68,7 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     let mut profile = profile.transpose()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
+        // Before the server binds, so that a signal during the start is not lost.
         let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
         // Its words name their cause already.
         let server = Server::bind(flags.server_config()).map_err(anyhow::Error::msg)?;
@@ -90,6 +93,7 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
                 server.uuid()
             );
         }
+        // As late as possible: the start is not part of the profile.
         if let Some(profile) = &mut profile {
             profile.begin().context("cannot start the profiler")?;
         }

@@ -107,6 +107,7 @@ async fn check_vacant(target: &LoadTarget, global: &GlobalArgs) -> Result<(), Ge
             .into(),
             _ => GenerateError::Command(error.into()),
         })?;
+    // A query that fails is a failure of the command, not a sign that the cluster is empty.
     let failed = |error| GenerateError::Command(CommandError::Client(error));
     let nodes = client.list(QueryKind::Nodes, None).await.map_err(failed)?;
     let instances = client
@@ -125,6 +126,7 @@ fn occupied(nodes: &[NodeView], instances: &[InstanceView]) -> Result<(), Genera
         matches!(view.state, PlacementState::Lost | PlacementState::InDoubt)
             || LifeState::from(view.life.as_str()) == LifeState::Lost
     };
+    // A lost node has no connection, and what was on it takes no room of others.
     let mut nodes = nodes.iter().filter(|view| view.status != "LOST").peekable();
     let mut instances = instances.iter().filter(|view| !is_lost(view)).peekable();
     let example = match (nodes.peek(), instances.peek()) {

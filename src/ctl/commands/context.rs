@@ -42,6 +42,7 @@ pub fn context(
         }
         ContextCommand::Show { name } => {
             let name = name.as_deref().or(all.current.as_deref());
+            // Neither named nor current.
             let Some(name) = name else {
                 let text = "no context is current; `ciaoctl context list` lists all".to_owned();
                 return Err(CommandError::Usage(text));
@@ -51,6 +52,7 @@ pub fn context(
         }
         // What follows changes the contexts: the arms return the line to print, and the file is written behind them.
         ContextCommand::Use { name } => {
+            // An unknown name must not become the current one.
             all.named(name)?;
             all.current = Some(name.clone());
             format!("{name} is current")

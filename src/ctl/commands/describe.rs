@@ -95,6 +95,7 @@ async fn describe_node(context: &mut Context<'_>, name: &str) -> Result<Exit, Co
 /// of `connected for`.
 fn node_sections(view: &NodeView) -> Vec<(&'static str, Facts)> {
     let of = |free: String, total: String| format!("{free} free of {total}");
+    // Lines that would be empty are left out by `section`.
     let status = vec![
         ("status", view.status.clone()),
         ("fault", view.fault.clone()),
@@ -113,6 +114,7 @@ fn node_sections(view: &NodeView) -> Vec<(&'static str, Facts)> {
         ("failures", view.failures.clone()),
         ("can", view.capabilities.join(", ")),
     ];
+    // Free is what placement still has; "reported free" is what the node itself measures.
     let mut has = vec![
         (
             "memory",
@@ -192,6 +194,7 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
     for (title, facts) in instance_sections(&view, is_there) {
         section(context, title, &facts)?;
     }
+    // Names of the nodes in the history, by one more query.
     let nodes = told.history.iter().map(|row| row.node_uuid.as_str());
     let hosts = Hosts::of(&mut context.client, nodes).await?;
     let zone = TimeZone::system();
@@ -233,6 +236,7 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
         true => String::new(),
         false => exit_status(view.exit_code),
     };
+    // Only shown for an instance that is still listed.
     let mut asks = vec![
         (
             "memory",

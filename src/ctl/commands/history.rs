@@ -64,6 +64,7 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     let hosts = Hosts::of(&mut context.client, nodes).await?;
     let zone = TimeZone::system();
     let cells: Vec<Vec<String>> = rows.iter().map(|row| cells(row, &zone, &hosts)).collect();
+    // `--output wide` lifts the limit of the width.
     let style = Style {
         headers: !args.no_headers,
         full_ids: false,

@@ -176,6 +176,7 @@ async fn carry_out(
     context.client.order(order).await?;
     context.aftermath.text(operation.aftermath());
     if args.no_wait {
+        // What came together with the confirmation of the command may end it already.
         while let Some(event) = context.client.kept_event() {
             operation.observe(&event);
         }

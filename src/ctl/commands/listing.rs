@@ -130,6 +130,7 @@ async fn list_controllers(
     let Some(store) = listing.store else {
         return print(context, args, &listing.controllers);
     };
+    // The same document as for other lists, and one key more.
     let mut document = document(&listing.controllers);
     document["store"] = store_json(&store);
     match args.format(context.json) {

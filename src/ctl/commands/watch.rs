@@ -35,6 +35,7 @@ pub async fn watch(context: &mut Context<'_>, args: &WatchArgs) -> Result<Exit, 
             if let Event::NodeConnected(connected) = &event {
                 hosts.forget(&connected.node_uuid); // it may have another name by now
             }
+            // Events that come meanwhile are kept by the client, in order.
             let learned = hosts.learn(&mut context.client, event.nodes()).await;
             // Without a name there is still the UUID.
             if let Err(ClientError::Closed(lost)) = learned {

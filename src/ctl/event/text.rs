@@ -161,6 +161,7 @@ impl Event {
                 "event": "command_refused", "command": e.name, "reason": e.reason.as_str(), "detail": e.detail,
                 "instance_uuid": e.instance_uuid,
             }),
+            // Answers: only what identifies them.
             Self::QueryResult(e) => json!({"event": "query_result", "id": e.id}),
             Self::Output(e) => json!({"event": "output", "instance_uuid": e.part.instance_uuid}),
             Self::Image(e) => json!({"event": "image", "digest": e.part.digest}),

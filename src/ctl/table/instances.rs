@@ -14,6 +14,7 @@ use crate::ctl::units::{UNKNOWN, count, mebibytes, span, span_of_ms};
 impl Row for InstanceView {
     const LIST: &'static str = "instances";
     const COLUMNS: Columns = &[
+        // In the order of the ranks, PROGRAM goes first and NAME last.
         Column::text("INSTANCE"),
         Column::text("NAME").dropped(1),
         Column::text("PROGRAM").dropped(10),
