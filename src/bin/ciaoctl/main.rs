@@ -1,6 +1,6 @@
 //! `ciaoctl`, the operator's client: reads the command line, runs the command, ends with its exit code.
 //!
-//! Everything but the command line is in the library: [`ctl::run`] for commands with a session, [`ctl::run_context`]
+//! Everything but the command line is in the library: `ctl::run` for commands with a session, [`ctl::run_context`]
 //! and [`ctl::run_web`] for the others, and `generate` for `load`. Errors are printed where the exit code is
 //! decided, so that every failure is one line on standard error.
 

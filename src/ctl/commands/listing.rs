@@ -1,7 +1,7 @@
 //! `ciaoctl nodes`, `instances`, `queue`, `controllers`.
 //!
-//! Each command asks, filters what the scheduler cannot filter, and prints through [`print`], which knows all output
-//! formats. `--watch` repeats the whole command with [`repeat`].
+//! Each command asks, filters what the scheduler cannot filter, and prints through `print`, which knows all output
+//! formats. `--watch` repeats the whole command with `repeat`.
 
 use std::time::Duration;
 
