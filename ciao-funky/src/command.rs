@@ -1,4 +1,5 @@
-//! The commands of Funky's socket: text in, values out.
+//! The commands of Funky's socket: a line of text in, a [`Command`] out. Without IO; [`front`](crate::front) reads the
+//! bytes.
 //!
 //! ```text
 //! New: <path> priority: <0|1> args: <rest of the line>
@@ -7,40 +8,42 @@
 //! Ps: [json]
 //! ```
 //!
-//! The first two and the last but one are the original's and its successor's, as their front ends write them; blanks may
-//! be missing or many, as for the `sscanf` that read them there. `Ps:` is this project's.
+//! The first form and the third are the original's, the second is its successor's, as their front ends write them.
+//! Blanks may be missing or many, as for the `sscanf` that read them there. `Ps:` is this project's. A path with a
+//! blank in it cannot be written in any form, and one with a comma in it only without `num_bitstreams:`.
 
 use std::path::{Path, PathBuf};
 
-/// Longest command, bytes. The original's: 400.
+/// Longest command in bytes, and longest arguments of an upload. The original's limit is 400, which long arguments
+/// exceed.
 pub(crate) const MAX_COMMAND: usize = 64 * 1024;
 
 /// Most files of one task: the successor counts them in a byte.
 pub(crate) const MAX_FILES: usize = 255;
 
-/// One command.
+/// One command that was understood. Nothing in it has been compared with tasks, nodes or files that exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// A new task.
+    /// Run a program as a new task.
     New(New),
-    /// A task is to run on another node.
+    /// Move a task to another node.
     Migrate {
-        /// Number of the task.
+        /// Number of the task, at least 1.
         task: u32,
-        /// Number of the node.
+        /// Number of the node, at least 1, as `ps` lists it.
         node: u32,
     },
-    /// What tasks and nodes there are.
+    /// List tasks and nodes.
     List {
-        /// As JSON rather than for people.
+        /// One line of JSON rather than tables.
         json: bool,
     },
 }
 
-/// What a new task is.
+/// What a `New:` command says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct New {
-    /// Its files; the first is the program.
+    /// One to [`MAX_FILES`] absolute paths on this machine; the first is the program.
     pub(crate) files: Vec<PathBuf>,
     /// How urgent it is.
     pub(crate) priority: Priority,
@@ -48,68 +51,70 @@ pub(crate) struct New {
     pub(crate) extras: Extras,
 }
 
-/// What a program is told.
+/// What a program is told beside its files. Uploads carry the same values in form fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
-    /// A frequency for each file, as written; empty in the original's form.
+    /// A frequency for each file, as written: they are numbers to the successor's programs and plain texts here. Empty
+    /// in the original's form.
     pub(crate) frequencies: Vec<String>,
-    /// Its arguments, in one line.
+    /// Its arguments in one line without blanks at the ends. [`words`] splits it, unless `-one-argument` is set.
     pub(crate) args: String,
 }
 
-/// Funky's two classes.
+/// Funky's two classes. A task of the high class may take the place of one of the low class, which goes on later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Priority {
-    /// `0`
+    /// Written `0`.
     High,
-    /// `1`
+    /// Written `1`.
     Low,
 }
 
-/// What is wrong with a command.
+/// What is wrong with a command. The text goes to the client after `error: `; what it quotes of the command is cut to a
+/// bounded length.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CommandError {
-    /// It has bytes that are no text.
+    /// It is not UTF-8; the number is that of the first byte that is not, from 0.
     #[error("byte {0} of the command is not UTF-8")]
     NotText(usize),
-    /// It begins with no known word.
+    /// It begins with none of `New:`, `Task:` and `Ps:`.
     #[error(
         "unknown command '{0}': write 'New: PATH priority: 0|1 args: …' or 'Task: NUMBER Node: NUMBER'"
     )]
     Unknown(String),
-    /// A keyword or its value is missing.
+    /// This keyword is not where it has to be.
     #[error("'{0}' is missing")]
     Missing(&'static str),
-    /// A number is none.
+    /// A value is not a decimal number within its range.
     #[error("{what} '{text}' is not a number from {min} to {max}")]
     NotANumber {
-        /// Whose it is.
+        /// The keyword before it.
         what: &'static str,
-        /// What is there.
+        /// What is there in its place.
         text: String,
-        /// Smallest.
+        /// Smallest value allowed.
         min: u32,
-        /// Largest.
+        /// Largest value allowed.
         max: u32,
     },
-    /// A path is relative.
+    /// A path does not begin with `/`. The client's working directory is not known here.
     #[error("'{0}' is not a full path: begin it with /")]
     Relative(String),
-    /// There is more than there may be.
+    /// Something follows where the command should end.
     #[error("unexpected '{0}'")]
     Unexpected(String),
-    /// The count is not that of the files.
+    /// `num_bitstreams:` does not say how many files there are.
     #[error("num_bitstreams: says {said}, there are {files} files")]
     Miscounted {
         /// What it says.
         said: u32,
-        /// How many there are.
+        /// How many paths there are.
         files: usize,
     },
-    /// There are too many files.
+    /// There are more than [`MAX_FILES`] files.
     #[error("{0} files are more than the {MAX_FILES} that a task may have")]
     TooManyFiles(usize),
-    /// Frequencies are not one for each file.
+    /// There are frequencies, and not one for each file.
     #[error("{frequencies} frequencies for {files} files")]
     Frequencies {
         /// How many frequencies.
@@ -117,16 +122,16 @@ pub(crate) enum CommandError {
         /// How many files.
         files: usize,
     },
-    /// Quotes are not closed.
+    /// This quotation mark is opened and not closed.
     #[error("args: a quotation mark {0} is not closed")]
     Quotes(char),
 }
 
 impl Priority {
-    /// Reads `0` or `1`.
+    /// Reads `0` or `1`, from the socket or from an upload's field.
     ///
     /// # Errors
-    /// It is neither.
+    /// [`CommandError::NotANumber`].
     pub(crate) fn parse(text: &str) -> Result<Self, CommandError> {
         match number("priority", text, 0, 1)? {
             0 => Ok(Self::High),
@@ -134,7 +139,7 @@ impl Priority {
         }
     }
 
-    /// The number that stands for it at the socket.
+    /// The number that stands for it at the socket and in lists.
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::High => 0,
@@ -142,7 +147,8 @@ impl Priority {
         }
     }
 
-    /// The scheduler's priority for it, 0 to 100, with room above, between and below for others' work.
+    /// The scheduler's priority for it. The scheduler has 0 to 100; 75 and 25 leave room above, between and below for
+    /// work that others start in the same cluster.
     pub(crate) const fn scheduling(self) -> i64 {
         match self {
             Self::High => 75,
@@ -152,7 +158,8 @@ impl Priority {
 }
 
 impl Command {
-    /// Reads a command: up to the first line end, or all of it.
+    /// Reads a command: up to the first line end or NUL byte (C programs may write their buffer's end too), or all of
+    /// it.
     ///
     /// # Errors
     /// [`CommandError`]: what is wrong, and what to write.
@@ -184,11 +191,13 @@ impl Command {
     }
 }
 
-/// Splits arguments at blanks. Quotation marks, `"` or `'`, keep together what is between them.
+/// Splits a line at blanks. Quotation marks, `"` or `'`, keep together what is between them and vanish; there is no
+/// other way to escape. `a "b c" d'e f'` is `a`, `b c`, `de f`, and `""` is an empty word.
 ///
 /// # Errors
-/// One is not closed.
+/// [`CommandError::Quotes`].
 pub(crate) fn words(text: &str) -> Result<Vec<String>, CommandError> {
+    // `word` is the word being read, `open` the quotation mark that it is inside of.
     let (mut words, mut word, mut open) = (Vec::new(), None::<String>, None);
     for c in text.chars() {
         match (open, c) {
@@ -205,10 +214,11 @@ pub(crate) fn words(text: &str) -> Result<Vec<String>, CommandError> {
     open.map_or(Ok(words), |mark| Err(CommandError::Quotes(mark)))
 }
 
-/// Checks that there are as many frequencies as files.
+/// Checks the numbers of files and frequencies against each other and [`MAX_FILES`]. Uploads use it too, whose fields
+/// come in any order.
 ///
 /// # Errors
-/// There are not, or too many files.
+/// [`CommandError::TooManyFiles`] or [`CommandError::Frequencies`].
 pub(crate) fn check_counts(files: usize, frequencies: usize) -> Result<(), CommandError> {
     if files > MAX_FILES {
         return Err(CommandError::TooManyFiles(files));
@@ -219,6 +229,8 @@ pub(crate) fn check_counts(files: usize, frequencies: usize) -> Result<(), Comma
     Ok(())
 }
 
+/// Reads what follows `New:`. Only with `num_bitstreams:` after the path is the path split at commas: in the original's
+/// form a comma is part of it.
 fn parse_new(rest: &str) -> Result<New, CommandError> {
     let (path, mut rest) = word(rest);
     if path.is_empty() || path == "priority:" {
@@ -261,13 +273,14 @@ fn parse_new(rest: &str) -> Result<New, CommandError> {
     })
 }
 
-/// The next word, and what follows it without the blanks between.
+/// The next word, and what follows it without the blanks between. Both are empty at the end of the text.
 fn word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let end = text.find(char::is_whitespace).unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
 }
 
+/// An error if anything but blanks is left.
 fn nothing_more(rest: &str) -> Result<(), CommandError> {
     match rest.trim() {
         "" => Ok(()),
@@ -275,6 +288,7 @@ fn nothing_more(rest: &str) -> Result<(), CommandError> {
     }
 }
 
+/// Reads a decimal number from `min` to `max`; `what` is the keyword for the error's text.
 fn number(what: &'static str, text: &str, min: u32, max: u32) -> Result<u32, CommandError> {
     let number: Option<u32> = text.trim().parse().ok();
     number
@@ -287,7 +301,7 @@ fn number(what: &'static str, text: &str, min: u32, max: u32) -> Result<u32, Com
         })
 }
 
-/// A text as an error quotes it.
+/// A text as an error quotes it: at most 60 characters of it, cut between characters.
 fn short(text: &str) -> String {
     /// Characters of a text that are quoted.
     const QUOTED: usize = 60;

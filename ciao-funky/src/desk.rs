@@ -1,7 +1,21 @@
 //! The adapter's one place of decision: which tasks and nodes there are, what is written down, what is sent.
 //!
-//! It alone changes tasks. The socket and the upload server give it orders, the session tells it what the scheduler said;
-//! what was accepted is on disk before its client hears of it and before the scheduler does.
+//! It alone changes tasks, in one tokio task without locks. The socket and the upload server give it [`Order`]s, the
+//! session reports what the scheduler said ([`Heard`]), and copies of files come back when they are made. One round of
+//! the loop takes a group of each and ends with one write to disk ([`Desk::run`]).
+//!
+//! What was accepted is on disk before its client hears of it and before the scheduler does. A crash at any point
+//! leaves either no task, and a client without an answer, or a task that is sent after the restart.
+//!
+//! The life of a task here:
+//!
+//! ```text
+//! order ─▶ (copied) ─▶ accepting ─▶ on disk ─▶ unsent ─▶ sent ─▶ events, listings ─▶ ended ─▶ on disk ─▶ forgotten
+//!                                               ▲                │
+//!                                               └── refused for want of room, or not known any more
+//! ```
+//!
+//! [`orders`] has the part for clients, [`progress`] the part for what the scheduler says.
 
 mod orders;
 mod progress;
@@ -26,136 +40,158 @@ use crate::task::{Binary, Record, Shape, Task};
 
 use self::orders::Copied;
 
-/// Most tasks that have not ended: so that memory has a bound, some 200 MiB of tasks with short arguments.
+/// Most tasks that have not ended, so that memory has a bound: some 200 MiB with short arguments. Tasks whose files are
+/// still being copied are not counted yet; how many those can be is bounded by the connections that wait for an answer.
 pub(crate) const MAX_TASKS: usize = 100_000;
 
-/// Most tasks that have ended and are still listed.
+/// Most ended tasks that are kept and listed; the oldest are forgotten first.
 const MAX_ENDED: usize = 1_000;
 
-/// Most inputs that are dealt with between two writes to disk.
+/// Most inputs of each kind that one round handles. A round costs one write to disk with a sync, so that under load
+/// many tasks share it.
 const GROUP: usize = 256;
 
-/// Time between two looks at tasks that the cluster could not take.
+/// Pause between two tries to send tasks that the cluster refused for its present state.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
 
-/// Most of those that are sent again at a time.
+/// Most of those that are sent again at a time, the lowest numbers first: about 50 a second.
 const RETRIED_AT_A_TIME: usize = 256;
 
-/// Where an order is answered.
+/// Where an order is answered: with what is told to the client, or with the reason for a refusal. Who waits may have
+/// gone; that is no error.
 pub(crate) type Answer = oneshot::Sender<Result<Accepted, String>>;
 
-/// What somebody wants.
+/// A client's command, read and checked for its form.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// A new task.
+    /// A new task. It is answered once the task is on disk.
     New {
         /// Its files.
         source: Source,
         /// Its class.
         priority: Priority,
-        /// What else it is told.
+        /// Its arguments and frequencies.
         extras: Extras,
-        /// Who is told what became of that.
+        /// [`Accepted::Queued`] or why there is no task.
         answer: Answer,
     },
-    /// A task is to run on another node.
+    /// Move a task to another node. It is answered once the scheduler has accepted or refused that.
     Migrate {
-        /// Which task.
+        /// Number of the task.
         task: u32,
-        /// Which node.
+        /// Number of the node.
         node: u32,
-        /// Who is told.
+        /// [`Accepted::Text`] or why it is not moved.
         answer: Answer,
     },
-    /// What there is.
+    /// List tasks and nodes, from memory.
     List {
-        /// As JSON.
+        /// JSON rather than tables.
         json: bool,
-        /// Who is told.
+        /// Always [`Accepted::Text`].
         answer: Answer,
     },
 }
 
-/// Where a new task's files are.
+/// Where a new task's files come from.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// At these paths, to be copied.
+    /// Paths that a client wrote at the socket; the files are copied before the task is accepted.
     Paths(Vec<PathBuf>),
-    /// In the store already, each in use once.
+    /// Files of an upload, which are in the store already. Each has been counted as in use once, and the desk releases
+    /// them if it accepts no task.
     Stored(Vec<Binary>),
 }
 
-/// What is answered to an order that was carried out.
+/// The answer to an order that was carried out; its `Display` is the reply's text.
 #[derive(Debug, Clone)]
 pub(crate) enum Accepted {
-    /// A task has this number and is safe.
+    /// A task was accepted and is on disk.
     Queued {
         /// Its number.
         task: u32,
-        /// What its client should know; empty where all is well.
+        /// Why the scheduler does not have it yet, for people; empty where it was sent.
         notice: String,
     },
-    /// This text.
+    /// A finished text.
     Text(String),
 }
 
-/// How tasks are run.
+/// How tasks are run, as the flags say; the same until the program ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// What each asks for.
+    /// Memory, tenant, monitor and treatment of arguments.
     pub(crate) shape: Shape,
-    /// Vcpus of each; `None`: so many that no node runs two.
+    /// Virtual CPUs that each task asks for. `None` with `-one-task-per-node`: then more than half of what the largest
+    /// node has, which is computed at each listing.
     pub(crate) vcpus: Option<i64>,
-    /// How long after a new connection instances may still come back with their nodes.
+    /// How long after a new connection an instance that the scheduler does not list may still come back with its node.
+    /// After a restart, a scheduler learns from the launchers what runs; a task that is sent again too early could run
+    /// twice in a row.
     pub(crate) return_time: Duration,
 }
 
-/// All that is known.
+/// All tasks and nodes, and what waits to be written or sent.
+///
+/// A task that has not ended is in `by_instance`; it is in `unsent` too if the scheduler is not known to have it.
+/// `retry` is a part of `unsent`.
 #[derive(Debug)]
 pub(crate) struct Desk {
     settings: Settings,
     store: Store,
+    /// Copies of files. It counts their uses; the desk's tasks hold one use of each of their files until they end.
     binaries: Binaries,
     output: Output,
+    /// All that are listed, by number: those that have not ended, and the latest [`MAX_ENDED`] that have.
     tasks: BTreeMap<u32, Task>,
+    /// Numbers of tasks by the UUID of their instance, to find whose an event is. Ended tasks are not in it.
     by_instance: HashMap<String, u32>,
     nodes: Nodes,
+    /// The number that the next task gets. It is on disk only as part of a record.
     next_task: u32,
+    /// The first four bytes of the UUIDs of all our instances.
     family: u32,
-    /// Tasks that have ended, the oldest first.
+    /// Numbers of tasks that have ended, the oldest end first.
     ended: VecDeque<u32>,
-    /// Tasks that the scheduler does not have, in their order.
+    /// Tasks that the scheduler does not have, in the order of their numbers, which is the order in which they are
+    /// sent.
     unsent: BTreeSet<u32>,
-    /// Those of them that the cluster could not take a moment ago.
+    /// Those of `unsent` that the scheduler has refused for the cluster's present state. They wait for the next tick of
+    /// [`RETRY_EVERY`]; listings do not send them.
     retry: BTreeSet<u32>,
-    /// Where to ask; `None` while there is no session.
+    /// The session's channel for commands; `None` while there is no connection.
     session: Option<mpsc::UnboundedSender<Ask>>,
-    /// Why there is none.
+    /// Why there is none; the text of the last [`Heard::Down`].
     down: String,
-    /// Until when instances that are not listed may still come back.
+    /// Until when an instance that is not listed may still come back with its node.
     back_by: Instant,
-    /// Vcpus that a task asks for; `None` where no node has said how many it has.
+    /// Virtual CPUs that a task asks for; `None` with `-one-task-per-node` until a node has said how many it has, and
+    /// until then no task is sent.
     vcpus: Option<i64>,
-    /// To be written.
+    /// What has happened and is not on disk. A failed write leaves it here for the next.
     changes: Vec<Change>,
-    /// To be accepted once written.
+    /// Tasks that become tasks with the next write, and who is to be told.
     accepting: Vec<(Record, Answer)>,
-    /// Not in use any more once written.
+    /// Files of tasks whose end is not on disk yet. They are released after the write: after a crash the task would be
+    /// sent again and need them.
     releases: Vec<Binary>,
-    /// Whether the last write failed: then what was promised to no client is not noted, so that what waits for the disk has a
-    /// bound.
+    /// Whether the last write failed. While it is set, changes that can be lost without breaking a promise (a task that
+    /// failed at once, one that is forgotten) are not added to `changes`, so that what waits for the disk has a bound.
     is_unwritten: bool,
-    /// Copies on their way.
+    /// Given to each task that copies files, to send the result back with.
     copies: mpsc::Sender<Copied>,
 }
 
-/// What UUIDs of instances of this family begin with.
+/// What UUIDs of instances of this family begin with: eight hex digits, the UUID's first field.
 pub(crate) fn prefix(family: u32) -> String {
     format!("{family:08x}")
 }
 
 impl Desk {
-    /// One with what was kept; and where copies are to come from.
+    /// A desk with what was kept, and the channel from which [`Desk::run`] takes finished copies.
+    ///
+    /// Tasks from the store count as sent: whether they were is not on disk. The first listing of the first connection
+    /// finds out which of them the scheduler knows, and [`Settings::return_time`] later the others are sent.
     pub(crate) fn new(
         settings: Settings,
         (store, kept): (Store, Kept),
@@ -192,7 +228,13 @@ impl Desk {
         (desk, copied)
     }
 
-    /// Deals with what comes until told to stop.
+    /// Handles what comes until `stop` is ready.
+    ///
+    /// One round: wait until something is there, take at most [`GROUP`] of that kind, handle it in memory, then write
+    /// once ([`Desk::commit`]). The write blocks this thread, and nothing of the desk goes on meanwhile.
+    ///
+    /// # Errors
+    /// A part that gives orders or reports has ended, which only a panic there can cause.
     pub(crate) async fn run(
         mut self,
         mut orders: mpsc::Receiver<Order>,
@@ -223,7 +265,10 @@ impl Desk {
         }
     }
 
-    /// Writes down what has changed, and then lets the world know.
+    /// Writes what has changed and, after that, tells clients and the scheduler about it.
+    ///
+    /// If the write fails, changes stay to be written with the next round, files stay in use, and new tasks are
+    /// refused: their clients get the error and their files are released. Their numbers are skipped.
     fn commit(&mut self) {
         let changed = self.changes.len();
         for (record, _) in &self.accepting {
@@ -258,7 +303,8 @@ impl Desk {
         }
     }
 
-    /// A task is on disk: its client is told, and the scheduler.
+    /// Takes a task that is on disk into the tables, sends it if possible, and answers its client. The answer's notice
+    /// says why it was not sent.
     fn accept(&mut self, record: Record, answer: Answer) {
         let id = record.id;
         self.insert(record, false);
@@ -271,6 +317,7 @@ impl Desk {
         }));
     }
 
+    /// Puts a task into the tables in which its state belongs.
     fn insert(&mut self, record: Record, is_sent: bool) {
         let id = record.id;
         if record.outcome.is_some() {
@@ -284,7 +331,11 @@ impl Desk {
         self.tasks.insert(id, Task::new(record, is_sent));
     }
 
-    /// Sends a task to the scheduler, if that is there.
+    /// Hands a task's START to the session, or notes in `held_back` why not: there is no connection, or no node has
+    /// been seen from which its vcpus could be computed.
+    ///
+    /// The task counts as sent as soon as it is in the channel. If the connection is lost before it is written, the
+    /// listing of the next connection does not have it, and it is sent again after [`Settings::return_time`].
     fn submit(&mut self, id: u32) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -324,13 +375,13 @@ impl Desk {
         }
     }
 
-    /// Sends what the scheduler does not have and has not just refused, in order.
+    /// Sends what the scheduler does not have and has not just refused, the lowest number first.
     fn submit_unsent(&mut self) {
         let ready: Vec<u32> = self.unsent.difference(&self.retry).copied().collect();
         ready.into_iter().for_each(|id| self.submit(id));
     }
 
-    /// Sends some of what the cluster could not take.
+    /// Sends some of what the scheduler refused for the cluster's state, at each tick of [`RETRY_EVERY`].
     fn try_again(&mut self) {
         if self.session.is_none() {
             return;
@@ -342,18 +393,21 @@ impl Desk {
         }
     }
 
+    /// How many tasks have not ended.
     fn living(&self) -> usize {
         self.tasks.len() - self.ended.len()
     }
 
-    /// A name for a new instance.
+    /// A UUID for a new instance: random, but for the first four bytes, which are the family. The scheduler can list by
+    /// prefix.
     fn new_instance(&self) -> String {
         let mut bytes = *Uuid::new_v4().as_bytes();
         bytes[..4].copy_from_slice(&self.family.to_be_bytes());
         Uuid::from_bytes(bytes).to_string()
     }
 
-    /// Tells people, as the original's primary does on its output.
+    /// Writes a line to the standard output, in the words of the original's primary, whose readers parse it; and to the
+    /// log.
     fn say(&self, text: impl fmt::Display) {
         info!(event = "task_changed", "{text}");
         self.output.line(&text);

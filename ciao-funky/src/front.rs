@@ -1,4 +1,8 @@
-//! Funky's socket: one command a connection, ended by close, half-close or a line end, and one reply, for those who read it.
+//! Funky's socket: accepts connections, reads one command from each, hands it to the desk and writes the reply.
+//!
+//! A command ends at a line end, or where the client closes its end or its half of the connection. The reply is one
+//! text and a line end, `task 7 queued` or `error: …`. Funky's own clients do not read it and close at once, which is
+//! no error.
 //!
 //! One task reads all connections, so that commands get their numbers in the order in which they were written: what one
 //! program wrote before the next one connected comes before that one's.
@@ -18,27 +22,29 @@ use crate::command::{Command, MAX_COMMAND};
 use crate::desk::{Order, Source};
 use crate::socket::Socket;
 
-/// Connections at a time, until they have their reply; others wait to be accepted. Below the number of files that a program
-/// may have open.
+/// Connections at a time, until each has its reply; further ones wait in the kernel's queue. It is below 1024, the
+/// usual limit of files that a program may have open.
 const MAX_CONNECTIONS: usize = 512;
 
-/// Longest time until a command is there: it is a few hundred bytes from the same machine.
+/// Longest time from the connection until its command is there. A command is a few hundred bytes from the same machine;
+/// who sends nothing is told so and closed.
 const COMMAND_TIME: Duration = Duration::from_secs(10);
 
-/// Longest time until a reply is taken.
+/// Longest time until the client has taken the reply; then the connection is closed.
 const REPLY_TIME: Duration = Duration::from_secs(10);
 
-/// Pause where no connection can be accepted, as for want of open files.
+/// Pause after a failed accept, as when the process has too many open files. Without it the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who may give commands: the user that this program runs as, root, and these.
+/// The users who may give commands. A command runs programs, so that the list is short by default.
 #[derive(Debug, Clone)]
 pub(crate) struct Allowed {
+    /// User ids; the order has no meaning.
     uids: Vec<u32>,
 }
 
 impl Allowed {
-    /// These beside root and the user that this program runs as.
+    /// The effective user of this process, root, and those of `-allow-uid`.
     pub(crate) fn these(others: &[u32]) -> Self {
         let own = [rustix::process::geteuid().as_raw(), 0];
         Self {
@@ -47,16 +53,17 @@ impl Allowed {
     }
 }
 
-/// A connection, with its place among those that there may be at a time.
+/// A connection that holds one of the [`MAX_CONNECTIONS`] places; dropping it frees the place.
 struct Client {
     stream: UnixStream,
     _place: OwnedSemaphorePermit,
 }
 
-/// A connection and what was read from it.
+/// A connection and its command, or what is wrong with it, as text for the client.
 type Received = (Client, Result<Command, String>);
 
-/// Takes commands in and hands them to the desk, until that is gone.
+/// Accepts and reads connections until the desk's channel is closed. A peer that may not give commands gets an `error:`
+/// line and is not read from. When this returns, the socket's file is removed with `socket`.
 pub(crate) async fn serve(socket: Socket, allowed: Allowed, desk: mpsc::Sender<Order>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut open = FuturesUnordered::new();
@@ -87,7 +94,7 @@ pub(crate) async fn serve(socket: Socket, allowed: Allowed, desk: mpsc::Sender<O
     }
 }
 
-/// The next connection, once there is a place for it.
+/// The next connection, once one of the places is free. Dropping this future loses no connection.
 async fn accept(socket: &Socket, places: &Arc<Semaphore>) -> io::Result<Client> {
     let place = Arc::clone(places).acquire_owned().await;
     let place = place.map_err(io::Error::other)?;
@@ -98,7 +105,10 @@ async fn accept(socket: &Socket, places: &Arc<Semaphore>) -> io::Result<Client> 
     })
 }
 
-/// Whether the other end's user may give commands.
+/// Whether the user at the other end may give commands.
+///
+/// # Errors
+/// A text for the client and the log, with the number of its user.
 fn check_peer(stream: &UnixStream, allowed: &Allowed) -> Result<(), String> {
     // SO_PEERCRED: what the kernel noted when the connection was made.
     let peer = stream.peer_cred().map_err(|error| error.to_string())?.uid();
@@ -110,6 +120,8 @@ fn check_peer(stream: &UnixStream, allowed: &Allowed) -> Result<(), String> {
     ))
 }
 
+/// Reads and parses a connection's command, within [`COMMAND_TIME`] and [`MAX_COMMAND`]. The connection comes back in
+/// every case, for its client is told what is wrong.
 async fn receive(mut client: Client) -> Received {
     let mut bytes = Vec::new();
     let read = timeout(COMMAND_TIME, read_command(&mut client.stream, &mut bytes)).await;
@@ -127,7 +139,8 @@ async fn receive(mut client: Client) -> Received {
     (client, command)
 }
 
-/// Reads to the first line end, the end of the connection, or one byte more than a command may have.
+/// Reads to the first line end, the end of the connection, or one byte more than a command may have, which is how the
+/// caller sees that it is too long. What follows the line end stays unread or unused.
 async fn read_command(stream: &mut UnixStream, bytes: &mut Vec<u8>) -> io::Result<()> {
     loop {
         let room = MAX_COMMAND + 1 - bytes.len();
@@ -143,7 +156,13 @@ async fn read_command(stream: &mut UnixStream, bytes: &mut Vec<u8>) -> io::Resul
     }
 }
 
-/// Gives a command to the desk; an error if there is none any more.
+/// Gives a command to the desk and spawns the task that writes the answer. A command that cannot be read is answered
+/// here.
+///
+/// Waits while the desk's channel is full, and then no connection is read either.
+///
+/// # Errors
+/// The desk is gone; the caller ends.
 async fn hand_over(
     client: Client,
     command: Result<Command, String>,
@@ -177,7 +196,8 @@ async fn hand_over(
     Ok(())
 }
 
-/// Writes the reply to who reads it; that somebody has gone without is as good.
+/// Writes the reply and closes the connection. A client that has gone without it, or does not read it in time, is no
+/// error: the command counts.
 async fn reply(mut client: Client, text: String) {
     let stream = &mut client.stream;
     let line = format!("{text}\n");

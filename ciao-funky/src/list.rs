@@ -1,4 +1,13 @@
-//! What `ciao-funky ps` prints.
+//! The two texts of the command `Ps:`, which `ciao-funky ps` prints: tables for people, JSON for programs. Pure
+//! functions; the desk calls them with what it has in memory.
+//!
+//! ```text
+//! TASK  STATE    PRIORITY  NODE  INSTANCE                              PROGRAM  DETAIL
+//! 7     running  0         2     5f0c1e2a-0b4c-4a51-8f7e-6d2b9a3c1e00  /bin/a
+//!
+//! NODE  STATUS  HOSTNAME  UUID
+//! 2     READY   node-2    c161398f-7c1b-4a7e-9a55-3f1f3f0f2d11
+//! ```
 
 use std::fmt::Write as _;
 
@@ -8,10 +17,11 @@ use serde_json::{Value, json};
 use crate::nodes::Nodes;
 use crate::task::Task;
 
-/// Characters of a text in a table.
+/// Characters of a text that others chose (a path, an explanation) in one cell, so that a row stays readable.
 const SHOWN: usize = 100;
 
-/// Tasks and nodes as two tables, for people.
+/// Tasks and nodes as two tables. `cut_off` is why there is no connection with the scheduler: then the first line says
+/// so, for the states below are those of before. No line end at the end; the reply adds one.
 pub(crate) fn text<'a>(
     tasks: impl Iterator<Item = &'a Task>,
     nodes: &Nodes,
@@ -66,7 +76,8 @@ pub(crate) fn text<'a>(
     text
 }
 
-/// The same as one line of JSON, for programs.
+/// The same as one line of JSON: `{"tasks": […], "nodes": […]}`. Texts are whole and not made printable; `node` is null
+/// for a task without one.
 pub(crate) fn json<'a>(tasks: impl Iterator<Item = &'a Task>, nodes: &Nodes) -> String {
     let tasks: Vec<Value> = tasks
         .map(|task| {
@@ -92,12 +103,14 @@ pub(crate) fn json<'a>(tasks: impl Iterator<Item = &'a Task>, nodes: &Nodes) -> 
     json!({"tasks": tasks, "nodes": nodes}).to_string()
 }
 
+/// The number of the node that a task is on.
 fn node_number(task: &Task, nodes: &Nodes) -> Option<u32> {
     let (uuid, _) = task.node()?;
     nodes.known(uuid)
 }
 
-/// A text that others chose, fit for a table.
+/// A text that others chose, fit for a cell: control characters replaced by [`Printable`], and cut to [`SHOWN`]
+/// characters.
 fn shown(text: &str) -> String {
     let text = Printable::new(text);
     match text.char_indices().nth(SHOWN) {
@@ -106,7 +119,8 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Columns as wide as their widest entry, two blanks between them.
+/// Appends a table whose columns are as wide as their widest cell, two blanks between them, no blanks at line ends. The
+/// first row is the head.
 fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
     let mut widths = [0; N];
     for row in rows {

@@ -1,7 +1,18 @@
-//! `ciao-funky`: the front of Funky's scheduler (its socket, its upload) before a ciao-scheduler.
+//! `ciao-funky`: takes the commands and uploads of Funky's programs and runs them as tasks in a ciao-scheduler's
+//! cluster.
 //!
-//! An ordinary client: it speaks SSNTP with the scheduler, as an operator. [`desk`] decides; [`front`] and [`upload`] bring
-//! it what clients want, [`session`] what the scheduler says; [`store`] and [`binaries`] keep tasks and their files.
+//! It is an ordinary client of the scheduler: it speaks SSNTP with a controller's certificate and uses the same client
+//! library as `ciaoctl`. It is no launcher and places nothing itself. One task of Funky becomes one instance of the
+//! scheduler.
+//!
+//! ```text
+//!   front.sock ──▶ front ──▶ command ──┐                  ┌──▶ store     tasks and numbers (redb)
+//!   POST /upload ──▶ upload ───────────┼──▶ desk ─────────┼──▶ binaries  copies of the tasks' files
+//!   scheduler ◀──▶ session ────────────┘  (decides alone) └──▶ output    the lines that Funky's primary prints
+//! ```
+//!
+//! [`desk`] alone changes tasks. The other parts run as tokio tasks of their own and speak with it over channels.
+//! `ciao-funky ps` is a second, short-lived process which asks the running one at its socket.
 
 mod binaries;
 mod command;
@@ -43,13 +54,15 @@ use crate::socket::Socket;
 use crate::store::Store;
 use crate::task::Shape;
 
-/// Orders, and news of the scheduler, that wait for the desk; who brings more waits.
+/// Length of each of the two channels to the desk, in messages: orders of clients, and what the session reports. A
+/// sender that finds its channel full waits, and with it the connection that it serves.
 const BACKLOG: usize = 1024;
 
-/// Mode of the socket: its owner's alone.
+/// Mode of the socket's file without `-allow-uid`: the file system keeps all users but the owner and root out.
 const PRIVATE_SOCKET: u32 = 0o600;
 
-/// Mode of the socket where others may use it: who they are is asked of the kernel.
+/// Mode of the socket's file with `-allow-uid`: any user may connect. [`front`] asks the kernel for the peer's user and
+/// refuses those who are not allowed.
 const SHARED_SOCKET: u32 = 0o666;
 
 fn main() -> ExitCode {
@@ -69,6 +82,14 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs the adapter until SIGINT or SIGTERM.
+///
+/// The order matters: everything that can refuse to start (certificates, flags, the store, the socket, the upload
+/// address) is tried before the first client is answered. The lines `Listening commands at …` and `Listening uploads at
+/// …` appear once both accept connections.
+///
+/// # Errors
+/// A part cannot be opened, or one of the tasks that feed the desk has ended by itself.
 #[tokio::main]
 async fn serve(cli: Cli) -> anyhow::Result<()> {
     let _logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
@@ -85,6 +106,8 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
         file: cli.serve.max_binary,
         all: cli.serve.max_binaries,
     };
+    // Files of tasks that have not ended are in use. `Binaries::open` removes all other files, also those whose copying
+    // a crash interrupted.
     let living = kept.tasks.iter().filter(|task| task.outcome.is_none());
     let used = living.flat_map(|task| &task.files);
     let binaries = directory.join("binaries");
@@ -132,7 +155,10 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
     stopped
 }
 
-/// How tasks are run, as the flags say.
+/// Checks the flags that clap cannot check and makes the desk's settings from them.
+///
+/// # Errors
+/// `-monitor` has an unclosed quotation mark, or no `{}` in which to put the task's file.
 fn settings(cli: &Cli) -> anyhow::Result<desk::Settings> {
     let monitor = words(&cli.serve.monitor).context("-monitor")?;
     if !monitor.is_empty() && !monitor.iter().any(|word| word.contains("{}")) {
@@ -150,6 +176,8 @@ fn settings(cli: &Cli) -> anyhow::Result<desk::Settings> {
     })
 }
 
+/// Opens the upload server's listener; `None` with `-upload off`. It warns where the address is not a loopback address:
+/// uploads are plain HTTP without authentication, and what is uploaded is run.
 async fn listen(address: &str) -> anyhow::Result<Option<TcpListener>> {
     if address == "off" {
         return Ok(None);

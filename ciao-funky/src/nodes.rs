@@ -1,4 +1,7 @@
-//! Nodes and their small numbers, which stay theirs; and how many vcpus a task is to ask for where no node may run two.
+//! Nodes and their small numbers; and how many vcpus a task has to ask for where no node may run two.
+//!
+//! Funky's clients name nodes 1, 2, 3 …; the scheduler names them by UUID. A node gets the next number when it is first
+//! seen and keeps it for good, over restarts as well. Nodes are never removed from here.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,29 +9,32 @@ use proto_frames::payload::{InstanceView, LifeState, NodeView};
 
 use crate::store::Change;
 
-/// Most nodes that have numbers: as many as a scheduler is built for.
+/// Most nodes that have numbers: as many as the scheduler is built for. Further ones run tasks, but have no number to
+/// be named by.
 const MAX_NODES: usize = 100_000;
 
-/// A node.
+/// A node as clients see it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Node {
     /// Its UUID.
     pub(crate) uuid: String,
-    /// Its host name; empty where it has not been heard.
+    /// Its host name; empty until a listing or a placement has named it.
     pub(crate) hostname: String,
-    /// How it is, in the scheduler's word; empty where it has not been heard.
+    /// The scheduler's word, such as `READY` or `FULL`, or `CONNECTED` and `LOST` from events; empty where it has not
+    /// been heard since the program or the connection began.
     pub(crate) status: String,
 }
 
-/// All that were ever seen.
+/// All nodes that were ever seen, by number and by UUID.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     by_number: BTreeMap<u32, Node>,
+    /// The same, from UUID to number.
     numbers: HashMap<String, u32>,
 }
 
 impl Nodes {
-    /// Those that were kept.
+    /// The nodes from the store. Their host names and statuses are not kept.
     pub(crate) fn new(kept: Vec<(u32, String)>) -> Self {
         let mut nodes = Self::default();
         for (number, uuid) in kept {
@@ -37,7 +43,8 @@ impl Nodes {
         nodes
     }
 
-    /// The number of a node; where it is new, with the change that keeps it. `None` if there are too many.
+    /// The number of a node, which it gets now if it has none. In that case there is also the change that the caller
+    /// has to write to the store. `None` if [`MAX_NODES`] have numbers and this one has not.
     pub(crate) fn number(&mut self, uuid: &str) -> Option<(u32, Option<Change>)> {
         if let Some(&number) = self.numbers.get(uuid) {
             return Some((number, None));
@@ -51,7 +58,7 @@ impl Nodes {
         Some((number, Some(Change::Node(number, uuid.to_owned()))))
     }
 
-    /// The number of a node that has one.
+    /// The number of a node that has one; gives none out.
     pub(crate) fn known(&self, uuid: &str) -> Option<u32> {
         self.numbers.get(uuid).copied()
     }
@@ -66,7 +73,7 @@ impl Nodes {
         self.by_number.iter().map(|(number, node)| (*number, node))
     }
 
-    /// Notes how a node is.
+    /// Notes the status of a node that has a number, and its host name unless that is empty.
     pub(crate) fn note(&mut self, uuid: &str, hostname: &str, status: &str) {
         let number = self.numbers.get(uuid);
         if let Some(node) = number.and_then(|number| self.by_number.get_mut(number)) {
@@ -77,7 +84,7 @@ impl Nodes {
         }
     }
 
-    /// Forgets how all nodes are.
+    /// Empties all statuses, when the connection is lost.
     pub(crate) fn forget_statuses(&mut self) {
         self.by_number
             .values_mut()
@@ -94,12 +101,16 @@ impl Nodes {
     }
 }
 
-/// Whether a node runs tasks.
+/// Whether it is a launcher for workloads. `roles` is the words of its certificate's roles with `|` between them.
 pub(crate) fn is_compute(node: &NodeView) -> bool {
     node.roles.split('|').any(|role| role == "AGENT")
 }
 
-/// Vcpus of which no node has twice as many, so that two tasks never share one; `None` where no node says how many it has.
+/// The smallest number of vcpus of which two do not fit on any node: half of the largest node's vcpus, rounded down,
+/// plus one. For a largest node of 8 that is 5, which a node of 4 cannot run at all.
+///
+/// A node has what it offers plus what instances on it have claimed; a suspended instance claims none. Only nodes that
+/// are READY or FULL and say how many vcpus they have count. `None` where there is no such node.
 pub(crate) fn vcpus_for_one(nodes: &[NodeView], instances: &[InstanceView]) -> Option<i64> {
     let mut claimed: HashMap<&str, i64> = HashMap::new();
     for instance in instances {

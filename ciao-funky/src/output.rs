@@ -1,5 +1,7 @@
-//! Standard output, for those who read the original primary's: one line for each thing that happens. A reader that stands
-//! still loses lines and stops nothing.
+//! The standard output, for programs that read the lines of Funky's primary: one line for each thing that happens.
+//!
+//! Writing blocks while a pipe is full, and the desk must not. So a thread writes, from a bounded queue. A reader that
+//! stands still loses lines; the log has them too.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -8,17 +10,20 @@ use std::thread;
 
 use ciao_scheduler::printable::Printable;
 
-/// Lines that wait for the reader.
+/// Lines that wait for the thread; with more, new ones are dropped.
 const BACKLOG: usize = 1024;
 
-/// The way to standard output.
+/// The queue's sending end. The thread ends when the last of these is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     lines: SyncSender<Printable>,
 }
 
 impl Output {
-    /// Opens it: a thread of its own writes, for writing may block.
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread left.
     pub(crate) fn open() -> io::Result<Self> {
         let (lines, written) = sync_channel::<Printable>(BACKLOG);
         thread::Builder::new()
@@ -33,7 +38,8 @@ impl Output {
         Ok(Self { lines })
     }
 
-    /// Writes a line, if it is read.
+    /// Queues a line; drops it if the queue is full. Control characters in it are made visible, for parts of it come
+    /// from clients.
     pub(crate) fn line(&self, text: impl Display) {
         let _ = self.lines.try_send(Printable::new(text));
     }

@@ -1,4 +1,4 @@
-//! `ciao-funky ps`: asks the one that listens at the socket.
+//! `ciao-funky ps`: sends `Ps:` to the ciao-funky that listens at the socket, and prints its reply.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -8,13 +8,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-/// Longest time without a byte of the answer.
+/// Longest time without a byte of the answer. The desk answers from memory, but after the write to disk that is under
+/// way.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// Longest answer, bytes: all the tasks that there may be, with some KiB each.
+/// Longest answer in bytes, against a process at the socket that never ends its reply. All the tasks that there may be,
+/// with some KiB each, are less.
 const MAX_ANSWER: u64 = 1 << 30;
 
-/// Prints what there is.
+/// Asks and prints. A reader of the output that closes early, as `head` does, is no error.
+///
+/// # Errors
+/// No process listens, it is not allowed, the answer does not come in time, or it begins with `error: `.
 pub(crate) fn run(socket: &Path, json: bool) -> anyhow::Result<()> {
     let name = socket.display();
     let mut stream = UnixStream::connect(socket)

@@ -1,5 +1,13 @@
-//! The connection with the scheduler: made again whenever it is lost, looked at from time to time for what events did not
-//! tell.
+//! The connection with the scheduler: one task that connects, listens, asks, and connects again after a loss.
+//!
+//! It knows no tasks. It reports to [`desk`](crate::desk) what happened ([`Heard`]) and sends what the desk wants
+//! ([`Ask`]). Two sources say how instances are: events, which come at once, and a listing every few seconds (a
+//! [`Look`]), which shows what events did not: those of the time without a connection, and those that the scheduler
+//! dropped.
+//!
+//! ```text
+//! connect ─▶ Up(asks) ─▶ Event, Event, Look, Event, … ─▶ connection lost ─▶ Down(why) ─▶ pause ─▶ connect …
+//! ```
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,91 +24,100 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
-/// First pause between two tries to connect; each is half as long again as the one before.
+/// Pause after a lost connection or the first failed try to connect; each further pause is half as long again as the
+/// one before, up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Longest pause.
+/// Upper bound of the pause: a scheduler that is back is found within this time.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Time between two looks at what the scheduler lists, where that is little.
+/// Pause between two listings of a small cluster.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Added to it for each entry that was listed: a look costs the scheduler some µs an entry, of which it shall not notice
-/// anything.
+/// Added to [`LOOK_EVERY`] for each entry of the previous listing: with 1 000 entries the pause is 15 s. A listing
+/// costs the scheduler some µs an entry, which this keeps to a very small share of its time.
 const LOOK_LESS: Duration = Duration::from_millis(10);
 
-/// A START, and how its program gets to the nodes.
+/// A START in the forms in which it may be sent. The session chooses, for it alone knows whether the scheduler ships
+/// programs.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    /// The START for nodes that have its files at the paths they have here.
+    /// The START whose command names the files under this program's state directory. Launchers need that directory at
+    /// the same path, which they have on the same machine or on a shared file system.
     pub(crate) start: Bytes,
-    /// The same for any node, where the scheduler ships programs; `None` where it has several files.
+    /// The START in which the program is an image, so that any node can run it. `None` for a task with several files: a
+    /// START has one image.
     pub(crate) shipped: Option<Shipped>,
 }
 
-/// A program that the scheduler is to ship.
+/// A program that is pushed to the scheduler before its START is sent.
 #[derive(Debug)]
 pub(crate) struct Shipped {
-    /// The START that names it by its digest.
+    /// The START whose `image` is the digest and whose command has the launcher's placeholder in place of a path.
     pub(crate) start: Bytes,
-    /// Where it is.
+    /// The file in the store of [`binaries`](crate::binaries).
     pub(crate) path: PathBuf,
-    /// SHA-256 of its contents, in hex.
+    /// SHA-256 of its contents in hex, as it was computed when the task was accepted. It is not computed a second time.
     pub(crate) sha256: String,
-    /// The tenant it counts for.
+    /// The tenant whose quota of images the file counts towards.
     pub(crate) tenant: String,
 }
 
-/// What is asked of the session.
+/// What the desk wants sent. The channel for these exists as long as one connection: what is in it when the connection
+/// is lost is dropped.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// Send a START.
+    /// Push the program if need be, and send the START. There is no answer here: what comes of it comes as events.
     Start(Box<Submission>),
-    /// Have an instance moved, and say whether that was taken in.
+    /// Have an instance moved, and answer whether the scheduler accepted the command. That it has moved comes as
+    /// events.
     Migrate {
-        /// What is to be done.
+        /// Instance and target node.
         migrate: Migrate,
-        /// Who is told.
+        /// Dropped without an answer if the connection is lost first.
         answer: oneshot::Sender<Result<(), String>>,
     },
 }
 
-/// What the scheduler lists.
+/// One listing. It is passed on after all events that arrived before it was complete.
 #[derive(Debug)]
 pub(crate) struct Look {
-    /// Instances: our own, or everybody's where that is wanted.
+    /// Instances that have not ended: those whose UUID begins with our family, or all with [`Settings::everybody`].
     pub(crate) instances: Vec<InstanceView>,
-    /// Our own that have ended, the oldest first.
+    /// Instances of our family that have ended and that the scheduler still remembers, the oldest first.
     pub(crate) ended: Vec<InstanceView>,
-    /// All nodes.
+    /// All nodes that the scheduler lists.
     pub(crate) nodes: Vec<NodeView>,
 }
 
-/// What the desk hears.
+/// What the session reports to the desk.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// There is a session; this is where to ask.
+    /// A connection exists and its events are subscribed to; commands go into this channel. Instances that ended while
+    /// there was no connection show only in the next [`Heard::Look`].
     Up(mpsc::UnboundedSender<Ask>),
-    /// There is none, and why.
+    /// There is no connection, and why. Sent once for each different reason, not for each try.
     Down(String),
-    /// Something happened.
+    /// One event of the scheduler, in the order of arrival.
     Event(Box<Event>),
-    /// What is listed.
+    /// One listing.
     Look(Box<Look>),
 }
 
 /// What the session needs to know.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// How to connect.
+    /// Server, certificates, deadlines.
     pub(crate) client: ClientConfig,
-    /// What the UUIDs of our instances begin with.
+    /// The first eight hex digits of the UUIDs of our instances; the scheduler is asked for these alone.
     pub(crate) family: String,
-    /// Whether the instances of others matter.
+    /// Whether others' instances are listed as well. Only `-one-task-per-node` needs them: it computes how many vcpus
+    /// nodes have in all.
     pub(crate) everybody: bool,
 }
 
-/// Keeps a session until the desk is gone.
+/// Keeps a connection until the desk's end of the channel is closed. Errors are reported as [`Heard::Down`]; none ends
+/// it.
 pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
     let mut pause = FIRST_PAUSE;
     let mut told = String::new();
@@ -128,10 +145,13 @@ pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
     }
 }
 
-/// One session to its end; why it ended.
+/// Serves one connection to its end, and returns why it ended, for people.
 async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>) -> String {
     let mut session = Session {
         client,
+        /// Whether to push programs. It begins as true. The answer that the scheduler takes no images, or another error
+        /// of the client's that leaves the connection open, makes it false until the next connection, so that not each
+        /// START costs a futile question.
         ships: true,
         settings,
         desk,
@@ -142,7 +162,7 @@ async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>)
     }
 }
 
-/// Gives the scheduler a program, unless it has it.
+/// Stores a program at the scheduler, which skips the transfer if it has a file with this digest.
 async fn push(client: &mut Client, shipped: &Shipped) -> Result<(), ImageError> {
     let digest = Digest::from_hex(&shipped.sha256);
     let file = PushFile::known(&shipped.path, digest)?;
@@ -150,16 +170,25 @@ async fn push(client: &mut Client, shipped: &Shipped) -> Result<(), ImageError> 
     Ok(())
 }
 
+/// One connection.
 struct Session<'a> {
     client: Client,
-    /// Whether the scheduler ships programs, as far as is known.
+    /// Whether to push programs. It begins as true; the first answer that the scheduler takes no images makes it false
+    /// until the next connection, so that not each START costs a futile question.
     ships: bool,
     settings: &'a Settings,
     desk: &'a mpsc::Sender<Heard>,
 }
 
 impl Session<'_> {
-    /// Ends without an error once the desk is gone.
+    /// Subscribes, announces the connection to the desk, and then handles events, listings and commands as they come.
+    /// All three share one connection and one task: while a listing or a push is awaited, events are kept by the client
+    /// and commands wait in their channel.
+    ///
+    /// Returns without an error once the desk is gone.
+    ///
+    /// # Errors
+    /// The connection is lost, or the scheduler did not answer a listing in time; the caller connects again.
     async fn attend(&mut self) -> Result<(), ClientError> {
         let topics = [
             Topic::Nodes,
@@ -168,8 +197,8 @@ impl Session<'_> {
             Topic::Placements,
         ];
         self.client.watch(&topics).await?;
-        // Unbounded, for the desk must not wait; what is in it is bounded by the tasks there are and by the commands that
-        // are read at a time.
+        // Unbounded, for the desk must not wait; what is in it is bounded by the tasks there are and by the commands
+        // that are read at a time.
         let (asks, mut asked) = mpsc::unbounded_channel();
         if self.desk.send(Heard::Up(asks)).await.is_err() {
             return Ok(());
@@ -204,7 +233,13 @@ impl Session<'_> {
         }
     }
 
-    /// The START to send: its program is pushed first, if the scheduler takes it.
+    /// Chooses the form of the START. Its program is pushed first; if that fails for another reason than the
+    /// connection, the form with a local path is used, with a warning, for it works where launchers share this
+    /// machine's files.
+    ///
+    /// # Errors
+    /// The connection is lost or does not answer. The START is not sent then; the desk finds out from the listing of
+    /// the next connection that the instance is not there, and sends it again.
     async fn start_of(&mut self, submission: Submission) -> Result<Bytes, ClientError> {
         let Some(shipped) = submission.shipped.filter(|_| self.ships) else {
             return Ok(submission.start);
@@ -231,6 +266,8 @@ impl Session<'_> {
         }
     }
 
+    /// Sends the command, waits for its answer and passes that on. Only a closed connection is an error here; a refusal
+    /// is the client's to read.
     async fn migrate(
         &mut self,
         migrate: Migrate,
@@ -244,7 +281,10 @@ impl Session<'_> {
         if closed { done } else { Ok(()) }
     }
 
-    /// What is listed, after the events that came before it.
+    /// Lists instances, ended instances and nodes, in three queries.
+    ///
+    /// The events that came meanwhile are handed over first. Otherwise the desk would see a state in the listing and
+    /// then, in the older events, how it came about.
     async fn look(&mut self) -> Result<Look, ClientError> {
         let family = Some(&*self.settings.family);
         let whose = family.filter(|_| !self.settings.everybody);

@@ -1,4 +1,8 @@
-//! Funky's socket as a file: taken over where no process listens, never from one that does, and its owner's alone.
+//! The file of Funky's socket: made with the right mode, taken over from a process that crashed, never from one that
+//! listens.
+//!
+//! Beside the socket there is a lock file, `<socket>.lock`. Its lock decides which of two processes that start at once
+//! may remove a socket that was left behind. The kernel drops the lock when its holder ends, however it ends.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -12,44 +16,50 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::umask;
 use tokio::net::{UnixListener, UnixSocket};
 
-/// Connections that wait to be accepted: as many as the kernel allows by default, so that of a burst none is refused.
+/// Connections that may wait to be accepted. 4096 is the kernel's own limit by default (`net.core.somaxconn`); a
+/// shorter queue would refuse clients in a burst, which Funky's do not try again.
 const BACKLOG: u32 = 4096;
 
-/// Why there is no socket.
+/// Why the program cannot listen at its path; it ends the start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
-    /// Somebody listens there.
+    /// Another process holds the lock, or accepts connections there without one, as Funky's own primary does.
     #[error("{}: another program listens there: stop it, or give -socket another path", .0.display())]
     InUse(PathBuf),
-    /// Something is there that is no socket.
+    /// The path is a file, directory or link; it is left as it is.
     #[error("{}: is there and is no socket: it stays; give -socket another path", .0.display())]
     NotASocket(PathBuf),
-    /// It cannot be had.
+    /// Some operation on the path or its lock failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file.
+        /// The socket or the lock file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
 }
 
-/// A socket that is listened at; its file goes when it is dropped.
+/// A socket that accepts connections. Dropping it removes its file, unless another file has taken the name.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) listener: UnixListener,
     path: PathBuf,
-    /// The file's number, by which it is known to be this one still.
+    /// Inode of the file, compared before the file is removed.
     inode: u64,
-    /// Locked while it is listened at, so that of two that start at once one alone takes it.
+    /// Holds the lock for as long as this lives. The lock file itself stays.
     _lock: File,
 }
 
 impl Socket {
-    /// Listens at this path, with a file of this mode.
+    /// Makes the socket's file with this mode and listens.
+    ///
+    /// In this order: take the lock; see what is at the path, and connect to it to see whether a process answers;
+    /// remove a socket that does not answer; bind under a umask that gives the file 0600, and only then set `mode`. At
+    /// no moment can a user connect whom `mode` does not allow. The umask is the process's: call this before other
+    /// threads make files.
     ///
     /// # Errors
-    /// [`SocketError`].
+    /// [`SocketError`]. Nothing that another program uses has been changed then.
     pub(crate) fn bind(path: &Path, mode: u32) -> Result<Self, SocketError> {
         let io = |source| SocketError::Io {
             path: path.to_owned(),
@@ -93,7 +103,11 @@ impl Drop for Socket {
     }
 }
 
-/// Locks the file beside the socket, which stays there: removed, two could have locked one each.
+/// Opens and locks the file beside the socket, without waiting. The file is never removed: a second process that had
+/// opened it before the removal would lock a file that a third no longer finds.
+///
+/// # Errors
+/// [`SocketError::InUse`] if another process has the lock.
 fn lock(socket: &Path) -> Result<File, SocketError> {
     let mut name = socket.as_os_str().to_owned();
     name.push(".lock");

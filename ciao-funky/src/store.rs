@@ -1,5 +1,14 @@
-//! What is kept over a restart: tasks with their numbers, and nodes with theirs. One redb file, written in groups: what
-//! was accepted is on disk before its client hears of it.
+//! What is kept over a restart: tasks with their numbers, and nodes with theirs, in one redb file.
+//!
+//! The desk writes groups of changes, each group in one transaction: all of it is on disk when [`Store::write`]
+//! returns, or none is. The file is read once, at the start; the tables in memory are the desk's.
+//!
+//! ```text
+//! tasks.redb
+//!   tasks    7 → {"id":7,"instance":"…",…}        a Record as JSON
+//!   nodes    2 → "c161398f-…"                     UUID of node 2
+//!   numbers  "next_task" → 8, "family" → 1594867242
+//! ```
 
 use std::fs::DirBuilder;
 use std::io;
@@ -11,28 +20,31 @@ use uuid::Uuid;
 
 use crate::task::Record;
 
-/// Tasks by number, as JSON.
+/// Records as JSON, by the tasks' numbers.
 const TASKS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("tasks");
 
-/// UUIDs of nodes by number.
+/// UUIDs of nodes, by their numbers. Entries are never removed: a node that returns has the number that it had.
 const NODES: TableDefinition<'_, u32, &str> = TableDefinition::new("nodes");
 
-/// Numbers that belong to no task: [`NEXT_TASK`], [`FAMILY`].
+/// Two single numbers: [`NEXT_TASK`] and [`FAMILY`].
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
-/// The number that the next task gets.
+/// The number that the next task gets: one more than the highest that was ever written, also where that task is
+/// forgotten.
 const NEXT_TASK: &str = "next_task";
 
-/// What the UUIDs of all instances of this adapter begin with, so that the scheduler can be asked for them alone.
+/// What the UUIDs of all instances of this adapter begin with, as a number of 32 bits. It is drawn at random when the
+/// file is made, so that the scheduler can be asked for this adapter's instances alone.
 const FAMILY: &str = "family";
 
-/// Mode of the state directory: it holds programs and their arguments.
+/// Mode of the state directory: programs, and arguments that may hold secrets, are in it.
 const PRIVATE: u32 = 0o700;
 
-/// Why something is not kept.
+/// Why something cannot be kept or read. At the start it ends the program; later the desk refuses new tasks until a
+/// write succeeds.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// The directory cannot be made.
+    /// The state directory cannot be made.
     #[error("{}: {source}", path.display())]
     Directory {
         /// Which.
@@ -40,7 +52,7 @@ pub(crate) enum StoreError {
         /// Why.
         source: io::Error,
     },
-    /// Another adapter uses the directory.
+    /// Another process has the database open; redb locks its file.
     #[error("{}: another ciao-funky uses it: give -state-dir a directory of its own", .0.display())]
     InUse(PathBuf),
     /// The file cannot be opened, read or written.
@@ -51,7 +63,7 @@ pub(crate) enum StoreError {
         /// Why.
         source: Box<redb::Error>,
     },
-    /// A record is none.
+    /// A task's value is not the JSON of a [`Record`], as after a change of the file by hand or by a newer version.
     #[error("{}: task {id}: {source}", path.display())]
     Record {
         /// Which file.
@@ -63,42 +75,43 @@ pub(crate) enum StoreError {
     },
 }
 
-/// What was kept.
+/// What a file holds, read at the start.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// Tasks, in the order of their numbers.
+    /// In the order of their numbers, also those that have ended and are not forgotten.
     pub(crate) tasks: Vec<Record>,
-    /// Nodes: number and UUID.
+    /// Number and UUID of each node that was ever seen.
     pub(crate) nodes: Vec<(u32, String)>,
-    /// The number that the next task gets.
+    /// 1 in an empty file.
     pub(crate) next_task: u32,
-    /// What UUIDs of instances begin with.
+    /// [`FAMILY`].
     pub(crate) family: u32,
 }
 
-/// One thing to be written.
+/// One change to the file.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// A task is so.
+    /// Insert or replace this record; [`NEXT_TASK`] is raised past its number in the same transaction.
     Task(Box<Record>),
-    /// A task is to be forgotten.
+    /// Remove the record of this number, if there is one.
     Forget(u32),
-    /// A node has this number.
+    /// The node of this UUID has this number.
     Node(u32, String),
 }
 
-/// The open file.
+/// The file, opened again after a failure.
 #[derive(Debug)]
 pub(crate) struct Store {
     path: PathBuf,
-    /// `None` after a failure, until it can be opened again.
+    /// `None` after a failure: redb refuses all further work after an I/O error, so that the next write opens it again.
     database: Option<Database>,
 }
 
-/// Makes a directory that its owner alone may use, if it is not there.
+/// Makes a directory that its owner alone may use; its parents are made with the default mode. One that exists is left
+/// as it is, whatever its mode.
 ///
 /// # Errors
-/// It cannot be made.
+/// It cannot be made, or something else than a directory has the name.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
@@ -110,10 +123,10 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
 }
 
 impl Store {
-    /// Opens the file in this directory, and reads what is kept.
+    /// Opens the file in this directory, which is made if need be, and reads all that is kept.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`], of any kind.
     pub(crate) fn open(directory: &Path) -> Result<(Self, Kept), StoreError> {
         make_private(directory).map_err(|source| StoreError::Directory {
             path: directory.to_owned(),
@@ -127,10 +140,11 @@ impl Store {
         Ok((store, kept))
     }
 
-    /// Writes all of these or none, so that they survive a crash.
+    /// Writes all of these in one transaction, in their order. When it returns without an error they survive a crash.
+    /// It blocks for as long as the disk takes to sync; an empty list costs nothing.
     ///
     /// # Errors
-    /// [`StoreError::Database`]; it is tried to open the file again the next time.
+    /// [`StoreError::Database`]: nothing of it was written. The file is closed, and the next call opens it again.
     pub(crate) fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         if changes.is_empty() {
             return Ok(());
@@ -141,6 +155,7 @@ impl Store {
         written.map_err(|source| self.failed(source))
     }
 
+    /// Reads everything and parses the records.
     fn read(&mut self) -> Result<Kept, StoreError> {
         let path = self.path.clone();
         let raw = self.database().and_then(read);
@@ -164,6 +179,7 @@ impl Store {
         })
     }
 
+    /// The open file, which is opened if it is not.
     fn database(&mut self) -> Result<&Database, redb::Error> {
         match &mut self.database {
             Some(open) => Ok(open),
@@ -175,6 +191,7 @@ impl Store {
         }
     }
 
+    /// Closes the file, and makes the error for the caller.
     fn failed(&mut self, source: redb::Error) -> StoreError {
         self.database = None;
         StoreError::Database {
@@ -184,6 +201,7 @@ impl Store {
     }
 }
 
+/// Makes the tables of an empty file, for reading a table that does not exist is an error, and draws the family once.
 fn prepare(database: &Database) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
@@ -199,6 +217,7 @@ fn prepare(database: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
+/// The transaction of [`Store::write`].
 fn write(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
@@ -222,8 +241,10 @@ fn write(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
     Ok(())
 }
 
+/// Rows as they are in the file: tasks as JSON, nodes, [`NEXT_TASK`], [`FAMILY`].
 type Raw = (Vec<(u32, Vec<u8>)>, Vec<(u32, String)>, u32, u32);
 
+/// Copies the whole file's contents out of a transaction. A number that is missing is 1.
 fn read(database: &Database) -> Result<Raw, redb::Error> {
     let transaction = database.begin_read()?;
     let tasks = transaction.open_table(TASKS)?;

@@ -1,4 +1,7 @@
-//! One task: what is kept of it, the START it becomes, and how far it is.
+//! One task: the record that is kept on disk, the START that it becomes, and how far it is.
+//!
+//! A pure module without IO. [`desk`](crate::desk) owns the tasks and decides when they are sent; how far an instance
+//! is is found by the [`Tracker`] of `ciaoctl`, which each task has one of.
 
 use std::collections::BTreeMap;
 
@@ -13,85 +16,99 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::{CommandError, Priority, words};
 
-/// On how many nodes a task is tried before it has failed.
+/// On how many nodes the scheduler tries to start a task before it reports a failure. A program that cannot be started
+/// on three nodes is taken to be at fault itself.
 const ATTEMPTS: u32 = 3;
 
-/// A file of a task, as it was when it was accepted.
+/// A file of a task. Its contents are in the store of [`binaries`](crate::binaries) under `sha256`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Binary {
-    /// What it was called by who gave it; for people alone.
+    /// The path or file name that the client gave; shown to people and used for nothing else.
     pub(crate) name: String,
-    /// SHA-256 of its contents, in hex.
+    /// SHA-256 of its contents in hex, and the name of the copy. Empty for a file that could not be copied, whose task
+    /// has failed.
     pub(crate) sha256: String,
-    /// Its length.
+    /// Its length in bytes.
     pub(crate) bytes: u64,
 }
 
-/// How a task ended.
+/// How a task ended. A task with an outcome is not sent again and holds no files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// Whether it ended with exit status 0.
+    /// Whether it ended with exit status 0. An end whose exit status is not known counts as a failure.
     pub(crate) succeeded: bool,
-    /// How, for people.
+    /// The cause in words, such as `exit status 1`, `ended by signal 9` or the scheduler's reason and explanation.
     pub(crate) detail: String,
 }
 
-/// What is kept of a task over a restart.
+/// What is kept of a task over a restart: one JSON value in the store. A field that is added needs a default, or the
+/// records of older versions cannot be read.
+///
+/// ```json
+/// {"id":7,"instance":"5f0c1e2a-…","priority":"High","files":[{"name":"/bin/a","sha256":"9f86…","bytes":1024}],
+///  "frequencies":[],"args":"-x 1","outcome":null}
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// Its number.
+    /// The number that clients see: from 1, in the order in which tasks were begun.
     pub(crate) id: u32,
-    /// The instance that it is for the scheduler.
+    /// UUID of its instance, which begins with the family. It stays the same when the task is sent again: a START that
+    /// the scheduler has already is refused as a duplicate rather than run twice.
     pub(crate) instance: String,
-    /// Its class.
+    /// Funky's class; [`Priority::scheduling`] is the number in the START.
     pub(crate) priority: Priority,
-    /// Its files; the first is the program.
+    /// Its files, in the order given; the first is the program that is run.
     pub(crate) files: Vec<Binary>,
-    /// A frequency for each file, if it has any.
+    /// For each file the frequency that Funky's successor gives with it, as it was written; empty in the original's
+    /// form. It is handed to the program unread.
     pub(crate) frequencies: Vec<String>,
-    /// Its arguments.
+    /// Arguments in one line, at most as long as a command; [`arguments`] splits them.
     pub(crate) args: String,
-    /// How it ended, once it has.
+    /// `None` until the task has ended.
     pub(crate) outcome: Option<Outcome>,
 }
 
-/// What every task asks for and how it is run.
+/// What all tasks ask for and how they are run: the flags of this program, the same for every task.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
-    /// Memory, MiB.
+    /// Memory that each task asks for, MiB.
     pub(crate) mem_mb: i64,
-    /// Tenant.
+    /// UUID of the tenant that instances and pushed programs belong to.
     pub(crate) tenant: String,
-    /// Program that is given the task's file instead of running it, and its arguments; `{}` stands for the file. Empty:
-    /// the file is run.
+    /// Program that is run in place of the task's file, and its arguments; `{}` in any of them stands for the file's
+    /// path. With an empty list the file itself is run.
     pub(crate) monitor: Vec<String>,
-    /// Whether the arguments are one, as the original gives them to its monitor.
+    /// Whether the line of arguments is passed as a single one, as the original passes it to its monitor.
     pub(crate) one_argument: bool,
 }
 
-/// A task and how far it is.
+/// A record and what is known of its instance at present. Only the record is kept: after a restart the rest is learned
+/// from the scheduler's listing.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) record: Record,
-    /// What the scheduler said of it.
+    /// The instance's stage, from events and listings.
     tracker: Tracker,
-    /// Whether its START may have reached the scheduler.
+    /// Whether the scheduler may have its START. Listings are compared only with such tasks.
     pub(crate) is_sent: bool,
-    /// The node it was last said to be placed on: UUID.
+    /// UUID of the node that the last line `task N node M` named; `None` before the first.
     pub(crate) told_node: Option<String>,
-    /// Whether people were told that it runs there, since it last did not.
+    /// Whether that line holds still. It is cleared when the task waits or is suspended, so that its next start is told
+    /// even if it is on the same node.
     pub(crate) is_told: bool,
-    /// Why the scheduler does not have it yet; empty where it has.
+    /// Why the task is not with the scheduler: not connected, no node, or the reason of the last refusal. Empty once it
+    /// is sent.
     pub(crate) held_back: String,
 }
 
 impl Record {
-    /// The START, in which the files are found at these paths.
+    /// The START whose program and files are at these paths, in the order of the record's files.
     pub(crate) fn start(&self, shape: &Shape, vcpus: i64, paths: &[String]) -> Bytes {
         self.start_of(shape, vcpus, paths, String::new())
     }
 
-    /// The START in which its one file is an image that the scheduler ships; `None` where it has several files.
+    /// The START whose program is an image that launchers fetch from the scheduler; `None` for a task with several
+    /// files.
     pub(crate) fn shipped_start(&self, shape: &Shape, vcpus: i64) -> Option<Bytes> {
         let [file] = &*self.files else {
             return None;
@@ -100,6 +117,11 @@ impl Record {
         Some(self.start_of(shape, vcpus, &[PLACEHOLDER.to_owned()], image))
     }
 
+    /// Encodes the START. `paths` are what the command, `FUNKY_BITSTREAMS` and the monitor's `{}` name: real paths, or
+    /// [`PLACEHOLDER`] with an `image`.
+    ///
+    /// The scheduling values are Funky's behaviour in the scheduler's terms: wait for room as long as a START may,
+    /// resume or run elsewhere when relocated, and run again after the loss of a node.
     fn start_of(&self, shape: &Shape, vcpus: i64, paths: &[String], image: String) -> Bytes {
         let program = paths.first().cloned().unwrap_or_default();
         let mut command: Vec<String> = match &*shape.monitor {
@@ -138,10 +160,10 @@ impl Record {
     }
 }
 
-/// The arguments of a program that are given in one line.
+/// Splits the line of arguments as [`words`] does, or keeps it as one argument with [`Shape::one_argument`].
 ///
 /// # Errors
-/// A quotation mark is not closed.
+/// A quotation mark is not closed. Callers check this before they accept a task, so that [`Record::start`] cannot fail.
 pub(crate) fn arguments(line: &str, shape: &Shape) -> Result<Vec<String>, CommandError> {
     match (line, shape.one_argument) {
         ("", _) => Ok(Vec::new()),
@@ -150,17 +172,21 @@ pub(crate) fn arguments(line: &str, shape: &Shape) -> Result<Vec<String>, Comman
     }
 }
 
-/// What a task that the scheduler did not start is to do.
+/// What the desk does with a task whose START was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// It has failed.
+    /// The task has failed: another try would give the same answer.
     Fail,
-    /// It is sent again later: the cluster cannot take it at present.
+    /// The task waits here and is sent again some seconds later: it cannot be taken because of the cluster's present
+    /// state.
     TryAgain,
 }
 
-/// What follows from a reason why a START failed. That there is no room is no fault of the task; only here, for as long as
-/// it takes.
+/// Decides by the protocol's reason word.
+///
+/// A full cluster, a cluster without nodes, a wait that ran out, a scheduler whose disk takes no records, and an
+/// instance of this UUID that still exists are states that pass; Funky's clients expect a task to wait for as long as
+/// that takes. Everything else, including reasons that this version does not know, fails the task.
 pub(crate) fn after_failure(reason: &str) -> After {
     type Why = StartFailureReason;
     match StartFailureReason::from(reason) {
@@ -178,7 +204,8 @@ pub(crate) fn after_failure(reason: &str) -> After {
 }
 
 impl Task {
-    /// A task that was just accepted, or, `is_sent`, may be known to the scheduler from before.
+    /// A task that was just accepted (`is_sent` false), or one from the store, which the scheduler may know from before
+    /// the restart. The latter's tracker takes a listing as the full truth.
     pub(crate) fn new(record: Record, is_sent: bool) -> Self {
         let mut task = Self {
             tracker: tracker(&record),
@@ -194,18 +221,20 @@ impl Task {
         task
     }
 
-    /// What the scheduler said of it.
+    /// The tracker, to hand it an event or a listing. The caller then acts on [`Task::stage`].
     pub(crate) fn tracker(&mut self) -> &mut Tracker {
         &mut self.tracker
     }
 
-    /// Forgets what the scheduler said of it: it is sent again.
+    /// Puts the task back to where it was before it was first sent. The instance's UUID stays. The caller puts it among
+    /// the unsent tasks.
     pub(crate) fn begin_again(&mut self) {
         self.tracker = tracker(&self.record);
         self.is_sent = false;
         self.told_node = None;
     }
 
+    /// The tracker of a task always has exactly one instance.
     fn tracked(&self) -> &Tracked {
         &self.tracker.all()[0]
     }
@@ -215,7 +244,8 @@ impl Task {
         &self.tracked().stage
     }
 
-    /// The node it is on: UUID and host name.
+    /// UUID and host name of the node it is on. `None` while it waits and after a failed start, also where the tracker
+    /// remembers an earlier node.
     pub(crate) fn node(&self) -> Option<&(String, String)> {
         match self.stage() {
             Stage::Sent | Stage::Waiting(_) | Stage::Failed { .. } | Stage::Vanished => None,
@@ -223,12 +253,14 @@ impl Task {
         }
     }
 
-    /// Whether it has ended.
+    /// Whether it has ended; then its instance is not looked for in listings.
     pub(crate) const fn is_over(&self) -> bool {
         self.record.outcome.is_some()
     }
 
-    /// One word for how far it is.
+    /// One word for people and for `ps`: `queued`, `starting`, `running`, `paused`, `resuming`, `migrating`, `lost`,
+    /// `stopping`, `succeeded` or `failed`. A task that waits and has run before is `paused`, in Funky's sense, whether
+    /// it was suspended or stopped.
     pub(crate) fn word(&self) -> &'static str {
         if let Some(outcome) = &self.record.outcome {
             return if outcome.succeeded {
@@ -252,7 +284,7 @@ impl Task {
         }
     }
 
-    /// More about how far it is, for people.
+    /// More about its state for people: how it ended, why it is not with the scheduler, or why it waits; often empty.
     pub(crate) fn detail(&self) -> String {
         if let Some(outcome) = &self.record.outcome {
             return outcome.detail.clone();
@@ -266,6 +298,7 @@ impl Task {
     }
 }
 
+/// A tracker for this one instance. The payload is empty, for the tracker compares nothing but the UUID.
 fn tracker(record: &Record) -> Tracker {
     let request = StartRequest {
         name: format!("task {}", record.id),

@@ -1,4 +1,5 @@
-//! What clients want: new tasks, migrations, lists.
+//! The desk's part for clients: new tasks, migrations, lists. What the answers say is what clients read after `error:
+//! `, or in place of it.
 
 use std::path::PathBuf;
 
@@ -14,17 +15,19 @@ use crate::session::Ask;
 use crate::store::Change;
 use crate::task::{Binary, Outcome, Record, arguments};
 
-/// Copies made at a time: a disk is no faster for more.
+/// Tasks whose files are copied at a time; others wait. A disk is no faster for more.
 const COPIES: usize = 4;
 
-/// Who may copy.
+/// One permit for each of [`COPIES`].
 static COPYING: Semaphore = Semaphore::const_new(COPIES);
 
-/// A new task whose files were copied, or could not be.
+/// A new task whose files are in the store, or could not be copied. It has its number already.
 #[derive(Debug)]
 pub(crate) struct Copied {
     id: u32,
+    /// The paths as they were given, for the record of a task without files; empty for an upload.
     names: Vec<String>,
+    /// The copies, each counted as in use once; or why there is none of them.
     files: Result<Vec<Binary>, String>,
     priority: Priority,
     extras: Extras,
@@ -32,6 +35,8 @@ pub(crate) struct Copied {
 }
 
 impl Desk {
+    /// Carries out one order. Lists are answered here; a migration is answered by a small task of its own, once the
+    /// scheduler has answered; a new task after [`Desk::commit`].
     pub(super) fn order(&mut self, order: Order) {
         match order {
             Order::New {
@@ -70,12 +75,15 @@ impl Desk {
         }
     }
 
-    /// Why there is no session, if there is none.
+    /// Why there is no connection, for the head of a list; `None` while there is one.
     fn cut_off(&self) -> Option<&str> {
         self.session.is_none().then_some(&*self.down)
     }
 
-    /// A task gets its number, and its files are copied.
+    /// Gives a task its number, and has its files copied unless they are in the store.
+    ///
+    /// The number is given at once and not when the copy is done: clients expect numbers in the order of their
+    /// commands. A refusal costs no number.
     fn begin(&mut self, source: Source, priority: Priority, extras: Extras, answer: Answer) {
         let refused = match arguments(&extras.args, &self.settings.shape) {
             Err(error) => Some(error.to_string()),
@@ -122,7 +130,10 @@ impl Desk {
         }
     }
 
-    /// The files of a new task are there, or are not.
+    /// Makes the record of a task whose files are there, or are not.
+    ///
+    /// With files it waits in `accepting` for the next write. Without, it is a task that has failed, which is kept and
+    /// listed as any other: its number has been given. Its client is told at once, for there is nothing to lose.
     pub(super) fn take_copy(&mut self, copied: Copied) {
         let id = copied.id;
         let (files, outcome) = match copied.files {
@@ -166,7 +177,11 @@ impl Desk {
         }
     }
 
-    /// What has to be asked for a migration, and where.
+    /// Checks whether a task can be asked to move; gives what to send, and the channel to send it by.
+    ///
+    /// # Errors
+    /// A text for the client: no such task or node, it has ended, it is not with the scheduler, or it is on that node
+    /// already. All else is the scheduler's to refuse.
     fn migration(
         &self,
         id: u32,
@@ -204,7 +219,8 @@ impl Desk {
     }
 }
 
-/// Copies all or none of these.
+/// Copies all of these into the store, or none: after an error the copies that were made are released. The error names
+/// the file.
 async fn copy(binaries: Binaries, paths: Vec<PathBuf>) -> Result<Vec<Binary>, String> {
     let _permit = COPYING.acquire().await;
     let copying = tokio::task::spawn_blocking(move || {

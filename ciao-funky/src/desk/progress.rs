@@ -1,4 +1,8 @@
-//! What the scheduler says: how far tasks are, how they ended, which nodes there are.
+//! The desk's part for what the scheduler says: how far tasks are, how they ended, which nodes there are.
+//!
+//! Each event and each listing goes to the tracker of the task that it concerns. If its stage changes, `Desk::settle`
+//! does what follows. Events and listings may repeat or overtake each other; the tracker sorts that out, and `settle`
+//! may run more than once for the same stage.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,6 +20,10 @@ use crate::store::Change;
 use crate::task::{After, Outcome, Task, after_failure};
 
 impl Desk {
+    /// Handles one report of the session.
+    ///
+    /// At a new connection, all trackers of sent tasks are told that events may have been missed, and what could not be
+    /// sent is. At a lost one, nodes have no status any more, for it cannot be known.
     pub(super) fn hear(&mut self, heard: Heard) {
         match heard {
             Heard::Up(session) => {
@@ -46,6 +54,8 @@ impl Desk {
         }
     }
 
+    /// Handles one event: first what it says of a node, then what it says of one of our tasks. Events about others'
+    /// instances end here.
     fn event(&mut self, event: &Event) {
         match event {
             Event::NodeConnected(node) if node.node_type == NodeType::Compute => {
@@ -73,6 +83,8 @@ impl Desk {
         }
     }
 
+    /// Says that a command to one of our tasks failed at its node or at the scheduler. Migrations are the only commands
+    /// that this program sends.
     fn say_failed(&self, id: u32, failure: &CommandFailure) {
         let (reason, detail) = (failure.reason.as_str(), &failure.detail);
         self.say(format_args!(
@@ -80,6 +92,11 @@ impl Desk {
         ));
     }
 
+    /// Compares all that was sent with a listing.
+    ///
+    /// Nodes first, so that they have numbers; then the vcpus of `-one-task-per-node`; then each open task. Tasks that
+    /// are not listed, and not among the ended ones either, may still return with their nodes until `back_by`; later
+    /// they have vanished and are sent again. Last, what waited for a connection or for a node's vcpus is sent.
     fn look(&mut self, look: &Look) {
         for node in look.nodes.iter().filter(|node| is_compute(node)) {
             self.see_node(&node.node_uuid, &node.hostname, &node.status);
@@ -114,7 +131,8 @@ impl Desk {
         self.submit_unsent();
     }
 
-    /// Gives a node a number, and notes how it is.
+    /// Gives a node a number if it has none, which is then written to disk, and notes its host name and status. Past
+    /// the most nodes that can have numbers, a node is left out of lists.
     fn see_node(&mut self, uuid: &str, hostname: &str, status: &str) {
         let Some((_, change)) = self.nodes.number(uuid) else {
             return;
@@ -123,7 +141,8 @@ impl Desk {
         self.nodes.note(uuid, hostname, status);
     }
 
-    /// Does what follows from how far a task is now.
+    /// Does what follows from a task's stage: tells people where it runs, notes how it ended, or puts it back among the
+    /// unsent.
     fn settle(&mut self, id: u32) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -183,6 +202,7 @@ impl Desk {
         }
     }
 
+    /// Writes `task N node M`, once for each time the task begins or goes on at a node.
     fn say_placed(&mut self, id: u32) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -206,7 +226,8 @@ impl Desk {
         self.say(format_args!("task {id} node {node}"));
     }
 
-    /// A task has ended.
+    /// Notes how a task ended, in memory and for the disk, and writes the line of the original's primary. Its files are
+    /// released after the write.
     fn finish(&mut self, id: u32, outcome: Outcome) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -226,7 +247,8 @@ impl Desk {
         self.forget_old();
     }
 
-    /// Forgets the oldest of those that have ended, if they are too many.
+    /// Forgets the oldest ended tasks beyond [`MAX_ENDED`], here and on disk. While the disk takes no writes, the
+    /// forgotten ones are left on it; a restart lists them again and forgets them then.
     pub(super) fn forget_old(&mut self) {
         while self.ended.len() > MAX_ENDED {
             let Some(id) = self.ended.pop_front() else {
@@ -240,9 +262,10 @@ impl Desk {
     }
 }
 
+/// Listed instances by UUID.
 type Views<'a> = HashMap<&'a str, &'a InstanceView>;
 
-/// Takes in what is listed of a task; whether that is news.
+/// Gives a task's tracker what a listing says of its instance; true if the stage changed.
 fn observe(task: &mut Task, listed: &Views<'_>, ended: &Views<'_>, absence: Absence) -> bool {
     let instance = task.record.instance.clone();
     let one = |views: &Views<'_>| views.get(&*instance).map(|&it| it.clone());
@@ -257,7 +280,7 @@ fn observe(task: &mut Task, listed: &Views<'_>, ended: &Views<'_>, absence: Abse
     !news.is_empty()
 }
 
-/// The latest of each.
+/// Views by UUID; of several with the same UUID the last.
 fn by_instance(views: &[InstanceView]) -> Views<'_> {
     views.iter().map(|it| (&*it.instance_uuid, it)).collect()
 }
