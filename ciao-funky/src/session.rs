@@ -149,9 +149,6 @@ pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
 async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>) -> String {
     let mut session = Session {
         client,
-        /// Whether to push programs. It begins as true. The answer that the scheduler takes no images, or another error
-        /// of the client's that leaves the connection open, makes it false until the next connection, so that not each
-        /// START costs a futile question.
         ships: true,
         settings,
         desk,
@@ -173,8 +170,9 @@ async fn push(client: &mut Client, shipped: &Shipped) -> Result<(), ImageError> 
 /// One connection.
 struct Session<'a> {
     client: Client,
-    /// Whether to push programs. It begins as true; the first answer that the scheduler takes no images makes it false
-    /// until the next connection, so that not each START costs a futile question.
+    /// Whether to push programs. It begins as true. The answer that the scheduler takes no images, or another error
+    /// of the client's that leaves the connection open, makes it false until the next connection, so that not each
+    /// START costs a futile question.
     ships: bool,
     settings: &'a Settings,
     desk: &'a mpsc::Sender<Heard>,

@@ -1,4 +1,5 @@
-//! The service that controllers call: each request becomes an order for the desk, each stream of updates its own.
+//! The gRPC service that controllers call: checks a request's token and form, makes an order for the desk of it, and
+//! answers with what the desk answers. It keeps no state.
 
 use tokio::sync::{mpsc, oneshot};
 use tonic::metadata::MetadataValue;
@@ -12,13 +13,14 @@ use crate::rpc::controller::controller_server::Controller;
 use crate::tokens::{Role, Tokens};
 use crate::updates::{Caller, Updates};
 
-/// Longest id of an instance or workload, in bytes.
+/// Longest id of an instance or workload, in bytes. Ids are kept on disk and repeated in each update.
 const MAX_ID: usize = 1024;
 
-/// Metadata of an answer that says what its controller should know.
+/// Metadata of a good answer with a notice, such as that the scheduler is not reachable.
 const NOTICE: &str = "ciao-notice";
 
-/// Metadata with which a controller says that it knows instances of sets.
+/// Metadata with which a controller says that it knows instances of sets, whose ids it did not give. Its presence
+/// counts, not its value.
 const KNOWS_SETS: &str = "ciao-sets";
 
 /// The service.
@@ -34,6 +36,10 @@ impl Controllers {
         Self { desk, tokens }
     }
 
+    /// Who calls, by token and address.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` or `PERMISSION_DENIED`, where tokens are asked for.
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
         Ok(Caller {
             owner: self.tokens.check(request.metadata(), Role::Controller)?,
@@ -42,6 +48,11 @@ impl Controllers {
         })
     }
 
+    /// Hands an order to the desk and waits for its answer. A controller that gives up drops the wait; the order is
+    /// carried out all the same.
+    ///
+    /// # Errors
+    /// The desk's own, or `UNAVAILABLE` while this program ends.
     async fn ask<T>(
         &self,
         order: Order,
@@ -53,6 +64,10 @@ impl Controllers {
     }
 }
 
+/// Reads and checks a request's form.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`: an id that is too long, a definition that is none, or an unknown action.
 fn read(scheduling: WorkloadScheduling) -> Result<desk::Request, Status> {
     for (name, id) in [
         ("instance_id", &scheduling.instance_id),

@@ -1,8 +1,21 @@
-//! Definitions: what is read of one, the START that it becomes, and how the worker's end finds it in that again.
+//! Definitions: what is read of a controller's JSON, the START that it becomes, and how a worker's node finds it in
+//! that again.
 //!
-//! A START for RIK is two documents: what the scheduler needs, and behind `---`, as the payload's further documents are
-//! for launchers, one line of JSON: `{"instance_id": …, "definition": …}`. The definition stands there as its controller
-//! wrote it, but for line ends between its values.
+//! Only `name`, `replicas`, `spec.requirements` and `spec.scheduling` are read here; everything else is for the worker.
+//! A START for RIK is two documents: what the scheduler needs, and behind `---`, where payloads have further documents
+//! for launchers, one line of JSON with the id and the definition. The definition stands there as its controller wrote
+//! it, but for line ends between its values.
+//!
+//! ```text
+//! {"name": "web", "spec": {"requirements": {"mem_mb": 256}, "containers": […]}}      from the controller
+//!
+//! start:                                                                              to the scheduler
+//!   instance_uuid: 5f0c…
+//!   vm_type: rik
+//!   …
+//! ---
+//! {"instance_id":"web-1","definition":{"name": "web", "spec": {…}}}
+//! ```
 
 use std::borrow::Cow;
 
@@ -14,66 +27,71 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Longest definition, in bytes: with what is said around it, it stays within what a START may have (256 KiB).
+/// Longest definition in bytes: with the first document and the id it stays within what a START may have (256 KiB).
 pub(crate) const MAX_LEN: usize = 192 * 1024;
 
-/// What runs these STARTs: workers of RIK, and no launchers.
+/// The `vm_type` of these STARTs. Workers' nodes announce it alone, so that no launcher for processes gets one, and
+/// workers get no others.
 pub(crate) const VM_TYPE: &str = "rik";
 
-/// What begins the second document.
+/// The line between the two documents. The first document cannot contain it, as the end of a YAML document; the second
+/// is one line.
 const MARK: &[u8] = b"\n---\n";
 
 /// Most instances of one set.
 pub(crate) const MAX_REPLICAS: u32 = 10_000;
 
-/// What instances ask for and how they are placed, unless their definition says it.
+/// What instances ask for and how they are placed, unless their definition says it: values of flags.
 #[derive(Debug, Clone)]
 pub(crate) struct Defaults {
     /// Memory, MiB.
     pub(crate) mem_mb: i64,
     /// Virtual CPUs.
     pub(crate) vcpus: i64,
-    /// How long one may wait for room.
+    /// How long an instance may wait for room in the scheduler; afterwards ciao-rik sends it again.
     pub(crate) queue: Span,
-    /// What is done when its worker is lost.
+    /// What the scheduler does when the worker is lost.
     pub(crate) on_node_loss: OnNodeLoss,
-    /// The tenant that they belong to.
+    /// UUID of the tenant that all instances belong to.
     pub(crate) tenant: String,
 }
 
-/// A definition that can be scheduled.
+/// A definition that was checked.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Definition {
     /// The JSON, on one line.
     pub(crate) json: String,
-    /// What it calls its workload; may be empty.
+    /// The workload's `name`; may be empty. A set's instances are called after it.
     pub(crate) name: String,
-    /// How many instances a set of it has.
+    /// How many instances a set of it has; 1 where it says nothing.
     pub(crate) replicas: u32,
+    /// `spec.requirements`.
     requirements: Option<Asked>,
+    /// `spec.scheduling`, checked with the same code as that of a START.
     scheduling: Option<Scheduling>,
 }
 
-/// Why a definition cannot be scheduled.
+/// Why a definition cannot be scheduled; the controller gets the text with `INVALID_ARGUMENT`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DefinitionError {
     /// It is too long.
     #[error("the definition has {0} bytes; at most {MAX_LEN} are taken")]
     TooLong(usize),
-    /// It is not the JSON that it should be.
+    /// It is not JSON, or a key that is read has a value of another type.
     #[error("the definition is not the JSON of a workload: {0}")]
     Json(#[from] serde_json::Error),
-    /// It is JSON of another kind, or nothing.
+    /// It is empty, or JSON of another kind than an object.
     #[error("the definition is not the JSON of a workload: it is no object")]
     NoObject,
-    /// A set of too many.
+    /// `replicas` is more than a set may have.
     #[error("the definition's replicas: {0} is more than the {MAX_REPLICAS} that a set may have")]
     Replicas(u32),
-    /// What it asks for makes no sense.
+    /// `spec.requirements` or `spec.scheduling` cannot stand in a START.
     #[error("the definition's spec: {0}")]
     Spec(#[from] PayloadError),
 }
 
+/// The keys that are read.
 #[derive(Deserialize)]
 struct Read {
     #[serde(default)]
@@ -92,7 +110,7 @@ struct Spec {
     scheduling: Option<Value>,
 }
 
-/// `spec.requirements`, as in a START.
+/// `spec.requirements`, as in a START; a missing key is a default's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 struct Asked {
     #[serde(default)]
@@ -101,7 +119,7 @@ struct Asked {
     vcpus: Option<i64>,
 }
 
-/// The second document.
+/// The second document. The definition is not parsed but kept as text, so that the worker gets it as it was written.
 #[derive(Serialize, Deserialize)]
 struct Second<'a> {
     #[serde(borrow)]
@@ -113,14 +131,17 @@ struct Second<'a> {
 /// What a worker is given of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Carried {
-    /// What its controller calls it.
+    /// The controller's id.
     pub(crate) id: String,
     /// Its definition.
     pub(crate) json: String,
 }
 
 impl Definition {
-    /// Reads what a controller sent.
+    /// Reads and checks what a controller sent, or what is kept.
+    ///
+    /// # Errors
+    /// [`DefinitionError`].
     pub(crate) fn read(text: &str) -> Result<Self, DefinitionError> {
         if text.len() > MAX_LEN {
             return Err(DefinitionError::TooLong(text.len()));
@@ -148,7 +169,11 @@ impl Definition {
         })
     }
 
-    /// The START of an instance of it. `name` is what people see of it in lists, if that can be.
+    /// The START of an instance of it, both documents.
+    ///
+    /// `name` is the instance's name in the scheduler's lists, and may be empty; `group` keeps the instances of a set
+    /// apart, unless the definition has a group of its own. What the definition says comes before `defaults`.
+    /// `relocate` is always set: an instance of RIK can be started again on another worker.
     pub(crate) fn start(
         &self,
         instance: &str,
@@ -186,7 +211,7 @@ impl Definition {
     }
 }
 
-/// The instances of a set had better be on different workers.
+/// A group whose members had better be on different nodes; they may share one where there is no other.
 fn apart(id: &str) -> proto_frames::payload::scheduling::Group {
     use proto_frames::payload::scheduling::{Group, GroupPolicy};
     Group {
@@ -196,7 +221,11 @@ fn apart(id: &str) -> proto_frames::payload::scheduling::Group {
     }
 }
 
-/// `spec.scheduling`, read and checked as that of a START is.
+/// Reads `spec.scheduling` by putting it into a START and reading that, so that both have the same keys, limits and
+/// errors. `None` where the definition has neither requirements nor scheduling.
+///
+/// # Errors
+/// What the reader of STARTs says.
 fn scheduling(
     asked: Option<Asked>,
     value: Option<Value>,
@@ -229,7 +258,11 @@ fn carry(start: &[u8], id: &str, json: &str) -> Bytes {
     payload.freeze()
 }
 
-/// What the second document of a START says; why it cannot be read, if it cannot.
+/// Reads the second document of a START that came to a worker's node. Any client of the scheduler can send such a
+/// START, so that nothing about it is sure.
+///
+/// # Errors
+/// A text for the START's failure.
 pub(crate) fn carried(payload: &[u8]) -> Result<Carried, String> {
     let at = payload.windows(MARK.len()).position(|it| it == MARK);
     let at = at.ok_or("it has no second document with instance_id and definition")?;

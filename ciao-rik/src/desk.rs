@@ -1,9 +1,21 @@
 //! The adapter's one place of decision: which instances there are, what is written down, what is sent, what controllers
 //! are told.
 //!
-//! It alone changes instances. [`crate::controllers`] gives it orders, the workers' tasks tell it what workers say, and
-//! [`crate::session`] what the scheduler says; what was accepted is on disk before its controller hears of it and before
-//! the scheduler does.
+//! It alone changes instances and sets, in one tokio task without locks. [`crate::controllers`] gives it orders, the
+//! workers' tasks report what workers say ([`News`]), and [`crate::session`] what the scheduler says ([`Heard`]). A
+//! request to make something is on disk before its controller has an answer and before the scheduler has the START.
+//!
+//! An instance has two sides. Its [`Fate`] is what its controller wants and is kept on disk. Its stage is what the
+//! scheduler says of it, and is learned again after a restart. An instance that is over stays until its controller has
+//! read that.
+//!
+//! ```text
+//! Run ──(failed for good)──▶ Failed ──(destroy)──▶ Over ──(told)──▶ forgotten
+//!  └──(destroy)──▶ Destroy ──(ended, or not there)──▶ Over
+//! ```
+//!
+//! `orders` has the part for controllers, `progress` that for scheduler and workers, [`sets`] what makes instances by
+//! number, `telling` what controllers read.
 
 mod orders;
 mod progress;
@@ -29,150 +41,159 @@ use crate::updates::{Caller, Subscriber, Updates};
 
 use self::sets::Set;
 
-/// Most instances that are not over, and most that are over and were told to no controller: so that memory has a bound.
+/// Most instances that are not over, and, counted apart, most that are over and wait to be told. Of the latter the
+/// oldest are forgotten first, so that a controller that never reads does not fill memory.
 pub(crate) const MAX_INSTANCES: usize = 100_000;
 
-/// Most bytes of definitions that are kept for them.
+/// Most bytes of the definitions of instances that are not over. 100 000 instances may have 2.6 KiB each.
 pub(crate) const MAX_DEFINITIONS: usize = 256 << 20;
 
-/// Most streams of updates at a time.
+/// Most streams of updates at a time. Each holds at most one message for each instance and worker.
 pub(crate) const MAX_SUBSCRIBERS: usize = 64;
 
-/// Most inputs that are dealt with between two writes to disk.
+/// Most inputs of each kind that one round of [`Desk::run`] takes from its channel before a write to disk.
 const GROUP: usize = 256;
 
-/// Time between two looks at what the cluster could not take, and at what controllers have been told.
+/// Pause between two rounds of housekeeping: forgetting what controllers have been told, and, at each fifth, sending
+/// what the cluster could not take.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Every so many of those, what the cluster could not take is sent again.
+/// Every so many of those, refused instances are sent again: every 5 s.
 const RETRY_LOOKS: u32 = 5;
 
 /// Most instances that are sent again at a time.
 const RETRIED_AT_A_TIME: usize = 256;
 
-/// What is answered to a request: words for its controller where it should know something.
+/// The answer to a request. `Some` text is a notice that the controller should know, while the scheduler is not
+/// reachable; it is sent as metadata beside a good answer.
 pub(crate) type Answer = oneshot::Sender<Result<Option<String>, Status>>;
 
 /// What controllers want.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Something is to be done with an instance, or with a set.
+    /// Make or destroy an instance or a set.
     Schedule {
         /// What.
         request: Request,
         /// Who wants it.
         caller: Caller,
-        /// Who is told what became of that.
+        /// Answered after the next write to disk, or at once with a refusal.
         answer: Answer,
     },
-    /// To hear how everything is.
+    /// Begin a stream of updates. Its first messages are the state of everything that concerns the caller.
     Subscribe {
         /// Who.
         caller: Caller,
-        /// Who is given the stream.
+        /// The stream, or that there are too many.
         answer: oneshot::Sender<Result<Updates, Status>>,
     },
-    /// Tokens were banned: their streams end.
+    /// All names of tokens that are banned, each time the file of tokens changes; streams of these end.
     Banned(Vec<String>),
 }
 
-/// What is to be done.
+/// What is to be done. It was read and checked for its form.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The workload, in its controller's words.
+    /// The workload's id in the controller's words; with the caller's token it names a set.
     pub(crate) workload: String,
-    /// The instance; empty for a set.
+    /// The instance's id in the controller's words; empty where the request is for a set.
     pub(crate) id: String,
-    /// Its definition, where it is to be made.
+    /// `Some` to make it so, `None` to destroy it.
     pub(crate) create: Option<Box<Definition>>,
 }
 
-/// What workers say.
+/// What the tasks of workers report, in the order in which each worker said it.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// How a worker is.
+    /// A worker's metrics, which are passed on to all controllers.
     Worker {
         /// Its name.
         worker: Arc<str>,
-        /// Where it connects from: IP address and port.
+        /// Where it connects from: IP address and port. RIK's controllers parse it.
         address: String,
-        /// Its words.
+        /// As the worker sent it.
         metric: WorkerMetric,
     },
-    /// How an instance is.
+    /// A worker said how one of its instances is.
     Instance {
-        /// Which: a UUID.
+        /// UUID.
         instance: Arc<str>,
         /// Who says so.
         said: crate::instance::Said,
     },
-    /// A worker is gone, and what it ran has ended.
+    /// A worker's stream has ended.
     Gone {
         /// Its name.
         worker: Arc<str>,
-        /// What has ended: UUIDs.
+        /// UUIDs of instances that have ended with it and are not started elsewhere.
         ended: Vec<Arc<str>>,
-        /// What the scheduler starts elsewhere: UUIDs.
+        /// UUIDs of instances with a lease: the scheduler starts them on another node.
         moves: Vec<Arc<str>>,
     },
 }
 
-/// How instances are run.
+/// How instances are run, as the flags say.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// What each asks for unless its definition says it.
     pub(crate) defaults: Defaults,
-    /// How long after a new connection instances may still come back with their workers.
+    /// How long after a new connection an instance that the scheduler does not list may still come back with its
+    /// worker.
     pub(crate) return_time: Duration,
-    /// Most instances of a set that are down for a change of its definition.
+    /// Most instances of a set that may be down at a time while its definition changes.
     pub(crate) max_down: u32,
 }
 
-/// All that is known.
+/// All instances and sets, and what waits to be written, sent or told.
 #[derive(Debug)]
 pub(crate) struct Desk {
     settings: Settings,
     store: Store,
-    /// By UUID.
+    /// All that are kept, by UUID.
     instances: HashMap<Arc<str>, Instance>,
-    /// UUIDs of those that are not over, by owner and id.
+    /// UUIDs of those that are not over, by owner and id. An id may be used again once the earlier instance is over.
     by_id: HashMap<(Arc<str>, String), Arc<str>>,
-    /// Those that are over and whose controllers have not been told, the oldest first.
+    /// Those that are over and whose controllers have not been told, the oldest end first.
     over: VecDeque<Arc<str>>,
-    /// Bytes of definitions.
+    /// Bytes of definitions of all instances here, compared with [`MAX_DEFINITIONS`].
     definitions: usize,
+    /// By owner and workload; see `sets::key`.
     sets: BTreeMap<String, Set>,
-    /// Sets that may have something to be done.
+    /// Keys of sets whose instances may differ from what the set is to be. Each round ends with looking at these alone.
     unsettled: BTreeSet<String>,
-    /// How each worker that is there is.
+    /// Address and latest metrics of each worker that is connected, for streams that begin later.
     workers: BTreeMap<Arc<str>, (String, WorkerMetric)>,
     subscribers: Vec<Subscriber>,
+    /// The first four bytes of the UUIDs of all our instances.
     family: u32,
-    /// Instances that the scheduler does not have, in their order.
+    /// Instances that the scheduler does not have, in the order in which they were accepted. One that has been
+    /// destroyed since is skipped when it is sent.
     unsent: VecDeque<Arc<str>>,
-    /// Those that the cluster could not take a moment ago.
+    /// Those that the scheduler refused for the cluster's present state, and deletions that failed.
     retry: BTreeSet<Arc<str>>,
-    /// Where to ask; `None` while there is no session.
+    /// The session's channel; `None` while there is no connection.
     session: Option<mpsc::UnboundedSender<Ask>>,
     /// Why there is none.
     down: String,
-    /// Until when instances that are not listed may still come back.
+    /// Until when instances that are not listed may still come back with their workers.
     back_by: Instant,
-    /// To be written.
+    /// What is to be written with this round. A failed write leaves it for the next.
     changes: Vec<Change>,
-    /// To be answered once written.
+    /// Instances that this round has made, and who is to be told. They are sent after the write, or removed if it
+    /// fails.
     accepting: Vec<(Arc<str>, Answer)>,
-    /// Answers that wait for what is written.
+    /// Other requests whose answer waits for the write.
     answers: Vec<Answer>,
 }
 
-/// What UUIDs of instances of this family begin with.
+/// What UUIDs of instances of this family begin with: eight hex digits, the UUID's first field.
 pub(crate) fn prefix(family: u32) -> String {
     format!("{family:08x}")
 }
 
 impl Desk {
-    /// One with what was kept.
+    /// A desk with what was kept. Every kept instance counts as sent, for whether it was is not on disk; the first
+    /// listing tells. Every set is looked at in the first round.
     pub(crate) fn new(settings: Settings, (store, kept): (Store, Kept)) -> Self {
         let mut desk = Self {
             settings,
@@ -201,7 +222,13 @@ impl Desk {
         desk
     }
 
-    /// Deals with what comes until told to stop.
+    /// Handles what comes until `stop` is ready.
+    ///
+    /// One round: wait for input, take what is there, settle the sets that it touched, and write once
+    /// ([`Desk::commit`]). The write blocks this thread.
+    ///
+    /// # Errors
+    /// A part that gives input has ended, which only a panic there can cause.
     pub(crate) async fn run(
         mut self,
         mut orders: mpsc::Receiver<Order>,
@@ -248,7 +275,11 @@ impl Desk {
         }
     }
 
-    /// Writes down what has changed, and then lets the world know.
+    /// Writes what has changed. After that it answers controllers, and sends new instances.
+    ///
+    /// If the write fails, the instances of this round are removed again and their controllers told, and all other
+    /// requests of the round are refused. What the latter changed stays, in memory and to be written; a controller that
+    /// asks again gets the same.
     fn commit(&mut self) {
         let written = self.store.write(&self.changes);
         let accepting = std::mem::take(&mut self.accepting);
@@ -289,7 +320,7 @@ impl Desk {
         }
     }
 
-    /// What a controller should know while there is no session.
+    /// The notice for controllers while there is no connection.
     fn cut_off(&self) -> Option<String> {
         let is_down = self.session.is_none();
         is_down.then(|| {
@@ -300,6 +331,7 @@ impl Desk {
         })
     }
 
+    /// Puts an instance into the tables that its fate belongs in.
     fn insert(&mut self, record: Record, is_sent: bool) {
         let instance = Arc::clone(&record.instance);
         self.definitions += record.definition.len();
@@ -314,7 +346,7 @@ impl Desk {
             .insert(instance, Instance::new(record, is_sent));
     }
 
-    /// Forgets an instance.
+    /// Takes an instance out of all tables but `over` and `unsent`, which skip what is not there.
     fn remove(&mut self, instance: &Arc<str>) -> Option<Instance> {
         let removed = self.instances.remove(instance)?;
         let record = &removed.record;
@@ -327,7 +359,7 @@ impl Desk {
         Some(removed)
     }
 
-    /// An instance is as it is now for good.
+    /// Has an instance's record written with this round, as it is now. Call it after each change of a record.
     fn keep(&mut self, instance: &Arc<str>) {
         if let Some(it) = self.instances.get(instance) {
             let record = Box::new(it.record.clone());
@@ -335,7 +367,8 @@ impl Desk {
         }
     }
 
-    /// Sends an instance to the scheduler, if that is there.
+    /// Sends an instance's START to the session. Without a connection the instance goes to `unsent`. A kept definition
+    /// that cannot be read any more makes it fail.
     fn submit(&mut self, instance: &Arc<str>) {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
@@ -363,7 +396,7 @@ impl Desk {
         }
     }
 
-    /// Sends what the scheduler does not have and has not just refused, in order.
+    /// Sends what waits for a connection, in order.
     fn submit_unsent(&mut self) {
         if self.session.is_none() {
             return;
@@ -372,7 +405,7 @@ impl Desk {
         all.iter().for_each(|it| self.submit(it));
     }
 
-    /// Sends some of what the cluster could not take.
+    /// Sends some of what the scheduler refused; for an instance that is to go, its DELETE.
     fn try_again(&mut self) {
         if self.session.is_none() {
             return;
@@ -387,14 +420,15 @@ impl Desk {
         }
     }
 
-    /// A UUID for a new instance.
+    /// A UUID for a new instance: random, but for the first four bytes, which are the family.
     fn new_instance(&self) -> Arc<str> {
         let mut bytes = *Uuid::new_v4().as_bytes();
         bytes[..4].copy_from_slice(&self.family.to_be_bytes());
         Uuid::from_bytes(bytes).to_string().into()
     }
 
-    /// An instance has failed for good; it is listed until it is to go.
+    /// Makes an instance that should run a failed one. It stays listed with its reason until its controller destroys
+    /// it, and in a set it is not replaced before the set's definition changes.
     fn fail(&mut self, instance: &Arc<str>, why: String) {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
@@ -409,7 +443,8 @@ impl Desk {
         self.tell(instance);
     }
 
-    /// An instance is over: what is left is to tell that.
+    /// Makes an instance one that is over: its id is free, its definition is dropped, and all that is left is to tell
+    /// its controllers `Terminated`. Called twice, it does nothing the second time.
     fn finish(&mut self, instance: &Arc<str>) {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
@@ -438,7 +473,8 @@ impl Desk {
     }
 }
 
-/// What an instance is called in the scheduler's lists: its id, where that can be a name.
+/// The instance's name in the scheduler's lists: its id, where that can be one. Empty where the scheduler has refused
+/// it: a name must be the only one of its kind.
 fn name(id: &str, is_nameless: bool) -> &str {
     match proto_frames::payload::scheduling::is_instance_name(id) {
         true if !is_nameless => id,
@@ -446,7 +482,8 @@ fn name(id: &str, is_nameless: bool) -> &str {
     }
 }
 
-/// The group that the instances of a set are in.
+/// The group that the instances of a set are in, so that the scheduler can keep them apart: at most 40 plain characters
+/// of the workload's id.
 fn group(workload: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
     let plain: String = workload.chars().filter(is_plain).take(40).collect();

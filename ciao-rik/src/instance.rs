@@ -1,4 +1,5 @@
-//! One instance of a controller: what is kept of it, and how it is.
+//! One instance of a controller: the record that is kept, and how it is, from two sources. Without IO; [`crate::desk`]
+//! owns all of them.
 
 use std::sync::Arc;
 
@@ -10,23 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::rpc::common::ResourceStatus;
 
-/// What is kept of an instance over a restart.
+/// What is kept of an instance over a restart: one JSON value in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// What its controller calls it.
+    /// The controller's id. With `owner` it is unique among the instances that are not over.
     pub(crate) id: String,
-    /// What it is for the scheduler: a UUID.
+    /// UUID of the instance for the scheduler. It begins with the family and stays the same when the START is sent
+    /// again.
     #[serde(with = "shared")]
     pub(crate) instance: Arc<str>,
-    /// Its workload, in its controller's words.
+    /// The workload's id, in the controller's words.
     pub(crate) workload: String,
-    /// Its definition, on one line.
+    /// Its definition on one line; empty once it is over.
     #[serde(with = "shared")]
     pub(crate) definition: Arc<str>,
-    /// Who asked for it: the name of the controller's token; empty where there are none.
+    /// The name of the token of the controller that made it; empty without tokens. Only callers with the same name see
+    /// it.
     #[serde(with = "shared")]
     pub(crate) owner: Arc<str>,
-    /// The set that it belongs to.
+    /// `Some` for an instance that a set has made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) set: Option<Member>,
     /// What is to become of it.
@@ -34,59 +37,62 @@ pub(crate) struct Record {
     pub(crate) fate: Fate,
 }
 
-/// A place in a set.
+/// Membership in a set. The set itself is found by owner and workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
-    /// The definition it was made of, by number: a later one has a higher number.
+    /// The number of the definition that it was made of; see [`crate::desk::sets::Set`].
     pub(crate) generation: u64,
 }
 
-/// What is to become of an instance.
+/// What is to become of an instance, as its controller wants it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Fate {
     /// It is to run.
     #[default]
     Run,
-    /// It is to go.
+    /// A DELETE has been or will be sent; it waits for the end.
     Destroy,
-    /// It failed, for this reason; it stays listed until it is to go.
+    /// It has failed, for this reason, and does not run. It stays listed, and keeps its id, until its controller
+    /// destroys it.
     Failed(String),
-    /// It is over, which no controller has been told.
+    /// It has ended as was wanted. It is kept until a controller has read that.
     Over,
 }
 
-/// An instance.
+/// An instance and what is known of it at present. Only the record is on disk.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) record: Record,
+    /// Its stage, from the scheduler's events and listings.
     tracker: Tracker,
-    /// Whether its START may have reached the scheduler.
+    /// Whether the scheduler may have its START.
     pub(crate) is_sent: bool,
-    /// Whether it is sent without a name, because another has that.
+    /// Whether it is sent without a name, because the scheduler refused the START with it.
     pub(crate) is_nameless: bool,
-    /// What its worker said of it last, and the worker's node.
+    /// The worker's latest status; `None` once the instance waits or is held elsewhere.
     pub(crate) said: Option<Said>,
-    /// What controllers were told last.
+    /// The status that controllers were told last; the same without a detail is not told twice in a row.
     pub(crate) told: Option<ResourceStatus>,
     /// Why it is not with the scheduler, for people.
     pub(crate) held_back: String,
 }
 
-/// What a worker says of an instance.
+/// What a worker said of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// The node that the worker is: a UUID.
+    /// UUID of the node that the worker is.
     pub(crate) node: Arc<str>,
     /// The worker's name.
     pub(crate) worker: Arc<str>,
     /// Its word.
     pub(crate) status: ResourceStatus,
-    /// More, as it wrote it.
+    /// The worker's text beside the status, passed on as it is.
     pub(crate) metrics: String,
 }
 
 impl Instance {
-    /// One that was just accepted, or, `is_sent`, may be known to the scheduler from before.
+    /// An instance that was just made (`is_sent` false), or one from the store, which the scheduler may know from
+    /// before.
     pub(crate) fn new(record: Record, is_sent: bool) -> Self {
         let mut instance = Self {
             tracker: tracker(&record),
@@ -103,41 +109,45 @@ impl Instance {
         instance
     }
 
-    /// What the scheduler said of it.
+    /// The tracker, to hand it an event or a listing. The caller then acts on [`Instance::stage`].
     pub(crate) fn tracker(&mut self) -> &mut Tracker {
         &mut self.tracker
     }
 
-    /// Forgets what was said of it: it is sent again.
+    /// Puts the instance back to where it was before it was first sent. Its UUID stays.
     pub(crate) fn begin_again(&mut self) {
         self.tracker = tracker(&self.record);
         self.is_sent = false;
         self.said = None;
     }
 
-    /// How far the scheduler says it is.
+    /// How far the scheduler says it is. The tracker always has exactly one instance.
     pub(crate) fn stage(&self) -> &Stage {
         &self.tracker.all()[0].stage
     }
 
-    /// The node that it is on: a UUID.
+    /// UUID of the node that it is on: that of the worker which spoke of it last, or else the scheduler's latest.
     pub(crate) fn node(&self) -> Option<&str> {
         let told = self.tracker.all()[0].node.as_ref();
         let said = self.said.as_ref().map(|it| &*it.node);
         said.or(told.map(|(uuid, _)| &**uuid))
     }
 
-    /// Whether it may still run.
+    /// Whether it may still run, so that events and listings are of interest.
     pub(crate) fn is_living(&self) -> bool {
         matches!(self.record.fate, Fate::Run | Fate::Destroy)
     }
 
-    /// Whether it runs, as far as is known.
+    /// Whether controllers are told that it runs.
     pub(crate) fn is_running(&self) -> bool {
         self.status().0 == ResourceStatus::Running
     }
 
-    /// How it is, for controllers, and more about that.
+    /// Its status and a text beside it, for controllers.
+    ///
+    /// The fate comes first. For an instance that is to run, the worker's own status counts as long as the scheduler
+    /// agrees that the instance is on its way or runs; otherwise the scheduler's stage is translated. RIK has no status
+    /// for what is suspended, lost or moved: that is `Pending`, with the reason in the text.
     pub(crate) fn status(&self) -> (ResourceStatus, String) {
         type Is = ResourceStatus;
         match &self.record.fate {

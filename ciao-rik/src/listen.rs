@@ -1,4 +1,6 @@
-//! The two listeners: HTTP/2 in the clear or over TLS, with bounds on what one connection may ask for.
+//! The two listeners: HTTP/2 in the clear or over TLS, with bounds on what one connection, and all together, may take.
+//!
+//! Neither asks for client certificates: who calls is said by tokens ([`crate::tokens`]), where they are asked for.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,33 +23,34 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tracing::warn;
 
-/// Most calls of one connection at a time. A worker has one for its jobs and one for what it says; a controller as many as
-/// it schedules at a time.
+/// Most calls of one connection at a time. A worker has one for its jobs and one for what it says; a controller as many
+/// as it has requests under way.
 const MAX_STREAMS: u32 = 256;
 
-/// Longest list of headers, in bytes.
+/// Longest list of headers of a call, in bytes. A token is a few dozen.
 const MAX_HEADERS: u32 = 16 * 1024;
 
-/// Time between two questions whether the other side is still there, and how long its answer may take.
+/// Pause between two pings of HTTP/2, and how long the answer may take: a peer whose machine is gone is noticed within
+/// 30 s.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(20));
 
 /// Longest time for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Why there is no listener.
+/// Why there is no listener; it ends the start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
-    /// The address.
+    /// The address cannot be read or is taken.
     #[error("cannot listen at {address} ({flag}): {source}")]
     Bind {
         /// Which.
         address: String,
-        /// The flag that says it.
+        /// The flag that has it.
         flag: &'static str,
         /// Why.
         source: io::Error,
     },
-    /// The file for TLS.
+    /// The file of `-tls` cannot be read.
     #[error("{} (-tls): {source}", path.display())]
     File {
         /// Which.
@@ -55,12 +58,12 @@ pub(crate) enum ListenError {
         /// Why.
         source: io::Error,
     },
-    /// What is in it.
+    /// The file has no certificate or key that can be used.
     #[error("{} (-tls): {reason}", path.display())]
     Tls {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// The error and its causes, in one line.
         reason: String,
     },
 }
@@ -68,49 +71,54 @@ pub(crate) enum ListenError {
 /// What callers of a service may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Longest message, in bytes.
+    /// Longest message in bytes; a longer one fails its call.
     pub(crate) message: usize,
-    /// Connections at a time.
+    /// Connections at a time; further ones are closed at once.
     pub(crate) connections: usize,
     /// How long a call may take until its answer begins; `None` where calls last.
     pub(crate) call: Option<Duration>,
 }
 
-/// Of the service for workers: metrics are the longest that they say, and what they say may be one call that lasts.
+/// Bounds of the service for workers. Metrics are the longest part of a message. The call with statuses lasts as long
+/// as the worker, so that it has no time limit. Two connections for each of the most workers.
 pub(crate) const FOR_WORKERS: Bounds = Bounds {
     message: 128 * 1024,
     connections: 20_000,
     call: None,
 };
 
-/// Of the service for controllers: definitions are the longest that they say.
+/// Bounds of the service for controllers. Definitions are the longest part of a message.
 pub(crate) const FOR_CONTROLLERS: Bounds = Bounds {
     message: 512 * 1024,
     connections: 256,
     call: Some(Duration::from_secs(30)),
 };
 
-/// A listener that is bound.
+/// A bound listener that does not accept yet: with both bound, the start can no longer fail for want of an address.
 pub(crate) struct Listener {
     listener: TcpListener,
+    /// One permit for each connection that there may be.
     connections: Arc<Semaphore>,
     server: Server,
 }
 
-/// The connections as they come.
+/// Accepted connections, as tonic takes them.
 struct Incoming {
     listener: TcpListener,
     connections: Arc<Semaphore>,
 }
 
-/// One of them.
+/// An accepted connection, counted until it is dropped.
 struct Connection {
     stream: TcpStream,
     _counted: OwnedSemaphorePermit,
 }
 
 impl Listener {
-    /// Binds one.
+    /// Binds an address, and reads `-tls`. Warns where a service in the clear is reachable from other machines.
+    ///
+    /// # Errors
+    /// [`ListenError`].
     pub(crate) async fn bind(
         address: &str,
         flag: &'static str,
@@ -149,12 +157,15 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// The address, with the real port where port 0 was asked for.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves this until the program ends.
+    /// Serves until the program ends.
+    ///
+    /// # Errors
+    /// The server has ended, which it does not by itself.
     pub(crate) async fn serve<S>(mut self, service: S) -> anyhow::Result<()>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
@@ -249,6 +260,10 @@ impl AsyncWrite for Connection {
     }
 }
 
+/// Adds the certificate chain and the key, which stand in one PEM file.
+///
+/// # Errors
+/// [`ListenError::File`] or [`ListenError::Tls`].
 fn with_tls(server: Server, path: &Path) -> Result<Server, ListenError> {
     let pem = std::fs::read(path).map_err(|source| ListenError::File {
         path: path.to_owned(),

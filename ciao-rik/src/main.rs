@@ -1,8 +1,18 @@
-//! `ciao-rik`: RIK's services for workers and controllers before a ciao-scheduler.
+//! `ciao-rik`: RIK's two gRPC services, for workers and for controllers, in front of a ciao-scheduler.
 //!
-//! An ordinary client: it speaks SSNTP with the scheduler, as an operator, and for each worker as a launcher. [`desk`]
-//! decides; [`controllers`] and [`workers`] bring it what gRPC clients say, [`session`] what the scheduler says; [`node`]
-//! is one worker as a node; [`store`] keeps instances and sets.
+//! RIK's own scheduler chose a worker for each instance. Here the ciao-scheduler chooses: each worker appears to it as
+//! a node, each instance of a controller as an instance with a START.
+//!
+//! ```text
+//! controller ──gRPC──▶ controllers ──Order──▶ ┌──────┐ ◀──Heard── session ◀──SSNTP, as a controller──▶ scheduler
+//!            ◀─stream─ updates ◀──────────────│ desk │ ──Ask────▶                                         ▲
+//!                                             └──────┘ ──▶ store (redb)                                   │
+//! worker ────gRPC───▶ workers ──Report──▶ node ──News──▲                                                  │
+//!        ◀──jobs──────────────────────────── └──── SSNTP, as a launcher, one connection a worker ─────────┘
+//! ```
+//!
+//! [`desk`] alone decides about instances and sets. [`node`] drives the same state machine as `ciao-launcher`, with a
+//! worker in place of processes. [`tokens`] says who may call; [`definition`] makes a START of a controller's JSON.
 
 #![allow(
     clippy::result_large_err,
@@ -55,7 +65,7 @@ use crate::store::Store;
 use crate::tokens::Tokens;
 use crate::workers::Workers;
 
-/// Orders and news that wait for the desk; who brings more waits.
+/// Length of each of the three channels to the desk, in messages. A sender that finds its channel full waits.
 const BACKLOG: usize = 1024;
 
 /// As in the scheduler: messages are made by one thread and dropped by another all the time, which glibc's allocator
@@ -80,7 +90,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// What `ciao-rik token` does.
+/// Carries out `ciao-rik token …` on the file in the state directory. A running ciao-rik sees the change within a
+/// second or two.
+///
+/// # Errors
+/// The file cannot be read or written, or the name is wrong, taken or unknown.
 fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
     match command {
         TokenCommand::Issue { name, role } => println!("{}", tokens::issue(state, name, *role)?),
@@ -97,6 +111,10 @@ fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs both services until SIGINT or SIGTERM. All that can refuse to start is tried before the first call is answered.
+///
+/// # Errors
+/// A part cannot be opened, or a service or the desk has ended by itself.
 #[tokio::main]
 async fn serve(cli: Cli) -> anyhow::Result<()> {
     let _logs = logging::init(&cli.log, "ciao-rik", Destination::Stderr)?;
@@ -151,7 +169,7 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-/// How instances are run, as the flags say.
+/// How instances are run, as the flags say. A `-queue` beyond the longest that a START may have is cut to that.
 fn settings(flags: &ServeFlags) -> desk::Settings {
     let queue = u64::try_from(flags.queue.as_millis()).unwrap_or(u64::MAX);
     let longest = proto_frames::payload::scheduling::MAX_QUEUE;
@@ -171,7 +189,12 @@ fn settings(flags: &ServeFlags) -> desk::Settings {
     }
 }
 
-/// How workers are nodes, as the flags say.
+/// How workers become nodes. It reads two certificates: one with which the desk is a controller, and one with the role
+/// of a launcher for the workers' connections.
+///
+/// # Errors
+/// A key file that others can read with `-strict-files`, a certificate that cannot be read or has not the role, or an
+/// address that is none.
 fn node_settings(cli: &Cli, client: &ClientConfig) -> anyhow::Result<node::Settings> {
     let cert = worker_cert(cli);
     for file in [&client.cert, &cert] {
@@ -196,6 +219,7 @@ fn node_settings(cli: &Cli, client: &ClientConfig) -> anyhow::Result<node::Setti
     })
 }
 
+/// The launcher's certificate: `-worker-cert`, or `cert-CNAgent-localhost.pem` in `-certs` or `/etc/pki/ciao`.
 fn worker_cert(cli: &Cli) -> PathBuf {
     let directory = cli.global.certs.as_deref();
     cli.serve.worker_cert.clone().unwrap_or_else(|| {

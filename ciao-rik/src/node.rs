@@ -1,5 +1,16 @@
-//! One worker as a node of the scheduler: the launcher's state machine, driven over a connection of its own, with the worker
-//! in place of a machine. It is there as long as the worker's stream is.
+//! One worker as a node of the scheduler: a task that drives the launcher's state machine ([`Agent`]) with the worker
+//! in place of a machine, over a connection of its own.
+//!
+//! What the state machine orders becomes jobs in the worker's stream (`orders`); what the worker says becomes its
+//! inputs: metrics are the sample of the machine (`figures`), statuses are starts and ends. The node exists as long as
+//! the worker's stream. It connects once the worker has sent its first metrics, for a node without figures cannot be
+//! placed on.
+//!
+//! ```text
+//!             ┌ Received(START) ──▶ Agent ──▶ Spawn ──▶ job CREATE ──▶ worker
+//! scheduler ──┤
+//!             └ Sent ◀── READY, STATS, ends ◀── Agent ◀── Started, Exited ◀── Running, Terminated ── worker
+//! ```
 
 mod figures;
 pub(crate) mod kept;
@@ -30,103 +41,123 @@ use crate::node::kept::{Budget, Kept};
 use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric};
 use crate::workers::{JobSender, State};
 
-/// What the UUIDs of workers are derived with, from their names.
+/// Namespace of the version 5 UUIDs that workers get from their names: a worker that registers again is the same node,
+/// also after a restart of ciao-rik, without anything on disk.
 const WORKERS: Uuid = Uuid::from_u128(0x2d0c_7f3e_54a1_4b0e_9c57_1f3a_8e6b_d004);
 
-/// Longest pause between two tries to connect.
+/// Upper bound of the pause between two tries to connect.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Longest time that the last frames may take to leave.
+/// Longest time that the last frames may take to leave after the worker has gone.
 const LEAVE_WITHIN: Duration = Duration::from_secs(3);
 
-/// Frames and statuses that are dealt with before others have their turn.
+/// Reports and frames that are handled between two waits, so that a burst is answered with one report, and no burst
+/// holds up writing for ever.
 const GROUP: usize = 128;
 
-/// What all nodes have in common.
+/// What all workers' nodes have in common, as the flags say.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Where the scheduler is.
+    /// The scheduler's address, and the name that its certificate must have.
     pub(crate) endpoint: Endpoint,
-    /// What is shown to it: a launcher's certificate.
+    /// The launcher's certificate that all nodes show, and the authorities they trust.
     pub(crate) tls: Arc<rustls::ClientConfig>,
-    /// How long a node is waited for before its leased instances start elsewhere.
+    /// How long the scheduler waits for a node that is cut off before its leased instances start elsewhere.
     pub(crate) lease: Duration,
-    /// How long a worker may take to destroy an instance.
+    /// How long a worker may take to destroy an instance; later the instance counts as gone all the same.
     pub(crate) stop_grace: Duration,
-    /// Time between two reports where nothing changes.
+    /// Pause between two reports to the scheduler where nothing changes.
     pub(crate) report_interval: Duration,
-    /// What all workers' definitions take.
+    /// The bound for the definitions that all workers' nodes keep.
     pub(crate) definitions: Budget,
 }
 
-/// What a worker says.
+/// One status of the worker's stream, checked for its length by [`crate::workers`] and for nothing else.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// Of itself.
+    /// Metrics of the machine.
     Worker(WorkerMetric),
-    /// Of an instance.
+    /// The status of an instance, by the id that its controller gave.
     Instance(InstanceMetric),
 }
 
-/// An instance that the worker was given.
+/// An instance that the worker was given and that has not ended.
 #[derive(Debug)]
 struct Held {
+    /// Its controller's id, by which the worker knows it.
     id: String,
+    /// Needed for the job that destroys it.
     definition: Kept,
+    /// Whether the state machine was told that it runs. An end before that is a failed start.
     is_started: bool,
+    /// Whether the scheduler starts it elsewhere if the worker is gone.
     is_leased: bool,
 }
 
 /// The connection with the scheduler.
 enum Connection {
-    /// The worker has not said yet what it has.
+    /// The worker has not yet sent metrics that can be read; there is no try to connect.
     Waiting,
+    /// Tries, with growing pauses, until one succeeds.
     Dialling(Pin<Box<dyn Future<Output = Link> + Send>>),
     Up(Link),
 }
 
-/// What a node waits for.
+/// What a node has waited for.
 enum Woken {
     Connected(Link),
     Received(Frame),
+    /// The first frame of the outbox has been handed to the connection.
     Sent,
     Lost(LinkClosed),
     Reported(Report),
+    /// The state machine's time has come, or a sample is due.
     Timer,
+    /// The worker's stream has ended.
     Gone,
 }
 
-/// One worker.
+/// One worker, and all that its task owns. No other task touches it.
 pub(crate) struct Node {
     settings: Arc<Settings>,
     agent: Agent,
+    /// The node's UUID, from the worker's name.
     uuid: Uuid,
+    /// The same as text, for what is told to the desk.
     node: Arc<str>,
+    /// The worker's name; the node's host name too.
     name: Arc<str>,
     address: SocketAddr,
+    /// The worker's stream of jobs.
     jobs: JobSender,
     desk: mpsc::Sender<News>,
     connection: Connection,
     backoff: Backoff,
-    /// Frames that the connection has not taken yet.
+    /// Frames that the connection has not taken yet. While there are any, no commands are read: a slow scheduler slows
+    /// its own commands.
     outbox: VecDeque<Frame>,
-    /// News that the desk has not taken yet.
+    /// What the desk is to be told. It is sent between two waits.
     news: Vec<News>,
-    /// What STARTs carried that were not begun yet, by instance.
+    /// The id and definition of a START that is being handled, by instance, until the state machine orders it spawned
+    /// or refuses it.
     carried: HashMap<String, Result<Carried, String>>,
-    /// What the worker was given, by instance.
+    /// What the worker was given and has not ended, by instance UUID.
     held: HashMap<String, Held>,
-    /// The same by id.
+    /// Instance UUIDs by the controllers' ids, to find whose a status is.
     by_id: HashMap<String, String>,
+    /// The worker's latest metrics that could be read.
     figures: Option<HostFigures>,
-    /// When the figures are next asked for.
+    /// When the state machine gets the sample that it has asked for; `None` where it has not.
     sample_at: Option<Instant>,
+    /// When it got the last one.
     last_sample: Option<Instant>,
+    /// Whether the task is to end because the scheduler refused the node, or the worker does not read its jobs.
     is_given_up: bool,
 }
 
 impl Node {
-    /// One for a worker that has just registered.
+    /// A node for a worker that has just registered. It has no instances: what a worker of this name ran counts as
+    /// ended with its earlier stream.
     pub(crate) fn new(
         settings: Arc<Settings>,
         (name, address): (Arc<str>, SocketAddr),
@@ -173,7 +204,8 @@ impl Node {
         }
     }
 
-    /// Runs it until the worker's stream is gone, and clears up.
+    /// Runs the node until the worker's stream has ended or it is given up, and then reports what has ended with it.
+    /// `state` says from when on a worker of the same name may wait for this one to be gone.
     pub(crate) async fn run(
         mut self,
         mut reports: mpsc::Receiver<Report>,
@@ -199,6 +231,7 @@ impl Node {
         self.leave().await;
     }
 
+    /// Waits for the next thing that happens. Each branch may be dropped and loses nothing.
     async fn wait(&mut self, reports: &mut mpsc::Receiver<Report>) -> Woken {
         let timer = self.agent.poll_timeout();
         let timer = [timer, self.sample_at].into_iter().flatten().min();
@@ -216,7 +249,7 @@ impl Node {
         }
     }
 
-    /// What has happened already.
+    /// What has happened already, without a wait.
     fn ready(&mut self, reports: &mut mpsc::Receiver<Report>) -> Option<Woken> {
         if let Ok(report) = reports.try_recv() {
             return Some(Woken::Reported(report));
@@ -231,6 +264,7 @@ impl Node {
         }
     }
 
+    /// Handles one thing, up to the state machine's last action.
     fn take(&mut self, woken: Woken) {
         let now = Instant::now();
         match woken {
@@ -261,10 +295,13 @@ impl Node {
         self.act();
     }
 
+    /// The next pause between tries to connect.
     fn pause(&mut self) -> Duration {
         self.backoff.next_wait(&mut fastrand::Rng::new())
     }
 
+    /// Tries to connect after this pause, again and again. Certificates and refusals by the scheduler are tried again
+    /// too: both may be mended while the worker stays.
     fn dial(&self, pause: Duration) -> Connection {
         let settings = Arc::clone(&self.settings);
         let (uuid, name) = (self.uuid, Arc::clone(&self.name));
@@ -290,6 +327,11 @@ impl Node {
         }))
     }
 
+    /// Handles one frame of the scheduler.
+    ///
+    /// A START's second document is read before the state machine sees the START, and is dropped afterwards if that
+    /// refused it. A DELETE or EVACUATE for an instance that is still being created counts it as started first:
+    /// otherwise the state machine would wait for its start, and a worker can be told to destroy what it is creating.
     fn received(&mut self, now: Instant, frame: &Frame) {
         if frame.kind == Kind::CONNECTION_ABORTED {
             let text = "the scheduler has another node of this name: another ciao-rik has a worker that is called so";
@@ -324,6 +366,7 @@ impl Node {
         }
     }
 
+    /// Tells the state machine that instances run which the worker has not reported as running: this one, or all.
     fn count_as_started(&mut self, now: Instant, which: Option<&str>) {
         let concerned = self.held.iter_mut().filter(|(instance, held)| {
             !held.is_started && which.is_none_or(|it| it == instance.as_str())
@@ -338,6 +381,7 @@ impl Node {
         }
     }
 
+    /// Takes metrics in. Those that cannot be read change no figures; controllers get them all the same.
     fn worker_reported(&mut self, metric: WorkerMetric) {
         match figures::read(&metric.metrics) {
             Ok(figures) => {
@@ -357,6 +401,8 @@ impl Node {
         });
     }
 
+    /// Takes an instance's status in: first for the desk, then for the state machine. A status of an id that the worker
+    /// was not given, or that has ended, is ignored.
     fn instance_reported(&mut self, now: Instant, metric: InstanceMetric) {
         let Some(instance) = self.by_id.get(&metric.instance_id).cloned() else {
             debug!(worker = %self.name, "status of an instance that the worker does not have ignored");
@@ -386,6 +432,7 @@ impl Node {
         }
     }
 
+    /// Tells the state machine once that an instance runs.
     fn started(&mut self, now: Instant, instance: &str) {
         if let Some(held) = self.held.get_mut(instance)
             && !held.is_started
@@ -396,6 +443,8 @@ impl Node {
         }
     }
 
+    /// A failure before the start is a failed START, which the scheduler may try on another node; one after it is an
+    /// end.
     fn failed(&mut self, now: Instant, instance: &str, detail: String) {
         let is_started = self.held.get(instance).is_none_or(|it| it.is_started);
         let instance = instance.to_owned();
@@ -413,6 +462,7 @@ impl Node {
         self.agent.handle(now, input);
     }
 
+    /// Gives the state machine the sample that is due, and the time.
     fn timer(&mut self, now: Instant) {
         if self.sample_at.is_some_and(|at| at <= now)
             && let Some(host) = self.figures.clone()
@@ -425,7 +475,7 @@ impl Node {
         self.agent.handle(now, Input::Tick);
     }
 
-    /// Does all that the state machine wants done.
+    /// Carries out all that the state machine orders: frames go to the outbox, all else to [`Node::perform`].
     fn act(&mut self) {
         while let Some(action) = self.agent.poll_action() {
             match action {
@@ -438,6 +488,7 @@ impl Node {
         }
     }
 
+    /// Notes an instance's status for the desk.
     fn say(&mut self, instance: &str, status: ResourceStatus, metrics: String) {
         self.news.push(News::Instance {
             instance: instance.into(),
@@ -450,6 +501,7 @@ impl Node {
         });
     }
 
+    /// Hands the desk what has been noted. Waits while its channel is full.
     async fn tell(&mut self) {
         for news in self.news.drain(..) {
             // Without a desk this program is about to end.
@@ -457,7 +509,11 @@ impl Node {
         }
     }
 
-    /// The worker's stream is gone, and with it what it ran.
+    /// Ends the node: its stream is gone, and with it what the worker ran.
+    ///
+    /// The scheduler is told of the ends of instances without a lease. Those with a lease are left: the lost node makes
+    /// the scheduler start them elsewhere. The desk is told which are which, and the last frames have [`LEAVE_WITHIN`]
+    /// to leave.
     async fn leave(mut self) {
         let now = Instant::now();
         let held = std::mem::take(&mut self.held);
@@ -501,7 +557,7 @@ impl Node {
     }
 }
 
-/// The next thing that happens on the connection. Nothing is lost where the wait is given up.
+/// The next thing that happens on the connection: it stands, a frame was taken, or one came. Dropping it loses nothing.
 async fn exchange(connection: &mut Connection, outgoing: Option<&Frame>) -> Woken {
     match (connection, outgoing) {
         (Connection::Waiting, _) => std::future::pending().await,

@@ -1,5 +1,9 @@
-//! The connection with the scheduler: made again whenever it is lost, looked at from time to time for what events did not
-//! tell.
+//! The connection with the scheduler as a controller: one task that connects, listens, sends, and connects again after
+//! a loss.
+//!
+//! It knows no instances. It reports to [`desk`](crate::desk) what happened ([`Heard`]) and sends what the desk wants
+//! ([`Ask`]). Events come at once; a listing every few seconds (a [`Look`]) shows what events did not. The workers'
+//! connections are others, in [`node`](crate::node).
 
 use std::time::Duration;
 
@@ -10,60 +14,60 @@ use proto_frames::payload::{Delete, InstanceView, QueryKind, Topic};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// First pause between two tries to connect; each is half as long again as the one before.
+/// Pause after a lost connection or the first failed try; each further one is half as long again as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Longest pause.
+/// Upper bound of the pause.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Time between two looks at what the scheduler lists, where that is little.
+/// Pause between two listings where little is listed.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Added to it for each entry that was listed: a look costs the scheduler some µs an entry, of which it shall not notice
-/// anything.
+/// Added to it for each entry of the previous listing, which costs the scheduler some µs an entry.
 const LOOK_LESS: Duration = Duration::from_millis(10);
 
-/// What is asked of the session.
+/// What the desk wants sent. Neither has an answer here: what comes of it comes as events.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// Send a START.
+    /// The payload of a START.
     Start(Bytes),
     /// Send a DELETE.
     Delete(Delete),
 }
 
-/// What the scheduler lists of our own.
+/// What the scheduler lists of the instances whose UUIDs begin with our family.
 #[derive(Debug)]
 pub(crate) struct Look {
-    /// Instances.
+    /// Those that have not ended.
     pub(crate) instances: Vec<InstanceView>,
-    /// Those that have ended, the oldest first.
+    /// Those that have ended and are still remembered, the oldest first.
     pub(crate) ended: Vec<InstanceView>,
 }
 
-/// What the desk hears.
+/// What the session reports to the desk.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// There is a session; this is where to ask.
+    /// A connection exists and its events are subscribed to; commands go into this channel, which lasts as long as the
+    /// connection.
     Up(mpsc::UnboundedSender<Ask>),
-    /// There is none, and why.
+    /// There is no connection, and why. Sent once for each different reason, not for each try.
     Down(String),
-    /// Something happened.
+    /// One event of the scheduler, in the order of arrival.
     Event(Box<Event>),
-    /// What is listed.
+    /// One listing, after all events that arrived before it was complete.
     Look(Box<Look>),
 }
 
 /// What the session needs to know.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// How to connect.
+    /// Server, certificates, deadlines.
     pub(crate) client: ClientConfig,
-    /// What the UUIDs of our instances begin with.
+    /// The first eight hex digits of the UUIDs of our instances.
     pub(crate) family: String,
 }
 
-/// Keeps a session until the desk is gone.
+/// Keeps a connection until the desk's end of the channel is closed. Errors are reported as [`Heard::Down`].
 pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
     let mut pause = FIRST_PAUSE;
     let mut told = String::new();
@@ -91,7 +95,7 @@ pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
     }
 }
 
-/// One session to its end; why it ended.
+/// Serves one connection to its end, and returns why it ended.
 async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>) -> String {
     let mut session = Session {
         client,
@@ -104,6 +108,7 @@ async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>)
     }
 }
 
+/// One connection.
 struct Session<'a> {
     client: Client,
     settings: &'a Settings,
@@ -111,7 +116,10 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Ends without an error once the desk is gone.
+    /// Subscribes, announces the connection, and then handles events, listings and commands as they come.
+    ///
+    /// # Errors
+    /// The connection is lost, or a listing was not answered in time. Returns without an error once the desk is gone.
     async fn attend(&mut self) -> Result<(), ClientError> {
         self.client
             .watch(&[Topic::Instances, Topic::Failures])
@@ -150,7 +158,7 @@ impl Session<'_> {
         }
     }
 
-    /// What is listed, after the events that came before it.
+    /// Lists instances and ended instances. The events that came meanwhile are handed over first, for they are older.
     async fn look(&mut self) -> Result<Look, ClientError> {
         let family = Some(&*self.settings.family);
         let instances = self.client.list(QueryKind::Instances, family).await?;

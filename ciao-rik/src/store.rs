@@ -1,5 +1,14 @@
-//! What is kept over a restart: instances and sets, in one redb file, written in groups: what was accepted is on disk
-//! before its controller hears of it.
+//! What is kept over a restart: instances and sets, in one redb file.
+//!
+//! The desk writes groups of changes, each group in one transaction: all of it is on disk when [`Store::write`]
+//! returns, or none is. The file is read once, at the start. It is the twin of `ciao-funky`'s store with other tables.
+//!
+//! ```text
+//! instances.redb
+//!   instances  "5f0c1e2a-…"  → a Record as JSON
+//!   sets       "OWNER\nWORKLOAD" → a Set as JSON
+//!   numbers    "family" → 1594867242
+//! ```
 
 use std::fs::DirBuilder;
 use std::io;
@@ -14,25 +23,27 @@ use uuid::Uuid;
 use crate::desk::sets::Set;
 use crate::instance::Record;
 
-/// Instances by UUID, as JSON.
+/// Records as JSON, by the instances' UUIDs.
 const INSTANCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("instances");
 
-/// Sets by owner and workload, as JSON.
+/// Sets as JSON, by owner and workload with a line end between.
 const SETS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sets");
 
-/// Numbers: [`FAMILY`].
+/// One number: [`FAMILY`].
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
-/// What the UUIDs of all instances of this adapter begin with, so that the scheduler can be asked for them alone.
+/// What the UUIDs of all instances of this adapter begin with, as a number of 32 bits, drawn when the file is made. The
+/// scheduler can be asked for these instances alone.
 const FAMILY: &str = "family";
 
-/// Mode of the state directory: definitions may hold secrets.
+/// Mode of the state directory: definitions may hold secrets, and the tokens' file is in it.
 const PRIVATE: u32 = 0o700;
 
-/// Why something is not kept.
+/// Why something cannot be kept or read. At the start it ends the program; later the desk refuses requests until a
+/// write succeeds.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// The directory cannot be made.
+    /// The state directory cannot be made.
     #[error("{}: {source}", path.display())]
     Directory {
         /// Which.
@@ -40,7 +51,7 @@ pub(crate) enum StoreError {
         /// Why.
         source: io::Error,
     },
-    /// Another adapter uses the directory.
+    /// Another process has the database open; redb locks its file.
     #[error("{}: another ciao-rik uses it: give -state-dir a directory of its own", .0.display())]
     InUse(PathBuf),
     /// The file cannot be opened, read or written.
@@ -51,54 +62,55 @@ pub(crate) enum StoreError {
         /// Why.
         source: Box<redb::Error>,
     },
-    /// A record is none.
+    /// A value is not the JSON of a [`Record`] or a [`Set`].
     #[error("{}: {key}: {source}", path.display())]
     Record {
         /// Which file.
         path: PathBuf,
-        /// Which record.
+        /// UUID, or the set's key.
         key: String,
         /// Why.
         source: serde_json::Error,
     },
 }
 
-/// What was kept.
+/// What a file holds, read at the start.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// Instances.
+    /// In the order of their UUIDs.
     pub(crate) instances: Vec<Record>,
-    /// Sets, by key.
+    /// Key and set.
     pub(crate) sets: Vec<(String, Set)>,
-    /// What UUIDs of instances begin with.
+    /// [`FAMILY`].
     pub(crate) family: u32,
 }
 
-/// One thing to be written.
+/// One change to the file.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// An instance is so.
+    /// Insert or replace this record.
     Instance(Box<Record>),
-    /// An instance is to be forgotten.
+    /// Remove the record with this UUID, if there is one.
     Forget(Arc<str>),
-    /// A set is so.
+    /// Insert or replace this set.
     Set(String, Box<Set>),
-    /// A set is to be forgotten.
+    /// Remove the set with this key, if there is one.
     ForgetSet(String),
 }
 
-/// The open file.
+/// The file, opened again after a failure.
 #[derive(Debug)]
 pub(crate) struct Store {
     path: PathBuf,
-    /// `None` after a failure, until it can be opened again.
+    /// `None` after a failure: redb refuses all further work after an I/O error, so that the next write opens it again.
     database: Option<Database>,
 }
 
-/// Makes a directory that its owner alone may use, if it is not there.
+/// Makes a directory that its owner alone may use; its parents are made with the default mode. One that exists is left
+/// as it is, whatever its mode.
 ///
 /// # Errors
-/// It cannot be made.
+/// It cannot be made, or something else than a directory has the name.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
@@ -110,10 +122,10 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
 }
 
 impl Store {
-    /// Opens the file in this directory, and reads what is kept.
+    /// Opens the file in this directory, which is made if need be, and reads all that is kept.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`], of any kind.
     pub(crate) fn open(directory: &Path) -> Result<(Self, Kept), StoreError> {
         make_private(directory).map_err(|source| StoreError::Directory {
             path: directory.to_owned(),
@@ -127,10 +139,11 @@ impl Store {
         Ok((store, kept))
     }
 
-    /// Writes all of these or none, so that they survive a crash.
+    /// Writes all of these in one transaction, in their order, and returns when the disk has them. An empty list costs
+    /// nothing.
     ///
     /// # Errors
-    /// [`StoreError::Database`]; it is tried to open the file again the next time.
+    /// [`StoreError::Database`]: nothing of it was written. The file is closed, and the next call opens it again.
     pub(crate) fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         if changes.is_empty() {
             return Ok(());
@@ -141,6 +154,7 @@ impl Store {
         written.map_err(|source| self.failed(source))
     }
 
+    /// Reads everything and parses it.
     fn read(&mut self) -> Result<Kept, StoreError> {
         let path = self.path.clone();
         let raw = match self.database().and_then(read) {
@@ -158,6 +172,7 @@ impl Store {
         })
     }
 
+    /// The open file, which is opened if it is not.
     fn database(&mut self) -> Result<&Database, redb::Error> {
         match &mut self.database {
             Some(open) => Ok(open),
@@ -169,6 +184,7 @@ impl Store {
         }
     }
 
+    /// Closes the file, and makes the error for the caller.
     fn failed(&mut self, source: redb::Error) -> StoreError {
         self.database = None;
         StoreError::Database {
@@ -178,6 +194,7 @@ impl Store {
     }
 }
 
+/// Parses the rows of a table, all or none.
 fn records<T: DeserializeOwned>(
     path: &Path,
     raw: Vec<(String, Vec<u8>)>,
@@ -193,6 +210,7 @@ fn records<T: DeserializeOwned>(
     raw.into_iter().map(record).collect()
 }
 
+/// Makes the tables of an empty file, for reading a table that does not exist is an error, and draws the family once.
 fn prepare(database: &Database) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
@@ -208,6 +226,7 @@ fn prepare(database: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
+/// The transaction of [`Store::write`].
 fn write(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
@@ -232,12 +251,14 @@ fn write(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
     Ok(())
 }
 
+/// Rows as they are in the file, JSON unparsed.
 struct Raw {
     instances: Vec<(String, Vec<u8>)>,
     sets: Vec<(String, Vec<u8>)>,
     family: u32,
 }
 
+/// Copies the whole file's contents out of a transaction.
 fn read(database: &Database) -> Result<Raw, redb::Error> {
     let transaction = database.begin_read()?;
     let table = |definition: TableDefinition<'_, &str, &[u8]>| -> Result<_, redb::Error> {

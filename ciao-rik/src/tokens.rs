@@ -1,5 +1,12 @@
-//! Tokens: who may call which service. They are in a file in the state directory, by their SHA-256 alone, which
-//! `ciao-rik token` changes and the server reads again when it has changed.
+//! Tokens: who may call which service.
+//!
+//! They are in `tokens.json` in the state directory, by their SHA-256 alone: who reads the file has no token. `ciao-rik
+//! token` changes the file, and a server with `-tokens` reads it again within a second or so. A token is random, so
+//! that a plain hash of it is enough; there is nothing to guess.
+//!
+//! ```json
+//! [{"name": "rack-1", "role": "worker", "sha256": "9f86d081…", "banned": false}]
+//! ```
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -19,22 +26,22 @@ use tracing::{info, warn};
 
 use crate::store::make_private;
 
-/// Time between two looks at the file.
+/// Pause between two looks at the file's metadata.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Random bytes of a token.
+/// Random bytes of a token: 256 bits.
 const RANDOM: usize = 32;
 
-/// What a token begins with, so that it is known for one where it is found.
+/// What a token begins with, so that it is recognized as one where it has leaked.
 const PREFIX: &str = "rik_";
 
-/// Most tokens.
+/// Most tokens. Each call walks through all of them.
 const MAX_TOKENS: usize = 10_000;
 
 /// Longest name of a token, in bytes.
 const MAX_NAME: usize = 64;
 
-/// What a token is for.
+/// Which service a token opens; there is none for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
@@ -44,16 +51,16 @@ pub(crate) enum Role {
     Controller,
 }
 
-/// One token.
+/// One token, without the token itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Token {
-    /// What it is called.
+    /// What it is called. It owns what is made with it: a controller sees the instances of its own token's name.
     pub(crate) name: String,
     /// What it is for.
     pub(crate) role: Role,
-    /// Its SHA-256, in hex.
+    /// SHA-256 of the whole token with its prefix, in hex.
     sha256: String,
-    /// Whether it counts no more.
+    /// Whether it is refused. Entries are kept, so that the name is not given a second time.
     #[serde(default)]
     pub(crate) banned: bool,
 }
@@ -61,7 +68,7 @@ pub(crate) struct Token {
 /// Why tokens cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokenError {
-    /// The file.
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
         /// Which.
@@ -69,7 +76,7 @@ pub(crate) enum TokenError {
         /// Why.
         source: io::Error,
     },
-    /// Its contents.
+    /// It is not the JSON above.
     #[error("{}: {source}", path.display())]
     Contents {
         /// Which.
@@ -77,31 +84,36 @@ pub(crate) enum TokenError {
         /// Why.
         source: serde_json::Error,
     },
-    /// A name that cannot be one.
+    /// It is empty, too long, or has other characters.
     #[error("{0:?} cannot be a token's name: 1 to {MAX_NAME} letters, digits, '-', '_' or '.'")]
     Name(String),
-    /// A name that there is.
+    /// A token has this name, maybe a banned one.
     #[error("there is a token {0:?} already")]
     Exists(String),
-    /// A name that there is not.
+    /// No token has this name.
     #[error("there is no token {0:?}")]
     Unknown(String),
-    /// Too many.
+    /// There are [`MAX_TOKENS`], banned ones included.
     #[error("there are {MAX_TOKENS} tokens already")]
     TooMany,
-    /// No randomness.
+    /// The system's random generator has failed.
     #[error("the system gives no random bytes")]
     Random,
 }
 
-/// The tokens that count; all calls are let in where none are asked for.
+/// The tokens of a running server; clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
+    /// `None` without `-tokens`: then every call is let in, with an empty name.
     known: Option<Arc<RwLock<Vec<Token>>>>,
+    /// Names of all banned tokens, as they change.
     bans: watch::Receiver<Vec<String>>,
 }
 
-/// Makes a token, and returns it: it is kept nowhere.
+/// Makes a token, adds it to the file, and returns it. It is kept nowhere and cannot be shown a second time.
+///
+/// # Errors
+/// [`TokenError`]; the file is as before then.
 pub(crate) fn issue(state: &Path, name: &str, role: Role) -> Result<String, TokenError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if !(1..=MAX_NAME).contains(&name.len()) || !name.chars().all(is_plain) {
@@ -127,7 +139,10 @@ pub(crate) fn issue(state: &Path, name: &str, role: Role) -> Result<String, Toke
     Ok(token)
 }
 
-/// Has a token count no more.
+/// Marks a token as banned. A running server refuses it, and ends its streams, once it has read the file.
+///
+/// # Errors
+/// [`TokenError`].
 pub(crate) fn ban(state: &Path, name: &str) -> Result<(), TokenError> {
     let mut all = list(state)?;
     let token = all.iter_mut().find(|it| it.name == name);
@@ -135,7 +150,10 @@ pub(crate) fn ban(state: &Path, name: &str) -> Result<(), TokenError> {
     write(state, &all)
 }
 
-/// All tokens.
+/// All tokens of the file, banned ones included; none without a file.
+///
+/// # Errors
+/// [`TokenError::File`] or [`TokenError::Contents`].
 pub(crate) fn list(state: &Path) -> Result<Vec<Token>, TokenError> {
     let path = file(state);
     match fs::read(&path) {
@@ -151,7 +169,11 @@ fn file(state: &Path) -> PathBuf {
     state.join("tokens.json")
 }
 
-/// Replaces the file as a whole.
+/// Replaces the file as a whole, so that a reader sees the earlier or the later one. Two commands at the same time may
+/// lose one's change: there is no lock.
+///
+/// # Errors
+/// [`TokenError::File`].
 fn write(state: &Path, all: &[Token]) -> Result<(), TokenError> {
     let path = file(state);
     let replace = || {
@@ -177,7 +199,11 @@ impl Tokens {
         Self { known: None, bans }
     }
 
-    /// Those in this state directory, as they are at any time; names that come to be banned are handed to `banned`.
+    /// Reads the file, and spawns a task that reads it again when it has changed. After each change `banned` gets the
+    /// names of all banned tokens. A file that has become unreadable changes nothing, and is tried again.
+    ///
+    /// # Errors
+    /// The file cannot be read at the start.
     pub(crate) fn of(
         state: &Path,
         mut banned: impl FnMut(Vec<String>) + Send + 'static,
@@ -220,7 +246,13 @@ impl Tokens {
         })
     }
 
-    /// Who calls: the name of the token, empty where none are asked for.
+    /// Who calls, by the metadata `authorization: Bearer TOKEN`: the token's name, or an empty one where none are asked
+    /// for.
+    ///
+    /// The digest is compared, not the token: how long the comparison takes says nothing that helps to guess one.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` without a known token; `PERMISSION_DENIED` with one that is banned or for the other service.
     pub(crate) fn check(&self, metadata: &MetadataMap, role: Role) -> Result<Arc<str>, Status> {
         let Some(known) = &self.known else {
             return Ok("".into());
@@ -244,7 +276,7 @@ impl Tokens {
         }
     }
 
-    /// The names of banned tokens, as they change.
+    /// A receiver of the names of banned tokens, for those whose calls last.
     pub(crate) fn bans(&self) -> watch::Receiver<Vec<String>> {
         self.bans.clone()
     }
@@ -255,7 +287,7 @@ fn names_of_banned(all: &[Token]) -> Vec<String> {
     banned.map(|it| it.name.clone()).collect()
 }
 
-/// What changes with the file: it is replaced, never written again.
+/// What tells one version of the file from another: it is replaced, never written again. `None` while there is none.
 fn stamp(state: &Path) -> Option<(u64, i64, i64)> {
     let metadata = fs::metadata(file(state)).ok()?;
     Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))

@@ -1,5 +1,12 @@
-//! What one controller is yet to be told: of each instance and worker the latest, in the order in which they began to be
-//! news. So a controller that does not read costs what there is, and not what happens.
+//! One controller's stream of updates: what it is yet to be told, and how that is read.
+//!
+//! Of each instance and worker only the latest status waits, in the order in which they began to be news. So a
+//! controller that does not read costs memory by the number of subjects, not by the number of events, and the desk
+//! never waits for it.
+//!
+//! ```text
+//! push(a, Creating)  push(b, Running)  push(a, Running)   ──▶   reader gets: a Running, b Running
+//! ```
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -15,35 +22,37 @@ use tonic::Status;
 use crate::rpc::common::WorkerStatus;
 use crate::rpc::common::worker_status::Status as Subject;
 
-/// How long a controller is not told again that nothing is left of an instance: what it asked for before it read that is
-/// no question. RIK's own ends as a process where it hears the end of an instance that it has removed from its list.
+/// How long a controller is not told a second time that nothing is left of an instance. A controller may ask again
+/// before it has read the first answer, and RIK's own ends as a process where it hears the end of an instance that it
+/// has removed from its list.
 const REPEATED_AFTER: Duration = Duration::from_secs(10);
 
-/// Most ends of instances that are remembered for that, of each stream.
+/// Most ends of instances that are remembered for that, of each stream; the oldest are dropped first.
 const MAX_ENDS: usize = 1024;
 
-/// What an update is about.
+/// What an update is about: a later update replaces an unread one about the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum About {
-    /// An instance, by its UUID: one that is called like an earlier one is another.
+    /// An instance, by its UUID. Its id would not do: an instance may have the id of an earlier one whose end is
+    /// unread.
     Instance(Arc<str>),
     /// A worker, by its name.
     Worker(Arc<str>),
 }
 
-/// Whether an update is the last one about its subject.
+/// Whether an update is the last one about its subject. Once it is read, the instance can be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
     Yes,
     No,
 }
 
-/// Who a stream of updates belongs to.
+/// Who calls, and so what it may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The name of its token; empty where there are none.
     pub(crate) owner: Arc<str>,
-    /// Where its connection comes from.
+    /// Where its connection comes from. It joins a controller's requests with its stream.
     pub(crate) address: Option<SocketAddr>,
     /// Whether it says that it knows instances of sets, which it did not name itself.
     pub(crate) knows_sets: bool,
@@ -56,26 +65,32 @@ pub(crate) struct Subscriber {
     shared: Arc<Mutex<State>>,
 }
 
-/// The stream.
+/// The reader's end, which tonic polls. Dropping it is how the desk learns that the controller has gone.
 #[derive(Debug)]
 pub(crate) struct Updates {
     shared: Arc<Mutex<State>>,
 }
 
+/// What both ends share; the lock is held for moments.
 #[derive(Debug, Default)]
 struct State {
+    /// Subjects with an unread update, the longest waiting first.
     order: VecDeque<About>,
+    /// The unread update of each of them.
     latest: HashMap<About, (WorkerStatus, Last)>,
-    /// Instances whose last update has been handed over.
+    /// Instances whose last update has been read since the desk last asked.
     done: Vec<Arc<str>>,
     /// Ids of instances whose last update was pushed, and when; the oldest first.
     ends: VecDeque<(Instant, String)>,
+    /// With what the stream ends, after what is unread.
     end: Option<Status>,
+    /// The reader's, while it waits.
     waker: Option<Waker>,
+    /// Whether the reader's end was dropped.
     is_gone: bool,
 }
 
-/// A stream and its other end.
+/// Both ends of a stream for this caller.
 pub(crate) fn channel(caller: Caller) -> (Subscriber, Updates) {
     let shared = Arc::new(Mutex::new(State::default()));
     let subscriber = Subscriber {
@@ -86,7 +101,7 @@ pub(crate) fn channel(caller: Caller) -> (Subscriber, Updates) {
 }
 
 impl Subscriber {
-    /// Has this told in place of what was not told yet of the same.
+    /// Queues an update, in the place of an unread one about the same subject, and wakes the reader.
     pub(crate) fn push(&self, about: About, status: WorkerStatus, last: Last) {
         let waker = {
             let mut state = self.shared.lock();
@@ -107,24 +122,24 @@ impl Subscriber {
         }
     }
 
-    /// Whether it was told a moment ago that an instance that is called so is over.
+    /// Whether the end of an instance with this id was pushed within [`REPEATED_AFTER`], read or not.
     pub(crate) fn has_heard_the_end(&self, id: &str) -> bool {
         let state = self.shared.lock();
         let mut latest = state.ends.iter().rev();
         latest.any(|(at, it)| it == id && at.elapsed() < REPEATED_AFTER)
     }
 
-    /// Whether its reader is gone.
+    /// Whether the controller has gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.shared.lock().is_gone
     }
 
-    /// Instances whose last update has been handed over since this was asked last.
+    /// Instances whose last update has been read since this was last called.
     pub(crate) fn done(&self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.shared.lock().done)
     }
 
-    /// Ends it.
+    /// Ends the stream with this status once the reader has what waits.
     pub(crate) fn end(&self, status: Status) {
         let waker = {
             let mut state = self.shared.lock();

@@ -1,5 +1,9 @@
-//! The service that workers call. Each that has registered is a node of the scheduler, with a task of its own
-//! ([`crate::node`]); here is which there are, and what each says is handed to its task.
+//! The gRPC service that workers call: `Register`, whose answer is a stream of jobs, and `SendStatusUpdates`, by which
+//! the worker says how it and its instances are.
+//!
+//! Each registered worker has a task of its own ([`crate::node`]), which makes it a node of the scheduler. Here is the
+//! list of them, and what each says is handed to its task. Both calls come with a token where tokens are asked for, and
+//! a worker may be spoken for by the token alone that it registered with.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,25 +29,26 @@ use crate::rpc::worker::InstanceScheduling;
 use crate::rpc::worker::worker_server::Worker;
 use crate::tokens::{Role, Tokens};
 
-/// Most workers at a time.
+/// Most workers at a time. Each costs a connection here and one with the scheduler.
 pub(crate) const MAX_WORKERS: usize = 10_000;
 
-/// Longest name of a worker, in bytes: that of a host in the DNS.
+/// Longest name of a worker, in bytes: that of a host in the DNS (RFC 1035).
 const MAX_NAME: usize = 253;
 
-/// What a worker said that waits for its task; it is not read from beyond it.
+/// Statuses of a worker that wait for its task. Beyond it the worker's call is not read, which slows the worker by
+/// HTTP/2's flow control.
 const REPORTS: usize = 64;
 
-/// Longest text beside a status, in bytes.
+/// Longest text beside a status, in bytes. It is kept for each instance and sent to controllers.
 const MAX_METRICS: usize = 64 * 1024;
 
-/// Bytes of jobs that a worker may be behind before it is given up.
+/// Bytes of jobs that may wait for a worker; a worker that is further behind is given up and its stream ended.
 const MAX_JOBS: usize = 64 << 20;
 
-/// How long a worker that comes back waits until its earlier stream is cleared away.
+/// How long a worker that comes back waits until its earlier stream is cleared away, before it is refused.
 const CLEARED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Those that have registered.
+/// The service; clones share one list.
 #[derive(Debug, Clone)]
 pub(crate) struct Workers {
     shared: Arc<Shared>,
@@ -51,38 +56,42 @@ pub(crate) struct Workers {
 
 #[derive(Debug)]
 struct Shared {
+    /// What all nodes have in common.
     settings: Arc<node::Settings>,
     desk: mpsc::Sender<News>,
     tokens: Tokens,
+    /// Registered workers by name. The lock is held for moments, never across an `await`.
     all: Mutex<HashMap<Arc<str>, Handle>>,
 }
 
 /// The way to a worker's task.
 #[derive(Debug, Clone)]
 struct Handle {
+    /// Closed once the task has ended.
     reports: mpsc::Sender<Report>,
-    /// The name of its token.
+    /// The name of the token that it registered with; empty without tokens.
     owner: Arc<str>,
     state: watch::Receiver<State>,
 }
 
-/// Where a worker's task is.
+/// Where a worker's task is, for a worker of the same name that registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its stream is there.
+    /// Its stream is there: the name is taken.
     Connected,
-    /// Its stream is not; what is left is to clear up.
+    /// Its stream has ended and its node reports that; the name will be free.
     Leaving,
 }
 
-/// What a worker is to do, on its way.
+/// The stream of jobs, as tonic reads it. An error in it is the call's status and ends it.
 #[derive(Debug)]
 pub(crate) struct Jobs {
     receiver: mpsc::UnboundedReceiver<Result<InstanceScheduling, Status>>,
+    /// What the jobs in the channel take, shared with the sender.
     bytes: Arc<AtomicUsize>,
 }
 
-/// The other end.
+/// The sending end. The channel is unbounded; `bytes` bounds it.
 #[derive(Debug, Clone)]
 pub(crate) struct JobSender {
     sender: mpsc::UnboundedSender<Result<InstanceScheduling, Status>>,
@@ -90,7 +99,7 @@ pub(crate) struct JobSender {
 }
 
 impl JobSender {
-    /// Has a worker do this; `false` if it is so far behind that it is given up.
+    /// Queues a job. `false` if the worker is so far behind that its stream was ended instead.
     pub(crate) fn send(&self, job: InstanceScheduling) -> bool {
         let cost = cost(&job);
         let queued = self.bytes.fetch_add(cost, Ordering::Relaxed);
@@ -105,12 +114,12 @@ impl JobSender {
         true
     }
 
-    /// Ends the stream.
+    /// Ends the stream with this status, after the jobs that wait.
     pub(crate) fn end(&self, status: Status) {
         let _ = self.sender.send(Err(status));
     }
 
-    /// Waits until the worker's stream is gone.
+    /// Waits until the worker's stream has ended, from either side.
     pub(crate) async fn closed(&self) {
         self.sender.closed().await;
     }
@@ -128,13 +137,13 @@ impl Stream for Jobs {
     }
 }
 
-/// What a job takes while it waits.
+/// Bytes that a job takes while it waits.
 fn cost(job: &InstanceScheduling) -> usize {
     size_of::<InstanceScheduling>() + job.instance_id.len() + job.definition.len()
 }
 
 impl Workers {
-    /// None yet.
+    /// A service without workers.
     pub(crate) fn new(settings: node::Settings, desk: mpsc::Sender<News>, tokens: Tokens) -> Self {
         let shared = Arc::new(Shared {
             settings: Arc::new(settings),
@@ -145,6 +154,11 @@ impl Workers {
         Self { shared }
     }
 
+    /// Registers a worker, and starts its task, which ends with its stream or when it is given up. The task takes the
+    /// worker from the list when it has ended.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if a worker of this name is connected, `RESOURCE_EXHAUSTED` if there are [`MAX_WORKERS`].
     async fn admit(
         &self,
         name: Arc<str>,
@@ -207,7 +221,11 @@ impl Workers {
         Ok(jobs)
     }
 
-    /// Waits for what an earlier stream of this name has left, if it has ended.
+    /// Waits for the task of an earlier stream of this name, if that stream has ended. So a worker that reconnects at
+    /// once is not refused, and its node does not meet its own earlier connection at the scheduler.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if the stream has not ended, or its task takes too long.
     async fn until_cleared(&self, name: &Arc<str>) -> Result<(), Status> {
         let handle = self.shared.all.lock().get(name).cloned();
         let Some(mut handle) = handle else {
@@ -229,7 +247,11 @@ impl Workers {
         Ok(())
     }
 
-    /// Hands what a worker said to its task.
+    /// Checks a status and hands it to the worker's task; waits while that has [`REPORTS`] of them.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` for a worker that has not registered, `PERMISSION_DENIED` for another's,
+    /// `INVALID_ARGUMENT` for a status that is empty or too long.
     async fn report(&self, status: WorkerStatus, owner: &Arc<str>) -> Result<(), Status> {
         let handle = self.shared.all.lock().get(&*status.identifier).cloned();
         let Some(handle) = handle else {
@@ -262,16 +284,21 @@ impl Workers {
     }
 }
 
+/// The refusal of a second worker with one name, in RIK's own words.
 fn exists() -> Status {
     Status::already_exists("Worker with this hostname already exist")
 }
 
-/// So much of a text of others as is said again.
+/// The first 64 characters of a text of others, to be repeated in an error or a log.
 fn short(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// Whether this can be a worker's name.
+/// Checks a worker's name. It becomes a host name and part of log lines.
+///
+/// # Errors
+/// `FAILED_PRECONDITION` for an empty one, `INVALID_ARGUMENT` for one that is too long or has blanks or control
+/// characters.
 fn check_name(name: &str) -> Result<(), Status> {
     match name {
         "" => Err(Status::failed_precondition(

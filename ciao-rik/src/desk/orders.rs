@@ -1,4 +1,7 @@
-//! What controllers want: instances made and destroyed, and to hear how everything is.
+//! The desk's part for controllers: instances made and destroyed, and streams of updates.
+//!
+//! Both requests may be repeated without harm: to make what is there, or to destroy what is not, is answered as a
+//! success.
 
 use std::sync::Arc;
 
@@ -14,6 +17,7 @@ use crate::session::Ask;
 use crate::updates::{self, Caller, Updates};
 
 impl Desk {
+    /// Carries out one order.
     pub(super) fn order(&mut self, order: Order) {
         match order {
             Order::Schedule {
@@ -36,6 +40,7 @@ impl Desk {
         }
     }
 
+    /// Makes or destroys one instance, or hands the request to the sets if it names none.
     fn schedule(&mut self, request: Request, caller: &Caller, answer: Answer) {
         if request.id.is_empty() {
             return self.schedule_set(request, caller, answer);
@@ -70,12 +75,16 @@ impl Desk {
         }
     }
 
+    /// Whether an instance is there and is to run.
     fn is_wanted(&self, instance: &Arc<str>) -> bool {
         let fate = self.instances.get(instance).map(|it| &it.record.fate);
         fate == Some(&Fate::Run)
     }
 
-    /// Takes an instance up; it is sent once it is on disk.
+    /// Makes an instance in memory and has it written. It is not sent: the caller puts it into `accepting` or `unsent`.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` where there are too many instances or bytes of definitions.
     pub(super) fn create(
         &mut self,
         workload: String,
@@ -110,7 +119,8 @@ impl Desk {
         Ok(instance)
     }
 
-    /// An instance is to go.
+    /// Has an instance go. One that the scheduler has not, or that has ended or failed, is over at once; for any other
+    /// a DELETE is sent, and its end comes as an event.
     pub(super) fn destroy(&mut self, instance: &Arc<str>) {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
@@ -132,7 +142,10 @@ impl Desk {
         }
     }
 
-    /// Has the scheduler delete an instance, if that is there.
+    /// Sends a DELETE for an instance. Without a connection nothing is sent; the next connection repeats it for all
+    /// that are to go.
+    ///
+    /// A lost node cannot be asked; `forget` has the scheduler forget the instance without it.
     pub(super) fn delete(&mut self, instance: &Arc<str>) {
         let (Some(it), Some(session)) = (self.instances.get(instance), &self.session) else {
             return;
@@ -156,6 +169,10 @@ impl Desk {
         let _ = session.send(Ask::Delete(delete));
     }
 
+    /// Makes a stream of updates, with the state of everything as its first messages.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` where there are [`MAX_SUBSCRIBERS`] streams with a reader.
     fn subscribe(&mut self, caller: Caller) -> Result<Updates, Status> {
         self.tidy();
         if self.subscribers.len() >= MAX_SUBSCRIBERS {

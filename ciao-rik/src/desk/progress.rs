@@ -1,4 +1,8 @@
-//! What the scheduler and the workers say: how far instances are, how they ended, which workers there are.
+//! The desk's part for what the scheduler and the workers say: how far instances are, how they ended, which workers
+//! there are.
+//!
+//! Two sources say how an instance is. The worker's own status comes first and is passed on to controllers as it is.
+//! The scheduler's word decides what follows from an end: only it knows whether the instance goes on elsewhere.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,18 +19,19 @@ use crate::instance::{Fate, Instance, Said};
 use crate::rpc::common::{ResourceStatus, WorkerMetric};
 use crate::session::{Heard, Look};
 
-/// What an instance that the scheduler did not start is to do.
+/// What the desk does with an instance whose START was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
-    /// It has failed.
+    /// It has failed: another try would give the same answer.
     Fail,
-    /// It is sent again later: the cluster cannot take it at present.
+    /// It is sent again some seconds later: the cluster cannot take it in its present state.
     TryAgain,
-    /// It is sent again without its name, which may be another's.
+    /// It is sent again at once without its name, which another instance may have.
     TryNameless,
 }
 
 impl Desk {
+    /// Handles one report of the session.
     pub(super) fn hear(&mut self, heard: Heard) {
         match heard {
             Heard::Up(session) => self.connected(session),
@@ -43,6 +48,8 @@ impl Desk {
         }
     }
 
+    /// A new connection: trackers are told that events may have been missed, DELETEs are sent again for what is to go,
+    /// and what waited is sent.
     fn connected(&mut self, session: tokio::sync::mpsc::UnboundedSender<crate::session::Ask>) {
         info!(
             event = "scheduler_connected",
@@ -63,6 +70,7 @@ impl Desk {
         self.submit_unsent();
     }
 
+    /// Gives an event to the tracker of the instance that it concerns, and does what follows if its stage changed.
     fn event(&mut self, event: &Event) {
         let Some(instance) = event.instance_uuid() else {
             return;
@@ -83,6 +91,7 @@ impl Desk {
         }
     }
 
+    /// A DELETE failed. If the instance does not exist, it is over; else it is tried again.
     fn not_deleted(&mut self, instance: &Arc<str>, reason: &DeleteFailureReason) {
         let fate = self.instances.get(instance).map(|it| &it.record.fate);
         match (fate, reason) {
@@ -95,6 +104,7 @@ impl Desk {
         }
     }
 
+    /// Compares all that was sent with a listing. What is not listed may still return until `back_by`.
     fn look(&mut self, look: &Look) {
         let absence = match Instant::now() < self.back_by {
             true => Absence::MayReturn,
@@ -116,7 +126,7 @@ impl Desk {
         self.submit_unsent();
     }
 
-    /// Does what follows from how far the scheduler says an instance is.
+    /// Does what follows from an instance's stage. For one that is to go, any end is the end that was wanted.
     fn settle(&mut self, instance: &Arc<str>) {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
@@ -146,7 +156,8 @@ impl Desk {
         }
     }
 
-    /// An instance has ended that was not to.
+    /// An instance that should run has ended. The worker's last status tells whether it ended well (it is over) or
+    /// failed.
     fn ended(&mut self, instance: &Arc<str>) {
         let Some(it) = self.instances.get(instance) else {
             return;
@@ -169,6 +180,7 @@ impl Desk {
         }
     }
 
+    /// A START was refused or no node could start it: fail, or send it again.
     fn not_started(&mut self, instance: &Arc<str>, reason: &str, why: String) {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
@@ -187,6 +199,7 @@ impl Desk {
         self.tell(instance);
     }
 
+    /// Handles one report of a worker's task.
     pub(super) fn news(&mut self, news: News) {
         match news {
             News::Worker {
@@ -224,6 +237,8 @@ impl Desk {
         }
     }
 
+    /// A worker's stream has ended. Controllers are told that the worker is `Terminated`, with its last metrics.
+    /// Instances without a lease have failed; those with one wait until the scheduler has started them elsewhere.
     fn worker_gone(&mut self, worker: &Arc<str>, ended: &[Arc<str>], moves: &[Arc<str>]) {
         if let Some((address, metric)) = self.workers.remove(worker) {
             let gone = WorkerMetric {
@@ -253,8 +268,9 @@ impl Desk {
     }
 }
 
-/// What follows from a reason why a START failed. That there is no room is no fault of the instance; only here, for as
-/// long as it takes.
+/// Decides by the protocol's reason word. A state of the cluster that passes is no fault of the instance; controllers
+/// of RIK expect an instance to wait for as long as it takes. `InvalidData` is what the scheduler says of a name that
+/// is taken, among others, so that it is tried once without.
 fn after_failure(reason: &str, is_nameless: bool) -> After {
     type Why = StartFailureReason;
     match StartFailureReason::from(reason) {
@@ -272,9 +288,10 @@ fn after_failure(reason: &str, is_nameless: bool) -> After {
     }
 }
 
+/// Listed instances by UUID.
 type Views<'a> = HashMap<&'a str, &'a InstanceView>;
 
-/// Takes in what is listed of an instance; whether that is news.
+/// Gives an instance's tracker what a listing says of it; true if the stage changed.
 fn observe(it: &mut Instance, listed: &Views<'_>, ended: &Views<'_>, absence: Absence) -> bool {
     let instance = Arc::clone(&it.record.instance);
     let one = |views: &Views<'_>| views.get(&*instance).map(|&it| it.clone());
@@ -289,7 +306,7 @@ fn observe(it: &mut Instance, listed: &Views<'_>, ended: &Views<'_>, absence: Ab
     !news.is_empty()
 }
 
-/// The latest of each.
+/// Views by UUID; of several with the same UUID the last.
 fn by_instance(views: &[InstanceView]) -> Views<'_> {
     views.iter().map(|it| (&*it.instance_uuid, it)).collect()
 }

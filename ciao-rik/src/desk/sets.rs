@@ -1,7 +1,10 @@
 //! Sets: instances of one definition, as many as it says, that are made, changed and destroyed together.
 //!
-//! What a set is to be is kept; what it is, is what its instances are. [`Desk::settle_sets`] takes the steps from the one
-//! to the other, a few at a time where its definition has changed.
+//! A set is asked for with a workload and no instance id. What it is to be is kept ([`Set`]); what it is, is what its
+//! instances are. [`Desk::settle_sets`] compares the two after each round and takes the steps from one to the other, a
+//! few at a time where the definition has changed.
+//!
+//! An instance of the present definition has the set's `generation`, one of an earlier definition a different one.
 
 use std::sync::Arc;
 
@@ -16,27 +19,30 @@ use crate::instance::{Fate, Instance, Member, shared};
 use crate::store::Change;
 use crate::updates::Caller;
 
-/// Most sets.
+/// Most sets of all controllers together.
 pub(crate) const MAX_SETS: usize = 10_000;
 
-/// What a set is to be.
+/// What a set is to be; kept on disk as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Set {
-    /// Its workload, in its controller's words.
+    /// The workload's id, in its controller's words.
     pub(crate) workload: String,
-    /// Who asked for it.
+    /// The name of the token of its controller; empty without tokens.
     #[serde(with = "shared")]
     pub(crate) owner: Arc<str>,
-    /// Its definition.
+    /// The definition's JSON, on one line.
     pub(crate) definition: String,
-    /// The number of that: each that differs from the one before has the next.
+    /// Number of the definition. It goes up by one when the definition changes in more than `replicas`, which alone
+    /// needs no instance to be replaced.
     pub(crate) generation: u64,
     /// How many instances it is to have.
     pub(crate) replicas: u32,
 }
 
 impl Desk {
-    /// What a controller wants of a set.
+    /// Makes, changes or destroys a set. Answered after the write to disk; instances follow later.
+    ///
+    /// All streams of this caller are told of instances of sets from here on.
     pub(super) fn schedule_set(&mut self, request: Request, caller: &Caller, answer: Answer) {
         if request.workload.is_empty() {
             let text = "neither an instance_id nor a workload_id is given";
@@ -67,6 +73,8 @@ impl Desk {
         self.answers.push(answer);
     }
 
+    /// Notes what a set is to be. A set that is made begins with a random generation: instances of an earlier set of
+    /// this workload, which are still being destroyed, must not count as its own.
     fn change_set(&mut self, key: &str, workload: String, definition: Definition, caller: &Caller) {
         let before = self.sets.get(key);
         let generation = match before {
@@ -88,7 +96,8 @@ impl Desk {
         self.unsettled.insert(key.to_owned());
     }
 
-    /// The set of an instance may have something to be done.
+    /// Notes that an instance's set is to be looked at in this round. Call it where the instance's fate or running
+    /// changes.
     pub(super) fn touch_set(&mut self, instance: &Arc<str>) {
         if let Some(it) = self.instances.get(instance)
             && it.record.set.is_some()
@@ -98,7 +107,7 @@ impl Desk {
         }
     }
 
-    /// Takes the steps that can be taken.
+    /// Takes the steps that can be taken now. The cost is a walk over all instances for each set that was touched.
     pub(super) fn settle_sets(&mut self) {
         for key in std::mem::take(&mut self.unsettled) {
             if let Some(set) = self.sets.get(&key).cloned() {
@@ -107,6 +116,13 @@ impl Desk {
         }
     }
 
+    /// One set's steps, in this order:
+    ///
+    /// - Failed instances of earlier definitions are destroyed.
+    /// - Surplus ones are destroyed, those of earlier definitions first.
+    /// - Missing ones are made.
+    /// - Of the instances of earlier definitions, those that do not run are replaced at once; those that run only so
+    ///   far that no more than `max_down` are down at a time. The next status of a new instance brings the next step.
     fn settle_set(&mut self, key: &str, set: &Set) {
         let wanted = set.replicas as usize;
         let is_new = |it: &Instance| {
@@ -153,6 +169,8 @@ impl Desk {
         self.add(set, count);
     }
 
+    /// Makes so many instances of a set, which are sent after the write. Their ids are the definition's name, or the
+    /// workload's id, with eight random hex digits: `web-1f0c2a9b`. It stops with a warning at the limit of instances.
     fn add(&mut self, set: &Set, count: usize) {
         let Ok(definition) = Definition::read(&set.definition) else {
             return;
@@ -204,7 +222,7 @@ impl Desk {
     }
 }
 
-/// Whether two definitions differ in nothing but how many instances they want.
+/// Whether two definitions are equal as JSON, `replicas` aside.
 fn is_same(one: &str, other: &str) -> bool {
     let read = |json: &str| {
         let mut definition: Value = serde_json::from_str(json).unwrap_or_default();
@@ -214,7 +232,8 @@ fn is_same(one: &str, other: &str) -> bool {
     read(one) == read(other)
 }
 
-/// What a set is found by.
+/// What a set is found by, here and in the store: owner, line end, workload. A token's name has no line end, so that
+/// two pairs never have one key.
 fn key(owner: &str, workload: &str) -> String {
     format!("{owner}\n{workload}")
 }

@@ -1,4 +1,7 @@
-//! What controllers are told: how instances and workers are.
+//! The desk's part for what controllers read: how instances and workers are.
+//!
+//! Updates go into each subscriber's [`crate::updates`], which keeps the latest of each subject until the controller
+//! reads it. Nothing here waits.
 
 use std::sync::Arc;
 
@@ -10,7 +13,8 @@ use crate::store::Change;
 use crate::updates::{About, Caller, Last, Subscriber};
 
 impl Desk {
-    /// Tells the controllers that it concerns how an instance is.
+    /// Tells an instance's status to the controllers that it concerns, unless they were told the same, without a
+    /// detail, last.
     pub(super) fn tell(&mut self, instance: &Arc<str>) {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
@@ -30,7 +34,8 @@ impl Desk {
         }
     }
 
-    /// Tells a controller that nothing of an instance is left that it named, unless it was told that a moment ago.
+    /// Tells a controller that wants an instance destroyed, of which nothing is known here, that it is `Terminated`: it
+    /// may list it from an earlier time. Not if the stream had an end of this id within the last seconds.
     pub(super) fn tell_gone(&mut self, id: &str, caller: &Caller) {
         let is_its = |to: &&Subscriber| match (&caller.owner, caller.address) {
             (owner, Some(address)) if owner.is_empty() => to.caller.address == Some(address),
@@ -44,7 +49,7 @@ impl Desk {
         to.for_each(|it| it.push(about.clone(), told.clone(), Last::Yes));
     }
 
-    /// Tells all controllers how a worker is.
+    /// Tells all controllers a worker's metrics. Workers belong to no controller.
     pub(super) fn tell_worker(&mut self, worker: &Arc<str>, address: &str, metric: &WorkerMetric) {
         for subscriber in &self.subscribers {
             let about = About::Worker(Arc::clone(worker));
@@ -52,7 +57,7 @@ impl Desk {
         }
     }
 
-    /// Tells a controller that has just come how everything is.
+    /// Begins a stream with the state of all workers and of all instances that concern its controller.
     pub(super) fn brief(&self, subscriber: &Subscriber) {
         for (worker, (address, metric)) in &self.workers {
             let about = About::Worker(Arc::clone(worker));
@@ -65,7 +70,7 @@ impl Desk {
         }
     }
 
-    /// Forgets what is over and was told, and controllers that are gone.
+    /// Forgets instances whose end a controller has read, and streams whose reader is gone.
     pub(super) fn tidy(&mut self) {
         for at in 0..self.subscribers.len() {
             for instance in self.subscribers[at].done() {
@@ -80,12 +85,13 @@ impl Desk {
     }
 }
 
-/// Whether a controller is told of an instance: of its own, as far as they are told apart; of those that it named, unless
-/// it knows sets.
+/// Whether a controller is told of an instance: those of its own token. Members of sets have ids that no controller
+/// named, and only a controller that says that it knows sets is told of them.
 fn concerns(it: &Instance, caller: &Caller) -> bool {
     it.record.owner == caller.owner && (it.record.set.is_none() || caller.knows_sets)
 }
 
+/// Queues an instance's status. `Terminated` is the last update about it.
 fn push(subscriber: &Subscriber, it: &Instance, status: ResourceStatus, detail: String) {
     let worker = it.said.as_ref().map(|said| &*said.worker);
     let last = match status {
@@ -96,6 +102,7 @@ fn push(subscriber: &Subscriber, it: &Instance, status: ResourceStatus, detail: 
     subscriber.push(about, message(&it.record.id, status, detail, worker), last);
 }
 
+/// The protocol's message about an instance. `identifier` is the worker, empty where none is known.
 fn message(id: &str, status: ResourceStatus, detail: String, worker: Option<&str>) -> WorkerStatus {
     WorkerStatus {
         status: Some(Subject::Instance(InstanceMetric {
@@ -108,6 +115,7 @@ fn message(id: &str, status: ResourceStatus, detail: String, worker: Option<&str
     }
 }
 
+/// The protocol's message about a worker.
 fn of_worker(worker: &str, address: &str, metric: &WorkerMetric) -> WorkerStatus {
     WorkerStatus {
         status: Some(Subject::Worker(metric.clone())),

@@ -1,45 +1,58 @@
-//! What a worker's metrics say of its machine:
-//! `{"cpu": {"total", "free"}, "memory": {"total", "free"}, "disks": [{"disk_name", "total", "free"}]}`, processors in
-//! number and per cent, the rest in bytes.
+//! Reads a worker's metrics, which are JSON in RIK's own form:
+//!
+//! ```json
+//! {"cpu": {"total": 8, "free": 75.0}, "memory": {"total": 16777216000, "free": 8388608000},
+//!  "disks": [{"disk_name": "/dev/sda1", "total": 500000000000, "free": 200000000000}]}
+//! ```
+//!
+//! `cpu.total` is the number of processors and `cpu.free` per cent of all of them; memory and disks are in bytes. Other
+//! keys are ignored.
 
 use ciao_scheduler::launcher::agent::{HostFigures, Pressure};
 use serde::Deserialize;
 
+/// Bytes of a MiB.
 const MIB: f64 = 1_048_576.0;
 
 /// The unit in which nodes report their disk, in bytes.
 const DISK_UNIT: f64 = 1_000_000.0;
 
-/// Most of anything, in its unit: beyond it a figure is none.
+/// Most of any figure, in its own unit. A larger one is taken for a mistake, and would lose digits as a float.
 const MOST: f64 = 1e12;
 
+/// The metrics, as far as they are used.
 #[derive(Deserialize)]
 struct Metrics {
     cpu: Cpu,
     memory: Amount,
+    /// May be missing; then the node's disk is not known.
     #[serde(default)]
     disks: Vec<Amount>,
 }
 
 #[derive(Deserialize)]
 struct Cpu {
+    /// Processors, in number.
     total: f64,
+    /// Idle, in per cent of all.
     free: f64,
 }
 
 #[derive(Deserialize)]
 struct Amount {
+    /// Bytes.
     total: f64,
+    /// Bytes.
     free: f64,
 }
 
-/// Why metrics cannot be used.
+/// Why metrics cannot be used. The earlier figures stay then, and the worker's connection too.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FiguresError {
     /// They are not of that form.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// A figure makes no sense.
+    /// A figure is negative, not a number, or beyond [`MOST`].
     #[error("{what} is {value}")]
     Absurd {
         /// Which.
@@ -49,7 +62,11 @@ pub(super) enum FiguresError {
     },
 }
 
-/// Reads metrics. The disk with the most room counts: on which one instances are kept is not said.
+/// Reads metrics as a sample of the machine. Of several disks the one with the most room counts: on which one instances
+/// are kept is not said. The load is the number of processors that are not idle.
+///
+/// # Errors
+/// [`FiguresError`].
 pub(super) fn read(text: &str) -> Result<HostFigures, FiguresError> {
     let metrics: Metrics = serde_json::from_str(text)?;
     let cpus = whole("cpu.total", metrics.cpu.total)?;
@@ -74,7 +91,7 @@ pub(super) fn read(text: &str) -> Result<HostFigures, FiguresError> {
     })
 }
 
-/// A figure without its fraction; -1 where it is not known.
+/// A figure without its fraction. -1 stands for one that is not known.
 fn whole(what: &'static str, value: f64) -> Result<i64, FiguresError> {
     if !(-1.0..=MOST).contains(&value) {
         return Err(FiguresError::Absurd { what, value });

@@ -1,5 +1,7 @@
-//! Definitions of what workers were given. `riklet` reads that of each job before it looks at what is to be done, so the
-//! job that destroys an instance carries it again; until then it is kept, within a bound for all workers together.
+//! Definitions of what workers were given.
+//!
+//! RIK's worker, `riklet`, reads the definition of each job before it looks at what is to be done, so that the job
+//! which destroys an instance carries it again. Until then it is kept here, within a bound for all workers together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Most bytes of definitions that are kept for all workers together: as many as controllers may have instances of.
 pub(crate) const MAX_KEPT: usize = crate::desk::MAX_DEFINITIONS;
 
-/// Bytes that are kept at present, of all workers.
+/// Bytes that are kept at present, of all workers. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Budget(Arc<AtomicUsize>);
 
-/// A definition; with it goes its part of the budget.
+/// A definition that is counted. Dropping it gives its bytes back.
 #[derive(Debug)]
 pub(crate) struct Kept {
     json: String,
@@ -19,7 +21,10 @@ pub(crate) struct Kept {
 }
 
 impl Budget {
-    /// Takes a definition; how many bytes are kept already where it is too much.
+    /// Counts and keeps a definition.
+    ///
+    /// # Errors
+    /// The bytes that are kept already, where this one would be too much.
     pub(crate) fn keep(&self, json: String) -> Result<Kept, usize> {
         let before = self.0.fetch_add(json.len(), Ordering::Relaxed);
         let is_too_much = before.saturating_add(json.len()) > MAX_KEPT;

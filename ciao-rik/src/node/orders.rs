@@ -1,4 +1,7 @@
-//! What the state machine wants of a worker, done: jobs in its stream, figures when they are due.
+//! What the state machine orders, done with a worker: jobs in its stream, samples when they are due.
+//!
+//! A worker can create and destroy instances and nothing else; freezing, limits and the like are answered with a
+//! failure at once. Nothing is written to disk: what a worker runs ends with its stream.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +13,17 @@ use crate::node::{Held, Node};
 use crate::rpc::common::{ResourceStatus, WorkloadRequestKind};
 use crate::rpc::worker::InstanceScheduling;
 
-/// Shortest time between two reports for each instance of a worker, up to the usual time between two: a report lists all of
-/// them, and a burst of statuses is to cost a report now and then. What controllers are told does not wait for it, for that
-/// is the worker's own status; `ciaoctl` shows an instance as starting for as long.
+/// Shortest pause between two reports for each instance of a worker, up to the usual pause between two: with 250
+/// instances it is one second. A report lists all instances, and a burst of statuses is to cost a report now and then.
+/// Controllers do not wait for it, since they are told the worker's own status; `ciaoctl` shows an instance as starting
+/// for as long.
 const REPORT_LESS: Duration = Duration::from_millis(4);
 
 impl Node {
+    /// Carries out one order. Where its outcome is known at once, it is given to the state machine at once.
+    ///
+    /// `Terminate` asks the worker to destroy the instance. `Kill` comes when the worker has not done so in time: it is
+    /// asked again, and the instance counts as ended whatever it answers.
     pub(super) fn perform(&mut self, now: Instant, order: AgentAction) {
         let cannot = || Err("workers of RIK cannot do that".to_owned());
         match order {
@@ -64,6 +72,7 @@ impl Node {
         }
     }
 
+    /// Gives the worker an instance, or reports why that cannot be done.
     fn spawn(&mut self, now: Instant, instance: String, is_leased: bool) {
         let Err(detail) = self.give(&instance, is_leased) else {
             return;
@@ -79,7 +88,11 @@ impl Node {
         );
     }
 
-    /// Gives the worker an instance; why that cannot be, if so.
+    /// Gives the worker an instance, and keeps what is needed to destroy it.
+    ///
+    /// # Errors
+    /// A text for people: the START is not one of RIK's, the worker has another instance with this id, or there is no
+    /// room for its definition.
     fn give(&mut self, instance: &str, is_leased: bool) -> Result<(), String> {
         let carried = self.carried.remove(instance);
         let carried = carried
@@ -104,6 +117,7 @@ impl Node {
         Ok(())
     }
 
+    /// Puts a job into the worker's stream. A worker that does not read its jobs is given up.
     fn job(&mut self, instance: &str, action: WorkloadRequestKind) {
         let Some(held) = self.held.get(instance) else {
             return;
@@ -119,7 +133,7 @@ impl Node {
         }
     }
 
-    /// The worker has an instance no more.
+    /// Forgets an instance that the worker has not any more; statuses of its id are ignored from here on.
     pub(super) fn untrack(&mut self, instance: &str) {
         if let Some(held) = self.held.remove(instance) {
             self.by_id.remove(&held.id);
