@@ -1,6 +1,6 @@
-//! The images of a node: programs that STARTs name by their digest. What is not in the cache ([`cache`]) is fetched from
-//! the scheduler ([`fetch`]) over the connection that stands, a few chunks at a time; a fetch that is cut off goes on where
-//! it was once there is a connection again, also that of a later launcher.
+//! The images of a node: programs that STARTs name by their digest. What is not in the cache ([`cache`]) is fetched
+//! from the scheduler ([`fetch`]) over the connection that stands, a few chunks at a time; a fetch that is cut off goes
+//! on where it was once there is a connection again, also that of a later launcher.
 //!
 //! ```text
 //! START ── obtain ──▶ cache ── there, and what its digest says ──▶ path
@@ -52,19 +52,25 @@ type Fetched = Result<PathBuf, String>;
 #[derive(Debug, Clone)]
 pub(crate) struct Images(Arc<Shared>);
 
-/// The run loop's end: what is asked of the scheduler, and its answers.
+/// The run loop's end: what is to be requested of the scheduler, and its answers. The run loop owns the connection, and
+/// so sends for the fetches.
 #[derive(Debug)]
 pub(crate) struct ImageLink {
     images: Images,
     requests: mpsc::Receiver<ReadImage>,
 }
 
+/// What all clones share. The two locks are never held together.
 #[derive(Debug)]
 struct Shared {
     cache: Mutex<Cache>,
+    /// Fetches under way, one for each digest however many instances wait for it.
     fetches: Mutex<BTreeMap<Digest, Fetching>>,
+    /// One for each of [`FETCHES_AT_ONCE`].
     permits: Semaphore,
+    /// To the run loop. Bounded by what may be requested ahead.
     requests: mpsc::Sender<ReadImage>,
+    /// What fetches watch to see a lost or another connection.
     link: watch::Sender<Link>,
     /// Told when other images are there than were.
     changed: Notify,
@@ -82,18 +88,20 @@ pub(crate) enum Reach {
     Asks,
 }
 
-/// The connection to the scheduler.
+/// The connection to the scheduler, as fetches see it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Link {
     reach: Reach,
-    /// The how-manieth it is.
+    /// Counts connections over which images can be requested: an answer belongs to one of them.
     number: u64,
 }
 
 /// An image that is being fetched.
 #[derive(Debug)]
 struct Fetching {
+    /// Answers of the scheduler. What does not fit was not asked for.
     chunks: mpsc::Sender<ImageChunk>,
+    /// `None` until it is over.
     outcome: watch::Receiver<Option<Fetched>>,
 }
 
@@ -128,7 +136,8 @@ impl Images {
         self.0.cache.lock().release(instance);
     }
 
-    /// The file of an image, which is what its digest says; fetched if it is not there.
+    /// The path of an image whose contents are what its digest says; fetched if it is not there. The caller holds the
+    /// image ([`Self::hold`]) before, so that it is not evicted between this and the start.
     ///
     /// # Errors
     /// Why it cannot be had, and what to do, for people.
@@ -151,7 +160,8 @@ impl Images {
         }
     }
 
-    /// Fetches an image, unless that is done already; those who want it all hear of the one outcome.
+    /// Joins the fetch of an image, or begins it. All who wait for an image get the one outcome. Dropping the receiver
+    /// does not end the fetch.
     fn fetch(&self, digest: Digest) -> watch::Receiver<Option<Fetched>> {
         let mut fetches = self.0.fetches.lock();
         if let Some(fetching) = fetches.get(&digest) {
@@ -199,7 +209,8 @@ impl ImageLink {
         }
     }
 
-    /// The scheduler's answer.
+    /// Hands an answer of the scheduler to the fetch that waits for it. Unreadable ones, and those for no fetch, are
+    /// dropped.
     pub(crate) fn take(&self, payload: &[u8]) {
         let chunk = match ImageChunk::decode(payload) {
             Ok(chunk) => chunk,
@@ -220,8 +231,8 @@ impl ImageLink {
     }
 }
 
-/// The command of an instance that names an image: its path in place of each `{image}`; before the arguments if there is
-/// none.
+/// The command of an instance that names an image: its path in place of each `{image}`; before the arguments if there
+/// is none.
 pub(crate) fn command(path: &Path, arguments: Vec<String>) -> Vec<String> {
     let path = path.to_string_lossy();
     if arguments.iter().any(|it| it.contains(PLACEHOLDER)) {

@@ -1,8 +1,11 @@
 //! Real workloads: starts a supervisor for each, watches it, finds it again after a restart of the launcher.
 //!
+//! This is the machine under the agent: `perform` carries out its actions, `event` gives it what happened. The
+//! supervisor ([`super::supervise`]) is a process of its own that outlives the launcher; what is asked of a running one
+//! goes through [`super::control`], and what passes between the two over time are files ([`super::files`]).
+//!
 //! Supervisors are watched through pidfds, which cannot be confused by reused pids, whether they are this launcher's
-//! children or an earlier one's. What a workload is about stands in the supervisor ([`super::supervise`]); what is asked
-//! of a running one goes through [`super::control`].
+//! children or an earlier one's.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -58,25 +61,30 @@ const INHERITED_VARIABLES: [&str; 8] = [
 /// The search path of a workload whose launcher has none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The workloads of this machine.
+/// The workloads of this machine. Owned by the run loop; everything slow is done by tasks of its own, which report
+/// through `events`.
 #[derive(Debug)]
 pub(crate) struct Processes {
+    /// The state directory, and the writes to it that failed and are tried again.
     state: Backlog,
-    /// What the agent was told of whether the state directory can be written.
+    /// The fault of the state directory that the agent was told last; `None` = it can be written.
     told: Option<String>,
-    /// Until when supervisors let run what is under the lease, where that could not be put off.
+    /// Until when supervisors let run what is under the lease, where the file could not be renewed. Told to the agent
+    /// once.
     lease_kept: Option<Instant>,
-    /// The program that is run as supervisor.
+    /// The program that is run as supervisor: usually this one.
     supervisor: PathBuf,
     share: Share,
-    /// Where the kernel says how long processes wait for memory.
+    /// `/proc/pressure/memory`, or a test's file; an empty path reads as no pressure.
     pressure_file: PathBuf,
     /// Where instances have cgroups, if anywhere.
     tree: Option<Tree>,
     /// How long a lease lasts; `None` = there are none.
     lease: Option<Duration>,
     keeper: Keeper,
+    /// Running supervisors by instance. An entry is removed with the instance's end.
     supervisors: BTreeMap<String, Supervisor>,
+    /// Processor times of the last sample; locked by the thread that samples.
     meter: Arc<Mutex<Meter>>,
     disks: Arc<Disks>,
     shelf: Arc<Shelf>,
@@ -84,24 +92,28 @@ pub(crate) struct Processes {
     kept_bytes: u64,
     /// What was told last of the runs that left it.
     kept_runs: Option<Vec<KeptRun>>,
+    /// One permit for each of [`STARTS_AT_ONCE`].
     starts: Arc<Semaphore>,
     images: Images,
-    /// Those that may wait for their images; one that is dropped is not started any more.
+    /// Instances that may wait for their images. Dropping the sender makes the start fail instead of going on.
     waiting: BTreeMap<String, oneshot::Sender<Infallible>>,
     events: mpsc::Sender<ProcessEvent>,
     happened: mpsc::Receiver<ProcessEvent>,
 }
 
-/// A running supervisor.
+/// A running supervisor, this launcher's child or an earlier one's.
 #[derive(Debug, Clone)]
 struct Supervisor {
+    /// For samples, which look for processes below it. Never signalled by this number.
     pid: i32,
+    /// For signals, and to see its end.
     pidfd: Arc<OwnedFd>,
 }
 
-/// What happened on the machine.
+/// What tasks report to the loop.
 #[derive(Debug)]
 enum ProcessEvent {
+    /// A supervisor said that its workload runs; it is watched from here on.
     Started {
         instance: String,
         supervisor: Supervisor,
@@ -109,12 +121,13 @@ enum ProcessEvent {
     },
     /// There is no room for some of what has ended.
     Surplus(Surplus),
+    /// Passed to the agent as it is, after the bookkeeping that follows from it.
     Other(Input),
 }
 
 impl Processes {
-    /// The workloads kept in `state`; `supervisor` is a program whose first argument [`WORD`] is answered by
-    /// [`super::supervise::run`].
+    /// The workloads kept in `state`. `supervisor` is a program whose first argument `super::supervise::WORD` is
+    /// answered by [`super::supervise::run`]; `lease` = `None` writes no lease file.
     pub(crate) fn new(
         state: StateDir,
         supervisor: PathBuf,
@@ -156,7 +169,10 @@ impl Processes {
         }
     }
 
-    /// What is known from before, and what became of it.
+    /// What is known from before, and what became of it. Called once, before anything is performed.
+    ///
+    /// Instances whose supervisor still runs are watched again. Where it is gone without a word, it is looked for
+    /// processes with the instance's mark, for all such instances in one walk over `/proc`.
     pub(crate) fn recover(&mut self) -> Vec<Recovered> {
         let records = self.state().records();
         let found: Vec<Option<Found>> = records.iter().map(|record| self.find(record)).collect();
@@ -182,7 +198,8 @@ impl Processes {
         records.into_iter().zip(found).map(&mut known).collect()
     }
 
-    /// Ends an instance whose supervisor is gone and has not said how it ended. It runs until nothing is left of it.
+    /// Ends an instance whose supervisor is gone and has not said how it ended. If processes are left (`is_gone` is
+    /// false), it counts as running until a task has killed them all.
     fn end(&self, id: &str, is_gone: bool) -> Found {
         let (events, instance, dir) = (
             self.events.clone(),
@@ -209,7 +226,7 @@ impl Processes {
         self.keeper.until()
     }
 
-    /// Does what the agent asks; what comes of it is told by [`Processes::event`].
+    /// Does what the agent asks and returns at once; what comes of it is told by [`Processes::event`].
     pub(crate) fn perform(&mut self, order: AgentAction) {
         let now = Instant::now();
         match order {
@@ -247,6 +264,8 @@ impl Processes {
         }
     }
 
+    /// Renews the lease's file for supervisors. A failure counts as one of the state directory, and the agent learns
+    /// until when the old deadline lets instances run.
     fn extend_lease(&mut self, now: Instant, until: Instant) {
         let Some(length) = self.lease else { return };
         if let Err(error) = self.keeper.extend(until, length) {
@@ -329,7 +348,7 @@ impl Processes {
         }
     }
 
-    /// Asks an instance's supervisor; `told` makes its answer what the agent is told.
+    /// Asks an instance's supervisor in a task of its own; `told` makes its answer what the agent is told.
     fn ask(&self, instance: String, request: Request, told: fn(String, Answer) -> Input) {
         let (events, dir) = (self.events.clone(), self.state().instance(&instance));
         tokio::spawn(async move {
@@ -340,6 +359,7 @@ impl Processes {
         });
     }
 
+    /// Signals a supervisor, which passes it on to the workload. One that has ended is no error.
     fn signal(&self, id: &str, signal: Signal) {
         let Some(supervisor) = self.supervisors.get(id) else {
             return;
@@ -353,6 +373,8 @@ impl Processes {
         }
     }
 
+    /// Spawns the task that waits for a supervisor's end and reports how the instance ended. `child` is reaped then; a
+    /// supervisor of an earlier launcher is init's to reap.
     fn watch(&mut self, id: &str, supervisor: Supervisor, child: Option<Child>) {
         let (events, instance, dir) = (
             self.events.clone(),
@@ -382,8 +404,7 @@ impl Processes {
         });
     }
 
-    /// What became of an instance while no launcher ran; `None` = its supervisor is gone and has not said.
-    /// For how long an instance has been there, as its files say; no time where they do not.
+    /// For how long an instance has been there, by the time of its launch file; no time where that cannot be read.
     fn age_of(&self, record: &InstanceRecord) -> Duration {
         let launch = self.state().instance(&record.instance).launch();
         let written = std::fs::symlink_metadata(launch).and_then(|it| it.modified());
@@ -391,6 +412,10 @@ impl Processes {
         age.unwrap_or_default()
     }
 
+    /// What became of an instance while no launcher ran; `None` = its supervisor is gone and has not said.
+    ///
+    /// A missing process file means that the supervisor has not begun. Creating it here as `Abandoned` decides the
+    /// race: the supervisor creates the same file before it starts anything, and ends if it exists.
     fn find(&mut self, record: &InstanceRecord) -> Option<Found> {
         let id = record.instance.as_str();
         if matches!(record.stage, Stage::Exited(_) | Stage::Gone(..)) {
@@ -432,6 +457,8 @@ impl Processes {
         self.pressure_file = file;
     }
 
+    /// Takes a sample of machine and instances on a blocking thread. The sizes of directories are measured by another
+    /// one, which may take long; a sample has what the last round found.
     fn sample(&self) {
         let (events, meter, share) = (self.events.clone(), self.meter.clone(), self.share);
         let instances_dir = self.state().instances();
@@ -480,7 +507,8 @@ async fn due(at: Option<Instant>) {
     }
 }
 
-/// The whole environment of a workload.
+/// The whole environment of a workload: the default path, what is inherited, what its START says, and the variables
+/// that name node, tenant, instance and directory. The later of these win.
 fn environment(
     workload: &Workload,
     node_uuid: &str,
@@ -505,7 +533,7 @@ fn inherited() -> impl Iterator<Item = (String, String)> {
     INHERITED_VARIABLES.into_iter().filter_map(variable)
 }
 
-/// The running process that this is, if it still runs.
+/// The running supervisor that this was, if it still runs; compared by pid and start time.
 fn open(process: &ProcessId) -> Option<Supervisor> {
     let pidfd = open_pid(process.pid).ok()?;
     // Only after opening: the process that has this pid and that start time now had it then.
@@ -520,7 +548,7 @@ fn open_pid(pid: i32) -> io::Result<OwnedFd> {
     Ok(pidfd_open(pid, PidfdFlags::NONBLOCK)?)
 }
 
-/// A pidfd is readable once its process has ended.
+/// Waits for a process's end: its pidfd is readable then.
 async fn until_ended(pidfd: Arc<OwnedFd>) -> io::Result<()> {
     #[expect(
         deprecated,

@@ -46,12 +46,14 @@ pub use output::MAX_OUTPUT_BYTES;
 /// step before the workload (with `exec` after that).
 pub const WORD: &str = "__supervise-instance";
 
+/// The second argument of the last step before the workload, behind the directory.
 const EXEC: &str = "exec";
 
 /// Asks a supervisor to kill its workload at once; SIGKILL would end the supervisor instead.
 pub(crate) const KILL_WORKLOAD: Signal = Signal::USR1;
 
-/// Longest time that stopping every process may take; the launcher waits longer than that.
+/// Longest time that stopping every process may take; then all go on and the request fails. The launcher waits longer
+/// than that for its answer.
 const FREEZE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Time between two looks at the size of the output file.
@@ -70,6 +72,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Runs a supervisor to its end.
+///
+/// Its steps are in an order that a crash at any point leaves explicable: signals are handled before its process id is
+/// on disk; the process file decides between it and a launcher that has given up the start; the exit file has its room
+/// on disk before the workload begins.
+///
+/// # Errors
+/// The supervisor cannot do its work; the launcher finds out from the closed pipe.
 fn supervise(dir: &InstanceDir) -> io::Result<()> {
     // Fails only where this already leads a session, which is just as well.
     let _ = rustix::process::setsid();
@@ -102,7 +112,11 @@ fn supervise(dir: &InstanceDir) -> io::Result<()> {
     })
 }
 
-/// Has all that the workload's end needs, and then the workload: however full the disk is by then, its exit code is kept.
+/// Reserves what the workload's end needs, opens the socket, and starts the workload: however full the disk is by then,
+/// its exit code is kept.
+///
+/// # Errors
+/// Why the workload does not run.
 async fn prepare(dir: &InstanceDir) -> Result<(Reserved, Desk, Watch), Obstacle> {
     let exit = Reserved::new(dir.ended())
         .map_err(|error| Obstacle::of("cannot write the exit file", &error))?;
@@ -164,7 +178,10 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
     }
 }
 
-/// Starts the workload's process; returns once its program runs, or cannot.
+/// Starts the workload's process and returns once its program runs, or cannot.
+///
+/// The child is this program with `exec` as last argument. Its standard output is a pipe that closes without a byte
+/// when the kernel replaces it by the workload's program; a text in it says why that failed.
 fn start(dir: &InstanceDir) -> Result<Pid, Obstacle> {
     let failed = |error: io::Error| Obstacle::of("cannot start a process", &error);
     let mut child = Command::new("/proc/self/exe")
@@ -192,19 +209,21 @@ fn start(dir: &InstanceDir) -> Result<Pid, Obstacle> {
     Err(serde_json::from_str(&text).unwrap_or_else(|_| text.into()))
 }
 
-/// What the supervisor has been asked to do with its workload.
+/// What the supervisor has been asked to do with its workload; it only rises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
     None,
+    /// SIGTERM was passed on. The processes may take their time.
     Terminate,
+    /// All are killed, and killed again while some are left. The main process's end counts as this as well.
     Kill,
 }
 
-/// Waiting for every process of the instance.
+/// The wait for every process of the instance, and what is done meanwhile.
 struct Watch {
     /// The main process, until it has been waited for: so long its pid, and its group's id, cannot be another's.
     leader: Option<Pid>,
-    /// How the main process ended.
+    /// How the main process ended; `None` until then.
     status: Option<WaitStatus>,
     ask: Ask,
     processes: Processes,
@@ -215,6 +234,10 @@ struct Watch {
 }
 
 impl Watch {
+    /// Runs until no process of the instance is left, and returns the exit code of the main one.
+    ///
+    /// Requests over the socket are served one at a time beside the loop. A signal, an end or the lease's end is never
+    /// held up by one.
     async fn until_ended(
         mut self,
         dir: &InstanceDir,
@@ -240,6 +263,8 @@ impl Watch {
         Ok(Ended::Exited(self.status.and_then(exit_code)))
     }
 
+    /// Does what a signal asks for; `None` stands for SIGCHLD, which the caller's next `reap` handles. A request under
+    /// way is dropped.
     fn asked(&mut self, asked: Option<Ask>) {
         let Some(asked) = asked else {
             return;
@@ -322,7 +347,7 @@ async fn done(job: &mut Option<Pin<Box<dyn Future<Output = ()>>>>) {
     }
 }
 
-/// Sees to what one asks.
+/// Reads a request from the socket, does it and answers. A workload that is being ended is neither frozen nor limited.
 async fn serve(mut asked: Asked, processes: Processes, ending: bool) {
     let Ok(request) = asked.request().await else {
         return;
@@ -339,7 +364,7 @@ async fn serve(mut asked: Asked, processes: Processes, ending: bool) {
     asked.answer(answer).await;
 }
 
-/// Stops every process, or none.
+/// Stops every process, or none: after a failure or [`FREEZE_DEADLINE`] those that were stopped go on.
 async fn freeze(processes: &Processes) -> Answer {
     let stopped = match timeout(FREEZE_DEADLINE, processes.stop()).await {
         Ok(stopped) => stopped.map_err(|error| error.to_string()),

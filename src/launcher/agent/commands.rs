@@ -1,4 +1,9 @@
-//! What the scheduler asks of a launcher, and the answers.
+//! What the scheduler asks of a launcher: frames as typed commands, and what the agent does about START, DELETE,
+//! EVACUATE, RESTORE and AttachVolume. SUSPEND, RESUME and UPDATE are in `life`; leases and capacity have files of
+//! their own.
+//!
+//! A payload that cannot be read is still a command: it is answered with a failure where the protocol has one, and
+//! logged where it has none. Nothing that the scheduler sends ends the launcher.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -50,7 +55,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// The command in this frame; `None` for frames that are no command to a launcher.
+    /// The command in this frame; `None` for frames that are no command to a launcher. Payload errors are inside the
+    /// value: the agent has to answer them.
     #[must_use]
     pub fn decode(frame: &Frame) -> Option<Self> {
         let payload = &frame.payload;
@@ -74,6 +80,7 @@ impl Command {
 }
 
 impl Agent {
+    /// Handles one command.
     pub(super) fn command(&mut self, now: Instant, command: Command) {
         match command {
             Command::Start(start) => self.start(now, start),
@@ -126,6 +133,8 @@ impl Agent {
         }
     }
 
+    /// Handles START: begins the instance, or refuses it. Every START counts in `starts_seen`, so that the scheduler
+    /// can tell which STARTs a report already includes.
     fn start(&mut self, now: Instant, start: Result<Box<Start>, PayloadError>) {
         if let Link::Up { starts_seen, .. } = &mut self.link {
             *starts_seen += 1;
@@ -151,6 +160,12 @@ impl Agent {
     }
 
     /// Whether the workload can be started here, and what it will hold.
+    ///
+    /// In this order: the instance must not be here already, the node must be in service, the START complete, the state
+    /// directory writable, the resources free, and the lease valid if it takes one.
+    ///
+    /// # Errors
+    /// The reason in StartFailure, and an explanation for people.
     fn admit(&self, now: Instant, start: &Start) -> Result<Demand, (StartFailureReason, String)> {
         if let Some(instance) = self.instances.get(&start.instance_uuid) {
             match instance.state {
@@ -208,7 +223,11 @@ impl Agent {
         Ok(demand)
     }
 
-    /// Whether the START says everything needed, and only what can be done.
+    /// Whether the START says everything needed, and only what can be done. It is hostile input: the instance's id
+    /// becomes a directory's name.
+    ///
+    /// # Errors
+    /// An explanation that names the key.
     fn check(&self, start: &Start) -> Result<Demand, String> {
         if !is_file_name(&start.instance_uuid) {
             return Err(format!(
@@ -238,6 +257,8 @@ impl Agent {
         })
     }
 
+    /// Handles DELETE. With `stop` the instance is only removed from this node. The answer to a valid one is the end
+    /// itself.
     fn delete(&mut self, now: Instant, delete: Result<Delete, PayloadError>) {
         let delete = match delete {
             Ok(delete) => delete,
@@ -270,6 +291,7 @@ impl Agent {
         }
     }
 
+    /// Sends DeleteFailure.
     fn refuse_delete(&mut self, id: &str, reason: DeleteFailureReason) {
         let node_uuid = self.settings.node_uuid.to_string();
         self.send(Message::DeleteFailure(DeleteFailure {
@@ -279,6 +301,7 @@ impl Agent {
         }));
     }
 
+    /// Handles EVACUATE: stops everything and takes no more work, also after a restart, until RESTORE.
     fn evacuate(&mut self, now: Instant) {
         if self.duty == Duty::InService {
             self.duty = Duty::Maintenance;
@@ -288,6 +311,7 @@ impl Agent {
         self.report_soon(now);
     }
 
+    /// Handles RESTORE: work is taken again. While the launcher is ending it changes nothing.
     fn restore(&mut self, now: Instant) {
         if self.duty == Duty::Maintenance {
             self.duty = Duty::InService;
@@ -296,7 +320,7 @@ impl Agent {
         self.report_soon(now);
     }
 
-    /// Processes have no volumes.
+    /// Refuses AttachVolume: processes have no volumes.
     fn attach_volume(&mut self, attach: Result<AttachVolume, PayloadError>) {
         let (instance_uuid, volume_uuid, reason) = match attach {
             Ok(attach) => {
@@ -330,6 +354,7 @@ impl Agent {
         self.send(Message::AttachVolumeFailure(failure));
     }
 
+    /// Whether a node's UUID in a command is this node's. UUIDs are compared, not texts.
     pub(super) fn is_me(&self, node_uuid: &str) -> bool {
         node_uuid.parse() == Ok(self.settings.node_uuid)
     }
@@ -355,6 +380,8 @@ fn resources(start: &Start) -> Result<BTreeMap<String, i64>, String> {
     }
 }
 
+/// What a START for a process must have: `vm_type: process`, a program or an image, and arguments and variables that
+/// `execve` takes.
 fn check_process(start: &Start) -> Result<(), String> {
     if start.vm_type != "process" {
         return Err(format!(

@@ -1,5 +1,17 @@
 //! SUSPEND, RESUME, UPDATE: an instance changes while it lives. Each is answered by InstanceState or CommandFailure, on
-//! the connection that stands then; who misses the answer learns it from STATS.
+//! the connection that stands then; a client that misses the answer learns it from STATS.
+//!
+//! Each command takes two steps. The command is checked, the phase changes, is persisted, and the machine is ordered to
+//! do it; later the machine's result completes or reverts the change:
+//!
+//! ```text
+//! Running ──SUSPEND──▶ Suspending ──frozen──▶ Suspended ──RESUME──▶ Resuming ──thawed──▶ Running
+//!    ▲                      │ failed              ▲                     │ failed
+//!    └── (thawed to make sure) ◀┘                 └─────────────────────┘
+//! ```
+//!
+//! A command that is repeated while it is under way has no answer of its own; one whose state holds already is answered
+//! at once. UPDATE keeps the phase and sets `update` until the limits are set.
 
 use std::time::Instant;
 
@@ -12,14 +24,15 @@ use tracing::warn;
 use super::instances::{Instance, InstancePhase};
 use super::{Agent, AgentAction, Demand, Message};
 
-/// How often an instance that could not be frozen is ordered to be thawed: it may have been frozen too late, and a single
-/// failure to undo that would leave it frozen while it is listed as running.
+/// How often an instance that could not be frozen is ordered to be thawed: it may have been frozen too late, and a
+/// single failure to undo that would leave it frozen while it is listed as running.
 pub(super) const MAX_THAWS: u8 = 5;
 
-/// Why a command is not done, and more about it for people.
+/// Why a command is not done, as in CommandFailure, and more about it for people.
 type Refusal = (Reason, String);
 
 impl Agent {
+    /// Handles SUSPEND.
     pub(super) fn suspend(&mut self, now: Instant, suspend: Result<Suspend, PayloadError>) {
         let command = LifeCommand::Suspend;
         let Some(suspend) = self.readable(&command, suspend) else {
@@ -31,6 +44,10 @@ impl Agent {
         }
     }
 
+    /// Begins to freeze an instance that runs and is not being updated.
+    ///
+    /// # Errors
+    /// `NoInstance`, `InvalidData` for another node, or `WrongState`.
     fn try_suspend(&mut self, now: Instant, id: &str, agent: &str) -> Result<(), Refusal> {
         let instance = self.addressed(id, agent)?;
         match instance.state {
@@ -49,6 +66,8 @@ impl Agent {
         Ok(())
     }
 
+    /// The machine's result of freezing. A result that comes after the phase has changed, as by DELETE, is ignored.
+    /// After a failure the instance counts as running and is thawed to make sure.
     pub(super) fn frozen(&mut self, now: Instant, id: &str, result: Result<(), String>) {
         let state = self.instances.get(id).map(|instance| instance.state);
         if state != Some(InstancePhase::Suspending) {
@@ -60,7 +79,8 @@ impl Agent {
                 self.tell(id, LifeState::Suspended);
             }
             Err(detail) => {
-                // It may have been frozen after all, too late. The next launcher has to know of it, if there is one by then.
+                // It may have been frozen after all, too late. The next launcher has to know of it, if there is one by
+                // then.
                 if let Some(instance) = self.instances.get_mut(id) {
                     instance.thaws_left = Some(MAX_THAWS - 1);
                 }
@@ -71,6 +91,7 @@ impl Agent {
         }
     }
 
+    /// Handles RESUME.
     pub(super) fn resume(&mut self, now: Instant, resume: Result<Resume, PayloadError>) {
         let command = LifeCommand::Resume;
         let Some(resume) = self.readable(&command, resume) else {
@@ -82,6 +103,11 @@ impl Agent {
         }
     }
 
+    /// Begins to thaw a suspended instance, if the node has its vcpus free: others may have taken them. Its memory was
+    /// kept.
+    ///
+    /// # Errors
+    /// As for SUSPEND, and `NoRoom`.
     fn try_resume(&mut self, now: Instant, id: &str, agent: &str) -> Result<(), Refusal> {
         let instance = self.addressed(id, agent)?;
         match instance.state {
@@ -133,6 +159,7 @@ impl Agent {
         }
     }
 
+    /// The machine's result of thawing: for a RESUME, or after a failed freeze.
     pub(super) fn thawed(&mut self, now: Instant, id: &str, result: Result<(), String>) {
         match self.instances.get(id).map(|instance| instance.state) {
             Some(InstancePhase::Resuming) => {}
@@ -151,6 +178,7 @@ impl Agent {
         }
     }
 
+    /// Handles UPDATE.
     pub(super) fn update(&mut self, now: Instant, update: Result<Box<Update>, PayloadError>) {
         let command = LifeCommand::Update;
         let Some(update) = self.readable(&command, update) else {
@@ -161,6 +189,12 @@ impl Agent {
         }
     }
 
+    /// Checks whether the node has what the instance would get in addition, and begins to set its limits. Only a change
+    /// of memory or vcpus needs the machine; without one the update is done at once. While it is under way, the
+    /// instance counts as having both its old and its new amounts where they are larger.
+    ///
+    /// # Errors
+    /// `InvalidData`, `NoInstance`, `WrongState` or `NoRoom`; nothing has changed then.
     fn try_update(&mut self, now: Instant, update: &Update) -> Result<(), Refusal> {
         let id = update.instance_uuid.as_str();
         update
@@ -197,6 +231,7 @@ impl Agent {
         Ok(())
     }
 
+    /// Notes the update, assigns devices for it, and orders the limits to be set.
     fn begin_update(&mut self, id: &str, new: Demand) {
         let (mem_mb, vcpus) = (new.mem_mb, new.vcpus);
         if let Some(instance) = self.instances.get_mut(id) {
@@ -211,6 +246,7 @@ impl Agent {
         });
     }
 
+    /// The machine's result: completes the update, or reverts it and returns its devices.
     pub(super) fn limits_set(&mut self, now: Instant, id: &str, result: Result<(), String>) {
         let Some(new) = self
             .instances
@@ -229,6 +265,7 @@ impl Agent {
         }
     }
 
+    /// The instance has the amounts that it was to get; the scheduler is told.
     fn finish_update(&mut self, now: Instant, id: &str, new: Demand) {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.demand = new;
@@ -239,7 +276,8 @@ impl Agent {
         self.report_soon(now);
     }
 
-    /// Has what a launcher before this one began with the instance done again: it is not known whether it was.
+    /// Repeats what an earlier launcher ordered for the instance and whose result it did not record. Orders may be
+    /// repeated without harm.
     pub(super) fn take_up_change(&mut self, id: &str) {
         let Some(instance) = self.instances.get(id) else {
             return;
@@ -262,7 +300,8 @@ impl Agent {
         }
     }
 
-    /// Answers what was asked of an instance that is ending instead.
+    /// Refuses the command under way of an instance that is ending, so that every command is answered, and returns
+    /// devices that were assigned for an update.
     pub(super) fn give_up_change(&mut self, id: &str) {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
@@ -280,7 +319,7 @@ impl Agent {
         }
     }
 
-    /// Processes cannot be migrated.
+    /// Refuses MIGRATE: a process's memory cannot be moved. The scheduler relocates such an instance instead.
     pub(super) fn migrate(&mut self, migrate: Result<Migrate, PayloadError>) {
         let command = LifeCommand::Migrate;
         if let Some(migrate) = self.readable(&command, migrate) {
@@ -293,7 +332,7 @@ impl Agent {
         }
     }
 
-    /// The command, if it can be read.
+    /// The command, if it can be read; otherwise it is refused without an instance's id, which is not known.
     fn readable<T>(
         &mut self,
         command: &LifeCommand,
@@ -308,7 +347,7 @@ impl Agent {
             .ok()
     }
 
-    /// The live instance that a command is for, on the node that it is for.
+    /// The live instance that a command is for. An empty `agent` is for whichever node gets it, as from the original.
     fn addressed(&mut self, id: &str, agent: &str) -> Result<&mut Instance, Refusal> {
         if !agent.is_empty() && !self.is_me(agent) {
             let detail = format!("it is for node {agent}");
@@ -320,6 +359,7 @@ impl Agent {
             .ok_or_else(|| (Reason::NoInstance, "it is not here".to_owned()))
     }
 
+    /// Changes an instance's phase, writes that down and has it reported soon.
     fn enter(&mut self, now: Instant, id: &str, state: InstancePhase) {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = state;
@@ -328,6 +368,7 @@ impl Agent {
         self.report_soon(now);
     }
 
+    /// Sends InstanceState.
     fn tell(&mut self, id: &str, state: LifeState) {
         self.send(Message::InstanceState(InstanceStateEvent {
             instance_uuid: id.to_owned(),
@@ -337,6 +378,7 @@ impl Agent {
         }));
     }
 
+    /// Sends CommandFailure.
     fn refuse(&mut self, command: LifeCommand, id: &str, (reason, detail): Refusal) {
         self.send(Message::CommandFailure(CommandFailure {
             command,

@@ -1,5 +1,8 @@
-//! The cache: each image in a file that is called as its digest, which its owner may read and run. What no instance runs
-//! goes where there is no room, least recently used first.
+//! The cache: each image in a file that is called as its digest, which its owner may read and run.
+//!
+//! Images that no instance runs are evicted where room is needed, the least recently used first; the time of use is the
+//! file's modification time, so that the order survives a restart. What is in a file is compared with its digest before
+//! it is first run, and again only if the file has changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,31 +21,37 @@ use crate::launcher::files::is_storage_fault;
 /// Bytes that the images of a node have at most, unless something else is said.
 pub const DEFAULT_CACHE_QUOTA: u64 = 4 << 30;
 
-/// What stands behind the digits of a file that is not complete.
+/// What follows the digits in the name of a file that is not complete. Such files are not in the list of images and do
+/// not count towards the quota.
 const PART: &str = ".part";
 
-/// The images that are there.
+/// The images that are there. Behind one mutex, which is held for moments: files are hashed outside of it.
 #[derive(Debug)]
 pub(super) struct Cache {
     directory: PathBuf,
+    /// Bytes that all images together may have.
     quota: u64,
     images: BTreeMap<Digest, Image>,
-    /// Which image each instance runs.
+    /// Which image each instance runs, or is about to; these are not evicted.
     held: BTreeMap<String, Digest>,
-    /// Held as long as the cache is open; `None` while the disk takes no writes.
+    /// Keeps a second launcher out of the directory. `None` while the disk takes no writes: then what is there can be
+    /// run, and the lock is taken with the next fetch.
     lock: Option<File>,
 }
 
+/// A complete file.
 #[derive(Debug)]
 struct Image {
     bytes: u64,
+    /// When an instance was last started from it.
     used: SystemTime,
-    /// Its file when it was found to be what its digest says.
+    /// The file's metadata when its contents were last compared with the digest; `None` before the first time.
     verified: Option<Stamp>,
 }
 
 impl Cache {
-    /// Opens it. Where the disk takes no writes, what is there can be run, and the directory is made with the next fetch.
+    /// Opens it. Where the disk takes no writes, what is there can be run, and the directory is made with the next
+    /// fetch.
     ///
     /// # Errors
     /// The directory cannot be used for another reason.
@@ -79,15 +88,18 @@ impl Cache {
         })
     }
 
+    /// Notes that an instance runs this image, or is about to.
     pub(super) fn hold(&mut self, instance: &str, digest: Digest) {
         self.held.insert(instance.to_owned(), digest);
     }
 
+    /// Notes that an instance does not run its image any more.
     pub(super) fn release(&mut self, instance: &str) {
         self.held.remove(instance);
     }
 
-    /// The names of the images that were used last.
+    /// The short names of the images that were used last, at most so many, sorted by name: the same set is the same
+    /// report.
     pub(super) fn latest(&self, most: usize) -> Vec<String> {
         let mut images: Vec<_> = self.images.iter().collect();
         images.sort_by_key(|(_, image)| std::cmp::Reverse(image.used));
@@ -108,7 +120,7 @@ impl Cache {
         self.directory.join(digest.hex() + PART)
     }
 
-    /// An image is there.
+    /// Adds a complete file, which is in its place, to the list.
     pub(super) fn add(&mut self, digest: Digest, bytes: u64, verified: Option<Stamp>) {
         let image = Image {
             bytes,
@@ -118,7 +130,10 @@ impl Cache {
         self.images.insert(digest, image);
     }
 
-    /// Makes room for so many bytes; why there is none, for people.
+    /// Evicts images until so many bytes fit into the quota; all or none.
+    ///
+    /// # Errors
+    /// A text for the START: what instances run leaves no room, or the directory cannot be used.
     pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), String> {
         if self.lock.is_none() {
             let lock = own_directory(&self.directory).map_err(|error| {
@@ -159,6 +174,7 @@ impl Cache {
         Ok(())
     }
 
+    /// Removes an image from the list and its file; a failure of the latter is logged.
     fn remove(&mut self, digest: &Digest) {
         self.images.remove(digest);
         if let Err(error) = gone(fs::remove_file(self.path(digest))) {
@@ -167,8 +183,11 @@ impl Cache {
     }
 }
 
-/// The file of an image that is there and is what its digest says; one that is not, is removed. Blocks, but holds the lock
-/// for moments only.
+/// The file of an image that is there and is what its digest says; one that is not is removed, and `None`, so that it
+/// is fetched again. Blocks for as long as hashing takes, but holds the lock for moments only.
+///
+/// # Errors
+/// The file is there and cannot be read.
 pub(super) fn find(cache: &Mutex<Cache>, digest: &Digest) -> io::Result<Option<PathBuf>> {
     let (path, verified) = {
         let mut cache = cache.lock();
@@ -200,7 +219,8 @@ pub(super) fn find(cache: &Mutex<Cache>, digest: &Digest) -> io::Result<Option<P
     Ok(Some(path))
 }
 
-/// What the file is if it is what its digest says: looked at again only where it has changed.
+/// The file's metadata if its contents are what the digest says, which is looked at only where the metadata differ from
+/// `verified`.
 fn stamp(path: &Path, verified: Option<Stamp>, digest: &Digest) -> io::Result<Option<Stamp>> {
     let file = File::open(path)?;
     let found = Stamp::from(&file.metadata()?);

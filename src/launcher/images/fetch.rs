@@ -1,4 +1,8 @@
-//! An image is fetched: asked for a few chunks ahead, written as they come, hashed as it is written.
+//! One image is fetched: requested a few chunks ahead, written as they come, hashed as it is written.
+//!
+//! The part that has come is a file of its own in the cache's directory, `<digest>.part`. It survives a lost connection
+//! and a restart of the launcher: the next fetch hashes what is there and goes on behind it. Only a complete file whose
+//! hash is the digest is renamed to its place.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Seek as _, Write as _};
@@ -17,29 +21,39 @@ use tracing::info;
 use super::{Fetched, Reach, Shared};
 use crate::image_file::{Hash, Stamp, gone};
 
-/// Chunks that are asked for ahead: what a connection of a Gbit/s carries in 2 ms.
+/// Chunks that are requested ahead: what a connection of a Gbit/s carries in 2 ms.
 pub(super) const WINDOW: usize = 4;
 
-/// How long a fetch goes on without a byte, with a connection or without, before its STARTs fail: well above the time in
-/// which a scheduler is restarted.
+/// How long a fetch goes on without a byte, with a connection or without, before its STARTs fail: well above the time
+/// in which a scheduler is restarted.
 const PROGRESS_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Pause after the scheduler has said that others ask for as much as may be asked for.
+/// Pause after the scheduler has answered that others request as much as may be requested.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Mode of an image: its owner may read and run it.
 const RUNNABLE: u32 = 0o500;
 
-/// What has come of an image.
+/// A partly fetched image. Its methods take and return it by value, for they run on blocking threads.
 #[derive(Debug)]
 struct Part {
+    /// What the whole is to have.
     digest: Digest,
+    /// The `.part` file.
     path: PathBuf,
+    /// Open at its end.
     file: File,
+    /// Over all that is in the file; its length is the offset of the next chunk.
     hash: Hash,
 }
 
-/// Fetches an image into the cache.
+/// Fetches an image into the cache, once a permit is free; at most two attempts.
+///
+/// The second is for a part from an earlier time that was damaged: the whole then has the wrong digest, is removed, and
+/// is fetched from the beginning. If that has the wrong digest too, the scheduler's copy is damaged.
+///
+/// # Errors
+/// A text for the failure of the START.
 pub(super) async fn fetch(
     shared: &Shared,
     digest: Digest,
@@ -81,7 +95,15 @@ pub(super) async fn fetch(
     ))
 }
 
-/// Asks for what is missing until all of it is there.
+/// Requests what is missing until all of it is there.
+///
+/// It keeps a window of requests open. After a change of the connection, and after `Busy`, answers under way are worth
+/// nothing: it drops them and requests again from where the part ends. A chunk at another offset than that is ignored.
+/// The size comes with each chunk; when it is known first, the cache makes room for the whole.
+///
+/// # Errors
+/// No byte for [`PROGRESS_DEADLINE`], a scheduler that cannot be asked or refuses, no room, or a disk that takes no
+/// writes.
 async fn receive(
     shared: &Shared,
     mut part: Part,
@@ -149,15 +171,17 @@ async fn receive(
     }
 }
 
-/// Bytes that are asked for ahead.
+/// Bytes that are requested ahead.
 fn window() -> u64 {
     (WINDOW * MAX_IMAGE_CHUNK) as u64
 }
 
+/// The failure after [`PROGRESS_DEADLINE`].
 fn no_answer(digest: &Digest, why: &str) -> String {
     format!("{digest} was not fetched: {why} for {PROGRESS_DEADLINE:?}")
 }
 
+/// The failure that the scheduler gave: its explanation, or its word without one.
 fn refused(digest: &Digest, chunk: &ImageChunk) -> String {
     let part = &chunk.part;
     match part.detail.as_str() {
@@ -169,7 +193,7 @@ fn refused(digest: &Digest, chunk: &ImageChunk) -> String {
     }
 }
 
-/// Has something done where it may take its time.
+/// Runs work on the disk on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -177,7 +201,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 impl Part {
-    /// What came of it before, or nothing.
+    /// Opens the part and hashes what is in it; an empty file is made where there is none.
     fn open(digest: Digest, path: PathBuf) -> impl FnOnce() -> io::Result<Self> + Send {
         move || {
             let mut file = OpenOptions::new()
@@ -197,6 +221,7 @@ impl Part {
         }
     }
 
+    /// Appends a chunk. After a failed write the file is cut back to what is hashed.
     fn write(mut self, data: Bytes) -> impl FnOnce() -> io::Result<Self> + Send {
         move || {
             let at = self.hash.len();
@@ -210,7 +235,8 @@ impl Part {
         }
     }
 
-    /// Makes it an image of the cache if it is what its digest says; else removes it.
+    /// Makes the part an image of the cache if its hash is the digest, and removes it otherwise (`None`). The file is
+    /// on disk before it has its name.
     fn finish(self, target: PathBuf) -> impl FnOnce() -> io::Result<Option<Stamp>> + Send {
         move || {
             if self.hash.digest() != Some(self.digest) {
@@ -221,7 +247,7 @@ impl Part {
             fs::rename(&self.path, &target)?;
             self.file
                 .set_permissions(Permissions::from_mode(RUNNABLE))?;
-            // Nobody may have it open for writing when it is run.
+            // The kernel refuses to run a file that is open for writing (ETXTBSY).
             drop(self.file);
             Ok(Some(Stamp::from(&fs::metadata(&target)?)))
         }

@@ -1,5 +1,10 @@
-//! A workload on its way to its supervisor: its image is had, a place among those that are being started, and then it is
-//! said how that went.
+//! A workload on its way to its supervisor: its image is obtained, then it waits for one of the few places for starts,
+//! then the supervisor is started, and the outcome is reported.
+//!
+//! ```text
+//! Spawn ─▶ image? ── obtain ──▶ permit ─▶ start ─▶ Started
+//!              └ failed, abandoned ─▶ StartFailed(Image)  └ refused, silent ─▶ StartFailed(Launch, Storage, Image)
+//! ```
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -16,6 +21,10 @@ use super::starting::{NotStarted, Rest, start};
 use super::{ProcessEvent, Processes, environment};
 
 impl Processes {
+    /// Begins a start and returns at once; a task does the rest.
+    ///
+    /// An instance of which a record waits to be written is refused as a fault of the storage: after a crash the
+    /// launcher could not find it again. The image is held before anything waits, so that the cache does not evict it.
     pub(super) fn spawn(&mut self, workload: Workload) {
         let instance = workload.instance.clone();
         let (events, starts) = (self.events.clone(), self.starts.clone());
@@ -54,7 +63,7 @@ impl Processes {
         });
     }
 
-    /// What a supervisor is told to run.
+    /// What the supervisor reads from the launch file: limits, environment, cgroup, lease.
     fn launch(&self, workload: Workload, dir: &InstanceDir) -> Launch {
         let node = self.state().uuid();
         let instance = &workload.instance;
@@ -72,7 +81,10 @@ impl Processes {
     }
 }
 
-/// What is to be run once the image is there, unless it is not wanted any more.
+/// The launch with the image's path in place of the placeholder, once the image is there.
+///
+/// # Errors
+/// Why the image cannot be had, for people; or that the instance was to end meanwhile.
 async fn with_image(
     launch: Launch,
     images: &Images,
@@ -92,7 +104,8 @@ async fn with_image(
     })
 }
 
-/// Starts a supervisor; how that went.
+/// Starts a supervisor and waits for its word. Where it is not known whether something was started, all processes with
+/// the instance's mark are killed before the failure is reported: the scheduler may start it elsewhere after that.
 async fn begin(
     supervisor: PathBuf,
     dir: InstanceDir,

@@ -1,4 +1,8 @@
-//! One workload's start: its supervisor is run, and says how that went.
+//! One workload's start: its supervisor is run, and says on its standard output how that went.
+//!
+//! The supervisor writes one line: an empty one if the workload's program runs, or an [`Obstacle`] as JSON. If the pipe
+//! closes without a line, or nothing comes within [`START_DEADLINE`], the outcome is unknown and the supervisor is
+//! killed.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,28 +19,38 @@ use super::super::orphans;
 use super::super::supervise::WORD;
 use super::{Supervisor, inherited, open_pid};
 
-/// Longest time a supervisor may take to say whether its workload runs.
+/// Longest time a supervisor may take to say whether its workload runs. It forks and execs; only an overloaded machine
+/// or a file system that hangs takes seconds.
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Longest line a supervisor may say, in bytes.
+/// Longest line that is read of a supervisor, in bytes. Paths and errors of the system are in it.
 const MAX_VERDICT_LEN: u64 = 64 * 1024;
 
 /// A workload that could not be started.
 #[derive(Debug)]
 pub(super) struct NotStarted {
+    /// Why, and whose fault it is: the image's, the storage's or another.
     pub(super) obstacle: Obstacle,
+    /// Whether something may be left to clean up.
     pub(super) rest: Rest,
 }
 
-/// Whether something may be left of it.
+/// Whether something of the start may still run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// Its supervisor says so itself, or there was none.
+    /// The supervisor says so itself, or there was none.
     Nothing,
+    /// The supervisor said nothing that could be understood; the caller looks for processes.
     Unknown,
 }
 
-/// Starts a supervisor and waits for its word.
+/// Writes the launch file, starts a supervisor and waits for its word.
+///
+/// Its environment is cleared but for what workloads inherit as well, for a workload may read its parent's. The child
+/// is returned for its caller to reap once it has ended.
+///
+/// # Errors
+/// [`NotStarted`]; the supervisor has ended then.
 pub(super) async fn start(
     program: PathBuf,
     dir: InstanceDir,
@@ -81,12 +95,15 @@ pub(super) async fn start(
     Err(failed(Rest::Unknown, error))
 }
 
-/// Waits for a supervisor that is about to end.
+/// Waits for a supervisor that is about to end, on a blocking thread.
 async fn reap(mut child: Child) {
     let _ = tokio::task::spawn_blocking(move || orphans::reap_supervisor(&mut child)).await;
 }
 
-/// What a supervisor says of its start: nothing to complain of, or what stood in the way.
+/// What a supervisor says of its start: `None` = the workload runs.
+///
+/// # Errors
+/// The line cannot be read, is no [`Obstacle`], or there is none.
 async fn verdict(pipe: OwnedFd) -> io::Result<Option<Obstacle>> {
     use tokio::io::AsyncReadExt;
     let pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(pipe)?;

@@ -16,8 +16,8 @@ use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_deat
 use super::super::files::{InstanceDir, Launch, Obstacle, Supervision, read_json};
 use super::super::orphans;
 
-/// Files a workload may have open unless it raises that itself: what most systems give, and less than the launcher takes
-/// for itself.
+/// Files a workload may have open unless it raises that itself (soft limit): what most systems give, and less than the
+/// launcher takes for itself.
 const OPEN_FILES: u64 = 1024;
 
 /// Becomes the workload; returns only where that is impossible, after saying so on standard output.
@@ -32,13 +32,14 @@ pub(super) fn run(dir: &InstanceDir) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// How often a program is tried again that somebody has open for writing: a process that was just forked may, until it has
-/// become another one.
+/// How often a program is tried again that is open for writing somewhere (ETXTBSY): a process that was just forked has
+/// its parent's descriptors until it has become another program.
 const BUSY_TRIES: u32 = 50;
 
 /// Pause between two of these.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
+/// Replaces this process by the workload's program; returns only why it could not.
 fn become_workload(dir: &InstanceDir) -> Obstacle {
     match prepare(dir) {
         Ok(mut command) => {
@@ -60,6 +61,11 @@ fn become_workload(dir: &InstanceDir) -> Obstacle {
     }
 }
 
+/// Sets everything of this process that the workload inherits, in this order: working directory, the tie to the
+/// supervisor, limits, the mark by which it is found after a crash. Paths are opened before limits apply.
+///
+/// # Errors
+/// The first step that failed.
 fn prepare(dir: &InstanceDir) -> Result<Command, Obstacle> {
     let launch: Launch = read_json(&dir.launch())
         .and_then(|launch| launch.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)))
@@ -86,6 +92,7 @@ fn prepare(dir: &InstanceDir) -> Result<Command, Obstacle> {
     Ok(command)
 }
 
+/// Enters the working directory. The instance's own is made; one that the START names has to exist.
 fn enter(working_dir: &Path, dir: &InstanceDir) -> Result<(), Obstacle> {
     let failed = |error: io::Error| {
         let what = format!("cannot enter working_dir {}", working_dir.display());
@@ -97,7 +104,8 @@ fn enter(working_dir: &Path, dir: &InstanceDir) -> Result<(), Obstacle> {
     std::env::set_current_dir(working_dir).map_err(failed)
 }
 
-/// Has this process end with its supervisor, so that nothing runs on unwatched.
+/// Has the kernel kill this process when its supervisor ends, so that nothing runs on unwatched. The supervisor may
+/// have ended before the call; then the parent is another process than the process file says.
 fn end_with_supervisor(dir: &InstanceDir) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot follow the supervisor: {error}");
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed(error.into()))?;
@@ -109,7 +117,7 @@ fn end_with_supervisor(dir: &InstanceDir) -> Result<(), String> {
     }
 }
 
-/// Joins the cgroup, and limits what that does not.
+/// Joins the cgroup, and limits memory by other means where the cgroup does not.
 fn limit(launch: &Launch) -> Result<(), String> {
     if let Some(group) = &launch.group {
         let entered = group.enter();
@@ -124,6 +132,7 @@ fn limit(launch: &Launch) -> Result<(), String> {
         .map_err(|error| format!("cannot limit memory: {error}"))
 }
 
+/// Sets the soft limit of open files; the hard one stays.
 fn limit_open_files() -> Result<(), String> {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     let current = Some(maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES)));
@@ -131,7 +140,7 @@ fn limit_open_files() -> Result<(), String> {
         .map_err(|error| format!("cannot limit open files: {error}"))
 }
 
-/// Whether an error of `exec` is the program's fault.
+/// Whether an error of `exec` is the program's fault: it is missing, not executable, or of another format.
 fn is_image(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let image = [

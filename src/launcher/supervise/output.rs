@@ -1,11 +1,11 @@
 //! The output file of a workload, kept within its limit beside the loop that obeys.
 //!
-//! What a workload makes of the file is its own affair: it may be sparse and terabytes long, grow while it is copied, be
-//! replaced by a pipe without a reader. So the copy is made in a thread of its own, is never longer than
+//! What a workload makes of the file is its own affair: it may be sparse and terabytes long, grow while it is copied,
+//! be replaced by a pipe without a reader. So the copy is made in a thread of its own, is never longer than
 //! [`MAX_OUTPUT_BYTES`], and opens nothing that could block.
 //!
-//! The file is copied and then truncated, not renamed: the workload holds it open, and writes on at the new end because it
-//! was opened for appending. What is written between the two steps is lost.
+//! The file is copied and then truncated, not renamed: the workload holds it open, and writes on at the new end because
+//! it was opened for appending. What is written between the two steps is lost.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -19,7 +19,7 @@ use super::super::files::{InstanceDir, OutputStart, careful, read_json, write_js
 /// two looks, an instance's output takes little more than twice this.
 pub const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The output of one workload.
+/// The output files of one workload, as its supervisor keeps them.
 #[derive(Debug)]
 pub(super) struct Output {
     dir: InstanceDir,
@@ -33,7 +33,7 @@ impl Output {
         Self { dir, copy: None }
     }
 
-    /// Has a too large file made the older output, unless that is being done; returns at once.
+    /// Begins to move a too large file's end to the older output, unless that is being done; returns at once.
     pub(super) fn limit(&mut self) {
         if is_too_large(&self.dir.output()) {
             let dir = self.dir.clone();
@@ -41,7 +41,8 @@ impl Output {
         }
     }
 
-    /// As [`Output::limit`], once there is no writer any more and no command to carry out; returns when it is done.
+    /// As [`Output::limit`], when no process writes any more and there are no requests to serve; returns when it is
+    /// done.
     pub(super) fn finish(mut self) {
         let copy = self.copy.take();
         copy.into_iter().for_each(|copy| drop(copy.join()));
@@ -50,7 +51,7 @@ impl Output {
         }
     }
 
-    /// Has this done by a thread of its own, if none is at work; whether it will be.
+    /// Runs this on a thread of its own, if none is at work; true if it will be done.
     fn beside(&mut self, work: impl FnOnce() + Send + 'static) -> bool {
         if self.copy.as_ref().is_some_and(|copy| !copy.is_finished()) {
             return false;
@@ -61,11 +62,19 @@ impl Output {
     }
 }
 
+/// Whether the output is a plain file beyond its limit. What else a workload has put there is left as it is.
 fn is_too_large(output: &Path) -> bool {
     fs::symlink_metadata(output).is_ok_and(|it| it.is_file() && it.len() > MAX_OUTPUT_BYTES)
 }
 
-/// Makes the end of the output the older output, and the file empty: also where there is no room for a copy.
+/// Makes the end of the output the older output, and the file empty. It is emptied also where there is no room for a
+/// copy: a full disk must not be made worse by an output that grows.
+///
+/// The length at which it is cut is noted before and after, so that readers can tell the offset of what follows at any
+/// moment.
+///
+/// # Errors
+/// The copy or the truncation failed.
 fn cut(dir: &InstanceDir) -> io::Result<()> {
     let output = OpenOptions::new()
         .read(true)
@@ -95,7 +104,8 @@ fn cut(dir: &InstanceDir) -> io::Result<()> {
     copied
 }
 
-/// Where the current file begins.
+/// Where the current file begins, as offset from the run's first byte. If a supervisor was ended between its two notes,
+/// the file's length tells whether it was cut.
 fn start(dir: &InstanceDir) -> OutputStart {
     let start = read_json::<OutputStart>(&dir.output_start());
     let start = start.ok().flatten().unwrap_or_default();
@@ -112,7 +122,11 @@ fn start(dir: &InstanceDir) -> OutputStart {
     }
 }
 
-/// Makes the last of `len` bytes the older output, whole or not at all.
+/// Copies the last [`MAX_OUTPUT_BYTES`] of `len` to the older output, whole or not at all: into another file, which
+/// then takes the name.
+///
+/// # Errors
+/// Nothing of it is there then, and the earlier copy stays.
 fn copy_end(
     mut output: &File,
     len: u64,

@@ -1,8 +1,8 @@
 //! Every process of an instance at once, seen from its supervisor: stopped, continued, limited, killed.
 //!
 //! With a cgroup the kernel does it. Without, it is done process by process, again and again until a look finds nothing
-//! left to do: a process that forks while it is looked for has a child that the next look finds. A process that has been
-//! sent SIGSTOP neither runs code of its own nor forks any more, even where it has not come to its stop.
+//! left to do: a process that forks while it is looked for has a child that the next look finds. A process that has
+//! been sent SIGSTOP neither runs code of its own nor forks any more, even where it has not come to its stop.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -19,18 +19,19 @@ use super::super::procfs::{self, ProcStat};
 /// Time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Looks in a row that find nothing left to do, before it is done: a child that was born during the first is seen by the
-/// second.
+/// Looks in a row that find nothing left to do, before it is done: a child that was born during the first is seen by
+/// the second.
 const QUIET_LOOKS: u32 = 2;
 
-/// Every process below this one.
+/// Every process of the instance. Clones share what is known, for a request is served beside the loop; all run on one
+/// thread.
 #[derive(Debug, Clone)]
 pub(super) struct Processes {
-    /// The group they are in, if any.
+    /// The cgroup that all are in, if the launcher uses cgroups.
     group: Option<Group>,
-    /// What they may take.
+    /// The limits that were set last.
     limits: Rc<Cell<Limits>>,
-    /// Whether they are, or some may be, stopped.
+    /// Whether they are stopped, or some may be.
     stopped: Rc<Cell<bool>>,
 }
 
@@ -43,7 +44,11 @@ impl Processes {
         }
     }
 
-    /// Stops all of them; returns when they have stopped. May be given up; then [`Processes::go_on`] undoes it.
+    /// Stops all of them and returns when they have stopped. If the wait is dropped, [`Processes::go_on`] undoes what
+    /// was done.
+    ///
+    /// # Errors
+    /// The cgroup cannot be frozen.
     pub(super) async fn stop(&self) -> io::Result<()> {
         self.stopped.set(true);
         match self.group.as_ref().filter(|group| group.has_freezer()) {
@@ -70,7 +75,10 @@ impl Processes {
         Ok(())
     }
 
-    /// Sets what they may take; where that fails, as before.
+    /// Sets the limits; after a failure those from before are set again, as far as that can be done.
+    ///
+    /// # Errors
+    /// Why the limits are not set.
     pub(super) async fn limit(&self, limits: Limits) -> io::Result<()> {
         let done = self.try_limit(limits).await;
         if done.is_ok() {
@@ -82,7 +90,8 @@ impl Processes {
         done
     }
 
-    /// Kills those that are there, and with a group those that they start meanwhile.
+    /// Kills those that are there, and with a cgroup those that they start meanwhile. Without one the caller repeats it
+    /// until none is left.
     pub(super) fn kill(&self) {
         if let Some(group) = &self.group {
             group.kill();
@@ -90,7 +99,7 @@ impl Processes {
         signal_each(Signal::KILL);
     }
 
-    /// Removes what was made for them; they are gone.
+    /// Removes the cgroup, when no process is left.
     pub(super) async fn gone(&self) {
         if let Some(group) = &self.group {
             group.remove().await;
