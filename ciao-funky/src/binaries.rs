@@ -1,7 +1,13 @@
-//! Private, executable copies of tasks' files, by the SHA-256 of what is in them: what is run is what was there when the
-//! task was accepted, whatever becomes of the file or its mode.
+//! Private, executable copies of tasks' files, by the SHA-256 of what is in them: what is run is what was there when
+//! the task was accepted, whatever becomes of the file or its mode.
 //!
-//! A copy is there once however many tasks run it, and goes with the last of them.
+//! A copy is there once however many tasks run it, and goes with the last of them. The uses are counted in memory only:
+//! at a start they are the files of the tasks that have not ended.
+//!
+//! ```text
+//! <state>/binaries/<sha256>           a copy, mode 0500
+//! <state>/binaries/partial-<random>   one that is being written, mode 0600
+//! ```
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
@@ -20,10 +26,10 @@ use crate::task::Binary;
 /// Bytes read, hashed and written at a time.
 const CHUNK: usize = 128 * 1024;
 
-/// Bytes between two looks at the space that is free.
+/// Bytes written between two looks at the space that is free.
 const LOOK_EVERY: u64 = 16 * 1024 * 1024;
 
-/// Bytes of the file system that are left free for others.
+/// Bytes of the file system that are left free for others: the task database is on the same one.
 const LEFT_FREE: u64 = 64 * 1024 * 1024;
 
 /// Mode of a copy: its owner may read and run it.
@@ -32,7 +38,7 @@ const RUNNABLE: u32 = 0o500;
 /// Beginning of the names of files that are being written.
 const PARTIAL: &str = "partial-";
 
-/// How much may be stored.
+/// How much may be stored, as the flags say.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Bytes of one file.
@@ -41,10 +47,10 @@ pub(crate) struct Limits {
     pub(crate) all: u64,
 }
 
-/// Why a file is not stored.
+/// Why a file is not stored. Each text begins with what the client called the file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BinaryError {
-    /// It cannot be read.
+    /// A path at the socket that cannot be opened or read, by this program's user.
     #[error("{name}: {source}")]
     Unreadable {
         /// Which.
@@ -52,13 +58,13 @@ pub(crate) enum BinaryError {
         /// Why.
         source: io::Error,
     },
-    /// It is a directory, a device or the like.
+    /// It is a directory, a device, a pipe or the like.
     #[error("{0}: not a regular file")]
     NotAFile(String),
-    /// Nothing is in it.
+    /// Nothing is in it; it could not be run.
     #[error("{0}: an empty file")]
     Empty(String),
-    /// It is too long.
+    /// It is longer than `-max-binary`.
     #[error("{name}: longer than {limit} bytes (-max-binary)")]
     TooLong {
         /// Which.
@@ -66,7 +72,7 @@ pub(crate) enum BinaryError {
         /// How long it may be.
         limit: u64,
     },
-    /// The files of all tasks are too long together.
+    /// With it, all copies together would be longer than `-max-binaries`.
     #[error(
         "{name}: no room beside the files of other tasks, {limit} bytes in all (-max-binaries)"
     )]
@@ -76,7 +82,7 @@ pub(crate) enum BinaryError {
         /// How long all may be.
         limit: u64,
     },
-    /// The file system is about full.
+    /// The file system would have less than [`LEFT_FREE`] left.
     #[error("{name}: {} has no space left for it", directory.display())]
     NoSpace {
         /// Which.
@@ -84,7 +90,7 @@ pub(crate) enum BinaryError {
         /// Where.
         directory: PathBuf,
     },
-    /// It cannot be written.
+    /// The store's directory cannot be written.
     #[error("{}: {source}", path.display())]
     Unwritable {
         /// Where.
@@ -94,37 +100,43 @@ pub(crate) enum BinaryError {
     },
 }
 
-/// The store of copies.
+/// The store of copies; clones share the counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Binaries {
     directory: Arc<Path>,
     limits: Limits,
+    /// Copies in use, by digest. The lock is held while a copy is renamed into place or removed, never while one is
+    /// written.
     held: Arc<Mutex<BTreeMap<String, Held>>>,
 }
 
-/// A copy that is used.
+/// A copy that is in use.
 #[derive(Debug)]
 struct Held {
+    /// How many tasks and uploads use it; never 0 in the map.
     uses: u64,
     bytes: u64,
 }
 
-/// A file on its way into the store; gone if it is dropped before [`Partial::finish`].
+/// A file on its way into the store. Dropping it before [`Partial::finish`] removes it.
 pub(crate) struct Partial {
     binaries: Binaries,
+    /// What the client called it, for errors and lists.
     name: String,
     path: PathBuf,
     file: File,
     hash: Context,
     bytes: u64,
+    /// Length at which the free space is looked at next.
     next_look: u64,
 }
 
 impl Binaries {
-    /// Opens the store in this directory, with these in use; others are removed.
+    /// Opens the store in this directory. `used` has each file of each task that has not ended; all other entries of
+    /// the directory are removed.
     ///
     /// # Errors
-    /// The directory cannot be made or read.
+    /// The directory cannot be made or read, or an entry not be removed.
     pub(crate) fn open<'a>(
         directory: &Path,
         limits: Limits,
@@ -154,12 +166,13 @@ impl Binaries {
         })
     }
 
-    /// Where the copy is.
+    /// Where the copy of this file is, if it is in use.
     pub(crate) fn path(&self, binary: &Binary) -> PathBuf {
         self.directory.join(&binary.sha256)
     }
 
-    /// Copies a file into the store; it is in use once from then on. Blocks.
+    /// Copies a file into the store and counts one use, which the caller releases. Blocks for as long as reading and
+    /// writing take.
     ///
     /// # Errors
     /// [`BinaryError`], naming the file.
@@ -189,10 +202,10 @@ impl Binaries {
         }
     }
 
-    /// Begins to store a file of this name, which is for people alone.
+    /// Begins to store a file; `name` is for people alone.
     ///
     /// # Errors
-    /// [`BinaryError`].
+    /// [`BinaryError::Unwritable`].
     pub(crate) fn begin(&self, name: String) -> Result<Partial, BinaryError> {
         let path = self
             .directory
@@ -217,7 +230,8 @@ impl Binaries {
         })
     }
 
-    /// One use of a copy less.
+    /// Takes one use of a copy back, and removes the copy with the last one. A file without a copy, of a task that
+    /// failed at once, is ignored.
     pub(crate) fn release(&self, binary: &Binary) {
         let mut held = self.lock();
         let Some(entry) = held.get_mut(&binary.sha256) else {
@@ -236,13 +250,13 @@ impl Binaries {
         }
     }
 
-    /// One use of a copy more, if it is there.
+    /// Counts one use more of a copy, if it is there.
     fn use_again(binary: &Binary, held: &mut BTreeMap<String, Held>) -> bool {
         let entry = held.get_mut(&binary.sha256);
         entry.map(|entry| entry.uses += 1).is_some()
     }
 
-    /// No code that holds this panics with half a change made.
+    /// The counts. A poisoned lock is used all the same: no code that holds it panics with half a change made.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,7 +266,7 @@ impl Partial {
     /// Appends to it. Blocks.
     ///
     /// # Errors
-    /// It is too long, there is no space, or it cannot be written.
+    /// `TooLong`, `NoSpace` or `Unwritable`; the caller drops the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), BinaryError> {
         self.bytes += bytes.len() as u64;
         let limit = self.binaries.limits.file;
@@ -270,10 +284,14 @@ impl Partial {
             .map_err(|source| self.unwritable(source))
     }
 
-    /// Makes it one of the store's; it is in use once from then on. Blocks.
+    /// Makes it one of the store's copies, or counts one use more of an equal one that is there. Blocks until it is on
+    /// disk.
+    ///
+    /// Whether an equal copy exists is asked twice: before the sync, to save it, and after it under the lock, for
+    /// another may have come in between.
     ///
     /// # Errors
-    /// It is empty, there is no room beside others, or it cannot be written.
+    /// `Empty`, `NoRoom` or `Unwritable`; the file is removed.
     pub(crate) fn finish(self) -> Result<Binary, BinaryError> {
         if self.bytes == 0 {
             return Err(BinaryError::Empty(self.name.clone()));
@@ -315,6 +333,7 @@ impl Partial {
         Ok(binary)
     }
 
+    /// Fails if the next [`LOOK_EVERY`] bytes would leave less than [`LEFT_FREE`].
     fn check_space(&self) -> Result<(), BinaryError> {
         let space = statvfs(&*self.binaries.directory);
         let space = space.map_err(|source| self.unwritable(source.into()))?;

@@ -1,7 +1,17 @@
-//! `POST /upload`: a form with files and a priority, as the original's page and its successor's send it. It is answered
-//! with 200 once the task is accepted, and not before.
+//! The upload server: `POST /upload` with a form of files, a priority and arguments, as the original's page and its
+//! successor's send it. `GET /` is a page with such a form. It is plain HTTP/1.1 without authentication.
 //!
-//! A file goes to disk as it comes, under a name of the store's; what it is called in the form is for people alone.
+//! | field | meaning |
+//! | --- | --- |
+//! | `myFile` | the program (original) |
+//! | `bitstream` or `bitstream[]`, repeated | the files (successor) |
+//! | `frequency` or `frequency[]`, repeated | a frequency for each file (successor) |
+//! | `Priority` | `0` or `1` |
+//! | `Arguments` | one line; further lines are dropped |
+//!
+//! Other fields are read and ignored. The answer is 200 once the task is accepted and on disk, with the original's
+//! body; the task's number is in the header `x-funky-task`. A file goes to disk as it comes, under a name of the
+//! store's; what it is called in the form is for people alone.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -30,19 +40,19 @@ use crate::task::{Binary, Shape, arguments};
 /// Connections at a time; others wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Uploads at a time; others are told to come again.
+/// Forms read at a time; others are told to come again (503). Each may write the longest file there may be.
 const MAX_UPLOADS: usize = 4;
 
-/// Fields of one form: each file may have a frequency, and there are a few others.
+/// Fields of one form: each file may have a frequency, and there are a few others. More is a mistake or an attack.
 const MAX_FIELDS: usize = 2 * MAX_FILES + 16;
 
 /// Longest time until the head of a request is there.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
-/// Longest time without a byte of a form.
+/// Longest time without a byte of a form: a client that stands still does not keep its place.
 const PROGRESS_TIME: Duration = Duration::from_secs(30);
 
-/// Longest time for one form: a GiB at 300 KB/s.
+/// Longest time for one form, also of a client that sends a byte now and then: a GiB at 300 KB/s.
 const FORM_TIME: Duration = Duration::from_secs(3_600);
 
 /// Pause where no connection can be accepted, as for want of open files.
@@ -66,58 +76,63 @@ const PAGE: &str = r#"<!DOCTYPE html>
 </form></body></html>
 "#;
 
-/// Why an upload is no task.
+/// Why an upload is no task; the text is the body of the answer, `UploadError::status` its code.
 #[derive(Debug, thiserror::Error)]
 enum UploadError {
-    /// It comes from a page of somebody else.
+    /// Its `Origin` is another page than this server's (403).
     #[error("uploads from pages of other places are refused ({0})")]
     Foreign(String),
-    /// There are too many at a time.
+    /// There are [`MAX_UPLOADS`] at present (503).
     #[error("{MAX_UPLOADS} uploads are under way: try again")]
     Busy,
-    /// It is no form, or ends too early.
+    /// The body is no `multipart/form-data`, or ends too early (400).
     #[error("the form cannot be read: {0}")]
     Form(#[from] MultipartError),
-    /// Nothing comes.
+    /// Nothing came for [`PROGRESS_TIME`], or the form took longer than [`FORM_TIME`] (408).
     #[error("the form does not come in time")]
     Late,
-    /// A field is missing.
+    /// The form ended without this field (400).
     #[error("the form has no field '{0}'")]
     Missing(&'static str),
-    /// A field is too long, or there are too many.
+    /// A field is too long, or there are too many (413).
     #[error("the form has {0}")]
     TooMuch(String),
-    /// A field is no text.
+    /// This field is not UTF-8 (400).
     #[error("the field '{0}' is not UTF-8")]
     NotText(String),
-    /// A value makes no sense.
+    /// A priority, a count or a quotation mark is wrong, as at the socket (400).
     #[error("{0}")]
     Value(#[from] CommandError),
-    /// A file is not stored.
+    /// A file cannot be stored (400, 413, 500 or 507).
     #[error("{0}")]
     Binary(#[from] BinaryError),
-    /// The task is not accepted.
+    /// The desk accepts no task at present (503).
     #[error("{0}")]
     NotAccepted(String),
 }
 
-/// What a form says so far. Its files go again unless they become a task's.
+/// What a form has said so far. Its files are counted as in use; dropping the form releases those that have not become
+/// a task's.
 struct Form<'a> {
     binaries: &'a Binaries,
+    /// In the order of the form.
     files: Vec<Binary>,
     priority: Option<Priority>,
     extras: Extras,
-    /// Whether the fields are the successor's.
+    /// Whether a field had the successor's name; then the answer is the successor's.
     is_successor: bool,
 }
 
-/// What requests need.
+/// What requests need; cloned for each.
 #[derive(Debug, Clone)]
 struct Shared {
     binaries: Binaries,
     desk: mpsc::Sender<Order>,
+    /// One permit for each of [`MAX_UPLOADS`].
     uploads: Arc<Semaphore>,
+    /// Where this server listens, to recognize its own page as an origin.
     address: SocketAddr,
+    /// To check arguments before a task is made of them.
     shape: Arc<Shape>,
 }
 
@@ -169,6 +184,7 @@ pub(crate) async fn serve(
     }
 }
 
+/// Serves one connection, which has one request: without keep-alive, a place is free once the answer is written.
 async fn attend(stream: TcpStream, router: Router) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -180,6 +196,7 @@ async fn attend(stream: TcpStream, router: Router) {
     }
 }
 
+/// Answers `POST /upload`. Every error is answered, and logged at info.
 async fn upload(State(shared): State<Shared>, headers: HeaderMap, form: Multipart) -> Response {
     let is_done = timeout(FORM_TIME, take(&shared, &headers, form)).await;
     match is_done.unwrap_or(Err(UploadError::Late)) {
@@ -195,6 +212,13 @@ async fn upload(State(shared): State<Shared>, headers: HeaderMap, form: Multipar
     }
 }
 
+/// Reads a form and has the desk make a task of it.
+///
+/// The place in the desk's channel is reserved before the files leave the form: if this is dropped while it waits, the
+/// form's `Drop` releases them.
+///
+/// # Errors
+/// [`UploadError`]; the form's files are released.
 async fn take(
     shared: &Shared,
     headers: &HeaderMap,
@@ -257,7 +281,14 @@ fn accepted_headers(accepted: &Accepted) -> HeaderMap {
     headers
 }
 
-/// Browsers send forms of any page to this machine: one that was not served here is refused.
+/// Refuses forms that a browser sends from a page of another site.
+///
+/// A browser sends forms of any page to any address, this machine's loopback too, and names the page's site in
+/// `Origin`. It has to be this server's. `Host` is checked as well: a name that an attacker's DNS has pointed to this
+/// machine would make both equal. Clients that are no browsers send no `Origin` and pass.
+///
+/// # Errors
+/// [`UploadError::Foreign`].
 fn check_origin(headers: &HeaderMap, address: SocketAddr) -> Result<(), UploadError> {
     let text = |name| {
         headers
@@ -279,6 +310,7 @@ fn check_origin(headers: &HeaderMap, address: SocketAddr) -> Result<(), UploadEr
 }
 
 impl Form<'_> {
+    /// Reads the form's fields in their order, each within [`PROGRESS_TIME`].
     async fn read(&mut self, mut form: Multipart) -> Result<(), UploadError> {
         for _ in 0..MAX_FIELDS {
             let field = timeout(PROGRESS_TIME, form.next_field()).await;
@@ -292,6 +324,7 @@ impl Form<'_> {
         )))
     }
 
+    /// Reads one field; unknown ones are read too, for the next one follows behind it.
     async fn field(&mut self, field: Field<'_>) -> Result<(), UploadError> {
         let name = field.name().unwrap_or_default().to_owned();
         match &*name {
@@ -322,6 +355,7 @@ impl Form<'_> {
         }
     }
 
+    /// Stores a field's file, chunk by chunk. The writes block this worker thread.
     async fn file(&mut self, mut field: Field<'_>) -> Result<(), UploadError> {
         if self.files.len() >= MAX_FILES {
             return Err(CommandError::TooManyFiles(self.files.len() + 1).into());
@@ -344,12 +378,13 @@ impl Drop for Form<'_> {
     }
 }
 
+/// The next chunk of a field; `None` at its end.
 async fn next(field: &mut Field<'_>) -> Result<Option<bytes::Bytes>, UploadError> {
     let chunk = timeout(PROGRESS_TIME, field.chunk()).await;
     Ok(chunk.map_err(|_| UploadError::Late)??)
 }
 
-/// The value of a field that is at most so long.
+/// The value of a field, of at most so many bytes.
 async fn value(mut field: Field<'_>, name: &str, limit: usize) -> Result<String, UploadError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = next(&mut field).await? {
@@ -364,6 +399,7 @@ async fn value(mut field: Field<'_>, name: &str, limit: usize) -> Result<String,
 }
 
 impl UploadError {
+    /// The HTTP status of the answer.
     const fn status(&self) -> StatusCode {
         match self {
             Self::Foreign(_) => StatusCode::FORBIDDEN,

@@ -1,8 +1,8 @@
 //! The state directory, and what could not be written to it yet: because it is full or read-only, as a rule.
 //!
 //! Nothing is lost while the launcher lives: the latest of each instance waits here and is tried again, until all of it
-//! is written. Then the directory counts as writable again, if it has room for more than that. Until then the node takes
-//! no START ([`super::agent`]), so that what waits is bounded by what the directory had.
+//! is written. Then the directory counts as writable again, if it has room for more than that. Until then the node
+//! takes no START ([`super::agent`]), so that what waits is bounded by what the directory had.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,8 @@ use super::agent::InstanceRecord;
 use super::files::is_full;
 use super::state::StateDir;
 
-/// Time between two tries to write what waits: soon enough for a person who has just freed space, and a try costs little.
+/// Time between two tries to write what waits: soon enough for a person who has just freed space, and a try costs
+/// little.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A state directory, and what waits to be written to it.
@@ -31,11 +32,13 @@ pub(crate) struct Backlog {
 /// What is to be written about an instance.
 #[derive(Debug)]
 enum Change {
+    /// The record as it is to be.
     Save(Box<InstanceRecord>),
+    /// The record and the instance's files are to go.
     Forget,
 }
 
-/// The directory cannot be written.
+/// The directory cannot be written. Cleared only by a retry that has written everything.
 #[derive(Debug)]
 struct Fault {
     /// The system's word on it.
@@ -139,6 +142,7 @@ impl Backlog {
         }
     }
 
+    /// Writes a change at once, or has it wait in place of an earlier one of the same instance.
     fn change(&mut self, now: Instant, instance: String, change: Change) {
         let written = self
             .write_node()
@@ -152,6 +156,7 @@ impl Backlog {
         }
     }
 
+    /// Writes what is known of the node, if that waits.
     fn write_node(&mut self) -> io::Result<()> {
         if self.node_waits {
             self.state.save_node()?;
@@ -160,6 +165,8 @@ impl Backlog {
         Ok(())
     }
 
+    /// Writes all that waits, the node first; stops at the first failure, and what is written by then does not wait any
+    /// more. A probe comes first: a directory without room for anything new still takes the removal of files.
     fn write_all(&mut self) -> io::Result<()> {
         self.state.probe()?;
         self.write_node()?;

@@ -1,5 +1,5 @@
-//! What a launcher asks of a running supervisor beyond ending its workload, and the answer: one request to a connection,
-//! over a socket in the instance's directory, a line of JSON each way.
+//! What a launcher asks of a running supervisor beyond ending its workload, and the answer: one request to a
+//! connection, over a socket in the instance's directory, a line of JSON each way.
 //!
 //! Ending stays with signals ([`super::supervise`]), which need nothing of the supervisor but that it runs. A request
 //! whose asker has gone is given up.
@@ -26,6 +26,7 @@ pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest line either side takes, in bytes.
 const MAX_LINE_LEN: u64 = 64 * 1024;
 
+/// Name of the socket in the instance's directory.
 const SOCKET: &str = "control.sock";
 
 /// What is asked.
@@ -42,7 +43,8 @@ pub(crate) enum Request {
 /// What became of it; `Err` = nothing changed, and why, for people.
 pub(crate) type Answer = Result<(), String>;
 
-/// Asks the supervisor of the instance in `dir`.
+/// Asks the supervisor of the instance in `dir` and waits for its answer, at most [`ANSWER_DEADLINE`]. A supervisor
+/// that cannot be asked, or does not answer, gives an `Err` like a refusal: what it has done by then is not known.
 pub(crate) async fn ask(dir: &InstanceDir, request: Request) -> Answer {
     let exchange = async {
         let mut stream = connect(&dir.0).await?;
@@ -104,6 +106,7 @@ impl Asked {
     }
 }
 
+/// Connects to the socket in this directory.
 async fn connect(dir: &Path) -> io::Result<UnixStream> {
     let holder = hold(dir)?;
     UnixStream::connect(address(&holder)).await
@@ -120,12 +123,14 @@ fn address(dir: &OwnedFd) -> String {
     format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd())
 }
 
+/// Writes a value as one line of JSON.
 async fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     stream.write_all(&line).await
 }
 
+/// Reads one line of JSON of at most [`MAX_LINE_LEN`].
 async fn read_line<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
     let mut line = String::new();
     let mut reader = BufReader::new(stream.take(MAX_LINE_LEN));

@@ -1,5 +1,8 @@
-//! Finding the scheduler: round after round over the addresses, with waits between, until a connection stands or the
-//! scheduler says that no try will help.
+//! Finding the scheduler: rounds over the configured addresses, with growing pauses between them, until a connection
+//! stands or an error says that no further try can succeed.
+//!
+//! One [`Dialler`] belongs to one node. After a lost connection the run loop tells it how long that lived
+//! ([`Dialler::lost`]) and dials with a clone of it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,22 +16,25 @@ use super::config::{Config, LauncherError};
 use crate::net::address::Backoff;
 use crate::net::link::{ConnectError, Hello, Link, connect_first};
 
-/// A connection that lived so long ended for a reason of its own: the next is tried soon. One that did not may well end
-/// the same way again: it is tried as if it had never stood.
+/// A connection that lived this long has ended for a reason of its own, and the next is tried soon. A shorter one may
+/// well end the same way again: the pauses go on growing as if it had not stood.
 const STABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// Longest wait before the first try after a stable connection: spreads the return of thousands of launchers.
+/// Longest pause before the first try after a stable connection. The actual one is random, so that thousands of
+/// launchers do not return to a restarted scheduler in the same moment.
 const RETURN_SPREAD: Duration = Duration::from_millis(500);
 
-/// Dials for one node.
+/// Tries to connect for one node.
 #[derive(Debug, Clone)]
 pub(super) struct Dialler {
     config: Arc<Config>,
     hello: Hello,
-    /// Shared by all nodes of the process.
+    /// Limits the tries at a time; shared by all nodes of the process.
     dials: Arc<Semaphore>,
+    /// The pauses between rounds.
     backoff: Backoff,
     random: fastrand::Rng,
+    /// The pause before the next round.
     wait: Duration,
 }
 
@@ -45,7 +51,7 @@ impl Dialler {
         }
     }
 
-    /// A connection that had lived so long ended.
+    /// Notes that a connection which had lived so long has ended, which sets the pause before the next round.
     pub(super) fn lost(&mut self, lived: Duration) {
         if lived >= STABLE_AFTER {
             self.backoff.reset();
@@ -58,6 +64,9 @@ impl Dialler {
     }
 
     /// Tries until a connection stands.
+    ///
+    /// # Errors
+    /// A refusal that further tries would only repeat, such as a certificate without the role.
     pub(super) fn dial(
         mut self,
     ) -> Pin<Box<dyn Future<Output = Result<Link, LauncherError>> + Send>> {
@@ -74,6 +83,10 @@ impl Dialler {
         })
     }
 
+    /// One round over all addresses, the first that accepts. Failures are logged one by one.
+    ///
+    /// # Errors
+    /// That of the round's last address, or one that no retry mends.
     async fn round(&self) -> Result<Link, ConnectError> {
         // Never closed, so a turn always comes.
         let _turn = self.dials.acquire().await;

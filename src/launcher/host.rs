@@ -11,6 +11,7 @@ use super::agent::{HostFigures, Network, Pressure};
 /// What a figure says that could not be found out.
 const UNKNOWN: i64 = -1;
 
+/// `/proc/meminfo` counts in KiB.
 const KIB_PER_MIB: i64 = 1024;
 
 /// READY counts disk in units of 10⁶ bytes, as the original does.
@@ -27,7 +28,8 @@ pub struct Share {
     pub disk_mb: Option<i64>,
 }
 
-/// The machine's figures, with the disk that holds `dir`.
+/// The machine's figures at this moment, with the disk that holds `dir`. It reads a handful of small files, and what
+/// cannot be read is unknown (-1), or 0 for pressure.
 pub(crate) fn sample(dir: &Path, pressure_file: &Path) -> HostFigures {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let (mem_total_mb, mem_available_mb) = parse_memory(&memory);
@@ -51,7 +53,7 @@ pub(crate) fn sample(dir: &Path, pressure_file: &Path) -> HostFigures {
     }
 }
 
-/// The machine's name.
+/// The machine's name as `uname` gives it.
 pub(crate) fn hostname() -> String {
     rustix::system::uname()
         .nodename()
@@ -93,8 +95,8 @@ fn as_mebibytes(megabytes: i64) -> i128 {
 }
 
 impl Share {
-    /// Compares it with what the machine has, the disk being the one that holds `dir` or will hold it. More processors than
-    /// there are may be handed out; what is not known of the machine refuses nothing.
+    /// Compares it with what the machine has, the disk being the one that holds `dir` or will hold it. More processors
+    /// than there are may be handed out; what is not known of the machine refuses nothing.
     ///
     /// # Errors
     /// [`ShareError`]: the first thing of which there is less than that.
@@ -104,6 +106,7 @@ impl Share {
         self.check_against(parse_memory(&memory).0, disk(there.unwrap_or(dir)).0)
     }
 
+    /// The comparison itself, with the machine's memory (MiB) and disk (10⁶ bytes).
     fn check_against(&self, mem: i64, disk: i64) -> Result<(), ShareError> {
         let too_much =
             |asked: Option<i64>, has: i64| asked.filter(|it| has != UNKNOWN && *it > has);
@@ -157,7 +160,8 @@ fn parse_memory(meminfo: &str) -> (i64, i64) {
     (total, available().map_or(UNKNOWN, |kib| kib / KIB_PER_MIB))
 }
 
-/// `avg10` of the line `full avg10=0.00 avg60=0.00 avg300=0.00 total=0`, rounded down, as `/proc/pressure/memory` has it.
+/// `avg10` of the line `full avg10=0.00 avg60=0.00 avg300=0.00 total=0`, rounded down, as `/proc/pressure/memory` has
+/// it.
 fn parse_stalled(pressure: &str) -> Option<i64> {
     let full = pressure
         .lines()
@@ -182,6 +186,7 @@ fn kib(meminfo: &str, name: &str) -> Option<i64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// The whole part of the load average over one minute, the first figure of `/proc/loadavg`.
 fn parse_load(loadavg: &str) -> i64 {
     loadavg
         .split('.')
@@ -190,6 +195,7 @@ fn parse_load(loadavg: &str) -> i64 {
         .unwrap_or(UNKNOWN)
 }
 
+/// Size of the file system that holds `dir`, and what an ordinary user may still write, in 10⁶ bytes.
 fn disk(dir: &Path) -> (i64, i64) {
     let Ok(disk) = rustix::fs::statvfs(dir) else {
         return (UNKNOWN, UNKNOWN);
@@ -198,7 +204,9 @@ fn disk(dir: &Path) -> (i64, i64) {
     (units(disk.f_blocks), units(disk.f_bavail))
 }
 
-/// The IPv4 addresses of the machine's interfaces that have a hardware address.
+/// The IPv4 addresses of the machine's interfaces that have a hardware address, from `/proc` and `/sys`. An address
+/// belongs to the first interface with a connected route that covers it; loopback and tunnels without a hardware
+/// address are left out.
 fn networks() -> Vec<Network> {
     let local =
         parse_local_addresses(&fs::read_to_string("/proc/net/fib_trie").unwrap_or_default());
@@ -218,15 +226,17 @@ fn networks() -> Vec<Network> {
     local.into_iter().filter_map(network).collect()
 }
 
-/// A network that one interface is attached to.
+/// A network that one interface is attached to directly.
 #[derive(Debug, PartialEq, Eq)]
 struct ConnectedRoute {
     interface: String,
+    /// The network's address, as a number.
     destination: u32,
     mask: u32,
 }
 
 impl ConnectedRoute {
+    /// Whether the address is in this network.
     fn covers(&self, ip: Ipv4Addr) -> bool {
         u32::from(ip) & self.mask == self.destination
     }
@@ -269,6 +279,7 @@ fn parse_connected_routes(table: &str) -> Vec<ConnectedRoute> {
     table.lines().skip(1).filter_map(route).collect()
 }
 
+/// A number that may be too large, which is then the largest.
 fn to_i64(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }

@@ -1,14 +1,14 @@
-//! What instances that have ended leave on this node: their output and working directory, kept by one rule, whatever ended
-//! them.
+//! What instances that have ended leave on this node: their output and working directory, kept by one rule, whatever
+//! ended them.
 //!
 //! ```text
 //! <state>/instances/<instance>/    one that ended by itself, until it is deleted, or a START of it comes
-//! <state>/kept/<instance>.<n>/     one that was removed from this node (stopped, deleted, moved, preempted, cut off), or
-//!                                  that began here again; n counts the runs of one instance, from 1
+//! <state>/kept/<instance>.<n>/     one that was removed from this node (stopped, deleted, moved, preempted, cut off),
+//!                                  or that began here again; n counts the runs of one instance, from 1
 //! ```
 //! The rule: the latest [`MAX_KEPT`], none longer than [`KeepOutput::age`], all together no more than
-//! [`KeepOutput::bytes`]; the newest come first. Where a working directory does not fit, the output alone is kept. What is
-//! kept counts as used disk of the node. A disk that is full is freed of it, the oldest first.
+//! [`KeepOutput::bytes`]; the newest come first. Where a working directory does not fit, the output alone is kept. What
+//! is kept counts as used disk of the node. A disk that is full is freed of it, the oldest first.
 //!
 //! How much an ended instance takes is found out once, by a thread of its own ([`Shelf::surplus`]): it does not change
 //! any more, and takes as long as its workload made it take.
@@ -65,6 +65,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Keeps in this directory by the default rule.
     pub(crate) fn new(dir: PathBuf) -> Self {
         let rule = KeepOutput::default();
         Self { dir, rule }
@@ -132,10 +133,12 @@ pub(crate) struct Shelf {
 /// What is known of one: as of which change of its directory, what it takes, and how its end was told, if it was.
 type Known = (SystemTime, Size, Option<Over>);
 
-/// What one takes, in bytes; `None` = more files than are counted.
+/// Bytes that one ended instance takes; `None` = more files than are counted, which fits nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Size {
+    /// All but its working directory.
     output: Option<u64>,
+    /// Its working directory.
     work: Option<u64>,
 }
 
@@ -153,8 +156,11 @@ pub(crate) struct Surplus {
 }
 
 impl Shelf {
-    /// What the rule leaves no room for, of these directories of ended instances.
-    /// `None` where another look is under way.
+    /// What the rule leaves no room for, of these directories of ended instances. The caller deletes it. `None` where
+    /// another look is under way.
+    ///
+    /// Directories are gone through from the newest end to the oldest; each gets room for its output, then for its
+    /// working directory, as long as there is some. Sizes are measured once for each end, which may take long.
     pub(crate) fn surplus(&self, dirs: Vec<PathBuf>, rule: KeepOutput) -> Option<Surplus> {
         let now = SystemTime::now();
         let mut sizes = self.sizes.try_lock()?;
@@ -227,6 +233,7 @@ fn over_of(dir: &Path) -> Option<Over> {
         .filter(|over| over.instance.len() <= MAX_INSTANCE_ID_LEN)
 }
 
+/// A run as the scheduler is told it; `dir` is where its output is, if it stays.
 fn kept_run(over: Over, dir: Option<&PathBuf>) -> KeptRun {
     let place = dir.and_then(|dir| std::path::absolute(dir).ok());
     KeptRun {

@@ -1,5 +1,6 @@
-//! A launcher's metrics, in the OpenMetrics text format over plain HTTP: for a scraper on this machine, unless another address
-//! is given. What there is to tell is noted when it is reported to the scheduler; a scrape asks no node for anything.
+//! A launcher's metrics, in the OpenMetrics text format over plain HTTP: for a scraper on this machine, unless another
+//! address is given. What there is to tell is noted when it is reported to the scheduler; a scrape asks no node for
+//! anything.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -38,10 +39,10 @@ const MAX_CONNECTIONS: usize = 8;
 /// How long a connection may take for a request's head, and in all: a scraper connects again.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 
-/// See [`HEAD_DEADLINE`].
+/// How long a connection may last in all; see [`HEAD_DEADLINE`].
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Bytes of a request's head.
+/// Bytes of a request's head; a longer one ends the connection.
 const MAX_HEAD: usize = 16 * 1024;
 
 /// Pause after accepting failed, as where there are too many open files.
@@ -50,29 +51,34 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The OpenMetrics text format.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What the nodes of a launcher have reported.
+/// What the nodes of a launcher have reported. The run loops write, scrapes read; the lock is held for moments.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
+    /// A real launcher has one entry, a launcher of simulated nodes one for each.
     nodes: Mutex<BTreeMap<Uuid, Node>>,
 }
 
-/// What one node has.
+/// What one node reported last.
 #[derive(Debug, Clone, Default)]
 struct Node {
     is_connected: bool,
+    /// Connections since the start.
     connections: u64,
+    /// `None` without a lease.
     lease_until: Option<Instant>,
-    /// Instances by state.
+    /// How many instances there are in each state, in the protocol's words.
     instances: BTreeMap<String, u64>,
+    /// Of all instances together; unknown figures count as 0, here and below.
     mem_used_mib: u64,
     disk_used_mb: u64,
+    /// Of one processor; instances on four busy ones have 400.
     cpu_percent: u64,
     mem_total_mib: u64,
     mem_available_mib: u64,
 }
 
 impl Metrics {
-    /// A node is connected, or is not any more.
+    /// Notes that a node is connected, or is not any more.
     pub(super) fn connection(&self, node: Uuid, is_connected: bool) {
         let mut nodes = self.nodes.lock();
         let node = nodes.entry(node).or_default();
@@ -80,12 +86,12 @@ impl Metrics {
         node.connections += u64::from(is_connected);
     }
 
-    /// A node's instances under the lease run until then.
+    /// Notes until when a node's instances under the lease may run.
     pub(super) fn lease(&self, node: Uuid, until: Option<Instant>) {
         self.nodes.lock().entry(node).or_default().lease_until = until;
     }
 
-    /// A node tells the scheduler what runs on it.
+    /// Notes what a node tells the scheduler in its STATS.
     pub(super) fn report(&self, node: Uuid, stats: &Stats) {
         let known = |amount: i64| u64::try_from(amount).unwrap_or(0);
         let mut instances = BTreeMap::new();
@@ -103,7 +109,7 @@ impl Metrics {
         node.mem_available_mib = known(stats.mem_available_mb);
     }
 
-    /// All of it as text.
+    /// All metrics in the OpenMetrics text format.
     fn text(self: &Arc<Self>) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         let nodes = self.nodes.lock().values().cloned().collect();
@@ -202,7 +208,7 @@ impl Collector for Gathered {
     }
 }
 
-/// Serves metrics until it is dropped.
+/// Serves metrics until the future is dropped, which ends all connections too.
 pub(super) async fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> Infallible {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
@@ -237,6 +243,7 @@ pub(super) async fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> Infal
     }
 }
 
+/// Answers GET and HEAD of `/metrics`; 404 for other paths, 405 for other methods.
 fn answer(request: &Request<Incoming>, metrics: &Arc<Metrics>) -> Response<Full<Bytes>> {
     let say = |status: StatusCode, kind: &'static str, text: String| {
         let mut response = Response::new(Full::new(Bytes::from(text)));

@@ -1,5 +1,5 @@
-//! What is left of an instance whose supervisor was killed: found, killed, and waited for. Only when nothing is left has
-//! the instance ended; until then the launcher lists it, and its room is not given to another.
+//! What is left of an instance whose supervisor was killed: found, killed, and waited for. Only when nothing is left
+//! has the instance ended; until then the launcher lists it, and its room is not given to another.
 //!
 //! A living supervisor knows all processes of its instance: each descends from it, and it is their reaper. When it is
 //! killed they are the children of the next subreaper, and have to be found by what they cannot have shed:
@@ -13,10 +13,13 @@
 //! | being the launcher's children, which it adopts | had a supervisor that an earlier launcher started |
 //! | descending from one that is found | – |
 //!
-//! So under the launcher that started the supervisor none escapes, but where it does not adopt: as process 1 of a container,
-//! or with children from before, not all that come to it are of supervisors. After a restart of the launcher one does that is in
-//! a session of its own, has an environment of its own and has closed what it inherited, where there is no cgroup. The
-//! mark is also locked as long as anybody has it, so it tells of processes that cannot be looked into as well.
+//! A launcher that adopts finds every process of the supervisors that it started itself. It does not adopt where other
+//! processes may become its children too: as process 1 of a container, or with children from before it was this
+//! program.
+//!
+//! In those cases, and after a restart of the launcher, a process escapes if it has no cgroup, is in a session of its
+//! own, has another environment, and has closed what it inherited, all together. The mark is also locked as long as any
+//! process has it open, so that it tells of processes that the launcher may not look into.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -54,18 +57,20 @@ const MARK_IN_PATH: &[u8] = b"/mark";
 /// open hundreds of thousands more.
 const MAX_DESCRIPTORS: usize = 4096;
 
-/// Looks in a row that find nothing, before nothing is left: a child that was born during the first is seen by the second.
+/// Looks in a row that find nothing, before nothing is left: a child that was born during the first is seen by the
+/// second.
 const QUIET_LOOKS: u32 = 2;
 
-/// First and longest time between two looks. What is killed ends within milliseconds, unless the kernel holds it.
+/// First pause between two looks; it doubles. What is killed ends within milliseconds, unless the kernel holds it.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// Upper bound of that pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time between two words in the log on one instance of which something is left.
 const WORD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Supervisors that this process started and has not waited for. Children are a matter of the whole process, however many
-/// launchers are in it.
+/// Supervisors that this process started and has not waited for. Children are a matter of the whole process, however
+/// many launchers are in it.
 static SUPERVISORS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// Whether what supervisors leave behind becomes this process's children, and nothing else does.
@@ -91,7 +96,10 @@ pub(crate) fn adopt() {
     });
 }
 
-/// Starts a supervisor.
+/// Starts a supervisor, and notes it as one before any look can take it for an orphan.
+///
+/// # Errors
+/// The system's.
 pub(crate) fn spawn_supervisor(command: &mut Command) -> io::Result<Child> {
     // No process sees it before it is known for what it is.
     let mut supervisors = SUPERVISORS.lock();
@@ -108,8 +116,8 @@ pub(crate) fn reap_supervisor(child: &mut Child) {
     }
 }
 
-/// Has this process, and all that it starts, carry the instance's mark: an open, locked file. Where the file system has no
-/// locks the mark is not locked.
+/// Has this process, and all that it starts, carry the instance's mark: an open, locked file. Where the file system has
+/// no locks the mark is not locked.
 ///
 /// # Errors
 /// The file cannot be made.
@@ -174,7 +182,8 @@ pub(crate) async fn remove_group(dir: InstanceDir) {
     }
 }
 
-/// Of which of these instances, whose supervisors are gone, nothing is left.
+/// For each of these instances, whose supervisors are gone, whether nothing is left of it. All are looked for in the
+/// same walks over `/proc`.
 pub(crate) fn without_any(dirs: &[InstanceDir]) -> Vec<bool> {
     let clues: Vec<Clues> = dirs.iter().map(Clues::of).collect();
     let mut quiet = vec![true; dirs.len()];
@@ -192,11 +201,12 @@ pub(crate) fn without_any(dirs: &[InstanceDir]) -> Vec<bool> {
 struct Left {
     /// Processes that were found.
     known: usize,
-    /// Whether there are others.
+    /// Whether the cgroup or the lock on the mark says that there are others, which were not found.
     unknown: bool,
 }
 
 impl Left {
+    /// Whether nothing is left.
     fn is_none(self) -> bool {
         self.known == 0 && !self.unknown
     }
@@ -232,7 +242,7 @@ fn reap(process: &ProcStat) {
     }
 }
 
-/// What tells the processes of one instance.
+/// By what the processes of one instance are recognized.
 #[derive(Debug)]
 struct Clues {
     /// Its entry in an environment.
@@ -246,6 +256,7 @@ struct Clues {
 }
 
 impl Clues {
+    /// Reads the clues from the instance's files, which outlive its supervisor.
     fn of(dir: &InstanceDir) -> Self {
         let supervisor = match read_json(&dir.supervision()) {
             Ok(Some(Supervision::By(process))) => Some(process),
@@ -268,6 +279,7 @@ impl Clues {
     }
 }
 
+/// The instance's cgroup, by its launch file.
 fn group_of(dir: &InstanceDir) -> Option<Group> {
     read_json::<Launch>(&dir.launch()).ok()??.group
 }
@@ -294,7 +306,8 @@ fn find(clues: &[Clues]) -> Vec<Vec<ProcStat>> {
     let sessions = sessions(clues, &processes);
     let variables = by(clues, |clues| Some(clues.variable.as_slice()));
     let marks = by(clues, |clues| clues.mark);
-    // Of which instance, where more than one supervisor was killed: that is not known, but that it is of one of them is.
+    // Of which instance, where more than one supervisor was killed: that is not known, but that it is of one of them
+    // is.
     let adopts = ADOPTS.get() == Some(&true);
     let is_adopted = |it: &ProcStat| adopts && it.ppid == me && Some(it.session) != my_session;
     let mut owners: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
@@ -326,8 +339,8 @@ fn by<'a, T: Ord>(clues: &'a [Clues], key: impl Fn(&'a Clues) -> Option<T>) -> B
 }
 
 /// The sessions that the supervisors began, of which instance each is, and when it began, in clock ticks after boot. A
-/// process id is not given to another process while a session has it; where another process has the supervisor's by now,
-/// nothing is left of its session.
+/// process id is not given to another process while a session has it; where another process has the supervisor's by
+/// now, nothing is left of its session.
 fn sessions(clues: &[Clues], processes: &BTreeMap<i32, ProcStat>) -> BTreeMap<i32, (usize, u64)> {
     let boot = super::procfs::boot_id();
     let session = |(at, clues): (usize, &Clues)| {

@@ -1,6 +1,6 @@
-//! Who reads what workloads wrote: each request is answered with one chunk, by a task beside the loop that obeys. What is
-//! read of a node is limited in bytes a second, so that commands and reports have the connection to themselves nearly all
-//! the time, whatever workloads write.
+//! Who reads what workloads wrote: each request is answered with one chunk, by a task beside the loop that obeys. What
+//! is read of a node is limited in bytes a second, so that commands and reports have the connection to themselves
+//! nearly all the time, whatever workloads write.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ mod file;
 
 use file::{Found, Places};
 
-/// Requests that are answered at a time; further ones are refused. Each holds a chunk at most.
+/// Requests that are answered at a time; further ones are refused as busy. Each holds at most one chunk in memory.
 pub(super) const MAX_READERS: usize = 16;
 
 /// Bytes of output that leave a node in a second, for all readers together: a tenth of what a Gbit/s carries.
@@ -28,18 +28,21 @@ pub(super) const OUTPUT_BYTES_PER_SECOND: u32 = 8 * 1024 * 1024;
 /// How long a reader that follows is kept waiting for more: then it is told that there is none yet, and asks again.
 pub(super) const FOLLOW_WAIT: Duration = Duration::from_secs(5);
 
-/// How long it is tried to read a file that is being cut.
+/// How long it is tried to read a file that is being cut; then the request fails.
 const CUT_WAIT: Duration = Duration::from_secs(1);
 
-/// Pause between two looks at a file.
+/// Pause between two looks at a file, for a reader that follows or a file that is being cut.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The readers of one node.
+/// The readers of one node's output. Owned by the run loop, which calls `ask` with each request and sends what `next`
+/// gives.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
-    /// Where its instances' output is; `None` = it really runs none.
+    /// Where the output of its instances is; `None` for a simulated node, which has none.
     places: Option<Arc<Places>>,
+    /// Limits the bytes a second of all readers together.
     pace: Arc<Pace>,
+    /// A task for each request.
     answers: JoinSet<OutputChunk>,
 }
 
@@ -52,7 +55,8 @@ impl Readers {
         }
     }
 
-    /// Begins to answer a request; the answer where there is one at once.
+    /// Begins to answer a request. An answer is returned at once only where it is a refusal; the instance's id becomes
+    /// part of a path and is checked first. An unreadable request is dropped.
     pub(crate) fn ask(&mut self, payload: &[u8]) -> Option<OutputChunk> {
         let request = match ReadOutput::decode(payload) {
             Ok(request) => request,
@@ -100,7 +104,10 @@ impl Readers {
     }
 }
 
-/// The chunk that a request is answered with, once there is one and it may leave.
+/// The chunk that a request is answered with, when there is one and the pace allows it to leave.
+///
+/// A reader that follows and would get nothing waits up to [`FOLLOW_WAIT`]. Meanwhile the run and the offset stay those
+/// of the first look.
 async fn answer(places: Arc<Places>, pace: Arc<Pace>, mut request: ReadOutput) -> OutputChunk {
     let begun = Instant::now();
     loop {
@@ -135,7 +142,8 @@ fn is_waited_for(chunk: &OutputChunk, request: &ReadOutput) -> bool {
     request.follow && chunk.data.is_empty() && !says_something
 }
 
-/// Lets so many bytes leave a second.
+/// Limits bytes a second: each chunk reserves the time that it takes at [`OUTPUT_BYTES_PER_SECOND`], behind those
+/// before it.
 #[derive(Debug, Default)]
 struct Pace {
     /// When what was let through has had its time.
@@ -143,6 +151,7 @@ struct Pace {
 }
 
 impl Pace {
+    /// Waits until so many bytes may leave.
     async fn wait(&self, bytes: usize) {
         sleep_until(self.reserve(Instant::now(), bytes)).await;
     }

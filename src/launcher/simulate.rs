@@ -1,7 +1,7 @@
 //! A simulated machine: reports the resources it was told to have and runs nothing.
 //!
-//! Its workloads are active at once and use what they asked for; they end when they are asked to, or by themselves after
-//! a set time. It answers [`AgentAction`]s as a real machine does, so that everything above it is the same.
+//! Its workloads are active at once and use what they asked for; they end when they are asked to, or by themselves
+//! after a set time. It answers [`AgentAction`]s as a real machine does, so that everything above it is the same.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::str::FromStr;
@@ -13,12 +13,14 @@ use super::agent::{
     AgentAction, Demand, HostFigures, Input, InstanceRecord, Pressure, Stage, Usage, Workload,
 };
 
-/// Exit code of a simulated workload that was asked to end, or killed: minus the signal.
+/// Exit code of a simulated workload that was asked to end: minus the signal.
 const TERMINATED: i32 = -15;
+/// Exit code of a simulated workload that was killed: minus the signal.
 const KILLED: i32 = -9;
 
-/// Disk and memory figures of different units meet: STATS count disk in 10⁶ bytes, requests in MiB.
+/// Bytes of a MiB, in which STARTs count disk.
 const MIB: i64 = 1_048_576;
+/// The unit of disk in STATS, in bytes.
 const DISK_UNIT: i64 = 1_000_000;
 
 /// All of an amount, in percent.
@@ -92,16 +94,17 @@ impl FromStr for Simulation {
     }
 }
 
-/// A simulated machine.
+/// A simulated machine, driven like [`super::process::Processes`] by the run loop.
 #[derive(Debug)]
 pub(crate) struct Simulated {
     simulation: Simulation,
-    /// What the workloads asked for.
+    /// What the workloads claim, from their records; their use is a part of it.
     live: BTreeMap<String, Demand>,
-    /// When workloads end by themselves.
+    /// When workloads end by themselves, the earliest first.
     ends: BTreeSet<(Instant, String)>,
     /// How long frozen workloads that end by themselves would still have run.
     frozen: BTreeMap<String, Duration>,
+    /// What is to be told of what was performed; each order has its outcome at once.
     happened: VecDeque<Input>,
 }
 
@@ -162,6 +165,7 @@ impl Simulated {
         }
     }
 
+    /// Starts a workload at once; with `run=` its end is set.
     fn start(&mut self, workload: Workload) {
         let instance = workload.instance;
         if let Some(run) = self.simulation.run {
@@ -170,6 +174,7 @@ impl Simulated {
         self.happened.push_back(Input::Started { instance });
     }
 
+    /// Ends a workload at once.
     fn end(&mut self, instance: String, code: i32) {
         self.ends.retain(|(_, id)| *id != instance);
         self.frozen.remove(&instance);
@@ -179,7 +184,7 @@ impl Simulated {
         });
     }
 
-    /// A frozen workload has as long to run after it as it had before.
+    /// Freezes a workload. One that ends by itself has as long to run afterwards as it had before.
     fn freeze(&mut self, instance: String) {
         let end = self.ends.iter().find(|(_, id)| *id == instance).cloned();
         if let Some(end) = end {
@@ -203,6 +208,7 @@ impl Simulated {
         });
     }
 
+    /// Learns from a record what a workload claims, or that it has ended.
     fn note(&mut self, record: InstanceRecord) {
         match record.stage {
             Stage::Exited(_) | Stage::Gone(..) => self.live.remove(&record.instance),
@@ -210,6 +216,7 @@ impl Simulated {
         };
     }
 
+    /// A sample of the machine: each workload uses the set share of what it claims.
     fn sample(&self) -> Input {
         let used = |asked: i64| asked.saturating_mul(self.simulation.used_percent) / ALL;
         let usage = |demand: &Demand| Usage {

@@ -1,9 +1,9 @@
 //! Files that are to be deleted: set aside at once, deleted when there is time.
 //!
-//! How many files an instance leaves is its workload's affair, and deleting a million takes minutes. So a directory that
-//! is not needed any more is only renamed into the trash, which takes one step whatever is in it, and a thread of its own
-//! deletes what is there: at the lowest priority, at most half of the time, one entry after the other. What is left when
-//! the launcher ends is deleted by the next one.
+//! How many files an instance leaves is its workload's affair, and deleting a million takes minutes. So a directory
+//! that is not needed any more is only renamed into the trash, which takes one step whatever is in it, and a thread of
+//! its own deletes what is there: at the lowest priority, at most half of the time, one entry after the other. What is
+//! left when the launcher ends is deleted by the next one.
 //!
 //! ```text
 //! <state>/trash/<name>     a directory, or a file, with whatever is below it
@@ -47,19 +47,21 @@ pub(crate) struct Trash {
     more: SyncSender<()>,
 }
 
+/// What the launcher and the thread share.
 #[derive(Debug)]
 struct Shared {
     dir: PathBuf,
     /// What distinguishes names given by this launcher from those of earlier ones.
     epoch: u128,
+    /// Counts the names given.
     named: AtomicU64,
-    /// It is not needed any more: the launcher has ended.
+    /// Set when the launcher ends; the thread then stops after the entry it is at.
     is_over: AtomicBool,
 }
 
 impl Trash {
-    /// The trash in the directory `dir`, which is made if needed; what is in it is being deleted from now on. Where there
-    /// is no room for the directory, it is made when something is put there.
+    /// The trash in the directory `dir`, which is made if needed; what is in it is being deleted from now on. Where
+    /// there is no room for the directory, it is made when something is put there.
     ///
     /// # Errors
     /// The directory cannot be made for another reason, or no thread be started.
@@ -71,6 +73,7 @@ impl Trash {
         Ok(trash)
     }
 
+    /// The trash, and what its thread would run; tests run it step by step.
     fn idle(dir: PathBuf) -> io::Result<(Self, Deleter)> {
         make(&dir).or_else(|error| match is_storage_fault(&error) {
             true => Ok(()),
@@ -93,7 +96,8 @@ impl Trash {
         Ok((Self { shared, more }, deleter))
     }
 
-    /// Takes a file, or a directory with all that is in it, away from its place at once. What is not there is none.
+    /// Moves a file, or a directory with all that is in it, into the trash at once. A path that does not exist is no
+    /// error.
     ///
     /// # Errors
     /// Those of renaming; then it is where it was.
@@ -115,6 +119,7 @@ impl Trash {
     }
 }
 
+/// Makes the directory, for its owner alone.
 fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
@@ -137,16 +142,17 @@ impl Shared {
     }
 }
 
-/// What the thread has.
+/// The thread's side.
 struct Deleter {
     shared: Arc<Shared>,
     wake: Receiver<()>,
-    /// What cannot be deleted.
+    /// Entries that cannot be deleted and are not tried again.
     stuck: BTreeSet<PathBuf>,
     pace: Pace,
 }
 
 impl Deleter {
+    /// Deletes what is there, then waits to be told that there is more; ends with the launcher's side.
     fn run(mut self) {
         // Of this thread alone. It only takes longer, or disturbs more, where that is not allowed.
         let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
@@ -258,7 +264,7 @@ fn open_up(dir: &Path) -> io::Result<()> {
     fs::set_permissions(dir, Permissions::from_mode(0o700))
 }
 
-/// Rests now and then.
+/// Makes the thread rest half of the time.
 #[derive(Debug, Default)]
 struct Pace {
     entries: u32,
@@ -266,6 +272,7 @@ struct Pace {
 }
 
 impl Pace {
+    /// Counts an entry, and rests after [`ENTRIES_PER_TURN`] for as long as those took.
     fn step(&mut self) {
         let since = *self.since.get_or_insert_with(Instant::now);
         self.entries += 1;
@@ -287,7 +294,8 @@ mod tests {
         fs::read_dir(dir).unwrap().count()
     }
 
-    /// A directory with files and directories, one of them deeper than any path may be long, one that may not be written.
+    /// A directory with files and directories, one of them deeper than any path may be long, one that may not be
+    /// written.
     fn tree(root: &Path) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
         let tree = root.join("tree");

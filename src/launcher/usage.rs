@@ -1,4 +1,8 @@
-//! What each instance uses: every process below its supervisor, and the files it keeps.
+//! What each instance uses: memory and processor time of every process below its supervisor, and disk of the files it
+//! keeps.
+//!
+//! Processes are read from `/proc` at each sample ([`Meter`]). Disk is measured by other threads in rounds and only
+//! looked up here ([`Disks`]), because the time that takes is up to the workloads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +17,11 @@ use super::procfs::{ProcStat, roots_of};
 /// Most files that are looked at to find an instance's disk usage; with more it is unknown (-1) rather than dear.
 const MAX_FILES_COUNTED: usize = 4096;
 
-/// Files after which a round over all instances stops, to go on with the others in the next: some hundred milliseconds of
-/// work. An instance that is looked at is looked at to its end, so a round may take as many more as one may have.
+/// Files after which a round over all instances stops, to go on with the others in the next: some hundred milliseconds
+/// of work. An instance that is looked at is looked at to its end, so a round may take as many more as one may have.
 const MAX_FILES_PER_ROUND: usize = 16 * MAX_FILES_COUNTED;
 
+/// Bytes of a MiB.
 const MIB: u64 = 1024 * 1024;
 
 /// What a figure says that could not be found out.
@@ -35,15 +40,18 @@ pub(crate) struct Meter {
     last: BTreeMap<i32, (u64, Instant)>,
 }
 
-/// What the processes of one instance have used.
+/// What the processes of one instance use together.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sum {
+    /// Resident memory, in pages; memory that processes share counts for each.
     pages: i64,
+    /// Processor time in clock ticks, of user and system.
     ticks: u64,
 }
 
 impl Meter {
-    /// What the instances use whose supervisors' pids and directories these are.
+    /// What the instances use, by instance id. `instances` are ids and directories by the pid of the supervisor.
+    /// Processor time is 0 in an instance's first sample, for there is nothing to compare it with.
     pub(crate) fn read(
         &mut self,
         instances: &BTreeMap<i32, (String, PathBuf)>,
@@ -71,6 +79,7 @@ impl Meter {
     }
 }
 
+/// Sums for each supervisor over all processes that descend from it, itself excluded.
 fn sum_processes(
     processes: &BTreeMap<i32, ProcStat>,
     supervises: impl Fn(i32) -> bool,
@@ -86,6 +95,7 @@ fn sum_processes(
     sums
 }
 
+/// Ticks within a time as percent of one processor.
 fn percent(ticks: u64, elapsed: std::time::Duration) -> i64 {
     let per_second = u128::from(rustix::param::clock_ticks_per_second().max(1));
     let micros = elapsed.as_micros().max(1);
@@ -99,10 +109,11 @@ fn pages_to_mib(pages: i64) -> i64 {
     i64::try_from(bytes / MIB).unwrap_or(i64::MAX)
 }
 
-/// Disk that instances use, as it was found out last. To find it out takes as long as workloads and their file systems make
-/// it take, so that no task waits for it.
+/// Disk that instances use, as it was found out last. To find it out takes as long as workloads and their file systems
+/// make it take, so that no task waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Disks {
+    /// In 10⁶ bytes, by directory.
     known: Mutex<BTreeMap<PathBuf, i64>>,
     /// The directory that was looked at last; held while a round is under way.
     last: Mutex<PathBuf>,

@@ -2,17 +2,17 @@
 //! where the connection it was told on breaks, or the launcher or the scheduler restarts.
 //!
 //! ```text
-//! here       InstanceStopped 41, STATS {ended: [41]} ───┐ connection lost ┌── STATS {ended: [41, 42]}        forgotten
-//!                                                       ✂                 │            \                /EndsRecorded 42
+//! here       InstanceStopped 41, STATS {ended: [41]} ───┐ connection lost ┌── STATS {ended: [41, 42]}       forgotten
+//!                                                       ✂                 │            \               /EndsRecorded 42
 //! scheduler                                                               41 and 42 are heard ── on disk
 //! ```
-//! Each end has a number, and stands in the record of its instance until EndsRecorded names that number or a later one. On
-//! a connection they are told in the order of their numbers, so that a scheduler that has heard of one has heard of all before it:
-//! at once in a frame of its own (InstanceStopped, InstanceDeleted, StartFailure) where nothing older is left to tell, and
-//! in every STATS until it is on record. A number that is heard twice is one end.
+//! Each end has a number, and stands in the record of its instance until EndsRecorded names that number or a later one.
+//! On a connection they are told in the order of their numbers, so that a scheduler that has heard of one has heard of
+//! all before it: at once in a frame of its own (InstanceStopped, InstanceDeleted, StartFailure) where nothing older is
+//! left to tell, and in every STATS until it is on record. A number that is heard twice is one end.
 //!
-//! A scheduler that does not say in CONNECTED that it records ends gets the frames alone, without numbers. An end counts as
-//! told to it once the socket has taken its frame and a report after it ([`super::Input::Written`]).
+//! A scheduler that does not say in CONNECTED that it records ends gets the frames alone, without numbers. An end
+//! counts as told to it once the socket has taken its frame and a report after it ([`super::Input::Written`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -147,6 +147,7 @@ impl Ends {
         self.insert(instance, end);
     }
 
+    /// Gives an end the next number and keeps it.
     fn add(&mut self, instance: &str, how: How, code: Option<i32>) -> u64 {
         self.last += 1;
         let seq = self.last;
@@ -154,6 +155,7 @@ impl Ends {
         seq
     }
 
+    /// Keeps an end that has its number.
     fn insert(&mut self, instance: &str, end: End) {
         let unrecorded = Unrecorded {
             instance: instance.to_owned(),
@@ -299,6 +301,8 @@ impl Agent {
         }
     }
 
+    /// Handles EndsRecorded: forgets all ends up to that number. One for another incarnation is of an earlier state
+    /// directory and says nothing. If ends are left that have not been told, the next report has them.
     pub(super) fn ends_recorded(
         &mut self,
         now: Instant,
@@ -366,6 +370,7 @@ impl Agent {
         self.ends.len()
     }
 
+    /// Whether the scheduler of the present connection has said that it records ends.
     pub(super) fn records_ends(&self) -> bool {
         self.link.records_ends()
     }
@@ -383,13 +388,16 @@ impl Agent {
 /// What a STATS says of ends; nothing to a scheduler that does not record them.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
+    /// Whose numbers these are.
     pub(super) incarnation: String,
+    /// The latest number given, also of an end that is not among the rows.
     pub(super) seq: Option<u64>,
+    /// The oldest ends that are not on record.
     pub(super) rows: Vec<InstanceEnd>,
 }
 
-/// The frame that tells an end. A START's failure is told as such only once: a scheduler that was told of the instance by a STATS
-/// in between hears that it is gone.
+/// The frame that tells an end. The failure of a START is told as such only once, when it happens: a scheduler that was
+/// told of the instance by a STATS in between hears that it has stopped.
 fn message(instance: &str, end: &End, seq: Option<u64>) -> Message {
     let instance_uuid = instance.to_owned();
     let exit_code = end.code.map(i64::from);

@@ -1,4 +1,8 @@
 //! What an agent remembers of an instance across restarts, and how it takes that up again.
+//!
+//! A record is written before the machine does what it says (`Starting` before the start, `Suspending` before the
+//! freeze), so that a launcher that crashed in between repeats it. Reading has to work for the records of all earlier
+//! versions: fields that were added have defaults.
 
 use std::time::{Duration, Instant};
 
@@ -149,6 +153,10 @@ impl Agent {
         }
     }
 
+    /// Makes an instance of its record, and does what follows from what was found of its processes.
+    ///
+    /// An end that happened while no launcher ran becomes an end here, numbered and told like any other. Where
+    /// processes run, a removal or a change that was under way is ordered again.
     fn recover_instance(
         &mut self,
         now: Instant,
@@ -203,7 +211,8 @@ impl Agent {
         match found {
             _ if had_ended && is_unnumbered => self.end(now, &id, state),
             _ if had_ended => {}
-            // Also where it never ran: a STATS may have listed it as pending, and who was told of it must hear of its end.
+            // Also where it never ran: a STATS may have listed it as pending, and who was told of it must hear of its
+            // end.
             Found::NeverRan => self.exited(now, &id, None),
             Found::Ended(code) => self.exited(now, &id, *code),
             Found::Running => match record.stage {

@@ -1,4 +1,8 @@
-//! Figures: what the node has, what is allotted, and the reports of both (READY or FULL, then STATS).
+//! Reports: what the node has, what is claimed on it and what is used, as STATS and READY (or FULL, MAINTENANCE,
+//! OFFLINE).
+//!
+//! The agent asks the machine for a sample when a report is due ([`Agent::report_soon`], or the interval); the sample's
+//! arrival makes the report. Reports are at least [`MIN_REPORT_GAP`] apart on a connection.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +16,7 @@ use super::instances::{Instance, InstancePhase};
 use super::pressure::Pressure;
 use super::{Agent, Demand, Duty, Link, MIN_REPORT_GAP, Message, Runs};
 
-/// Labels that schedulers take of a node.
+/// Labels that schedulers take of a node; further ones are left out here, images last.
 const MAX_LABELS: usize = 64;
 
 /// Capability: SUSPEND and RESUME are done.
@@ -91,6 +95,7 @@ impl Agent {
         }
     }
 
+    /// Takes a sample in, and reports if there is a connection.
     pub(super) fn sampled(
         &mut self,
         now: Instant,
@@ -119,7 +124,8 @@ impl Agent {
         self.host = Some(host);
     }
 
-    /// What the node keeps can be written, or cannot any more.
+    /// Notes that what the node keeps can be written (`None`) or not, and why. It is reported soon, for without storage
+    /// the node takes no START.
     pub(super) fn storage(&mut self, now: Instant, fault: Option<String>) {
         if self.storage_fault != fault {
             self.storage_fault = fault;
@@ -179,6 +185,7 @@ impl Agent {
         }
     }
 
+    /// What the node is for the scheduler. MAINTENANCE and OFFLINE come before FULL.
     fn status(&self, host: &HostFigures) -> Status {
         match self.duty {
             Duty::Maintenance => Status::Maintenance,
@@ -188,6 +195,7 @@ impl Agent {
         }
     }
 
+    /// READY as it would be now, without what only a connection's first report says.
     fn ready(&self, host: &HostFigures, starts_seen: u64) -> Ready {
         let network = |network: &Network| payload::Network {
             ip: network.ip.clone(),
@@ -237,7 +245,8 @@ impl Agent {
         labels
     }
 
-    /// What can be asked of this node beyond what the original's launchers do.
+    /// What can be asked of this node beyond what the original's launchers do. A scheduler sends no command whose
+    /// capability is not listed.
     fn capabilities(&self) -> Vec<String> {
         let changes: &[&str] = match self.settings.runs {
             Runs::Processes | Runs::Anything => &[SUSPEND, UPDATE],
@@ -253,6 +262,7 @@ impl Agent {
         all.map(str::to_owned).collect()
     }
 
+    /// STATS as it would be now, with one row for each instance that has not ended.
     fn stats(&self, ready: &Ready, host: &HostFigures) -> Stats {
         let instances = self.live().map(|(id, instance)| stat(id, instance));
         Stats {
@@ -263,7 +273,7 @@ impl Agent {
     }
 }
 
-/// What a node says of itself.
+/// The node's status in a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
     Ready,
@@ -284,7 +294,7 @@ impl Status {
     }
 }
 
-/// One instance in STATS.
+/// One instance's row in STATS: its state in the protocol's words, what it uses, and what it holds.
 fn stat(id: &str, instance: &Instance) -> InstanceStat {
     let usage = instance.usage.unwrap_or(Usage {
         mem_mb: UNKNOWN,
@@ -324,6 +334,7 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
     }
 }
 
+/// A duration in whole milliseconds.
 fn span(length: Duration) -> Span {
     Span::from_ms(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
 }

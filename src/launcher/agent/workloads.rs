@@ -1,5 +1,8 @@
-//! What instances are, as the scheduler is told it once on a connection: what each is called, what it runs, and for how long
-//! it has been there. Of what STATS say again and again nothing.
+//! What instances are: name, tenant, program and age of each, as the scheduler is told it once on a connection
+//! (Workloads).
+//!
+//! A scheduler that was restarted without a state directory has nothing else to learn these from. They do not change,
+//! and so STATS does not repeat them.
 
 use std::time::Instant;
 
@@ -30,6 +33,8 @@ impl About {
         *self == Self::default()
     }
 
+    /// Takes from a START what is told of its instance. The program is the image's short name and the first words of
+    /// the command, cut to [`MAX_PROGRAM_LEN`].
     pub(super) fn of(start: &Start) -> Self {
         let name = start.scheduling.as_ref().map(|it| it.name.clone());
         let mut program = String::new();
@@ -59,7 +64,8 @@ impl Agent {
             .change_all(|_, instance| instance.is_introduced = false);
     }
 
-    /// Tells what those are that a report has just listed for the first time on this connection.
+    /// Tells what those instances are that a report has just listed for the first time on this connection. Nothing is
+    /// told to a scheduler that does not record ends: it does not know the frame.
     pub(super) fn introduce(&mut self, now: Instant) {
         if !self.records_ends() {
             return;

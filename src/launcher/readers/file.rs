@@ -1,5 +1,6 @@
 //! One chunk of what a workload wrote, read from its files. They change while they are read, and a workload can make
-//! anything of them: nothing is opened that could block, and what was read counts only if the files were not cut meanwhile.
+//! anything of them: nothing is opened that could block, and what was read counts only if the files were not cut
+//! meanwhile.
 //!
 //! Offsets count from the first byte that the run wrote. The current file begins at the offset that the run's
 //! [`OutputStart`] says, and the older file ends before it.
@@ -31,7 +32,7 @@ pub(super) struct Places {
     pub(super) rule: KeepOutput,
 }
 
-/// What came of a look.
+/// What came of one look at the files.
 #[derive(Debug)]
 pub(super) enum Found {
     /// A chunk, or why there is none.
@@ -51,12 +52,19 @@ struct Run {
     is_over: bool,
 }
 
-/// Which bytes of a run are where, at one moment.
+/// Which bytes of a run are in which file, at one moment.
+///
+/// ```text
+/// offset 0        older_from      older_to = from, as a rule       to
+///   |  not kept  |   older output  |        current output         |
+/// ```
 #[derive(Debug)]
 struct Layout {
+    /// The note of the supervisor that cuts the files, as it was read.
     start: OutputStart,
     /// Whether the current file has been cut, and that is not noted.
     is_cut: bool,
+    /// The older output, if it is the one that the note names.
     older: Option<File>,
     /// Where the older file begins, ends, and where the current one begins and ends.
     older_from: u64,
@@ -66,7 +74,7 @@ struct Layout {
 }
 
 impl Places {
-    /// The chunk that a request asks for.
+    /// The chunk that a request asks for; every error becomes an answer.
     pub(super) fn read(&self, request: &ReadOutput) -> Found {
         let found = self.run(request).and_then(|run| match run {
             Some(run) => run.chunk(request),
@@ -78,7 +86,8 @@ impl Places {
         })
     }
 
-    /// The run of an instance that is asked for, or its latest.
+    /// The run of an instance that is asked for by number, or its latest: first in the instance's own directory, then
+    /// in what is kept, the latest first. `None` if it has no output or is not kept.
     fn run(&self, request: &ReadOutput) -> io::Result<Option<Run>> {
         let id = &request.instance_uuid;
         let here = InstanceDir(self.root.join("instances").join(id));
@@ -121,7 +130,8 @@ impl Places {
         all.into_iter().map(|(_, path)| InstanceDir(path)).collect()
     }
 
-    /// There is no output.
+    /// The answer where there is no output: an empty chunk for an instance that is there and has not written, otherwise
+    /// `NotKept`.
     fn nothing(&self, request: &ReadOutput) -> Found {
         let dir = InstanceDir(self.root.join("instances").join(&request.instance_uuid));
         let is_over = fs::symlink_metadata(dir.ended()).is_ok();
@@ -147,6 +157,8 @@ impl Places {
 }
 
 impl Run {
+    /// One chunk from the offset or the last lines that the request names. `Changing` if the files were cut while it
+    /// was read.
     fn chunk(&self, request: &ReadOutput) -> io::Result<Found> {
         let Some(layout) = self.layout()? else {
             return Ok(Found::Changing);
@@ -209,8 +221,8 @@ impl Run {
     /// Where the current file begins.
     fn start(&self, older_len: u64) -> OutputStart {
         let start = read_json::<OutputStart>(&self.dir.output_start());
-        // Of a run that was cut before that was noted, the older file is taken for all there was. A workload can put anything
-        // there.
+        // Of a run that was cut before that was noted, the older file is taken for all there was. A workload can put
+        // anything there.
         start.ok().flatten().unwrap_or(OutputStart {
             from: older_len,
             older_to: older_len,
@@ -252,14 +264,16 @@ impl Run {
         Ok(len)
     }
 
-    /// Where the last lines begin.
+    /// The offset at which the last lines begin, found by reading backwards in blocks of [`TAIL_BLOCK`], at most
+    /// [`MAX_TAIL_BYTES`] in all. A line end at the very end does not begin another line.
     fn tail(&self, layout: &Layout, lines: u64) -> io::Result<u64> {
         let first = layout.kept_from(layout.to.saturating_sub(MAX_TAIL_BYTES));
         let mut block = vec![0; TAIL_BLOCK as usize];
         if lines == 0 {
             return Ok(layout.to);
         }
-        // Of a current file that was cut and is empty, the older one has the last lines, perhaps well before its beginning.
+        // Of a current file that was cut and is empty, the older one has the last lines, perhaps well before its
+        // beginning.
         let is_empty = layout.to == layout.from && layout.older.is_some();
         let last = if is_empty { layout.older_to } else { layout.to };
         let (mut end, mut found) = (last, 0_u64);
@@ -304,7 +318,8 @@ impl Layout {
     }
 }
 
-/// A plain file; `None` if there is none.
+/// Opens a plain file without following what a workload may have put in its place; `None` if it is missing or of
+/// another kind.
 fn open(path: PathBuf) -> io::Result<Option<File>> {
     let opened = OpenOptions::new()
         .read(true)
