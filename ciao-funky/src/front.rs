@@ -1,8 +1,7 @@
 //! Funky's socket: accepts connections, reads one command from each, hands it to the desk and writes the reply.
 //!
 //! A command ends at a line end, or where the client closes its end or its half of the connection. The reply is one
-//! text and a line end, `task 7 queued` or `error: …`. Funky's own clients do not read it and close at once, which is
-//! no error.
+//! text and a line end, `task 7 queued` or `error: …`. A client that closes without reading it is served as well.
 //!
 //! One task reads all connections, so that commands get their numbers in the order in which they were written: what one
 //! program wrote before the next one connected comes before that one's.

@@ -16,8 +16,8 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::umask;
 use tokio::net::{UnixListener, UnixSocket};
 
-/// Connections that may wait to be accepted. 4096 is the kernel's own limit by default (`net.core.somaxconn`); a
-/// shorter queue would refuse clients in a burst, which Funky's do not try again.
+/// Connections that may wait to be accepted. 4096 is the kernel's own limit by default (`net.core.somaxconn`), so that
+/// of a burst of clients none is refused.
 const BACKLOG: u32 = 4096;
 
 /// Why the program cannot listen at its path; it ends the start.

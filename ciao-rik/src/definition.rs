@@ -34,8 +34,8 @@ pub(crate) const MAX_LEN: usize = 192 * 1024;
 /// workers get no others.
 pub(crate) const VM_TYPE: &str = "rik";
 
-/// The line between the two documents. The first document cannot contain it, as the end of a YAML document; the second
-/// is one line.
+/// The line between the two documents. The first document cannot contain it: by YAML's rules such a line ends a
+/// document, also within a text. The second is one line.
 const MARK: &[u8] = b"\n---\n";
 
 /// Most instances of one set.

@@ -1,8 +1,8 @@
 //! cgroup v2: where instances can have groups of their own, and what is done with the group of one instance.
 //!
 //! A group's limits count all processes of an instance together, and its freezer and its kill switch miss none. Where
-//! there is no cgroup to be used, limits are set on each process ([`super::limits`]) and processes are stopped by signals
-//! (`supervise/freeze`). See `cgroups(7)` and the kernel's `admin-guide/cgroup-v2`.
+//! there is no cgroup to be used, limits are set on each process ([`super::limits`]) and processes are stopped by
+//! signals (`supervise/processes`). See `cgroups(7)` and the kernel's `admin-guide/cgroup-v2`.
 //!
 //! ```text
 //! <tree>/cgroup.subtree_control         + memory, cpu where they can be had
@@ -45,7 +45,8 @@ pub struct CgroupError {
     what: String,
 }
 
-/// A cgroup under which each instance has a group of its own.
+/// A cgroup under which each instance has a group of its own. `memory` and `cpu` say whether that controller is handed
+/// on to the groups below.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tree {
     base: PathBuf,
@@ -98,6 +99,10 @@ pub(crate) fn find(chosen: Option<&Path>) -> Result<Option<Tree>, CgroupError> {
 }
 
 impl Tree {
+    /// The tree at this path. Whether groups can be made there is found out by making one.
+    ///
+    /// # Errors
+    /// It is no cgroup of version 2, or no group can be made in it. A controller that cannot be handed on is no error.
     fn at(path: &Path) -> Result<Self, CgroupError> {
         let unusable = |what: String| CgroupError {
             path: path.to_owned(),
@@ -332,6 +337,7 @@ fn place(group: &str, mounts: &str) -> Option<PathBuf> {
     })
 }
 
+/// The processes in a group, those of groups below not included.
 fn pids_in(path: &Path) -> Vec<Pid> {
     let pids = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
     pids.lines()
@@ -345,6 +351,7 @@ fn value_of(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(line)
 }
 
+/// Makes a group; one that is there is no error.
 fn make(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

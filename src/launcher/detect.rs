@@ -80,6 +80,7 @@ pub fn resources(root: &Path) -> BTreeMap<String, i64> {
     found
 }
 
+/// The first `model name` of `/proc/cpuinfo`, which other architectures than x86 do not have.
 fn cpu_model(root: &Path) -> Option<String> {
     let cpuinfo = read(&root.join("proc/cpuinfo"))?;
     let name = cpuinfo.lines().find_map(|line| {
@@ -119,6 +120,7 @@ fn cores(root: &Path) -> usize {
     siblings.collect::<BTreeSet<_>>().len()
 }
 
+/// How many NUMA nodes the kernel lists.
 fn numa_nodes(root: &Path) -> usize {
     numbered(&root.join("sys/devices/system/node"), "node").len()
 }
@@ -153,6 +155,8 @@ struct PciFunction {
     device: u32,
 }
 
+/// The PCI functions that are display controllers or processing accelerators; of others, and of what cannot be read,
+/// nothing.
 fn pci_functions(root: &Path) -> Vec<PciFunction> {
     let devices = root.join("sys/bus/pci/devices");
     let function = |address: String| {
@@ -184,6 +188,7 @@ fn numbered(dir: &Path, prefix: &str) -> Vec<String> {
     names
 }
 
+/// The names in a directory, at most [`MAX_ENTRIES`]; none if it cannot be read.
 fn entries(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().take(MAX_ENTRIES);
     entries
@@ -191,6 +196,7 @@ fn entries(dir: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The first [`MAX_FILE_LEN`] bytes of a file as text; `None` if it cannot be read.
 fn read(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     let file = File::open(path).ok()?;

@@ -83,10 +83,10 @@ impl Dialler {
         })
     }
 
-    /// One round over all addresses, the first that accepts. Failures are logged one by one.
+    /// One round over all addresses, in order, up to the first that accepts. Failures are logged one by one.
     ///
     /// # Errors
-    /// That of the round's last address, or one that no retry mends.
+    /// The first that no later try can help, else that of the last address.
     async fn round(&self) -> Result<Link, ConnectError> {
         // Never closed, so a turn always comes.
         let _turn = self.dials.acquire().await;

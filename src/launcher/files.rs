@@ -20,11 +20,12 @@ use super::cgroup::Group;
 use super::limits::Limits;
 use super::procfs::ProcessId;
 
-/// Largest file that is read here, in bytes: a START's payload has 4 MiB at most, and JSON takes up to six times as much for
-/// a byte of it. A workload can make any of its instance's files larger.
+/// Largest file that is read here, in bytes: a START's payload has 4 MiB at most, and JSON takes up to six times as
+/// much for a byte of it. A workload can make any of its instance's files larger.
 const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Where an instance keeps what; `<state>/instances/<instance>/`.
+/// The directory of one instance, `<state>/instances/<instance>/`, or `<state>/kept/<instance>.<n>/` when it is kept.
+/// The methods name its files and touch none.
 #[derive(Debug, Clone)]
 pub(crate) struct InstanceDir(pub(crate) PathBuf);
 
@@ -103,7 +104,8 @@ pub(crate) struct Launch {
 /// Who runs an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Supervision {
-    /// A launcher found the instance without a supervisor and gave it up; a supervisor that comes later must not run it.
+    /// A launcher found the instance without a supervisor and gave it up; a supervisor that comes later must not run
+    /// it.
     Abandoned,
     /// A supervisor took it.
     By(ProcessId),
@@ -177,8 +179,8 @@ impl<T: Into<String>> From<T> for Obstacle {
     }
 }
 
-/// Whether the file system is at fault: full, read-only or broken. It may be mended while the program runs, and what was
-/// written before can still be read.
+/// Whether the file system is at fault: full, read-only or broken. It may be mended while the program runs, and what
+/// was written before can still be read.
 pub(crate) fn is_storage_fault(error: &io::Error) -> bool {
     let faults = [Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::IO];
     let is = |errno: &Errno| error.raw_os_error() == Some(errno.raw_os_error());
@@ -192,18 +194,25 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     faults.iter().any(is)
 }
 
-/// Writes `value` to `path`, whole or not at all.
+/// Writes `value` to `path`, whole or not at all: a reader sees the earlier contents or these.
+///
+/// # Errors
+/// Those of writing a file; the earlier contents are there then.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_text(path, &serde_json::to_vec(value)?)
 }
 
-/// Writes `text` to `path`, whole or not at all.
+/// As [`write_json`], for a text.
+///
+/// # Errors
+/// Those of writing a file.
 pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, text)?;
     fs::rename(temporary, path)
 }
 
-/// Room on disk for a file that must not fail to be written later because the disk is full by then.
+/// Room on disk for a file that must not fail to be written later because the disk is full by then: a temporary file of
+/// spaces, which are valid JSON after a document.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     path: PathBuf,
@@ -229,7 +238,10 @@ impl Reserved {
         })
     }
 
-    /// As [`write_json`], in the room that was reserved if that is enough.
+    /// As the function [`write_json`], in the room that was reserved if that is enough.
+    ///
+    /// # Errors
+    /// Neither the reserved file nor a new one can be written.
     pub(crate) fn write_json(self, value: &impl Serialize) -> io::Result<()> {
         let text = serde_json::to_vec(value)?;
         let in_place = || {
@@ -248,7 +260,11 @@ impl Reserved {
     }
 }
 
-/// Writes `value` to `path` if there is no such file yet; whether there was none.
+/// Writes `value` to `path` if there is no such file yet; false if there is one. Of several processes that try, exactly
+/// one gets true, and no reader sees a part of the file: the complete temporary file is linked to the name.
+///
+/// # Errors
+/// Those of writing or linking a file.
 pub(crate) fn create_json(path: &Path, value: &impl Serialize) -> io::Result<bool> {
     let temporary = write_temporary(path, &serde_json::to_vec(value)?)?;
     let linked = fs::hard_link(&temporary, path);
@@ -260,7 +276,10 @@ pub(crate) fn create_json(path: &Path, value: &impl Serialize) -> io::Result<boo
     }
 }
 
-/// Reads what [`write_json`] wrote; `None` if there is no such file.
+/// Reads what [`write_json`] wrote; `None` if there is no such file. A workload may have put anything in its place.
+///
+/// # Errors
+/// It cannot be read, is no plain file, is longer than 32 MiB, or not the JSON of `T`.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let file = OpenOptions::new()
         .read(true)

@@ -1,5 +1,5 @@
-//! What one instance may take, in the two forms that the system enforces: files of a cgroup ([`super::cgroup`]) and limits
-//! of each process.
+//! What one instance may take, in the two forms that the system enforces: files of a cgroup ([`super::cgroup`]) and
+//! limits of each process.
 
 use std::io;
 
@@ -7,16 +7,18 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde::{Deserialize, Serialize};
 
-/// Memory beyond `mem_mb` that a workload may have, in MiB: room for stacks, allocator and interpreter start, which those
-/// who write `mem_mb` do not count.
+/// Memory beyond `mem_mb` that a workload may have, in MiB: room for stacks, allocator and interpreter start, which
+/// those who write `mem_mb` do not count.
 const MEMORY_SLACK_MIB: i64 = 16;
 
+/// Bytes of a MiB.
 const MIB: u64 = 1024 * 1024;
 
 /// Time over which a cgroup's processor time is counted, in µs: the kernel's default.
 const CPU_PERIOD_US: u64 = 100_000;
 
-/// What one instance may take.
+/// What one instance may take. Part of the launch file and of the requests to a supervisor, as JSON:
+/// `{"mem_mb":256,"vcpus":1}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limits {
     /// Memory, in MiB.
@@ -43,12 +45,12 @@ impl Limits {
         }
     }
 
-    /// Limits the data segment (`RLIMIT_DATA`) of one process, `None` = this one: heap, private writable mappings and thread
-    /// stacks. Processes it starts later have the same limit.
+    /// Limits the data segment (`RLIMIT_DATA`) of one process, `None` = this one: heap, private writable mappings and
+    /// thread stacks. Processes it starts later have the same limit.
     ///
     /// Not the address space (`RLIMIT_AS`): runtimes reserve gigabytes of it that they never touch and would not start.
-    /// The soft limit only: to raise the hard one later takes a privilege (`CAP_SYS_RESOURCE`). So a program can lift it
-    /// that is made to; there is nothing to gain that it could not have by starting a second process.
+    /// The soft limit only: to raise the hard one later takes a privilege (`CAP_SYS_RESOURCE`). So a program can lift
+    /// it that is made to; there is nothing to gain that it could not have by starting a second process.
     ///
     /// Says whether that changed anything.
     ///

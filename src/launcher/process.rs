@@ -374,7 +374,7 @@ impl Processes {
     }
 
     /// Spawns the task that waits for a supervisor's end and reports how the instance ended. `child` is reaped then; a
-    /// supervisor of an earlier launcher is init's to reap.
+    /// supervisor that an earlier launcher started is not this process's to reap.
     fn watch(&mut self, id: &str, supervisor: Supervisor, child: Option<Child>) {
         let (events, instance, dir) = (
             self.events.clone(),

@@ -1,7 +1,7 @@
 //! What `/proc` says of processes: just the fields the launcher and its supervisors need.
 //!
-//! A process is named by pid, start time and boot, because pids are reused; for the same reason signals are sent through
-//! pidfds. Not here: figures of the whole machine ([`super::host`]).
+//! A process is named by pid, start time and boot, because pids are reused; for the same reason signals are sent
+//! through pidfds. Not here: figures of the whole machine ([`super::host`]).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -72,6 +72,8 @@ impl ProcStat {
         }
     }
 
+    /// Reads the line; `None` if it is of another form. The indices are those of `proc_pid_stat(5)` less 3, for the
+    /// fields behind the name begin with the third.
     fn parse(line: &str) -> Option<Self> {
         // The name stands in parentheses and may hold anything, also spaces and parentheses.
         let (pid, rest) = line.split_once(" (")?;
@@ -127,8 +129,8 @@ pub(crate) fn boot_id() -> Option<String> {
     )
 }
 
-/// Which of the processes for which `is_root` holds each process descends from, the nearest one, itself included. Those that
-/// descend from none are left out.
+/// Which of the processes for which `is_root` holds each process descends from, the nearest one, itself included. Those
+/// that descend from none are left out.
 ///
 /// Each process is walked over once, however long the chains are that a workload makes. A picture that was taken while
 /// parents changed may hold a loop: what is in it descends from none.

@@ -333,6 +333,7 @@ impl Node {
         }
     }
 
+    /// Runs the node until it is told to end and its agent is done, or its stop deadline has passed.
     async fn run(mut self, mut ending: watch::Receiver<bool>) -> Result<(), LauncherError> {
         let mut deadline: Option<Instant> = None;
         loop {
@@ -385,6 +386,7 @@ impl Node {
         }
     }
 
+    /// Waits for the next thing that happens. Each branch may be dropped and loses nothing.
     async fn wait(
         &mut self,
         ending: Option<&mut watch::Receiver<bool>>,
@@ -531,6 +533,7 @@ impl Node {
             .push_back(Frame::new(Kind::OUTPUT, self.uuid, chunk.encode()));
     }
 
+    /// Gives the agent what happened on its machine, and before it the trace that this completes.
     fn happened(&mut self, now: Instant, input: Input) {
         let traced = match &input {
             Input::Started { instance } => self.traces.started(instance),

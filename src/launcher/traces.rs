@@ -1,5 +1,6 @@
-//! Traced STARTs: the launcher is the last on their way. It adds itself to the path, notes when the instance runs, and the
-//! agent reports both (TraceReport), as the original's launchers do: of STARTs that succeed, with the next STATS.
+//! Traced STARTs: the launcher is the last on their way. It adds itself to the path, notes when the instance runs, and
+//! the agent reports both (TraceReport) with the next STATS. As with the original's launchers, only STARTs that succeed
+//! are reported.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ use super::agent::MAX_TRACES;
 /// Go's zero time, which says that an instant is not set.
 const NOT_SET: &str = "0001-01-01T00:00:00Z";
 
-/// The role names of the original.
+/// The roles' names in a TraceReport, which are the original's; several are joined with `-`.
 const ROLES: [(Role, &str); 6] = [
     (Role::SERVER, "Server"),
     (Role::CONTROLLER, "Controller"),
@@ -71,6 +72,7 @@ impl Traces {
     }
 }
 
+/// One stop of the path as TraceReport has it. An instant that is not set is an empty text.
 fn traced_node(node: &TraceNode) -> TracedNode {
     let set = |at: Timestamp| match at.is_unset() {
         true => String::new(),
@@ -90,6 +92,7 @@ fn role_name(role: Role) -> String {
     names.join("-")
 }
 
+/// The wall clock, for it is compared with other machines' times.
 fn now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let ns = since_epoch.unwrap_or_default().as_nanos();

@@ -133,8 +133,8 @@ impl Agent {
         }
     }
 
-    /// Handles START: begins the instance, or refuses it. Every START counts in `starts_seen`, so that the scheduler
-    /// can tell which STARTs a report already includes.
+    /// Handles START: begins the instance, or refuses it. Every START counts in `starts_seen`, also a refused one, by
+    /// which READY says how many STARTs its figures include.
     fn start(&mut self, now: Instant, start: Result<Box<Start>, PayloadError>) {
         if let Link::Up { starts_seen, .. } = &mut self.link {
             *starts_seen += 1;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! here       InstanceStopped 41, STATS {ended: [41]} ───┐ connection lost ┌── STATS {ended: [41, 42]}       forgotten
-//!                                                       ✂                 │            \               /EndsRecorded 42
+//!                                                       ✂                 │           \               /EndsRecorded 42
 //! scheduler                                                               41 and 42 are heard ── on disk
 //! ```
 //! Each end has a number, and stands in the record of its instance until EndsRecorded names that number or a later one.

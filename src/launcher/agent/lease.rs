@@ -7,13 +7,13 @@
 //! scheduler        heard ────────────────────────────────────────────────────|── may start them elsewhere
 //! ```
 //! Each STATS has a number; the scheduler answers it with LeaseRenewed. The lease counts from when that STATS was made,
-//! before the scheduler can have heard it: so it is over here before it is over there, whatever the frames took. Under the
-//! lease are instances whose START says `on_node_loss: restart`; they are killed, not asked, because there is no time. The
-//! machine does the same by itself ([`AgentAction::ExtendLease`]), for the launcher that dies or hangs.
+//! before the scheduler can have heard it: so it is over here before it is over there, whatever the frames took. Under
+//! the lease are instances whose START says `on_node_loss: restart`; they are killed, not asked, because there is no
+//! time. The machine does the same by itself ([`AgentAction::ExtendLease`]), for the launcher that dies or hangs.
 //!
-//! A launcher may find a lease that an earlier one with a longer `--lease` left. It cannot be shortened: supervisors wait
-//! for the end that they have read. So until that end the longer length is announced, and the scheduler waits for it. What
-//! is announced follows from the deadline that is kept, so a crash in between changes nothing.
+//! A launcher may find a lease that an earlier one with a longer `--lease` left. It cannot be shortened: supervisors
+//! wait for the end that they have read. So until that end the longer length is announced, and the scheduler waits for
+//! it. What is announced follows from the deadline that is kept, so a crash in between changes nothing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -94,14 +94,15 @@ impl Lease {
         self.unanswered.drain(..=at).next_back().map(|(_, at)| at)
     }
 
+    /// Whether instances under the lease may run at this moment.
     fn holds(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 }
 
 impl Agent {
-    /// Takes up the lease of an earlier launcher, as the machine kept it; beside [`Agent::recover`]. Without it, only the
-    /// machine sees to instances under that lease until the next renewal.
+    /// Takes up the lease of an earlier launcher, as the machine kept it; beside [`Agent::recover`]. Without it, only
+    /// the machine sees to instances under that lease until the next renewal.
     pub fn recover_lease(&mut self, until: Instant) {
         self.lease.until = Some(until);
         let length = None;
@@ -128,6 +129,8 @@ impl Agent {
         self.lease.holds(now)
     }
 
+    /// Handles LeaseRenewed: the lease counts from when the STATS with this number was made. An answer to a STATS of an
+    /// earlier connection, or one that would shorten the lease, changes nothing.
     pub(super) fn lease_renewed(
         &mut self,
         now: Instant,
@@ -185,8 +188,8 @@ impl Agent {
         }
     }
 
-    /// Whether an instance has ended because its lease was over: its supervisor kills it then, whatever has become of the
-    /// launcher.
+    /// Whether an instance has ended because its lease was over: its supervisor kills it then, whatever has become of
+    /// the launcher.
     pub(super) fn was_cut_off(&self, now: Instant, id: &str, code: Option<i32>) -> bool {
         /// What a workload that was killed has as its code.
         const KILLED: i32 = -9;
@@ -194,6 +197,7 @@ impl Agent {
         is_leased && !self.lease_holds(now) && code.is_none_or(|code| code == KILLED)
     }
 
+    /// Has an instance killed now: one that is being stopped does not get the rest of its grace.
     fn kill_at_once(&mut self, now: Instant, id: &str) {
         match self.instances.get_mut(id).map(|it| &mut it.state) {
             Some(InstancePhase::Stopping {

@@ -347,7 +347,10 @@ impl Agent {
             .ok()
     }
 
-    /// The live instance that a command is for. An empty `agent` is for whichever node gets it, as from the original.
+    /// The live instance that a command is for. A command that names no node is taken by the node that gets it.
+    ///
+    /// # Errors
+    /// `InvalidData` for another node, `NoInstance` for an instance that is not here or has ended.
     fn addressed(&mut self, id: &str, agent: &str) -> Result<&mut Instance, Refusal> {
         if !agent.is_empty() && !self.is_me(agent) {
             let detail = format!("it is for node {agent}");

@@ -245,8 +245,8 @@ impl Agent {
         labels
     }
 
-    /// What can be asked of this node beyond what the original's launchers do. A scheduler sends no command whose
-    /// capability is not listed.
+    /// What can be asked of this node beyond what the original's launchers do; the scheduler compares it with what a
+    /// command needs.
     fn capabilities(&self) -> Vec<String> {
         let changes: &[&str] = match self.settings.runs {
             Runs::Processes | Runs::Anything => &[SUSPEND, UPDATE],

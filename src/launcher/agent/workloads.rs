@@ -64,8 +64,8 @@ impl Agent {
             .change_all(|_, instance| instance.is_introduced = false);
     }
 
-    /// Tells what those instances are that a report has just listed for the first time on this connection. Nothing is
-    /// told to a scheduler that does not record ends: it does not know the frame.
+    /// Tells what those instances are that a report has just listed for the first time on this connection. Only
+    /// schedulers that record ends are told.
     pub(super) fn introduce(&mut self, now: Instant) {
         if !self.records_ends() {
             return;
