@@ -85,8 +85,8 @@ fn main() -> ExitCode {
 /// Runs the adapter until SIGINT or SIGTERM.
 ///
 /// The order matters: everything that can refuse to start (certificates, flags, the store, the socket, the upload
-/// address) is tried before the first client is answered. The lines `Listening commands at …` and `Listening uploads at
-/// …` appear once both accept connections.
+/// address) is tried before the first client is answered. A line that begins with `Listening commands` and one with
+/// `Listening uploads` appear once both accept connections.
 ///
 /// # Errors
 /// A part cannot be opened, or one of the tasks that feed the desk has ended by itself.

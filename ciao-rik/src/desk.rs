@@ -2,8 +2,9 @@
 //! are told.
 //!
 //! It alone changes instances and sets, in one tokio task without locks. [`crate::controllers`] gives it orders, the
-//! workers' tasks report what workers say ([`News`]), and [`crate::session`] what the scheduler says ([`Heard`]). A
-//! request to make something is on disk before its controller has an answer and before the scheduler has the START.
+//! workers' tasks report what workers say ([`News`]), and [`crate::session`] what the scheduler says ([`Heard`]). An
+//! instance that is made is on disk before its controller has an answer and before the scheduler has the START. A
+//! DELETE is sent before the write of its round; after a crash in between, the controller has no answer and asks again.
 //!
 //! An instance has two sides. Its [`Fate`] is what its controller wants and is kept on disk. Its stage is what the
 //! scheduler says of it, and is learned again after a restart. An instance that is over stays until its controller has

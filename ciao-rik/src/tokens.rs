@@ -1,8 +1,8 @@
 //! Tokens: who may call which service.
 //!
-//! They are in `tokens.json` in the state directory, by their SHA-256 alone: who reads the file has no token. `ciao-rik
-//! token` changes the file, and a server with `-tokens` reads it again within a second or so. A token is random, so
-//! that a plain hash of it is enough; there is nothing to guess.
+//! They are in `tokens.json` in the state directory, by their SHA-256 alone: who reads the file has no token. The
+//! subcommand `token` changes the file, and a server with `-tokens` reads it again within a second or so. A token is
+//! random, so that a plain hash of it is enough; there is nothing to guess.
 //!
 //! ```json
 //! [{"name": "rack-1", "role": "worker", "sha256": "9f86d081…", "banned": false}]

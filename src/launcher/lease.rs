@@ -1,8 +1,8 @@
 //! The lease: how long the instances that are placed again when their node is lost may still run here.
 //!
 //! The deadline stands in one file of the state directory, on the clock that goes on while the machine sleeps
-//! (`CLOCK_BOOTTIME`). The launcher puts it off at each renewal; each supervisor reads it and kills its workload when it
-//! has passed, whatever has become of the launcher. What the lease is to the cluster stands in [`super::agent`].
+//! (`CLOCK_BOOTTIME`). The launcher puts it off at each renewal; each supervisor reads it and kills its workload when
+//! it has passed, whatever has become of the launcher. What the lease is to the cluster stands in [`super::agent`].
 
 use std::fs::OpenOptions;
 use std::io;
@@ -74,9 +74,10 @@ fn until(file: &Path) -> Duration {
     }
 }
 
-/// The launcher's side: writes the deadline.
+/// The launcher's side: writes the deadline for all supervisors of the node.
 #[derive(Debug)]
 pub(crate) struct Keeper {
+    /// `<state>/lease.json`.
     file: PathBuf,
     /// A file of the same size, which takes its place where there is no room for a new one.
     spare: PathBuf,
@@ -86,7 +87,7 @@ pub(crate) struct Keeper {
     woke: Option<Instant>,
 }
 
-/// The same moment on both clocks.
+/// The same moment on both clocks, to convert one into the other.
 #[derive(Debug, Clone, Copy)]
 struct Offset {
     instant: Instant,
@@ -94,6 +95,7 @@ struct Offset {
 }
 
 impl Offset {
+    /// The two clocks at this moment, read one after the other.
     fn now() -> Self {
         Self {
             instant: Instant::now(),
@@ -120,6 +122,7 @@ impl Offset {
 }
 
 impl Keeper {
+    /// A keeper for this file, which may hold what an earlier launcher wrote; nothing is written yet.
     pub(crate) fn new(file: PathBuf) -> Self {
         Self {
             spare: file.with_extension(SPARE),
@@ -129,7 +132,7 @@ impl Keeper {
         }
     }
 
-    /// Has room on disk for putting the deadline off also once the disk is full.
+    /// Makes the spare file, so that the deadline can be renewed also once the disk is full. One that is there is kept.
     ///
     /// # Errors
     /// Those of writing a file.
@@ -144,13 +147,13 @@ impl Keeper {
         write_text(&self.spare, &over.text()?)
     }
 
-    /// When what an earlier launcher wrote is over; `None` = it is.
+    /// When what an earlier launcher wrote is over; `None` = it is, or there is none.
     pub(crate) fn until(&self) -> Option<Instant> {
         let left = remaining(&self.file);
         (!left.is_zero()).then(|| Instant::now() + left)
     }
 
-    /// A report is about to be made.
+    /// Notes that a report is about to be made, and whether the machine has slept since the last one.
     pub(crate) fn reports(&mut self) {
         let now = Offset::now();
         if self.offset.slept_until(now) > SLEEP_NOTICED {
@@ -159,7 +162,8 @@ impl Keeper {
         self.offset = now;
     }
 
-    /// Puts the deadline off to `until`, which a report of `length` before promised.
+    /// Renews the deadline to `until`, which a report of `length` before promised. Nothing is written for a report from
+    /// before a sleep: the scheduler may have given up the node meanwhile.
     ///
     /// # Errors
     /// Those of writing a file: then the old deadline stands.
@@ -227,6 +231,7 @@ impl Watch {
         }
     }
 
+    /// Sets the timer to this moment on `CLOCK_BOOTTIME`; one that has passed fires at once.
     fn set(&self, until: Duration) -> io::Result<()> {
         let at = Timespec {
             tv_sec: i64::try_from(until.as_secs()).unwrap_or(i64::MAX),

@@ -91,10 +91,12 @@ pub enum StateError {
     },
 }
 
-/// What is remembered of the node itself.
+/// What is remembered of the node itself: `node.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Node {
+    /// The node's UUID, as text.
     uuid: String,
+    /// Whether the node is evacuated: it takes no work until RESTORE.
     #[serde(default)]
     maintenance: bool,
     /// Whose numbers the ends of instances have; drawn with this directory. Launchers that did not number them lack it.
@@ -394,9 +396,8 @@ impl StateDir {
         }
     }
 
-    /// Has the directory of an instance hold this record alone. Whenever that is interrupted, the record or the one before
-    /// it is found again.
-    /// What was there is kept elsewhere if it `is_wanted`.
+    /// Has the directory of an instance hold this record alone. Whenever that is interrupted, the record or the one
+    /// before it is found again. What was there is kept elsewhere if it `is_wanted`.
     fn replace(
         &self,
         dir: &InstanceDir,

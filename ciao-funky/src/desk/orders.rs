@@ -1,5 +1,8 @@
-//! The desk's part for clients: new tasks, migrations, lists. What the answers say is what clients read after `error:
-//! `, or in place of it.
+//! The desk's part for clients: new tasks, migrations, lists. Each ends in an answer, which the client reads as it is,
+//! or as an error.
+//!
+//! A new task goes through three functions here: `begin` gives it a number and has its files copied, `take_copy` makes
+//! its record when they are there, and [`Desk::accept`] follows once that is on disk.
 
 use std::path::PathBuf;
 
@@ -45,6 +48,8 @@ impl Desk {
                 extras,
                 answer,
             } => self.begin(source, priority, extras, answer),
+            // What can be refused is refused here. The rest is the scheduler's to decide, and may take as long as a
+            // connection lasts: the answer is left to a task of its own.
             Order::Migrate { task, node, answer } => match self.migration(task, node) {
                 Ok((migrate, session)) => {
                     let (told, hears) = oneshot::channel();
@@ -85,6 +90,7 @@ impl Desk {
     /// The number is given at once and not when the copy is done: clients expect numbers in the order of their
     /// commands. A refusal costs no number.
     fn begin(&mut self, source: Source, priority: Priority, extras: Extras, answer: Answer) {
+        // A line of arguments that cannot be split, too many tasks, or no number left (after 4 294 967 294 tasks).
         let refused = match arguments(&extras.args, &self.settings.shape) {
             Err(error) => Some(error.to_string()),
             Ok(_) if self.living() >= MAX_TASKS => {
@@ -94,6 +100,7 @@ impl Desk {
             Ok(_) => None,
         };
         if let Some(why) = refused {
+            // An upload's files were counted as in use for this task.
             if let Source::Stored(files) = source {
                 files.iter().for_each(|it| self.binaries.release(it));
             }
@@ -103,6 +110,7 @@ impl Desk {
         let id = self.next_task;
         self.next_task += 1;
         match source {
+            // An upload's files are there already.
             Source::Stored(files) => self.take_copy(Copied {
                 id,
                 names: Vec::new(),
@@ -139,6 +147,7 @@ impl Desk {
         let (files, outcome) = match copied.files {
             Ok(files) => (files, None),
             Err(detail) => {
+                // The record names the paths that were asked for, with no digest: no copy belongs to it.
                 let nothing = |name| Binary {
                     name,
                     sha256: String::new(),
@@ -195,6 +204,7 @@ impl Desk {
             .nodes
             .get(node)
             .ok_or(format!("there is no node {node}"))?;
+        // From here on: what the desk knows better than the scheduler.
         if task.is_over() {
             return Err(format!("task {id} has ended: {}", task.word()));
         }

@@ -33,6 +33,7 @@ impl Desk {
                 );
                 self.session = Some(session);
                 self.back_by = Instant::now() + self.settings.return_time;
+                // Only sent tasks have something that may have been missed.
                 let open = self
                     .tasks
                     .values_mut()
@@ -58,6 +59,7 @@ impl Desk {
     /// instances end here.
     fn event(&mut self, event: &Event) {
         match event {
+            // Controllers and other roles have no number: no task can be on them.
             Event::NodeConnected(node) if node.node_type == NodeType::Compute => {
                 self.see_node(&node.node_uuid, "", "CONNECTED");
             }
@@ -73,6 +75,8 @@ impl Desk {
             .instance_uuid()
             .and_then(|it| self.by_instance.get(it));
         let Some(&id) = id else { return };
+        // The failure of a migration is told to people; what it means for the task is in its state, which the tracker
+        // sees.
         if let Event::CommandFailure(failure) = event {
             self.say_failed(id, failure);
         }
@@ -111,6 +115,8 @@ impl Desk {
                 self.vcpus = Some(most);
             }
         }
+        // Right after a connection, a scheduler that was restarted may not list what its launchers have not yet
+        // reported.
         let absence = match Instant::now() < self.back_by {
             true => Absence::MayReturn,
             false => Absence::Final,
@@ -148,13 +154,17 @@ impl Desk {
             return;
         };
         match task.stage().clone() {
+            // Given to a node, which the original's readers count as running there.
             Stage::Placed | Stage::Running => self.say_placed(id),
+            // The task has left its node for a while; its return is told like its first start.
             Stage::Held {
                 state: LifeState::Suspended,
                 ..
             }
             | Stage::Waiting(_) => task.is_told = false,
+            // Nothing to do. `Decided` answers dry runs, which are not sent here.
             Stage::Sent | Stage::Held { .. } | Stage::Decided(_) => {}
+            // The process has ended by itself, or by a signal.
             Stage::Ended { exit_code } => {
                 let outcome = Outcome {
                     succeeded: exit_code == Some(0),
@@ -168,6 +178,7 @@ impl Desk {
                 };
                 self.finish(id, outcome);
             }
+            // It was never started, or could not be kept: by the reason, the task has failed or waits here.
             Stage::Failed { reason, detail, .. } => {
                 let detail = detail.unwrap_or_default();
                 if after_failure(&reason) == After::TryAgain {
@@ -190,6 +201,8 @@ impl Desk {
                     );
                 }
             }
+            // The scheduler has forgotten it, as after the loss of its state directory: its program is run from the
+            // beginning.
             Stage::Vanished => {
                 warn!(
                     event = "task_sent_again",
@@ -210,6 +223,7 @@ impl Desk {
         let Some((uuid, hostname)) = task.node().cloned() else {
             return;
         };
+        // The same node again, and no pause since: it was told.
         if task.is_told && task.told_node.as_ref() == Some(&uuid) {
             return;
         }
@@ -219,6 +233,7 @@ impl Desk {
             return;
         };
         self.changes.extend(change);
+        // A placement names the host before a listing does; the status stays as it was.
         if !hostname.is_empty() {
             let status = self.nodes.get(node).map_or("", |it| &*it.status).to_owned();
             self.nodes.note(&uuid, &hostname, &status);

@@ -45,6 +45,7 @@ impl Desk {
         if request.id.is_empty() {
             return self.schedule_set(request, caller, answer);
         }
+        // One controller's ids are apart from those of another token.
         let key = (Arc::clone(&caller.owner), request.id.clone());
         let known = self.by_id.get(&key).cloned();
         match (request.create, known) {
@@ -57,12 +58,14 @@ impl Desk {
                 );
                 let _ = answer.send(Err(Status::failed_precondition(text)));
             }
+            // Not answered before the record is on disk.
             (Some(definition), None) => {
                 match self.create(request.workload, request.id, &definition, caller, None) {
                     Ok(instance) => self.accepting.push((instance, answer)),
                     Err(status) => drop(answer.send(Err(status))),
                 }
             }
+            // Answered after the write. The DELETE is sent before it: repeated after a crash, it does no harm.
             (None, Some(instance)) => {
                 self.answers.push(answer);
                 self.destroy(&instance);
@@ -125,6 +128,7 @@ impl Desk {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
         };
+        // Not sent, or ended by what the scheduler said: there is nothing to delete.
         let is_nowhere =
             !it.is_sent || matches!(it.stage(), Stage::Failed { .. } | Stage::Ended { .. });
         match it.record.fate {
@@ -138,6 +142,7 @@ impl Desk {
             }
             // A repeated request: it may be that the first was not heard.
             Fate::Destroy => self.delete(instance),
+            // No DELETE is needed: the instance is over at once.
             Fate::Run | Fate::Failed(_) => self.finish(instance),
         }
     }

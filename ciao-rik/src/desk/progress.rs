@@ -79,6 +79,7 @@ impl Desk {
             return;
         };
         let instance = Arc::clone(instance);
+        // This is about the DELETE and not about the instance's stage.
         if let Event::DeleteFailure(failure) = event {
             self.not_deleted(&instance, &failure.reason);
             return;
@@ -106,6 +107,8 @@ impl Desk {
 
     /// Compares all that was sent with a listing. What is not listed may still return until `back_by`.
     fn look(&mut self, look: &Look) {
+        // Right after a connection, a scheduler that was restarted may not list what its launchers have not yet
+        // reported.
         let absence = match Instant::now() < self.back_by {
             true => Absence::MayReturn,
             false => Absence::Final,
@@ -133,14 +136,17 @@ impl Desk {
         };
         let is_to_go = it.record.fate == Fate::Destroy;
         match it.stage().clone() {
+            // However it ended, or if it never began: its controller wanted it gone.
             Stage::Ended { .. } | Stage::Failed { .. } | Stage::Vanished if is_to_go => {
                 self.finish(instance);
             }
+            // An instance that should run has ended.
             Stage::Ended { .. } => self.ended(instance),
             Stage::Failed { reason, detail, .. } => {
                 let why = format!("{reason}: {}", detail.unwrap_or_default());
                 self.not_started(instance, &reason, why);
             }
+            // The scheduler has forgotten it, as after the loss of its state directory.
             Stage::Vanished => {
                 warn!(event = "rik_instance_sent_again", %instance, "the instance is not known to the scheduler, also not by a node that is back: it is sent");
                 it.begin_again();
@@ -152,6 +158,7 @@ impl Desk {
                 it.said = None;
                 self.tell(instance);
             }
+            // It goes on as it should; controllers see how far it is.
             Stage::Sent | Stage::Placed | Stage::Running | Stage::Decided(_) => self.tell(instance),
         }
     }
@@ -163,6 +170,7 @@ impl Desk {
             return;
         };
         match &it.said {
+            // It ended well: for RIK an instance that has terminated by itself is over.
             Some(Said {
                 status: ResourceStatus::Terminated,
                 ..
@@ -176,6 +184,7 @@ impl Desk {
                 let why = format!("it failed on {worker}: {metrics}");
                 self.fail(instance, why);
             }
+            // The worker said nothing about it, as where its stream broke.
             _ => self.fail(instance, "it ended, and how is not known".to_owned()),
         }
     }
@@ -191,6 +200,7 @@ impl Desk {
         }
         it.is_nameless |= after == After::TryNameless;
         it.begin_again();
+        // The request itself was at fault, and is another one without the name: there is nothing to wait for.
         if after == After::TryNameless {
             return self.submit(instance);
         }
@@ -227,6 +237,7 @@ impl Desk {
         let status = said.status;
         it.said = Some(said);
         match (status, &it.record.fate) {
+            // The end that was asked for; the scheduler's event about it comes later and finds the instance over.
             (ResourceStatus::Terminated, Fate::Destroy) => self.finish(instance),
             // What comes of an end, or of a failure to start, is the scheduler's to say: it may go on elsewhere.
             (ResourceStatus::Terminated | ResourceStatus::Failed, _) => {}
@@ -247,6 +258,7 @@ impl Desk {
             };
             self.tell_worker(worker, &address, &gone);
         }
+        // Instances without a lease: the scheduler will not start them elsewhere.
         for instance in ended {
             let fate = self.instances.get(instance).map(|it| &it.record.fate);
             match fate {
@@ -255,6 +267,7 @@ impl Desk {
                 _ => {}
             }
         }
+        // Instances with a lease: the scheduler starts them elsewhere, unless they were to go.
         for instance in moves {
             if let Some(it) = self.instances.get_mut(instance) {
                 it.said = None;

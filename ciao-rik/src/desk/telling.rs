@@ -37,6 +37,8 @@ impl Desk {
     /// Tells a controller that wants an instance destroyed, of which nothing is known here, that it is `Terminated`: it
     /// may list it from an earlier time. Not if the stream had an end of this id within the last seconds.
     pub(super) fn tell_gone(&mut self, id: &str, caller: &Caller) {
+        // Without tokens, callers are told apart by the address of their connection: another controller may list an
+        // instance with the same id.
         let is_its = |to: &&Subscriber| match (&caller.owner, caller.address) {
             (owner, Some(address)) if owner.is_empty() => to.caller.address == Some(address),
             (owner, _) => to.caller.owner == *owner,

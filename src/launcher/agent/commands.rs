@@ -167,6 +167,8 @@ impl Agent {
     /// # Errors
     /// The reason in StartFailure, and an explanation for people.
     fn admit(&self, now: Instant, start: &Start) -> Result<Demand, (StartFailureReason, String)> {
+        // An id whose instance has ended may be started again: its ends stay numbered and are told beside the other
+        // run's.
         if let Some(instance) = self.instances.get(&start.instance_uuid) {
             match instance.state {
                 InstancePhase::Starting
@@ -206,6 +208,7 @@ impl Agent {
         let demand = self
             .check(start)
             .map_err(|detail| (StartFailureReason::InvalidData, detail))?;
+        // Without a record a later launcher would not know of what runs. To the scheduler the node is full.
         if let Some(fault) = &self.storage_fault {
             return Err((
                 StartFailureReason::FullComputeNode,
@@ -214,6 +217,7 @@ impl Agent {
         }
         self.check_room(&demand)
             .map_err(|detail| (StartFailureReason::FullComputeNode, detail))?;
+        // The instance would be killed at once by its supervisor.
         if self.takes_lease(start) && !self.lease_holds(now) {
             return Err((
                 StartFailureReason::LaunchFailure,
@@ -283,6 +287,7 @@ impl Agent {
             return self.refuse_delete(id, DeleteFailureReason::InvalidData);
         }
         match self.instances.get(id).map(|instance| instance.state) {
+            // Gone: only its end is left here, until the scheduler has it on record.
             None | Some(InstancePhase::Gone { .. }) => {
                 self.refuse_delete(id, DeleteFailureReason::NoInstance)
             }
@@ -303,6 +308,8 @@ impl Agent {
 
     /// Handles EVACUATE: stops everything and takes no more work, also after a restart, until RESTORE.
     fn evacuate(&mut self, now: Instant) {
+        // A launcher that is ending stays in that state. On a node that is evacuated already, only what runs is
+        // stopped.
         if self.duty == Duty::InService {
             self.duty = Duty::Maintenance;
             self.order(AgentAction::PersistMaintenance(true));

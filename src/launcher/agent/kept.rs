@@ -1,6 +1,6 @@
 //! What is left of runs that are over, as the scheduler is told it: so that it knows of them although it was restarted
-//! without a state directory, and of where their output is. All of it once on a connection, after the first report, and then
-//! what changes.
+//! without a state directory, and of where their output is. All of it once on a connection, after the first report, and
+//! then what changes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{Agent, Link, Message};
 /// The runs by instance and the number of their end.
 type Runs = BTreeMap<(String, u64), KeptRun>;
 
-/// What is left, and whether it was told.
+/// What is left, and whether the scheduler of this connection has been told.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// `None` = the machine has not looked yet.
@@ -21,13 +21,15 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    /// A connection begins, on which nothing of it was told.
     pub(super) fn begin_connection(&mut self) {
         self.is_told = false;
     }
 }
 
 impl Agent {
-    /// The machine has looked.
+    /// Takes a look of the machine in: the whole list. After the complete list was told on this connection, only
+    /// differences are: runs that are new or have changed, and runs whose output is gone, with an empty path.
     pub(super) fn kept_runs(&mut self, runs: Vec<KeptRun>) {
         let key = |run: &KeptRun| (run.instance_uuid.clone(), run.seq);
         let runs: Runs = runs.into_iter().map(|run| (key(&run), run)).collect();
@@ -52,7 +54,8 @@ impl Agent {
         }
     }
 
-    /// Tells all that is left, unless that was told on this connection, or nothing else was yet.
+    /// Tells the complete list, once on a connection and after its first report. Only schedulers that record ends are
+    /// told.
     pub(super) fn tell_kept_runs(&mut self) {
         let Link::Up {
             records_ends: true,

@@ -104,6 +104,7 @@ impl Agent {
     ) {
         self.sampling = false;
         self.instances.change_all(|id, instance| {
+            // Usage of an instance that has just ended would be that of processes on their way out.
             instance.usage = usage.get(id).copied().filter(|_| instance.is_live());
             instance.is_measured |= instance.usage.is_some_and(|usage| usage.mem_mb != UNKNOWN);
         });
@@ -116,6 +117,7 @@ impl Agent {
             ..
         } = &mut self.link
         {
+            // The figures of this report include all STARTs that came before it.
             let starts_seen = *starts_seen;
             let last = reported.replace(now);
             *report_at = now + interval;

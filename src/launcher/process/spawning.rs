@@ -45,6 +45,7 @@ impl Processes {
         let images = self.images.clone();
         let launch = self.launch(workload, &dir);
         tokio::spawn(async move {
+            // The image first: fetching it may take minutes, and no permit is held meanwhile.
             let launch = match image {
                 Some(image) => with_image(launch, &images, image, abandoned).await,
                 None => Ok(launch),
@@ -122,6 +123,7 @@ async fn begin(
         }
         Err(not_started) => not_started,
     };
+    // Its room is given back only when nothing of it runs.
     if rest == Rest::Unknown {
         orphans::end(dir).await;
     }
