@@ -1,7 +1,7 @@
 //! The launcher as a pure state machine: what happened goes in with the time, what to do comes out.
 //!
 //! It reads no clock, file or `/proc`, starts nothing, iterates no hash map: the same inputs at the same times give the
-//! same actions, so that a whole cluster can be simulated from a seed. [`mod@super::run`] drives it on a real machine.
+//! same actions, so that a whole cluster can be simulated from a seed. [`super::run()`] drives it on a real machine.
 //!
 //! ```text
 //! agent.handle(now, Input)                     // a frame, an end of a process, a sample of the machine, a timer

@@ -3,7 +3,7 @@
 //! ```text
 //! <state>/lock                  held by the running launcher
 //! <state>/node.json             this node: UUID, whether it is evacuated, what its ends are numbered by
-//! <state>/lease.json            until when instances under the lease may run; lease.spare takes its place on a full disk
+//! <state>/lease.json            until when instances under the lease may run; lease.spare replaces it on a full disk
 //! <state>/instances/<instance>/ see the files of one instance
 //! <state>/new/<instance>/       a directory of an instance that is about to take the place of the earlier one
 //! <state>/kept/                 output of instances that are not on this node any more ([`Kept`])
