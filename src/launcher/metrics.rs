@@ -71,7 +71,7 @@ struct Node {
     /// Of all instances together; unknown figures count as 0, here and below.
     mem_used_mib: u64,
     disk_used_mb: u64,
-    /// Of one processor; instances on four busy ones have 400.
+    /// The sum of the instances' `cpu_usage`. Each is a percentage of the instance's own vcpus, as STATS has it.
     cpu_percent: u64,
     mem_total_mib: u64,
     mem_available_mib: u64,

@@ -46,7 +46,7 @@ pub use output::MAX_OUTPUT_BYTES;
 /// step before the workload (with `exec` after that).
 pub const WORD: &str = "__supervise-instance";
 
-/// The second argument of the last step before the workload, behind the directory.
+/// What follows the directory on the command line of the last step before the workload.
 const EXEC: &str = "exec";
 
 /// Asks a supervisor to kill its workload at once; SIGKILL would end the supervisor instead.

@@ -104,7 +104,6 @@ impl Agent {
     ) {
         self.sampling = false;
         self.instances.change_all(|id, instance| {
-            // Usage of an instance that has just ended would be that of processes on their way out.
             instance.usage = usage.get(id).copied().filter(|_| instance.is_live());
             instance.is_measured |= instance.usage.is_some_and(|usage| usage.mem_mb != UNKNOWN);
         });
