@@ -1,5 +1,13 @@
-//! Read-only pictures for people: pages of nodes, instances and controllers, the queue, histories, and the heartbeat's
-//! few rows. Each kind of row has its file; what pages are is in `page`.
+//! Read-only answers for people and programs: pages of nodes, instances and controllers, the queue, histories, and the
+//! heartbeat's few rows.
+//!
+//! A QUERY frame of an operator or controller and the GET routes of the HTTP API end here in the same call,
+//! [`Scheduler::look_up`]. It runs under the core's lock, so a page is bounded in rows, in entries looked at and in
+//! bytes (`page`), and a client asks for the next with the cursor it was given. Causes stay data here; the server adds
+//! the sentences to the rows afterwards.
+//!
+//! Each kind of row has its file: `nodes`, `instances` (and the queue), `history` (and runs that are over), `totals`,
+//! `queue_totals`, `heartbeat`, `providers`. Nothing here changes the state of the scheduler.
 
 mod heartbeat;
 mod history;
@@ -39,25 +47,27 @@ pub use self::totals::{Glance, NodeCount, ResourceTotal, Totals, TotalsCursor};
 /// What the YAML around a label or resource takes, in bytes: indentation, colon, dash, line ends.
 const ENTRY_LEN: usize = 24;
 
-/// A page of rows, without the sentences in them.
+/// A page of rows, with the causes of its rows in the same order beside them.
 type Page = Explained<QueryResult, RowCauses>;
 
 /// An instance's row, and why it waits or ended.
 type InstanceRow = Explained<InstanceView>;
 
-/// Adds a row to a page.
+/// Adds a row to a page. Rows and causes must keep the same length and order: the server joins them by position.
 fn push_row(row: InstanceRow, rows: &mut Vec<InstanceView>, causes: &mut Vec<Cause>) {
     rows.push(row.payload);
     causes.push(row.cause);
 }
 
 impl Scheduler {
+    /// QUERY from a session: sends it one page. Permission was checked when the frame came in (`peers::permissions`).
     pub(crate) fn query(&mut self, now: Instant, id: SessionId, query: &Query) {
         let result = self.look_up(now, query);
         self.send(id, Message::QueryResult(Box::new(result)));
     }
 
-    /// The images that STARTs name which are kept: as labels of nodes name them.
+    /// The images named by STARTs that are kept: those of managed instances, under the names that node labels use.
+    /// Plain instances keep no START, so their images are not among these. O(managed instances).
     #[must_use]
     pub fn images_in_use(&self) -> BTreeSet<String> {
         let managed = self.instances.iter();
@@ -67,7 +77,8 @@ impl Scheduler {
             .collect()
     }
 
-    /// The answer to a query at this moment: one page. What bounds the time it takes is in `page`.
+    /// The answer to a query at this moment: one page, empty with a problem where the kind or the cursor is not known.
+    /// What bounds its time is in `page`; controllers, of which there are few, are bounded by the largest limit alone.
     #[must_use]
     pub fn look_up(&self, now: Instant, query: &Query) -> Page {
         let mut result = Page::from(QueryResult {
@@ -94,6 +105,7 @@ impl Scheduler {
         result
     }
 
+    /// Nodes whose host name is the pattern or whose UUID begins with it; all nodes for an empty pattern.
     fn query_nodes(&self, now: Instant, query: &Query, result: &mut Page) {
         let Some(from) = start_of(query, result) else {
             return;
@@ -105,6 +117,7 @@ impl Scheduler {
         result.next = next.map(|cursor| cursor.to_string());
     }
 
+    /// The scheduler itself: version, uptime, whether the recovery window is open, its disk and certificates.
     fn status_view(&self, now: Instant) -> StatusView {
         let about = &self.config.about;
         let certificate = |(file, ends_at_s): &(String, i64)| CertificateView {
@@ -122,6 +135,8 @@ impl Scheduler {
         }
     }
 
+    /// Controllers in order of connection, the master first, then operators and viewers. The scheduler's own session,
+    /// by which its HTTP API speaks, is not shown.
     fn controller_rows(&self, now: Instant) -> Vec<ControllerView> {
         let controllers = self.peers.controllers().iter().map(|&id| {
             (
@@ -172,6 +187,7 @@ fn named(
         .collect()
 }
 
+/// Bytes that these labels take on a page, as YAML; an estimate from above.
 fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
     let of_key = |(key, values): (&String, &Vec<String>)| {
         let values = values.iter().map(|value| value.len() + ENTRY_LEN);
@@ -180,17 +196,19 @@ fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
     labels.iter().map(of_key).sum()
 }
 
+/// The same of custom resources.
 fn amounts_len(amounts: &BTreeMap<String, i64>) -> usize {
     amounts.keys().map(|name| name.len() + ENTRY_LEN).sum()
 }
 
+/// Rows that a page may have.
 fn limit(query: &Query) -> usize {
     // The server refuses a limit that is out of range before the core hears of it.
     query.checked_limit().unwrap_or(1)
 }
 
-/// Where a page begins, as an earlier one's `next` said; else at the start. `None` if no page said that, which is the
-/// answer then.
+/// Where a page begins: at the cursor that an earlier page's `next` gave, else at the start. `None` if the cursor
+/// cannot be read; the page then says so as its problem, and stays empty.
 fn start_of<C: FromStr + Default>(query: &Query, result: &mut Page) -> Option<C> {
     let Some(after) = query.after.as_deref() else {
         return Some(C::default());

@@ -1,4 +1,6 @@
-//! What must always hold of the cluster, recomputed.
+//! What must always hold of the cluster, recomputed from scratch and compared with what is kept. Called by
+//! `Scheduler::invariants`, in tests and in the simulation after every step; never in a running scheduler's usual work,
+//! since it costs a walk over all nodes and all instances.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +23,7 @@ impl Cluster {
         self.check_full_nodes()
     }
 
+    /// Names lead to nodes and back, ledgers' sums are right, rooms follow from reports, and placements have entries.
     fn check_nodes(&self) -> Result<(), String> {
         ensure(self.absent.is_consistent(), || {
             "the lost nodes are not those that are absent since some time".to_owned()

@@ -1,4 +1,9 @@
-//! What nodes are and offer, kept in step: tables, labels and groups are told of every change here.
+//! What nodes are and offer, kept in step: every change of a node passes through here, and tables, labels and groups
+//! are updated at once. So a search never finds figures that are out of date, and no search has to compute any.
+//!
+//! Two entry points for the rest of the folder: `refresh_offer` after a change of claims, status or queue (cheap, on
+//! the way of every START), and `refresh_traits` after a report that changes what the node is, or after the
+//! configuration changed. What others have to react to is put into `changes`, which `workflow` empties after the input.
 
 use std::time::Instant;
 
@@ -15,8 +20,11 @@ use crate::cluster::view::Candidate;
 use crate::cluster::{Cluster, ClusterChange};
 
 impl Cluster {
-    /// Puts what a node offers now into its tables, and what came and went of groups on it into those; after every
-    /// change of it.
+    /// Brings tables and groups up to date after any change of a node's claims, status, queue or room. Must be called
+    /// after every such change: `Cluster::check` recomputes offers and fails otherwise.
+    ///
+    /// Costs an update of the path from one block to the root of the index, and as much for every node that shares
+    /// resources with this one.
     pub(super) fn refresh_offer(&mut self, key: NodeKey) {
         let node = self.nodes.node_mut(key);
         if node.ledger.take_claims_changed() && !node.is_native {
@@ -34,6 +42,11 @@ impl Cluster {
         }
     }
 
+    /// Puts what a node offers into the tables of its roles. A node that is not on offer offers nothing there; what it
+    /// has for a last resort (`NodeStore::last_resort`) is kept beside.
+    ///
+    /// If it offers more of anything than before, STARTs that wait may fit now: that is announced by
+    /// `ClusterChange::Capacity`. Less of everything is announced to no one.
     fn offer(&mut self, key: NodeKey) {
         let node = self.nodes.node(key);
         let is_on_offer = node.is_on_offer();
@@ -67,7 +80,7 @@ impl Cluster {
         }
     }
 
-    /// Works out again what a node is, after a report or the rules changed; and what those are that it has to do with.
+    /// Derives again what a node is, and what those nodes are whose share in its resources depends on what it says.
     pub(super) fn refresh_traits(&mut self, key: NodeKey, now: Instant) {
         self.reclaim_columns(now);
         self.derive_traits(key, now);
@@ -77,7 +90,8 @@ impl Cluster {
         }
     }
 
-    /// Takes the numbers from custom resources that no node has and no instance on a node asked for.
+    /// Frees the numbers of custom resources that no node has and no instance on a node asked for. Only when numbers
+    /// run short, and not more often than `Columns::wants_room` allows: it walks over all nodes.
     fn reclaim_columns(&mut self, now: Instant) {
         if !self.columns.wants_room(now) {
             return;
@@ -94,7 +108,8 @@ impl Cluster {
         self.columns.reclaim(&used.collect(), now);
     }
 
-    /// Sees to it that what the node file says of custom resources counts, whatever nodes report.
+    /// Gives numbers to the custom resources of the node file before any node reports, so that nodes which report many
+    /// names cannot take them all.
     pub(super) fn fix_columns(&mut self) {
         for rule in &self.config.nodes {
             let names = rule.resources.iter().filter(|(_, amount)| amount.is_some());
@@ -102,6 +117,10 @@ impl Cluster {
         }
     }
 
+    /// Derives what a node is from its report and the configuration, and moves it in tables, label indexes and groups
+    /// if that has changed. In this order: labels and columns lose the old traits and gain the new ones; groups forget
+    /// counts by labels; the new traits take effect; then the nodes that shared its resources before offer what they
+    /// have without it. The node's own offer is for the caller to refresh.
     fn derive_traits(&mut self, key: NodeKey, now: Instant) {
         self.note_altered(key);
         let candidate = Candidate::new(&self.nodes, key, Resources::ZERO, now);
@@ -172,7 +191,8 @@ impl Cluster {
         self.changes.push_back(ClusterChange::Capacity(key));
     }
 
-    /// Puts a node into the tables of its roles. It takes no work yet, but one that is back has what it had.
+    /// Puts a node into the tables of its roles, at their end. A node that has just connected offers nothing before it
+    /// reports; one that is back keeps its labels and its instances in groups.
     pub(super) fn enter_tables(&mut self, key: NodeKey) {
         let roles = self.nodes.node(key).roles;
         for pool in Pool::ALL {
@@ -188,7 +208,8 @@ impl Cluster {
         self.note_altered(key);
     }
 
-    /// Takes a node out of the tables.
+    /// Takes a node out of the tables. Its slots become holes; if a table closes its holes, slots of other nodes change
+    /// and every index by slot is filled again.
     pub(super) fn leave_tables(&mut self, key: NodeKey) {
         self.note_altered(key);
         let node = self.nodes.node_mut(key);
@@ -212,7 +233,8 @@ impl Cluster {
         }
     }
 
-    /// The slots of a table have been numbered again.
+    /// Fills the indexes by slot again after a table has renumbered its slots. O(nodes), after as many departures at
+    /// least.
     fn slots_moved(&mut self, pool: Pool) {
         let labels = &mut self.labels[pool as usize];
         labels.clear();
@@ -227,6 +249,7 @@ impl Cluster {
         keys.into_iter().for_each(|key| self.move_in_groups(key));
     }
 
+    /// Tells groups the slots that a node has now, or that it has none.
     fn move_in_groups(&mut self, key: NodeKey) {
         if self.groups.len() > 0 {
             let node = self.nodes.node(key);
@@ -234,7 +257,8 @@ impl Cluster {
         }
     }
 
-    /// Says that something of what a node reports does not count; once on each connection.
+    /// Notes that something a node reports does not count, for a message to its launcher. Each advice is given once on
+    /// each connection.
     pub(crate) fn advise(&mut self, key: NodeKey, advice: Advice) {
         let node = self.nodes.node_mut(key);
         let Some(session) = node.session() else {
@@ -246,6 +270,7 @@ impl Cluster {
         }
     }
 
+    /// Counts up the node's generation, and announces that it has changed.
     fn note_altered(&mut self, key: NodeKey) {
         self.alterations += 1;
         let generation = self.alterations;
@@ -255,7 +280,9 @@ impl Cluster {
         self.changes.push_back(ClusterChange::Altered(key, tables));
     }
 
-    /// Puts new settings into force: how instances are limited, and if given, the rules about nodes and placement.
+    /// Puts settings into force: how instances are limited, and if given, the rules about nodes and placement. Every
+    /// node is derived again, so this costs O(nodes) under the lock; it happens when an operator reloads the
+    /// configuration.
     pub(crate) fn configure(
         &mut self,
         flags: ConfigurationFlags,

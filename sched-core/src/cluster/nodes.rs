@@ -1,4 +1,10 @@
 //! The store of all nodes: by key, UUID and host name, and which of them share resources.
+//!
+//! Keys are small numbers that are used again once a node was removed. A node that is lost stays in the store, with its
+//! claims, until it is given up; then the cluster removes its key everywhere.
+//!
+//! Nodes that share resources: several launchers on one machine may each report a part of it (a NUMA node, say), and
+//! one may report the whole. A claim on a part is a claim on the whole, and the other way round.
 
 use indexmap::IndexMap;
 use sched_model::Uuid;
@@ -13,9 +19,12 @@ use crate::maps::Map;
 /// All nodes known: connected, or lost with claims in doubt.
 #[derive(Debug, Default)]
 pub(crate) struct NodeStore {
+    /// Nodes by key; `None` where a key is free.
     slots: Vec<Option<Node>>,
+    /// Free keys, to be given out before the list grows.
     vacant: Vec<NodeKey>,
     by_uuid: Map<Uuid, NodeKey>,
+    /// Several nodes may report the same host name.
     by_hostname: IndexMap<Box<str>, Vec<NodeKey>>,
     /// The nodes that share the resources of another, by that one's UUID.
     sharers: IndexMap<Uuid, Vec<NodeKey>>,
@@ -63,7 +72,7 @@ impl NodeStore {
             .filter_map(|(at, slot)| Some((key(at), slot.as_ref()?)))
     }
 
-    /// Adds a node.
+    /// Adds a node; its UUID must not be in the store.
     pub(super) fn insert(&mut self, node: Node) -> NodeKey {
         let key = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -74,7 +83,7 @@ impl NodeStore {
         key
     }
 
-    /// Takes a node out.
+    /// Takes a node out. Its key is free at once, so every other use of it must be gone.
     pub(super) fn remove(&mut self, key: NodeKey) -> Option<Node> {
         self.set_shares(key, None);
         let node = self.slots[key.0 as usize].take()?;
@@ -87,7 +96,8 @@ impl NodeStore {
         Some(node)
     }
 
-    /// Takes in a node's report; whether the node is another by it: its labels, name or size.
+    /// Takes in a node's READY. Labels and the like that this report does not mention stay as they were said before on
+    /// the same connection. Returns whether the node is a different one by it: in labels, name or size.
     pub(super) fn set_report(&mut self, key: NodeKey, mut report: Box<NodeReport>) -> IsOther {
         let node = self.node_mut(key);
         if let Some(extras) = &mut report.extras {
@@ -119,7 +129,8 @@ impl NodeStore {
         is_other
     }
 
-    /// Takes in labels and the like alone; whether the node is another by it.
+    /// Takes in labels and the like that came without figures. Returns whether the node is a different one by it.
+    /// Before the first READY there is no report to put them in, and they are dropped: READY says them as well.
     pub(super) fn set_extras(&mut self, key: NodeKey, mut extras: Box<NodeExtras>) -> IsOther {
         let node = self.node_mut(key);
         let available = extras.available.take();
@@ -141,7 +152,7 @@ impl NodeStore {
         }
     }
 
-    /// Says whose resources a node shares. Beyond [`MAX_PARTS`] of one whole it shares nothing.
+    /// Sets whose resources a node shares. If [`MAX_PARTS`] nodes share the whole already, it shares nothing.
     pub(super) fn set_shares(&mut self, key: NodeKey, with: Option<Uuid>) {
         let has_place = |with: &Uuid| {
             let keys = self.sharers.get(with);
@@ -166,15 +177,16 @@ impl NodeStore {
         }
     }
 
-    /// Whether a node says that another shares its resources; `None` while it has said nothing of itself.
+    /// Whether a node agrees that another shares its resources; `None` while it has not reported. Both have to say so,
+    /// so that no node can take the room of another by a claim of its own.
     pub(crate) fn lets_share(&self, whole: Uuid, part: Uuid) -> Option<bool> {
         let report = self.node(self.by_uuid(whole)?).report.as_ref()?;
         let extras = report.extras.as_ref();
         Some(extras.is_some_and(|extras| extras.shared_by.contains(&part)))
     }
 
-    /// The nodes whose part in a node's resources hangs on what that one says: those it names, and those that share them
-    /// so far.
+    /// The nodes whose share in a node's resources depends on what that node says: those that it names, and those that
+    /// share its resources now.
     pub(crate) fn said_parts(&self, key: NodeKey) -> Vec<NodeKey> {
         let node = self.node(key);
         let extras = node.report.as_ref().and_then(|it| it.extras.as_ref());
@@ -221,9 +233,11 @@ impl NodeStore {
             .collect()
     }
 
-    /// What is free on a node, whether or not it takes work now. Of a node that shares its resources, what the others
-    /// hold is not free either: all of it counts against the whole, and what the whole holds against every part, because
-    /// no one knows which part it will use.
+    /// What is free on a node, whether or not it takes work now.
+    ///
+    /// A node that shares no resources: what its room has left after its claims. A whole: less the claims of all its
+    /// parts too. A part: what it has left after its own claims and what the whole holds, because it is not known which
+    /// part that will use; and no more than is free on the whole.
     pub(crate) fn free(&self, key: NodeKey) -> Resources {
         let node = self.node(key);
         if !self.are_any_shared() {
@@ -260,6 +274,7 @@ impl NodeStore {
         }
     }
 
+    /// Removes a node from those with a host name.
     fn forget_hostname(&mut self, key: NodeKey, hostname: &str) {
         let Some(keys) = self.by_hostname.get_mut(hostname) else {
             return;
@@ -271,6 +286,7 @@ impl NodeStore {
     }
 }
 
+/// The key for a position in the store.
 fn key(at: usize) -> NodeKey {
     NodeKey(u32::try_from(at).expect("fewer than 2^32 nodes: sessions are bounded by open files"))
 }

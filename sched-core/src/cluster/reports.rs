@@ -1,4 +1,8 @@
-//! What changes a node itself: its connections, what it reports, what operators and the policy say of it.
+//! What changes a node itself: its connections, what it reports, and what operators and the policy say of it.
+//!
+//! Each method ends with the tables being up to date again. Who is notified of the change, and what becomes of the
+//! instances on the node, is decided by `workflow::connections`, `workflow::reports` and `workflow::losses`, which call
+//! these.
 
 use core::net::SocketAddr;
 use std::time::Instant;
@@ -13,7 +17,8 @@ use crate::cluster::node::{IsOther, Node, NodeStatus, Presence};
 use crate::cluster::questions::Asker;
 
 impl Cluster {
-    /// A new node: it is in the tables of its roles, and offers nothing before it reports.
+    /// A node that was not known: it enters the tables of its roles, and offers nothing before it reports. If it was
+    /// cordoned before it connected, it is cordoned.
     pub(crate) fn add_node(
         &mut self,
         uuid: Uuid,
@@ -28,7 +33,8 @@ impl Cluster {
         key
     }
 
-    /// A newer connection of a node that is connected: its place stays, and its unconfirmed STARTs are in doubt.
+    /// A newer connection of a node that is still connected. Its slots stay; its unconfirmed STARTs are in doubt,
+    /// because they may have been lost with the old connection.
     pub(crate) fn replace_connection(&mut self, key: NodeKey, session: SessionId, now: Instant) {
         let node = self.nodes.node_mut(key);
         node.ledger.put_in_doubt();
@@ -37,7 +43,7 @@ impl Cluster {
         self.refresh_offer(key);
     }
 
-    /// A lost node is back, with these roles: it is in their tables.
+    /// A lost node is back, perhaps with other roles. It enters the tables at their end, with the claims it had.
     pub(crate) fn return_node(
         &mut self,
         key: NodeKey,
@@ -52,14 +58,16 @@ impl Cluster {
         self.refresh_offer(key);
     }
 
-    /// Says where a node's connection comes from, and whether its launcher can be sent what the original's do not know.
+    /// Notes where a node's connection comes from, and whether its launcher understands what original launchers do not
+    /// know.
     pub(crate) fn set_peer(&mut self, key: NodeKey, address: Option<SocketAddr>, is_native: bool) {
         let node = self.nodes.node_mut(key);
         node.address = address;
         node.is_native = is_native;
     }
 
-    /// A node's connection has ended: it leaves the tables, and its unconfirmed STARTs are in doubt. How many those are.
+    /// A node's connection has ended. It leaves the tables and keeps its claims; its unconfirmed STARTs are in doubt.
+    /// Returns how many those are.
     pub(crate) fn lose_node(&mut self, key: NodeKey, departure: Departure, now: Instant) -> usize {
         self.leave_tables(key);
         self.filling.swap_remove(&key);
@@ -70,7 +78,8 @@ impl Cluster {
         node.ledger.put_in_doubt()
     }
 
-    /// Forgets a lost node.
+    /// Forgets a lost node, with its claims, its instances' placements and its members of groups. Its key must not be
+    /// used after that.
     pub(crate) fn remove_node(&mut self, key: NodeKey) -> Option<Node> {
         let relatives = self.nodes.relatives(key);
         let node = self.nodes.remove(key)?;
@@ -88,7 +97,8 @@ impl Cluster {
         Some(node)
     }
 
-    /// READY: what a node has now.
+    /// READY: what a node has now. It takes work from here on, unless it is cordoned or reports a fault. Only a report
+    /// that changes what the node is, or that may make room for names left out before, derives its traits again.
     pub(crate) fn ready(&mut self, key: NodeKey, report: Box<NodeReport>, now: Instant) {
         let is_other = self.nodes.set_report(key, report);
         let node = self.nodes.node_mut(key);
@@ -103,7 +113,8 @@ impl Cluster {
         self.refresh_offer(key);
     }
 
-    /// FULL, OFFLINE or MAINTENANCE.
+    /// FULL, OFFLINE or MAINTENANCE: it takes no more work. From a FULL on, what is released is counted, so that the
+    /// node may be tried again (`cluster::full`).
     pub(crate) fn set_status(&mut self, key: NodeKey, status: NodeStatus) {
         let node = self.nodes.node_mut(key);
         node.status = status;
@@ -115,7 +126,7 @@ impl Cluster {
         self.refresh_offer(key);
     }
 
-    /// Labels and the like, in a report without figures.
+    /// Labels and the like that came without READY's figures, as in a native launcher's STATS.
     pub(crate) fn set_extras(&mut self, key: NodeKey, extras: Box<NodeExtras>, now: Instant) {
         if self.nodes.set_extras(key, extras) == IsOther::Yes {
             self.refresh_traits(key, now);
@@ -125,13 +136,13 @@ impl Cluster {
         }
     }
 
-    /// A node has said what runs on it.
+    /// Notes that a node has listed what runs on it, for as long as the node is known.
     pub(crate) fn note_listed(&mut self, key: NodeKey) {
         self.nodes.node_mut(key).has_listed = true;
     }
 
-    /// Instances on a node with an original launcher of which it is not known what they asked for; 0 if that was said on
-    /// this connection before.
+    /// How many instances an original launcher has listed whose claims are not known; 0 if that was said on this
+    /// connection before. So a warning appears once.
     pub(crate) fn take_unknown(&mut self, key: NodeKey) -> usize {
         let node = self.nodes.node_mut(key);
         if node.is_native || node.has_unknown {
@@ -142,7 +153,7 @@ impl Cluster {
         unknown
     }
 
-    /// How a node's queue stands.
+    /// How full a node's outgoing queue is. While it is filling or stalled, the tables do not offer the node.
     pub(crate) fn set_backlog(&mut self, key: NodeKey, backlog: Backlog) {
         self.nodes.node_mut(key).backlog = backlog;
         if backlog == Backlog::Filling {
@@ -153,12 +164,12 @@ impl Cluster {
         self.refresh_offer(key);
     }
 
-    /// A node's lease was extended; when that was before, on this connection.
+    /// Notes that a node's lease was extended now. Returns when it was extended before on this connection.
     pub(crate) fn extend_lease(&mut self, key: NodeKey, now: Instant) -> Option<Instant> {
         self.nodes.node_mut(key).leased_at.replace(now)
     }
 
-    /// A node's lease is not extended before this change is on disk.
+    /// Notes the change that must be on disk before a node's lease is extended.
     pub(crate) fn set_lease_ticket(&mut self, key: NodeKey, ticket: u64) {
         self.nodes.node_mut(key).lease_ticket = ticket;
     }
@@ -175,7 +186,8 @@ impl Cluster {
         questions.ask(instance, command, asker);
     }
 
-    /// Who asked a node what this report answers; it is answered then.
+    /// Who asked a node the question that this report answers; `None` where no question is open. The question is closed
+    /// by it.
     pub(crate) fn question_answered(
         &mut self,
         key: NodeKey,

@@ -1,5 +1,14 @@
-//! The room that a node has for instances, by its report and its limits: worked out whenever one of these changes, and
-//! not with every claim.
+//! The room that a node has for instances, by its report and its limits. Worked out when one of these changes, not with
+//! each claim, so that what is free follows from two subtractions.
+//!
+//! ```text
+//!  capacity  = (total - reserved) * ratio
+//!  available = what the node reports as available + (capacity - total)
+//!  free      = min(available - held, capacity - asked)        (vcpus: capacity - held)
+//! ```
+//!
+//! *asked* is what all instances on the node asked for; *held* is what they asked for and do not use yet, since what
+//! they use is already missing from what the node reports as available (`cluster::ledger`).
 
 use crate::api::input::NodeReport;
 use crate::api::resources::{MAX_REPORTED, Resources};
@@ -9,7 +18,7 @@ use crate::cluster::traits::Limits;
 /// What a node's claims are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
-    /// If nothing ran on it; -1 where its report has no figure.
+    /// What it could offer if nothing ran on it; -1 where its report has no figure.
     capacity: Resources,
     /// What its report calls available, scaled; of vcpus all of them. `i64::MIN` where it does not say.
     available: Resources,
@@ -55,10 +64,13 @@ impl Room {
         self.capacity
     }
 
-    /// What is free with these claims: what is reported as available, scaled, less what is held; and never more than the
-    /// capacity less all that was asked for. Where reports of what is available and of what is used were made at the same
-    /// moment the second says nothing new. But they come one after the other, and what an instance began or ceased to use
-    /// between them would be counted in neither.
+    /// What is free with these claims: what is reported as available, scaled, less what is held; and never more than
+    /// the capacity less all that was asked for.
+    ///
+    /// If a node reported what is available and what its instances use at the same moment, the second bound would say
+    /// nothing more. But the two reports come one after the other, and what an instance began or ceased to use between
+    /// them would be counted in neither. Negative where more is claimed than there is; `i64::MIN` where the node has
+    /// not said.
     #[inline]
     pub(super) fn free(&self, claims: &Claims) -> Resources {
         let (held, asked) = (claims.held, claims.asked);
@@ -92,7 +104,8 @@ impl Room {
     }
 }
 
-/// The capacity of one resource, and what is available of it, with this ratio and so much reserved.
+/// The capacity of one resource and what is available of it. Reports above `MAX_REPORTED` are cut to that, so that sums
+/// over instances cannot overflow; negative figures count as not reported.
 fn figures((total, available): (i64, i64), (ratio, reserved): (f64, i64)) -> (i64, i64) {
     let capacity = if total < 0 {
         -1

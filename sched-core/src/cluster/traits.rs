@@ -1,5 +1,13 @@
-//! What a node is, as opposed to what is free on it: labels, custom resources, ratios. Worked out from what it reports,
-//! from the node file, which counts over that, and from aggregates and capacity rules, in this order.
+//! What a node is, as opposed to what is free on it: labels, custom resources, ratios, and whose resources it shares.
+//!
+//! Derived from three sources, where a later one counts over an earlier one: what the node reports, the node file, and
+//! the aggregates and capacity rules of the configuration. Derived again when one of them changes, never while a START
+//! is placed.
+//!
+//! ```text
+//!  report {zone: a, ssd}  +  node file {ssd: null, rack: r1}  +  aggregate "gpu" {zone: b}
+//!    = {zone: b, rack: r1, aggregate.gpu: true}
+//! ```
 
 use indexmap::IndexMap;
 use sched_model::{Expression, Uuid};
@@ -18,31 +26,38 @@ use crate::cluster::view::Candidate;
 /// The label that says which availability zone a node is in.
 const ZONE: &str = "zone";
 
-/// What a node is.
+/// What a node is. Two derivations that are equal change nothing in tables and indexes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Traits {
+    /// Pairs of key and value, sorted, each once; a key may have several values. Includes labels that the scheduler
+    /// gives itself, such as `aggregate.NAME` and `node.tenant`.
     pub(crate) labels: Labels,
     /// Custom resources it has in all.
     pub(crate) resources: Amounts,
     /// The node whose resources it shares.
     pub(crate) shares: Option<Uuid>,
+    /// How much of what it has is offered.
     pub(crate) limits: Limits,
     /// What aggregates say of how much it takes and how it is weighed; `None` where they say nothing.
     pub(crate) by_aggregates: Option<Box<ByAggregates>>,
 }
 
-/// How much of what a node has is offered.
+/// How much of what a node has is offered: first what is reserved is taken off, then the rest is multiplied by the
+/// ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Limits {
+    /// Virtual CPUs per CPU online.
     pub(crate) cpu_ratio: f64,
     pub(crate) mem_ratio: f64,
     pub(crate) disk_ratio: f64,
     pub(crate) reserved_mem_mib: i64,
+    /// In the unit in which nodes report their disk.
     pub(crate) reserved_disk_mib: i64,
     pub(crate) reserved_cpus: i64,
 }
 
 impl Limits {
+    /// The limits of the command line, which capacity rules may change for some nodes.
     fn new(config: &Config) -> Self {
         Self {
             cpu_ratio: config.cpu_ratio,
@@ -54,7 +69,8 @@ impl Limits {
         }
     }
 
-    /// Virtual CPUs that so many CPUs online offer; `None` if it is not known how many there are.
+    /// Virtual CPUs that this number of CPUs online offers; `None` for a negative number, which means that it is not
+    /// known.
     pub(crate) fn vcpus(&self, cpus_online: i64) -> Option<i64> {
         if cpus_online < 0 {
             return None;
@@ -79,7 +95,8 @@ impl Traits {
     }
 }
 
-/// Where in the configuration nodes are named: by host name or UUID, in order of mention.
+/// Which rules and aggregates name which nodes, by host name or UUID: positions in the configuration's lists. So a
+/// report does not have to be compared with every rule.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     /// Rules of the node file.
@@ -89,6 +106,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
+    /// Made once for each configuration.
     pub(crate) fn new(rules: &[NodeRule], aggregates: &[Aggregate]) -> Self {
         let mut named = Self::default();
         for (at, rule) in rules.iter().enumerate() {
@@ -102,7 +120,7 @@ impl Named {
         named
     }
 
-    /// What is said of a node by either of its names, in order.
+    /// The positions that name a node by its UUID or its host name, in ascending order, each once.
     fn of(by_name: &IndexMap<NodeName, Vec<usize>>, node: &Candidate<'_>) -> Vec<usize> {
         if by_name.is_empty() {
             return Vec::new();
@@ -136,8 +154,8 @@ pub(crate) struct Sources<'a> {
 pub(crate) struct Derived {
     /// What it is; it shares what the node file says.
     pub(crate) traits: Traits,
-    /// The node whose resources it says that it shares: that counts once that one says so as well. `None` where the node
-    /// file says whose.
+    /// The node whose resources it says that it shares. That counts once the other node says so as well. `None` where
+    /// the node file decides it.
     pub(crate) says_shares: Option<Uuid>,
     /// If two zones claim it, the first has it, and this is the second.
     pub(crate) second_zone: Option<Box<str>>,
@@ -145,7 +163,11 @@ pub(crate) struct Derived {
     pub(crate) left_out: Vec<Box<str>>,
 }
 
-/// What a node is by its reports and the configuration.
+/// What a node is by its report and the configuration. Depends on nothing else, except for custom resources, for whose
+/// names there may be no more numbers; these are returned in `left_out` for a message to its launcher.
+///
+/// Aggregates and capacity rules may select nodes by labels. Aggregates select by what a node has without any
+/// aggregate; capacity rules select by the final labels.
 pub(crate) fn derive(node: &Candidate<'_>, sources: Sources<'_>, columns: &mut Columns) -> Derived {
     let Sources {
         config,
@@ -182,7 +204,9 @@ pub(crate) fn derive(node: &Candidate<'_>, sources: Sources<'_>, columns: &mut C
     }
 }
 
-/// Adds what a node does not run. A launcher of this project that does not say is older than the question.
+/// Adds the types of workload that a node does not run, as labels. An original launcher never says, and runs what the
+/// original runs. A native launcher that does not say lacks nothing as far as is known, since old versions do not
+/// report types.
 fn add_vm_types(node: &Candidate<'_>, reported: Option<&NodeExtras>, own: &mut Pairs) {
     let said = reported.and_then(|reported| reported.vm_types);
     let Some(runs) = said.or_else(|| (!node.is_native()).then_some(VmTypes::ORIGINAL)) else {
@@ -203,8 +227,11 @@ fn add_volumes(reported: Option<&NodeExtras>, own: &mut Pairs) {
     }
 }
 
+/// Labels while they are put together: key and value.
 type Pairs = Vec<(Box<str>, Box<str>)>;
 
+/// A node's labels without aggregates: those it reports, except for keys that only the scheduler may give, changed by
+/// the node file. A key in the node file replaces all values of that key, or removes it.
 fn own_labels(reported: Option<&NodeExtras>, overrides: &[&NodeRule]) -> Pairs {
     let mut own: Pairs = reported.map_or_else(Vec::new, |reported| {
         let is_free = |(key, _): &&(Box<str>, Box<str>)| !facts::is_reserved(key);
@@ -221,6 +248,7 @@ fn own_labels(reported: Option<&NodeExtras>, overrides: &[&NodeRule]) -> Pairs {
     own
 }
 
+/// A node's custom resources in the same way, and the names that got no number. Amounts are cut to `MAX_REPORTED`.
 fn own_resources(
     reported: Option<&NodeExtras>,
     overrides: &[&NodeRule],
@@ -241,7 +269,10 @@ fn own_resources(
     columns.offered(own.into_iter())
 }
 
-/// Adds the labels of the aggregates that a node is in. Which ones these are is decided by what it has without them.
+/// Adds the labels of the aggregates that a node is in, and what they say of limits and weighers. A node is in an
+/// aggregate that names it or whose `select` holds; for the latter only its labels without aggregates count, so the
+/// order of aggregates does not matter. Returns the second zone if two aggregates with different zones have it: the
+/// first counts.
 fn add_aggregates(
     node: &Candidate<'_>,
     rules: &Rules,
@@ -287,6 +318,8 @@ fn add_aggregates(
     second_zone
 }
 
+/// The limits for a node: the configuration's, changed by each capacity rule that selects it, later rules over earlier
+/// ones.
 fn limits(
     node: &Candidate<'_>,
     config: &Config,

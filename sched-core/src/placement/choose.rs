@@ -1,5 +1,20 @@
-//! The choice of a node: first fit, not most recently used, narrowed by filters; and where something is to be weighed,
-//! the best of the first nodes that fit.
+//! The choice of a node: the first that fits, not most recently used, narrowed by filters; and where something is to be
+//! weighed, the best of the first nodes that fit.
+//!
+//! The order of the search is that of the table: slots in order of connection, from behind the most recently used one
+//! to the end, then from the beginning up to and including it. So plain STARTs go round the nodes.
+//!
+//! [`Placement::choose`] tries these in order, the cheap ones first:
+//!
+//! 1. Nothing but room counts, for this policy and this START: `Table::first_fit` alone, without a look at any node.
+//! 2. There are filters but nothing is weighed: the first slot in order that has room and that all filters admit.
+//! 3. Only the START's own preferences are weighed, and masks express all of them: the first slot that is in all masks.
+//!    No    other node can be better, so nothing is weighed.
+//! 4. Else up to `policy.candidates` nodes that fit are weighed, and one of the `subset_size` best is taken.
+//! 5. Nothing was found: a node whose outgoing queue is filling, which the tables do not offer.
+//!
+//! Neighbours: `filters` and `weighers` (what is asked), `policy` (which ones), `cluster::table` (order and room),
+//! `explain` (the same [`Search`], run over every node to count why it fails).
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -23,7 +38,12 @@ use crate::placement::policy::{Policy, allowed, best};
 use crate::placement::weighers::Weighted;
 
 impl Placement {
-    /// The first READY node for a query; it becomes the most recently used.
+    /// The node for a query among those that are READY, or `None` where none fits. It becomes the most recently used of
+    /// its pool, so the next search begins behind it; the caller that does not carry the choice out puts the cursor
+    /// back (`Cluster::cursors`).
+    ///
+    /// Claims nothing: until the caller has claimed the room, the next choice may find the same node. Nodes that the
+    /// query avoids, such as those reserved for others, are the caller's business (`workflow::start`).
     pub(crate) fn choose(
         &mut self,
         cluster: &mut Cluster,
@@ -35,8 +55,12 @@ impl Placement {
         cluster.touch(pool, slot)
     }
 
-    /// The first node for a query that called itself full before room was released there; it becomes the most recently
+    /// The node for a query among those whose latest status is FULL and on which room was released since. Asked only
+    /// where [`Placement::choose`] found none: such a node may still refuse. The node found becomes the most recently
     /// used.
+    ///
+    /// The room that counts is what was released, not what the node offered before. Weighers are not asked: the first
+    /// that fits is taken.
     pub(crate) fn choose_full(
         &mut self,
         cluster: &mut Cluster,
@@ -48,6 +72,11 @@ impl Placement {
         cluster.touch(pool, slot)
     }
 
+    /// The search of [`Placement::choose`]; changes nothing but the random generator and `looked_at`.
+    ///
+    /// Cost: a plain START on an empty queue costs a walk down a tree of maxima. Filters cost one look at each node
+    /// that the index and the masks let pass, until one is admitted. Weighing costs a look at up to `candidates` nodes
+    /// for all masks together, for each mask alone, and for none.
     fn search(
         &mut self,
         cluster: &mut Cluster,
@@ -62,6 +91,8 @@ impl Placement {
         if policy.takes_any_with_room()
             && let Some(found) = view.first_with_room(query, labels)
         {
+            // A filter that concerns this START would be skipped on this short cut: it must be one that `concerns_all`
+            // announces or that `View::first_with_room` rules out.
             // A filter that concerns a START would be passed over here.
             debug_assert!(
                 policy
@@ -72,6 +103,7 @@ impl Placement {
             return found;
         }
         let asked = view.asked(query, labels);
+        // It asks for a custom resource that no node ever reported.
         if !asked.unknown_names().is_empty() {
             return None;
         }
@@ -84,6 +116,7 @@ impl Placement {
             let decide = policy.weighs_wishes_alone() && search.say_all(&wishes);
             match decide.then(|| search.granting(&wishes)).flatten() {
                 Some(slot) => Some(slot),
+                // The one mask says all that is wished for, and no node in it fits: the nodes outside are equally good.
                 // All of the others are as good as each other.
                 None if decide && wishes.len() == 1 && asked.group().is_none() => search.first(),
                 None => search.best(&wishes, &weighers, policy, &mut self.chance),
@@ -95,7 +128,7 @@ impl Placement {
         found
     }
 
-    /// The slot of the first node that called itself full before room was released there, and that fits otherwise.
+    /// The search of [`Placement::choose_full`]. Looks at each full node, in a list that is short as a rule.
     fn search_full(
         &self,
         cluster: &mut Cluster,
@@ -124,7 +157,9 @@ impl Placement {
     }
 }
 
-/// Sees to it that the members of a START's group are counted by the values of its scope.
+/// Makes the cluster count the members of a START's group by the values of its scope's label, where the scope is a
+/// label. Must be called before `View::asked`, which only reads these counts. Costs a walk over the group's nodes where
+/// they are not counted by this label yet; then the counts are kept up to date with each claim (`cluster::groups`).
 pub(crate) fn count_group(cluster: &mut Cluster, query: &Query) {
     let scheduling = query.scheduling();
     if let Some(group) = scheduling.and_then(|scheduling| scheduling.group.as_ref())
@@ -134,20 +169,28 @@ pub(crate) fn count_group(cluster: &mut Cluster, query: &Query) {
     }
 }
 
-/// One search through one table.
+/// One search through one table: a query, the filters that have to do with it, and where they allow a node. Lives for
+/// one choice or one explanation, and borrows the cluster meanwhile.
 pub(crate) struct Search<'a> {
     pub(super) view: View<'a>,
+    /// What the START asks for, resolved against this cluster: custom resources by number, where members of its group
+    /// are.
     pub(super) asked: &'a Asked<'a>,
+    /// The filters of the policy that have to do with this START, in the policy's order.
     pub(super) filters: Vec<&'a dyn Filter>,
+    /// A slot must be allowed by every one of these. They rule out 64 slots at a time and need not be complete:
+    /// `admits` is asked of each slot that they let pass.
     masks: Vec<Mask>,
-    /// If there is a list, only these slots are looked at.
+    /// If there is a list, only these slots are looked at, and the index is not walked. A pin to a node or host gives
+    /// one.
     pub(super) list: Option<Vec<Slot>>,
-    /// Nodes that were looked at one by one, by filters or to be weighed.
+    /// Nodes looked at one by one, by filters or to be weighed. A cell, because searching only reads otherwise.
     looked_at: Cell<usize>,
 }
 
 impl<'a> Search<'a> {
-    /// A search as these filters narrow it.
+    /// A search as these filters narrow it: each may add masks or a list of slots. The caller gives the filters that
+    /// concern the START, and no others ([`Policy::concerned`]).
     pub(crate) fn new(
         view: View<'a>,
         asked: &'a Asked<'a>,
@@ -174,7 +217,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The first node that fits, in the order of the search.
+    /// The first node that fits, in the order of the search. Where there is no filter, list or custom resource the
+    /// index answers alone.
     fn first(&self) -> Option<Slot> {
         if self.list.is_none() && self.filters.is_empty() && self.asked.custom().is_empty() {
             return self.view.table().first_fit(self.asked.room());
@@ -187,7 +231,13 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// Whether masks say all that the START wishes for: no weigher finds a better node than one that is in all of them.
+    /// Whether masks express all that the START prefers: then no weigher finds a better node than one that is in all of
+    /// them.
+    ///
+    /// Counts what it prefers and compares that with the number of masks that [`wishes`] made. They differ where an
+    /// expression is about a fact that changes (load, say), which no mask expresses. Soft affinity is never expressed:
+    /// more members are better, without an upper end. Of anti-affinity there is a mask for "no member", and one for
+    /// "fewer than `max`" where `max` is above 1.
     fn say_all(&self, wishes: &[Mask]) -> bool {
         let prefer = self.asked.scheduling().map_or(0, |it| it.prefer.len());
         let near = self.asked.near().iter().filter(|near| !near.asked().hard);
@@ -199,7 +249,7 @@ impl<'a> Search<'a> {
         group.is_none_or(is_anti) && wishes.len() == prefer + near.count() + masks + volumes
     }
 
-    /// The first node that fits and is all that is wished for, in the order of the search.
+    /// The first node in the order of the search that fits and is in all of these masks.
     fn granting(&self, wishes: &[Mask]) -> Option<Slot> {
         let mut found = None;
         self.visit(wishes, |slot| {
@@ -209,7 +259,8 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// One of the best of the first nodes that fit.
+    /// One of the best of the first nodes that fit: the best, or one of the `subset_size` best drawn at random. Draws
+    /// nothing where there are fewer than two to choose from, so that the random generator stays as it is.
     fn best(
         &self,
         wishes: &[Mask],
@@ -229,8 +280,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The nodes that are compared: the first so many that fit and are all that is wished for; of those that are some of
-    /// it; and of all. So what is wished for is found wherever it is, and no more nodes are looked at than needed.
+    /// The nodes that are weighed, each once. Up to `limit` nodes that fit and are in all masks, then up to `limit` for
+    /// each mask alone, then up to `limit` of all. So a preferred node is among them however far back in the order it
+    /// is, and the number of nodes looked at is bounded by the START rather than by the cluster.
+    ///
+    /// Without a limit (`usize::MAX`) all nodes that fit are weighed, and the masks are of no use.
     fn candidates(&self, limit: usize, wishes: &[Mask]) -> Vec<Slot> {
         let mut slots = Vec::new();
         if wishes.is_empty() || limit == usize::MAX {
@@ -250,6 +304,7 @@ impl<'a> Search<'a> {
         slots
     }
 
+    /// Appends the first `limit` slots that fit and are in these masks as well. `limit` must be above 0.
     pub(super) fn collect(&self, limit: usize, also: &[Mask], into: &mut Vec<Slot>) {
         let mut left = limit;
         self.visit(also, |slot| {
@@ -263,7 +318,10 @@ impl<'a> Search<'a> {
         });
     }
 
-    /// Shows every node that fits, in the order of the search, until told to stop.
+    /// Shows every node that fits and is in the masks of `also` too, in the order of the search, until `visit` breaks.
+    ///
+    /// A node fits if it is offered with enough room, all masks allow it and all filters admit it, asked in this order:
+    /// from cheap to costly.
     fn visit(&self, also: &[Mask], mut visit: impl FnMut(Slot) -> ControlFlow<()>) {
         let need = self.asked.need();
         let table = self.view.table();
@@ -292,6 +350,7 @@ impl<'a> Search<'a> {
         );
     }
 
+    /// Whether every filter admits the node in a slot. Without filters the node is not even looked at.
     fn admits(&self, slot: Slot) -> bool {
         if self.filters.is_empty() {
             return true;
@@ -304,6 +363,7 @@ impl<'a> Search<'a> {
             .all(|filter| filter.admits(&node, self.asked).is_ok())
     }
 
+    /// The node in a slot, with what the table says that it offers. Counts as one look; `None` for a hole.
     fn candidate(&self, slot: Slot) -> Option<Candidate<'a>> {
         self.looked_at.set(self.looked_at.get() + 1);
         let table: &'a Table = self.view.table();
@@ -311,8 +371,9 @@ impl<'a> Search<'a> {
         Some(self.view.candidate_with(key, table.offer(slot)))
     }
 
-    /// The first node whose queue is filling and that would fit otherwise: the sender is slowed down by its own budget of
-    /// queued bytes rather than told that there is no room.
+    /// The first node whose outgoing queue is filling and that would fit otherwise. The tables do not offer such nodes,
+    /// so as to spread work over the others; but where only these fit, the START is sent all the same. The sender is
+    /// then slowed down by its own budget of queued bytes, which is better for it than an answer that there is no room.
     fn filling(&self) -> Option<Slot> {
         let filling = self.view.filling();
         self.first_of(filling.filter_map(|key| {
@@ -322,7 +383,8 @@ impl<'a> Search<'a> {
         }))
     }
 
-    /// The first, in the order of the search, of nodes that the table does not offer, each with the room it has.
+    /// The first, in the order of the search, of nodes that the table does not offer. Each comes with the room that
+    /// counts for it, since the index has none for it. Masks are not asked: filters are complete without them.
     fn first_of(&self, nodes: impl Iterator<Item = (Candidate<'a>, Resources)>) -> Option<Slot> {
         let fits = |(node, room): &(Candidate<'a>, Resources)| {
             let mut custom = self.asked.custom().iter();
@@ -344,7 +406,11 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Where what a START would like holds, as far as labels and groups tell: one mask for each wish.
+/// What a START prefers, as masks over slots: one for each preference that labels, groups, volumes or names of nodes
+/// can express. What no mask expresses (an expression over a changing fact, say) is left to the weighers;
+/// [`Search::say_all`] notices that it is missing.
+///
+/// The image counts as a preference only where the policy has a weigher for it with a positive multiplier.
 fn wishes(
     asked: &Asked<'_>,
     view: View<'_>,

@@ -1,5 +1,18 @@
-//! Why nothing fits: how many nodes fail for which reason, who came nearest, and whether waiting could help. From the
-//! same filters and figures as the choice.
+//! Why nothing fits: how many nodes fail for which reason, which came nearest, and whether waiting could help. Uses the
+//! same filters and figures as the choice, so that both always agree.
+//!
+//! An explanation is made only after a search has failed. It costs a look at every node of the pool, where the failed
+//! search may have cost a few dozen steps; so explanations are reused for requests of the same shape, and the number of
+//! nodes walked over in 100 ms is bounded.
+//!
+//! ```text
+//!  Explanation
+//!    cause     NoFit: "3 nodes: 2 lack memory (asked 4096, most free 1024 on n2), 1 is cordoned"   for people, as data
+//!    reasons   [{nodes: 2, reason: memory, asked: 4096, best: 1024, ..}, {nodes: 1, ..}]           for programs
+//!    never     false
+//! ```
+//!
+//! `tally` does the counting. The sentences are made in `src/server/words` from the cause.
 
 mod tally;
 
@@ -15,24 +28,28 @@ use crate::cluster::query::Query;
 use crate::placement::Placement;
 use crate::placement::choose::{Search, count_group};
 
-/// Explanations kept: requests come in few shapes.
+/// Explanations kept. A burst of STARTs that do not fit comes in few shapes; each lookup compares with all that are
+/// kept.
 const KEPT: usize = 16;
 
 /// How long an explanation is reused: spares a full cluster a walk over all nodes for each of a burst of STARTs.
+/// A sender sees room that was released meanwhile this much later at most.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// Nodes walked for explanations in that time, over all shapes of requests: a few milliseconds. Who sends many shapes
-/// that do not fit is told less, and delays no one. One walk is always done, whatever the size of the cluster.
+/// Nodes walked over for explanations within [`FRESH`], over all shapes of requests: a few milliseconds with the lock
+/// held. A client that sends many shapes that do not fit gets answers without reasons ([`Cause::NotCounted`]) and
+/// delays no other client. The first walk is always done, whatever the size of the cluster.
 const MAX_WALKED: usize = 50_000;
 
-/// Why a START was not placed.
+/// Why a START was not placed: one answer, once for people (`cause`) and once for programs (`reasons`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Explanation {
-    /// Why, as far as it is not counted in the reasons.
+    /// For people, as data. [`Cause::NoFit`] counts nodes; other causes are about the START or the cluster as a whole.
     pub(crate) cause: Cause,
-    /// For programs; empty where it is not about nodes.
+    /// For programs, the reason with the most nodes first; empty where the cause is not about nodes.
     pub(crate) reasons: Vec<Reason>,
-    /// Whether it fits no node as they are, however long one waits.
+    /// Whether no node could run it as they are, however long the START waited: no node matches it, or it is larger
+    /// than each that does. A START that has not run yet fails at once then, even if it may wait.
     pub(crate) never: bool,
 }
 
@@ -45,30 +62,35 @@ impl Explanation {
         }
     }
 
+    /// The answer where no more nodes may be walked over at present.
     fn not_counted() -> Self {
         Self::of(Cause::NotCounted)
     }
 }
 
-/// Explanations of the latest refusals, by shape of request.
+/// Explanations of the latest refusals, by shape of request, and how much was spent on them.
 #[derive(Debug, Default)]
 pub(crate) struct Explanations {
+    /// Oldest first, at most [`KEPT`], each shape once.
     kept: VecDeque<Kept>,
-    /// Nodes walked since this moment.
+    /// The beginning of the current window of length [`FRESH`], and the nodes walked over in it.
     walked: Option<(Instant, usize)>,
 }
 
+/// One explanation, with what it depends on.
 #[derive(Debug)]
 struct Kept {
     /// What was asked.
     query: Query,
+    /// Nodes in the pool at that time: with another number the explanation is not reused.
     nodes: usize,
     explanation: Explanation,
     at: Instant,
 }
 
 impl Explanations {
-    /// Whether so many nodes may be walked now.
+    /// Whether `nodes` nodes may be walked over now; if so, they are counted. Starts a window where the last one is
+    /// over.
     fn may_walk(&mut self, now: Instant, nodes: usize) -> bool {
         let walked = match self.walked {
             Some((since, walked)) if now.saturating_duration_since(since) < FRESH => {
@@ -81,7 +103,7 @@ impl Explanations {
         may
     }
 
-    /// Forgets those that are not given any more.
+    /// Drops explanations that are too old to be given, so that their requests take no memory while nothing fails.
     fn forget_old(&mut self, now: Instant) {
         let is_fresh = |kept: &Kept| now.saturating_duration_since(kept.at) < FRESH;
         self.kept.retain(is_fresh);
@@ -92,6 +114,7 @@ impl Explanations {
         self.kept.len()
     }
 
+    /// Keeps an explanation in place of an earlier one of the same shape, or of the oldest.
     fn keep(&mut self, kept: Kept) {
         self.kept.retain(|other| !other.query.is_like(&kept.query));
         if self.kept.len() >= KEPT {
@@ -102,7 +125,9 @@ impl Explanations {
 }
 
 impl Placement {
-    /// Why no node fits a request now; of the same shape of request, the same answer for a short while.
+    /// Why no node fits a request now. Requests of the same shape (`Query::is_like`) get the same answer for 100 ms.
+    /// Called after a failed choice; the caller has left out nodes that are reserved for others, or not, as it likes: a
+    /// query that avoids other nodes has another shape.
     pub(crate) fn why_not(
         &mut self,
         cluster: &mut Cluster,
@@ -127,7 +152,8 @@ impl Placement {
         explanation
     }
 
-    /// As [`Placement::why_not`], of the cluster as it is at this very moment.
+    /// As [`Placement::why_not`], but computed for the cluster as it is at this moment, and not kept: for batches and
+    /// checks of a drain, whose trial claims are part of the answer. Counts against the same limit.
     pub(crate) fn why_not_now(
         &mut self,
         cluster: &mut Cluster,
@@ -138,7 +164,7 @@ impl Placement {
             .unwrap_or_else(Explanation::not_counted)
     }
 
-    /// Why no node fits a request now; `None` if too many nodes were walked for such answers recently.
+    /// Computes an explanation; `None` if too many nodes were walked over recently.
     fn explain_if_allowed(
         &mut self,
         cluster: &mut Cluster,
@@ -150,7 +176,9 @@ impl Placement {
         may.then(|| self.explain(cluster, query, now))
     }
 
-    /// Why no node fits a request now.
+    /// Computes an explanation, whatever was spent before. Dry runs call it directly: they ask once.
+    ///
+    /// Where a filter gave a list of nodes (a pin), only these are looked at, and all others are counted as one reason.
     pub(crate) fn explain(
         &self,
         cluster: &mut Cluster,
@@ -166,6 +194,7 @@ impl Placement {
         let search = Search::new(view, &asked, filters, labels);
         let mut tally = Tally::new(&search);
         match &search.list {
+            // All others fail for the same reason; `Tally::explanation` counts them without looking at them.
             // The others are of no interest, however many they are.
             Some(list) => list
                 .iter()
@@ -179,12 +208,12 @@ impl Placement {
         tally.explanation()
     }
 
-    /// Forgets explanations that are not given any more.
+    /// Drops explanations that are too old to be given; called from time to time by `workflow::timers`.
     pub(crate) fn forget_old(&mut self, now: Instant) {
         self.explanations.forget_old(now);
     }
 
-    /// Explanations remembered.
+    /// Explanations kept, for `Scheduler::footprint`.
     pub(crate) fn explanations(&self) -> usize {
         self.explanations.len()
     }

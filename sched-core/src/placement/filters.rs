@@ -1,6 +1,14 @@
-//! Filters: may this node run this START? Each in a file of its own; this one has the trait and the list of all of them.
+//! Filters: may this node run this START? Each is in a file of its own; this one has the trait and the list of all of
+//! them.
 //!
-//! Whether a node takes work at all and what it has free is not asked here: the table's index knows.
+//! A filter answers in two ways, which must agree. [`Filter::narrow`] gives masks over all slots before the search, so
+//! that nodes which cannot do are passed over 64 at a time. [`Filter::admits`] says yes or no for one node, and is what
+//! counts: it is asked of each node that the masks let pass, and of every node when `placement::explain` counts
+//! reasons. So `narrow` may leave nodes in that `admits` rejects, but must never rule out one that it admits.
+//!
+//! Whether a node takes work at all and what it has free is not asked here: the table's index knows that.
+//!
+//! To add one: a file with the type, a `mod` line, and a line in [`REGISTRY`].
 
 use std::fmt::Debug;
 
@@ -29,35 +37,40 @@ mod tenants;
 mod vm_type;
 mod volumes;
 
-/// Whether a node may run a START.
+/// Whether a node may run a START. Implementations have no state but their limit from the configuration: the same node
+/// and the same START give the same answer.
 pub(crate) trait Filter: Debug + Send {
-    /// Its name in the configuration.
+    /// Its name in `policy.filters` of the configuration.
     fn name(&self) -> &'static str;
 
-    /// The keys of `start.scheduling` that no one else reads: without this filter they have no effect.
+    /// The keys of `start.scheduling` that only this filter reads. A policy without it does not understand them
+    /// (`must_understand`).
     fn keys(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether it has anything to do with this START; if not, it is not asked about any node.
+    /// Whether it has to do with this START, as things are in the cluster now. If not, it is not asked about any node.
     fn concerns(&self, asked: &Asked<'_>) -> bool;
 
-    /// Whether it has to do with every START, whatever that asks for.
+    /// Whether it has to do with every START whatever that asks for. A policy with such a filter has no short cut for
+    /// plain STARTs.
     fn concerns_all(&self) -> bool {
         false
     }
 
-    /// Whether this node may run it.
+    /// Whether this node may run it. Asked only where [`Filter::concerns`] says yes, under the core's lock
+    /// and up to thousands of times for one START: it must be cheap.
     ///
     /// # Errors
-    /// Why not; see [`Filter::lack`].
+    /// Which of the things it looks at the node failed for; [`Filter::lack`] and [`Filter::what`] turn that into an
+    /// answer.
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss>;
 
-    /// Narrows the search to where [`Filter::admits`] may say yes. Need not rule out everything: every node that is
-    /// found is asked about.
+    /// Narrows the search to where [`Filter::admits`] may say yes, by masks or a list of slots. Called once for each
+    /// search. Need not rule out everything.
     fn narrow(&self, _asked: &Asked<'_>, _to: &mut Narrowing<'_>) {}
 
-    /// The word for its misses in answers.
+    /// The word for its misses in answers for programs; its name, unless `sched_model` has a kind for it.
     fn reason(&self) -> ReasonKind {
         ReasonKind::Other(self.name().to_owned())
     }
@@ -77,14 +90,17 @@ pub(crate) trait Filter: Debug + Send {
     }
 }
 
-/// Which of the things a filter looks at a node failed for: the number of an expression, say, or 0.
+/// For which of the things that a filter looks at a node failed: the index of an expression, say, or a constant of the
+/// filter. Only the filter that made it can read it. Nodes with the same miss of the same filter are counted as one
+/// reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Miss(pub(crate) u16);
 
-/// Where a search looks.
+/// Where a search looks. Filters add to it; it then becomes part of the search.
 pub(crate) struct Narrowing<'a> {
-    /// What is known of labels.
+    /// Which slots have which labels, in the pool that is searched. Mutable because it keeps the sets of expressions.
     pub(super) labels: &'a mut LabelIndex,
+    /// The cluster, for names of nodes.
     pub(super) view: View<'a>,
     /// Slots must be allowed by all of these.
     pub(super) masks: Vec<Mask>,
@@ -93,7 +109,7 @@ pub(crate) struct Narrowing<'a> {
 }
 
 impl Narrowing<'_> {
-    /// Only these slots.
+    /// Limits the search to these slots, and to those of earlier calls too.
     pub(crate) fn only(&mut self, slots: Vec<Slot>) {
         match &mut self.list {
             Some(list) => list.retain(|slot| slots.contains(slot)),
@@ -102,9 +118,11 @@ impl Narrowing<'_> {
     }
 }
 
+/// Makes a filter from its line in the configuration; the error is a text for the operator.
 type Build = fn(&FilterRule) -> Result<Box<dyn Filter>, String>;
 
-/// Every filter there is, cheap ones first; those marked are part of every policy that does not list its filters.
+/// Every filter there is, in the order in which they are asked: cheap ones first. Those marked `Yes` are part of every
+/// policy that does not list its filters.
 const REGISTRY: &[(&str, Usual, Build)] = &[
     ("pin", Usual::Always, |rule| plain(rule, pin::Pin)),
     ("avoid", Usual::Always, |rule| plain(rule, avoid::Avoid)),
@@ -143,25 +161,29 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
     }),
 ];
 
-/// Whether a filter is asked where the policy does not say which ones are.
+/// Whether a filter is part of a policy that does not say which filters it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Usual {
-    /// Always, also where a policy lists its filters without it: leaving it out would place what must not be there.
+    /// Always, even where a policy lists its filters without it. Without it an instance could be placed where it must
+    /// not be: on another node than asked for, or on one reserved for another tenant.
     Always,
+    /// Only where the policy has no list.
     Yes,
+    /// Only where the policy lists it.
     No,
 }
 
-/// The filters asked where the policy does not say which ones are.
+/// The filters of a policy that does not list any.
 pub(crate) fn usual() -> Vec<Box<dyn Filter>> {
     built(|usual| usual != Usual::No)
 }
 
-/// The filters asked whatever the policy says.
+/// The filters of every policy, listed or not.
 pub(crate) fn always() -> Vec<Box<dyn Filter>> {
     built(|usual| usual == Usual::Always)
 }
 
+/// The filters with these marks. Those that need a limit cannot be built without a rule, so none of them may be marked.
 fn built(which: impl Fn(Usual) -> bool) -> Vec<Box<dyn Filter>> {
     let wanted = REGISTRY.iter().filter(|(_, usual, _)| which(*usual));
     wanted
@@ -169,10 +191,11 @@ fn built(which: impl Fn(Usual) -> bool) -> Vec<Box<dyn Filter>> {
         .collect()
 }
 
-/// The filter that a rule names.
+/// The filter that a line of the configuration names.
 ///
 /// # Errors
-/// What is wrong with the rule, to be put behind its key.
+/// What is wrong with the line (no such filter, a `max` that is missing, negative or not wanted), for the operator. The
+/// caller puts the key before it.
 pub(crate) fn build(rule: &FilterRule) -> Result<Box<dyn Filter>, String> {
     match REGISTRY.iter().find(|(name, ..)| *name == &*rule.name) {
         Some((_, _, build)) => build(rule),
@@ -189,7 +212,7 @@ pub(crate) fn names() -> Vec<&'static str> {
     REGISTRY.iter().map(|(name, ..)| *name).collect()
 }
 
-/// The keys of `start.scheduling` that some filter reads.
+/// The keys of `start.scheduling` that some filter of [`usual`] reads.
 pub(crate) fn all_keys() -> impl Iterator<Item = &'static str> {
     let filters = usual();
     filters
@@ -197,6 +220,7 @@ pub(crate) fn all_keys() -> impl Iterator<Item = &'static str> {
         .flat_map(|filter| filter.keys().iter().copied())
 }
 
+/// A filter without a limit; its line must not have a `max`.
 fn plain<F: Filter + 'static>(rule: &FilterRule, filter: F) -> Result<Box<dyn Filter>, String> {
     match rule.max {
         None => Ok(Box::new(filter)),
@@ -204,6 +228,8 @@ fn plain<F: Filter + 'static>(rule: &FilterRule, filter: F) -> Result<Box<dyn Fi
     }
 }
 
+/// A filter with a limit; its line must have a `max` of 0 or more. With 0 it admits no node, or only those with no
+/// load.
 fn limited<F: Filter + 'static>(
     rule: &FilterRule,
     filter: impl FnOnce(i64) -> F,

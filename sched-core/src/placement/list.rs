@@ -1,4 +1,7 @@
-//! Which nodes fit, listed and not chosen: nothing is claimed, and the next choice begins where it would have.
+//! Which nodes fit, listed and not chosen: nothing is claimed, no cursor moves and no weigher is asked.
+//!
+//! For the allocation candidates of the Placement API (`query::providers`), whose clients choose among the nodes
+//! themselves.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +16,10 @@ use crate::placement::Placement;
 use crate::placement::choose::{Search, count_group};
 
 impl Placement {
-    /// The first nodes for a query that meet these constraints, at most so many, in the order of the search.
+    /// The first nodes for a query that meet these constraints as well, at most `limit` of them, in the order of the
+    /// search.
+    ///
+    /// Costs what a choice costs, and then as much again for each further node. The caller bounds `limit`.
     pub(crate) fn list(
         &self,
         cluster: &mut Cluster,
@@ -37,6 +43,8 @@ impl Placement {
     }
 }
 
+/// A constraint as slots: those that have any of its labels or are in any of its aggregates, or all others where it
+/// forbids them. An aggregate is the label `aggregate.NAME` with the value `true`.
 fn mask(constraint: &Constraint, labels: &LabelIndex) -> Mask {
     let pairs = constraint.any_of.iter().map(|having| match having {
         Having::Label(key, value) => (key.clone(), &**value),

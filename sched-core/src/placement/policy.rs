@@ -1,4 +1,16 @@
-//! The policy in force: filters in order, weighers with their multipliers, and how many nodes are compared.
+//! The policy in force: filters in order, weighers with their multipliers, and how many nodes are compared. Made from
+//! the `policy` section of the configuration, checked as a whole ([`Rules::check`]), and replaced as a whole when the
+//! configuration is read again.
+//!
+//! ```yaml
+//! policy:
+//!   filters: [{name: labels}, {name: load, max: 8}]      # absent: the usual ones
+//!   weighers: [{name: free-memory, multiplier: 1.0}]     # absent: first fit
+//!   candidates: 64                                       # nodes that are weighed
+//!   subset_size: 1                                       # of the best so many, one at random
+//! ```
+//!
+//! How nodes are weighed against each other is in [`best`]; the search itself is in `choose`.
 
 use crate::api::pressure::PressurePolicy;
 use crate::api::rules::{CANDIDATES, PolicyRules, RuleError, Rules};
@@ -11,17 +23,23 @@ use crate::placement::weighers::{self, WISHES, Weighted};
 /// How a node is chosen among those that fit.
 #[derive(Debug)]
 pub(crate) struct Policy {
+    /// In the order in which they are asked; those that every policy has come first unless the configuration lists
+    /// them.
     filters: Vec<Box<dyn Filter>>,
+    /// Those that the configuration lists. What a START itself prefers is weighed beside them ([`Policy::weighing`]).
     weighers: Vec<Weighted>,
-    /// Nodes that are weighed; `usize::MAX` = all.
+    /// Nodes that are weighed for one START; `usize::MAX` = all that fit. Above 0.
     candidates: usize,
+    /// How many of the best one is drawn from. Above 0.
     subset_size: usize,
-    /// Whether lower priorities leave.
+    /// Whether a START that fits nowhere may preempt instances of lower priority.
     preemption: bool,
-    /// Whether every instance may be moved.
+    /// Whether every instance may be moved: then the START of each is kept.
     relocation: bool,
+    /// What is done about nodes that are short of memory.
     pressure: PressurePolicy,
-    /// Whether neither a filter nor a weigher has to do with a START that asks for room alone.
+    /// Whether no filter and no weigher has to do with a START that asks for room alone. Computed once, so that the
+    /// search for a plain START begins with one comparison.
     takes_any_with_room: bool,
 }
 
@@ -42,10 +60,11 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The policy that these rules describe.
+    /// The policy that these rules describe. Where filters are listed, those of every policy are put before them.
     ///
     /// # Errors
-    /// The first rule that does not hold together.
+    /// The first rule that does not hold together, with its key (`policy.filters[2]`) and what is wrong. Nothing is in
+    /// force then.
     pub(crate) fn new(rules: &PolicyRules) -> Result<Self, RuleError> {
         let filters = match &rules.filters {
             None => filters::usual(),
@@ -100,12 +119,12 @@ impl Policy {
         self.candidates
     }
 
-    /// The best so many, of which chance takes one.
+    /// Of how many of the best one is drawn at random; 1 = the best is taken.
     pub(crate) fn subset_size(&self) -> usize {
         self.subset_size
     }
 
-    /// Whether lower priorities are preempted.
+    /// Whether instances of lower priority are preempted for STARTs that fit nowhere.
     pub(crate) fn preempts(&self) -> bool {
         self.preemption
     }
@@ -115,7 +134,7 @@ impl Policy {
         self.pressure
     }
 
-    /// The filters that have to do with a START.
+    /// The filters that have to do with a START, in order.
     pub(crate) fn concerned<'p>(
         &'p self,
         asked: &'p Asked<'_>,
@@ -126,22 +145,26 @@ impl Policy {
             .filter(|filter| filter.concerns(asked))
     }
 
-    /// Whether any instance may have to be placed again, so that its START is kept whatever it says itself.
+    /// Whether the policy may place any instance again, so that every instance becomes a managed one and its START is
+    /// kept.
     pub(crate) fn manages_all(&self) -> bool {
         self.preemption || self.relocation || self.pressure == PressurePolicy::Evict
     }
 
-    /// Whether the first node with room is taken for a START that asks for nothing else.
+    /// Whether a START that asks for room alone gets the first node that has it. Whether a particular START asks for
+    /// more is decided by `View::first_with_room`.
     pub(crate) fn takes_any_with_room(&self) -> bool {
         self.takes_any_with_room
     }
 
-    /// Whether nothing is weighed but what a START itself prefers, and the best is taken.
+    /// Whether only a START's own preferences are weighed and the best node is taken: then masks may stand in for
+    /// weighing.
     pub(crate) fn weighs_wishes_alone(&self) -> bool {
         self.weighers.is_empty() && self.subset_size == 1
     }
 
-    /// The weighers that tell nodes apart for a START: the policy's, and what the START itself prefers.
+    /// The weighers that tell nodes apart for a START: the policy's, then those for what the START itself prefers,
+    /// unless the policy lists these with a multiplier of its own. Empty where the first node that fits is to be taken.
     pub(crate) fn weighing(&self, asked: &Asked<'_>) -> Vec<Weighted> {
         let is_listed = |wish: &&Weighted| {
             let name = wish.weigher().name();
@@ -158,7 +181,8 @@ impl Policy {
             .collect()
     }
 
-    /// Whether a key of `start.scheduling` has an effect under this policy.
+    /// Whether a key of `start.scheduling` has an effect under this policy: the filter that reads it is asked, or the
+    /// weigher that reads it counts. Keys that neither reads, such as `priority`, always have their effect.
     pub(crate) fn understands(&self, key: &str) -> bool {
         let is_a_filters = filters::all_keys().any(|other| other == key);
         let is_asked = || {
@@ -169,10 +193,10 @@ impl Policy {
         (!is_a_filters || is_asked()) && (!weighers::ALONE.contains(&key) || self.weighs(key))
     }
 
-    /// Whether the policy lists a weigher, so that an aggregate may say how much it counts.
+    /// Checks that the policy lists a weigher for which an aggregate gives a multiplier.
     ///
     /// # Errors
-    /// Why that would have no effect.
+    /// That it does not, so that the multiplier would have no effect.
     fn check_weigher(&self, name: &str) -> Result<(), String> {
         let mut listed = self.weighers.iter().map(|it| it.weigher().name());
         if listed.any(|it| it == name) {
@@ -183,7 +207,8 @@ impl Policy {
         ))
     }
 
-    /// Whether a weigher counts for anything.
+    /// Whether a weigher counts for anything: it is listed with a multiplier other than 0, or not listed and one of
+    /// those that every policy has.
     fn weighs(&self, name: &str) -> bool {
         let is_it = |weighted: &&Weighted| weighted.weigher().name() == name;
         let mut listed = self.weighers.iter().filter(is_it).peekable();
@@ -195,7 +220,9 @@ impl Policy {
 }
 
 impl Rules {
-    /// Whether the rules hold together.
+    /// Whether the rules hold together: the policy can be built, aggregates give multipliers only to weighers that are
+    /// listed, and select nodes only by labels and lasting facts. Called by the server before it puts a configuration
+    /// into force.
     ///
     /// # Errors
     /// The first that does not: its key and what is wrong.
@@ -217,9 +244,12 @@ impl Rules {
     }
 }
 
+/// Whether these expressions name labels and lasting facts alone.
 fn check_facts(key: &str, select: &[sched_model::Expression]) -> Result<(), RuleError> {
     for (at, expression) in select.iter().enumerate() {
         let name = expression.key();
+        // Sets of nodes depend only on what does not change by itself: they are made when a node reports, not for each
+        // START.
         // Sets of nodes may depend on what does not change by itself.
         if !facts::is_lasting(name) {
             let problem = format!(
@@ -232,11 +262,17 @@ fn check_facts(key: &str, select: &[sched_model::Expression]) -> Result<(), Rule
     Ok(())
 }
 
+/// A problem with the key it belongs to.
 fn error(key: String, problem: String) -> RuleError {
     RuleError { key, problem }
 }
 
-/// The best of some nodes: those that are weighed the highest, in order, best first; equals in the order they came.
+/// The best of some nodes: the `count` with the highest scores, best first; equals in the order in which they came.
+///
+/// For each weigher, its values over these nodes are scaled to 0 … 1 and multiplied by its multiplier for the node; a
+/// node's score is the sum. A weigher for which all nodes are equal adds nothing. So a score says how nodes compare
+/// with each other in this list, and nothing outside it. Costs one call for each node and weigher, and a sort where
+/// `count` is above 1.
 pub(crate) fn best<'a, T: Copy>(
     candidates: &[(T, Candidate<'a>)],
     weighers: &[Weighted],
@@ -274,11 +310,12 @@ pub(crate) fn best<'a, T: Copy>(
     order.into_iter().map(|at| candidates[at].0).collect()
 }
 
+/// The index of the highest score; of equal ones the first. `None` for no scores.
 fn first_of_the_best(scores: &[f64]) -> Option<usize> {
     (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best })
 }
 
-/// Whether all of these masks allow a block's slots: a bit for each.
+/// The slots of a block that all of these masks allow: bit `i` is slot `64 * block + i`. All bits for no masks.
 pub(crate) fn allowed(masks: &[Mask], block: usize) -> u64 {
     masks
         .iter()

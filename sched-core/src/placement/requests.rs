@@ -1,5 +1,9 @@
-//! Whether a START that could be read makes sense here: what its payload says about placement against what this
-//! scheduler, with its policy, understands.
+//! Whether a START that could be decoded makes sense here: what its payload says about placement, compared with what
+//! this scheduler, with its policy, understands. The first check of every START, before admission and before any
+//! search.
+//!
+//! Only what depends on this scheduler is checked here. The form of each value was checked when the payload was decoded
+//! (`sched_model::scheduling`), and what no node has is found by the search.
 
 use sched_model::Expression;
 
@@ -9,10 +13,18 @@ use crate::cluster::facts;
 use crate::placement::Placement;
 
 impl Placement {
-    /// Checks what a START says about its placement; `is_native`: whether its sender can be sent what native peers are.
+    /// Checks what a START says about its placement; a START without `scheduling` passes. In this order:
+    ///
+    /// - `must_understand`: every key listed there must have an effect under the policy in force. A sender lists what
+    ///   it relies   on, so a policy that leaves out the filter or weigher for a key refuses the START rather than
+    ///   ignoring the key.
+    /// - `require` and `prefer`: a name with the prefix of facts (`node.`) must be a fact that exists.
+    /// - `dry_run`: its answer is a frame that original peers do not know (`is_native` tells), and a dry run cannot be
+    ///   part of a   batch, which waits for other STARTs.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with it. The sender gets a StartFailure with `invalid_data`: sending it again as it is does not
+    /// help.
     pub(crate) fn check(
         &self,
         request: &StartRequest,
@@ -38,6 +50,7 @@ impl Placement {
     }
 }
 
+/// Whether all facts that these expressions name exist. The error has the place in the list and the names of all facts.
 fn check_facts(key: &'static str, expressions: &[Expression]) -> Result<(), Refusal> {
     let unknown = |expression: &&Expression| {
         facts::is_fact(expression.key()) && !facts::is_known(expression.key())

@@ -1,12 +1,25 @@
-//! STARTs on their way to nodes whose latest word is FULL, which may yet refuse them (`workflow::tries`).
+//! STARTs on their way to nodes whose latest status is FULL, and which may yet refuse them. The rule for using such
+//! nodes is in `workflow::tries`; this is the memory that it needs.
+//!
+//! A launcher that is full says FULL with its figures of that moment. When instances end there, the scheduler knows of
+//! room before the launcher reports READY. A START that fits nowhere else is then tried there, and one of three things
+//! follows:
+//!
+//! - the node confirms it: [`Placement::forget_try`];
+//! - the node refuses it as full: [`Placement::begin_refusal`] gives the START back, to be placed on another node, and
+//!   its   sender gets no failure. After [`MAX_REFUSALS`] of these it is placed on READY nodes alone;
+//! - the node is lost or lists what runs on it: [`Placement::forget_tries_on`].
+//!
+//! To be able to place a START again its payload has to be kept; a plain START is kept here, a managed one by its
+//! instance. Number and bytes are bounded, and all of it is only in memory.
 
 use crate::api::action::PlacedStart;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::maps::Map;
 use crate::placement::Placement;
 
-/// STARTs that are tried at once on nodes that called themselves full. Further ones are answered as if there were no
-/// such nodes; there are more only in the moment after thousands of instances have ended.
+/// STARTs that may be under way to nodes that called themselves full. Beyond that, a START is answered as if there were
+/// no such nodes; that many occur only in the moment after thousands of instances have ended.
 pub const MAX_TRIES: usize = 1024;
 
 /// Bytes of payloads kept to send those STARTs to another node; one more START may exceed it.
@@ -15,42 +28,49 @@ pub const MAX_TRIED_BYTES: usize = 16 * 1024 * 1024;
 /// Nodes that may refuse one START as full before it is placed on READY ones alone: each costs its sender a round trip.
 pub const MAX_REFUSALS: u8 = 16;
 
-/// What is tried on such nodes.
+/// All tries, and what they take.
 #[derive(Debug, Default)]
 pub(super) struct Tries {
+    /// By instance: there is at most one try of each.
     tries: Map<InstanceId, Try>,
     /// Bytes of payloads in `tries`.
     bytes: usize,
-    /// The START that is placed again just now, and how often it was refused.
+    /// The START that is being placed again within the present input, and how often it was refused. `None` between
+    /// inputs: that is part of `is_consistent`.
     refused: Option<(InstanceId, u8)>,
 }
 
-/// A START on its way to such a node.
+/// A START on its way to a node that called itself full.
 #[derive(Debug)]
 struct Try {
+    /// Where it was sent: a refusal from another node answers an earlier START of the same instance.
     node: NodeKey,
+    /// How many such nodes have refused it before this one.
     refusals: u8,
-    /// To be placed again; `None` of what is managed, whose START is kept anyway.
+    /// The START, to be placed again if this node refuses it too; `None` for a managed instance, whose START the table
+    /// of instances has, and between [`Placement::begin_try`] and [`Placement::keep_tried`].
     start: Option<Box<PlacedStart>>,
 }
 
 impl Placement {
-    /// STARTs that are tried, and the bytes of their payloads.
+    /// STARTs that are tried, and the bytes of their payloads; for `Scheduler::footprint`.
     pub(crate) fn tries(&self) -> (usize, usize) {
         (self.tries.tries.len(), self.tries.bytes)
     }
 
-    /// Whether one more START may be tried.
+    /// Whether one more START may be tried, as far as memory goes.
     pub(crate) fn has_room_to_try(&self) -> bool {
         self.tries.has_room()
     }
 
-    /// Whether this START may be tried.
+    /// Whether this START may be tried: there is memory, and it was not refused too often. Where not, `choose` answers
+    /// as if there were no full nodes.
     pub(crate) fn may_try(&self, instance: &InstanceId) -> bool {
         self.tries.has_room() && self.tries.refusals(instance) < MAX_REFUSALS
     }
 
-    /// A START has room on such a node.
+    /// Notes that room was claimed for a START on a node that calls itself full. Refusals so far carry over if this is
+    /// done while the START is placed again. Undoing the claim forgets the try.
     pub(crate) fn begin_try(&mut self, instance: &InstanceId, node: NodeKey) {
         self.forget_try(instance);
         let attempt = Try {
@@ -61,7 +81,8 @@ impl Placement {
         self.tries.tries.insert(instance.clone(), attempt);
     }
 
-    /// Keeps a START that is tried: it leaves for its node now.
+    /// Keeps a copy of a plain START that is sent to its node now; does nothing if it is not tried. Called before the
+    /// START is handed over.
     pub(crate) fn keep_tried(&mut self, start: &PlacedStart) {
         if let Some(attempt) = self.tries.tries.get_mut(&start.request.instance) {
             self.tries.bytes += start.parcel.payload.len();
@@ -69,14 +90,15 @@ impl Placement {
         }
     }
 
-    /// Whether a START is tried on this node; if so, whether it is kept.
+    /// Whether a START is tried on this node; if so, whether a copy of it is kept here.
     pub(crate) fn is_tried_on(&self, node: NodeKey, instance: &InstanceId) -> Option<bool> {
         let attempt = self.tries.tries.get(instance)?;
         (attempt.node == node).then_some(attempt.start.is_some())
     }
 
-    /// A node has refused a START that was tried there: it is placed again now, until [`Placement::end_refusal`]. The START,
-    /// where it is kept; `None` if it is not tried any more.
+    /// Takes back a START that its node has refused as full. Until [`Placement::end_refusal`], which the caller must
+    /// call within the same input, the START is being placed again and its refusals are counted on. Returns the kept
+    /// START (`None` within for a managed instance), or `None` if it is not tried any more.
     pub(crate) fn begin_refusal(
         &mut self,
         instance: &InstanceId,
@@ -87,24 +109,24 @@ impl Placement {
         Some(attempt.start)
     }
 
-    /// The START that a node refused has been placed again, or not.
+    /// Ends what [`Placement::begin_refusal`] began: the START has been placed again, or has failed.
     pub(crate) fn end_refusal(&mut self) {
         self.tries.refused = None;
     }
 
-    /// A START is not tried any more: it was confirmed, has failed, or is on its way a second time.
+    /// Forgets a try: the START was confirmed, has failed, was taken back, or the same START was sent again.
     pub(crate) fn forget_try(&mut self, instance: &InstanceId) {
         if !self.tries.tries.is_empty() {
             self.tries.take(instance);
         }
     }
 
-    /// Forgets what is tried on a node, but for what is still to be answered.
+    /// Forgets what is tried on a node, except for STARTs whose answer is still to come (`is_open`).
     pub(crate) fn forget_tries_on(&mut self, key: NodeKey, is_open: impl Fn(&InstanceId) -> bool) {
         self.tries.forget_on(key, is_open);
     }
 
-    /// Whether what is counted of tries is what there is.
+    /// Whether the bytes counted are those kept, and no START is being placed again. Part of `Scheduler::invariants`.
     pub(crate) fn is_consistent(&self) -> bool {
         self.tries.is_consistent()
     }
@@ -116,11 +138,13 @@ impl Tries {
         self.tries.len() < MAX_TRIES && self.bytes < MAX_TRIED_BYTES
     }
 
+    /// How many full nodes refused the START that is being placed again, if it is this one; 0 for any other.
     fn refusals(&self, instance: &InstanceId) -> u8 {
         let refused = self.refused.as_ref();
         refused.map_or(0, |(of, times)| if of == instance { *times } else { 0 })
     }
 
+    /// Removes a try and takes its bytes off.
     fn take(&mut self, instance: &InstanceId) -> Option<Try> {
         let attempt = self.tries.swap_remove(instance)?;
         self.bytes -= attempt.bytes();
@@ -147,6 +171,7 @@ impl Tries {
 }
 
 impl Try {
+    /// Bytes of the payload that is kept.
     fn bytes(&self) -> usize {
         let start = self.start.as_ref();
         start.map_or(0, |start| start.parcel.payload.len())

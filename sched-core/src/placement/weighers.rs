@@ -1,7 +1,17 @@
 //! Weighers: of the nodes that may run a START, how good is each? The trait, and the list of all of them.
 //!
-//! A weigher's values are brought to 0 … 1 over the nodes compared (the worst of them 0, the best 1), multiplied by its
-//! multiplier and added up; a negative multiplier turns it round, so that what spreads packs.
+//! A weigher's values are scaled to 0 … 1 over the nodes compared (the worst of them 0, the best 1), multiplied by its
+//! multiplier and added up ([`super::policy::best`]). A negative multiplier reverses it, so that what spreads packs.
+//! Example, with `free-memory` at 1.0 and `load` at -0.5:
+//!
+//! ```text
+//!         free memory     load     score
+//!  n1     8192 → 1.0      6 → 1.0    1.0 * 1.0 - 0.5 * 1.0 = 0.5
+//!  n2     4096 → 0.5      2 → 0.0    1.0 * 0.5 - 0.5 * 0.0 = 0.5
+//!  n3        0 → 0.0      4 → 0.5    1.0 * 0.0 - 0.5 * 0.5 = -0.25
+//! ```
+//!
+//! To add one: a line in [`REGISTRY`] for a figure of the node alone, else a type that implements [`Weigher`].
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,33 +21,35 @@ use sched_model::expression::is_name;
 use crate::api::rules::{PREFER_MULTIPLIER, WeigherRule};
 use crate::cluster::view::{Asked, Candidate};
 
-/// How good a node is for a START.
+/// How good a node is for a START. Asked only about nodes that fit, and never a reason to reject one.
 pub(crate) trait Weigher: Debug + Send + Sync {
-    /// Its name in the configuration.
+    /// Its name in `policy.weighers` and in the multipliers of aggregates.
     fn name(&self) -> &str;
 
-    /// Whether it tells nodes apart for this START at all.
+    /// Whether it can tell nodes apart for this START at all. Where no weigher does, nothing is weighed.
     fn concerns(&self, _asked: &Asked<'_>) -> bool {
         true
     }
 
-    /// The more, the better; of any magnitude, but finite.
+    /// How good the node is: the more, the better. Of any magnitude, since values are scaled, but finite.
     fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64;
 }
 
 /// A weigher and by how much it counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Weighted {
+    /// Shared, so that a copy for one search costs next to nothing.
     which: Which,
+    /// By how much it counts where no aggregate of the node says otherwise; finite, and negative to prefer less.
     pub(super) multiplier: f64,
 }
 
-/// A weigher.
+/// A weigher: one of a fixed list, or one that the configuration made.
 #[derive(Debug, Clone)]
 enum Which {
-    /// One of those that there always are.
+    /// One of [`REGISTRY`].
     Fixed(&'static dyn Weigher),
-    /// How much of a custom resource is free.
+    /// How much of a custom resource is free; its name comes from the configuration.
     Resource(Arc<FreeResource>),
 }
 
@@ -50,20 +62,22 @@ impl Weighted {
         }
     }
 
-    /// By how much it counts for a node: as much as an aggregate of that node says, or the policy.
+    /// By how much it counts for a node: what an aggregate of that node says, else the policy. Of several aggregates
+    /// the least counts.
     pub(super) fn multiplier_at(&self, node: &Candidate<'_>) -> f64 {
         let own = node.by_aggregates();
         own.and_then(|own| own.multiplier(self.weigher().name()))
             .unwrap_or(self.multiplier)
     }
 
-    /// Whether nodes that have the image are wanted.
+    /// Whether this is the weigher for images, and it prefers nodes that have the image.
     pub(crate) fn wants_image(&self) -> bool {
         self.weigher().name() == Image.name() && self.multiplier > 0.0
     }
 }
 
-/// Every weigher there is.
+/// Every weigher that has a fixed name. Figures are per node and not relative to its size, as in Nova's weighers of RAM
+/// and CPUs.
 static REGISTRY: &[&dyn Weigher] = &[
     &Figure {
         name: "free-memory",
@@ -104,10 +118,11 @@ static REGISTRY: &[&dyn Weigher] = &[
     &Volumes,
 ];
 
-/// What the name of a weigher begins with that looks at a custom resource.
+/// The prefix of weighers of a custom resource: `resource.gpu` is how many are free.
 const RESOURCE: &str = "resource.";
 
-/// What a START itself prefers, weighed whether or not the policy has weighers.
+/// The weighers for what a START itself prefers. They count under every policy, with this multiplier unless the policy
+/// lists them with another.
 pub(crate) static WISHES: [Weighted; 4] = [
     Weighted {
         which: Which::Fixed(&Prefer),
@@ -127,13 +142,15 @@ pub(crate) static WISHES: [Weighted; 4] = [
     },
 ];
 
-/// The keys of `start.scheduling` that only the weigher of the same name reads: without it they have no effect.
+/// The keys of `start.scheduling` that no filter reads but only the weigher of the same name. Without it they have no
+/// effect.
 pub(crate) const ALONE: [&str; 2] = ["image", "prefer"];
 
-/// The weigher that a rule names.
+/// The weigher that a line of the configuration names.
 ///
 /// # Errors
-/// What is wrong with the rule, to be put behind its key.
+/// What is wrong with the line (no such weigher, a multiplier that is not a finite number), for the operator. The
+/// caller puts the key before it.
 pub(crate) fn build(rule: &WeigherRule) -> Result<Weighted, String> {
     let Some(which) = find(&rule.name) else {
         let names: Vec<&str> = REGISTRY.iter().map(|weigher| weigher.name()).collect();
@@ -155,7 +172,8 @@ pub(crate) fn build(rule: &WeigherRule) -> Result<Weighted, String> {
     })
 }
 
-/// The weigher with this name.
+/// The weigher with this name; any name of a custom resource is accepted behind the prefix, whether or not a node has
+/// any.
 fn find(name: &str) -> Option<Which> {
     if let Some(resource) = name.strip_prefix(RESOURCE) {
         return is_name(resource)
@@ -166,10 +184,10 @@ fn find(name: &str) -> Option<Which> {
         .map(|weigher| Which::Fixed(*weigher))
 }
 
-/// How much of a custom resource is free: `resource.NAME`.
+/// How much of a custom resource is free: `resource.NAME`. Counts for every START, whether or not it asks for any.
 #[derive(Debug)]
 struct FreeResource {
-    /// With the prefix.
+    /// The whole name, with the prefix.
     name: Box<str>,
 }
 
@@ -183,7 +201,7 @@ impl Weigher for FreeResource {
     }
 }
 
-/// How many of the START's volumes and ports the node reports, of those that any node reports.
+/// How many of the START's volumes and ports the node reports. Only those count that some node reports.
 #[derive(Debug)]
 struct Volumes;
 
@@ -202,10 +220,11 @@ impl Weigher for Volumes {
     }
 }
 
-/// A figure of the node alone.
+/// A figure of the node alone, whatever the START asks for.
 #[derive(Debug)]
 struct Figure {
     name: &'static str,
+    /// Reads the figure off a node.
     of: fn(&Candidate<'_>) -> f64,
 }
 
@@ -219,7 +238,7 @@ impl Weigher for Figure {
     }
 }
 
-/// Whether the image is there already: the label `image.NAME`.
+/// Whether the node has the START's image already: 1 or 0, by its label `image.NAME`.
 #[derive(Debug)]
 struct Image;
 
@@ -264,7 +283,8 @@ impl Weigher for Prefer {
     }
 }
 
-/// Members of the START's group where the node is: more is better for soft affinity, worse for soft anti-affinity.
+/// Members of the START's group on the node, or in its scope: more is better for soft affinity, worse for soft
+/// anti-affinity.
 #[derive(Debug)]
 struct SoftAffinity;
 
@@ -290,7 +310,7 @@ impl Weigher for SoftAffinity {
     }
 }
 
-/// How much of `scheduling.near` that need not hold does.
+/// How many entries of `scheduling.near` that need not hold (`hard: false`) do.
 #[derive(Debug)]
 struct SoftNear;
 

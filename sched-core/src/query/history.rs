@@ -1,5 +1,8 @@
-//! What became of one instance: of one that is managed, or was, every turn that is still remembered; of a plain one
-//! what its entry says. And all runs that are over.
+//! What became of one instance, and which runs are over.
+//!
+//! Of an instance that is or was managed: every transition that is still remembered (`instance::history`,
+//! `instance::past`). Of a plain one: what its ledger entry says, as one row. Both are bounded, so old rows are missing
+//! from long histories.
 
 use sched_model::{HistoryRow, InstanceView, OutputRow, PlacementState, Query, Uuid};
 
@@ -14,7 +17,11 @@ use crate::cluster::node::Presence;
 use crate::instance::{HistoryEvent, Output, Run};
 
 impl Scheduler {
-    /// The cursor is how many rows were shown. Where the oldest are forgotten meanwhile, as many are passed over.
+    /// The transitions of one instance, oldest first, then where its output is kept. The pattern is the whole
+    /// identifier.
+    ///
+    /// The cursor is the number of rows shown. Where the oldest rows are forgotten between two pages, as many later
+    /// ones are skipped.
     pub(super) fn query_history(&self, query: &Query, result: &mut Page) {
         let instance = InstanceId::new(query.matching.as_deref().unwrap_or_default());
         let Some(from) = start_of::<usize>(query, result) else {
@@ -44,7 +51,7 @@ impl Scheduler {
         }
     }
 
-    /// A row of the history of an instance; its last has the run that it ends.
+    /// A row of a history. `run` is given for the event that ended a run, and adds its node and exit code.
     fn history_row(&self, event: &HistoryEvent, run: Option<&Run>) -> HistoryRow {
         HistoryRow {
             at_ms: ms(self.unix_ms(event.at)),
@@ -55,7 +62,8 @@ impl Scheduler {
         }
     }
 
-    /// Runs that are over, oldest first. The cursor is the number of the last one shown.
+    /// Runs that are over and remembered, oldest first, of any instance whose name, identifier or host matches. The
+    /// cursor is the number of the last run looked at; numbers only grow, so no run is shown twice.
     pub(super) fn query_ended(&self, query: &Query, result: &mut Page) {
         let pattern = query.matching.as_deref().unwrap_or_default();
         let Some(from) = start_of::<u64>(query, result) else {
@@ -86,12 +94,13 @@ impl Scheduler {
         }
     }
 
-    /// The row of the latest run of an instance that is over, as far as it is remembered.
+    /// The row of the latest run of an instance, once that is over and as long as it is remembered.
     pub(super) fn last_run_row(&self, instance: &InstanceId) -> Option<InstanceRow> {
         let runs = self.instances.history(instance).filter_map(|(_, run)| run);
         runs.last().map(|run| self.ended_row(run))
     }
 
+    /// A run that is over as a row: where, when, how.
     fn ended_row(&self, run: &Run) -> InstanceRow {
         let row = InstanceView {
             instance_uuid: run.instance().to_string(),
@@ -106,7 +115,7 @@ impl Scheduler {
         InstanceRow::new(row, run.cause().cloned().unwrap_or_default())
     }
 
-    /// What the entry of an instance that is not managed says of it.
+    /// What the ledger entry of a plain instance says, as the only row of its history.
     fn plain_history(&self, instance: &InstanceId) -> Option<(HistoryRow, Cause)> {
         let node = self.cluster.nodes().node(self.cluster.placement(instance)?);
         let entry = node.ledger().get(instance)?;
@@ -130,6 +139,7 @@ impl Scheduler {
 /// Runs of one instance whose output is shown: as many as a launcher keeps.
 const MAX_OUTPUT_ROWS: usize = 256;
 
+/// Where a run's output is kept, for people: a path on its node.
 fn output_row(output: &Output) -> OutputRow {
     OutputRow {
         node_uuid: output.node.to_string(),
@@ -143,6 +153,7 @@ fn uuid_text(uuid: Option<Uuid>) -> String {
     uuid.map(|uuid| uuid.to_string()).unwrap_or_default()
 }
 
+/// Milliseconds since 1970 as the wire has them; the largest number where they do not fit.
 fn ms(unix_ms: u64) -> i64 {
     i64::try_from(unix_ms).unwrap_or(i64::MAX)
 }

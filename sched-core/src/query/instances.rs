@@ -1,7 +1,8 @@
-//! Rows of instances: those on nodes, as the ledgers have them, and those that are managed and on none.
+//! Rows of instances: those on nodes, as the ledgers have them, and managed ones that are on no node.
 //!
-//! An instance that is managed is one row, where its state says that it is. What else ledgers have of it is a claim: its
-//! room on the node that it moves to.
+//! A managed instance is one row, at the place that its state names. Any other entry of it in a ledger is a claim, such
+//! as its room on the node that it moves to, and is not shown. Pages first show instances on no node, by identifier,
+//! then node by node the entries of each ledger, last to first.
 
 use std::time::Instant;
 
@@ -18,6 +19,8 @@ use crate::instance::{Awaits, Instance, Placing, State, SuspendedBy};
 use crate::queue::Rank;
 
 impl Scheduler {
+    /// Instances that match a pattern: exactly the one whose identifier it is, else those whose identifier begins with
+    /// it, which are called so, or whose node has that host name.
     pub(super) fn query_instances(&self, now: Instant, query: &Query, result: &mut Page) {
         let pattern = query.matching.as_deref().unwrap_or_default();
         if !pattern.is_empty()
@@ -39,7 +42,9 @@ impl Scheduler {
         result.next = next.map(|cursor| cursor.to_string());
     }
 
-    /// The queue in its order: who waits for compute nodes, then who waits for network nodes.
+    /// The queue in its order: first instances that wait for compute nodes, then those that wait for network nodes. The
+    /// cursor is the pool and the rank of the last one looked at, so that a page goes on correctly while others come
+    /// and go.
     pub(super) fn query_queue(&self, now: Instant, query: &Query, result: &mut Page) {
         let pattern = query.matching.as_deref().unwrap_or_default();
         let Some(from) = start_of::<QueueCursor>(query, result) else {
@@ -77,7 +82,8 @@ impl Scheduler {
         }
     }
 
-    /// Adds the rows of instances that match, from a place on; where the next page begins if there is more.
+    /// Adds the rows of instances that match, from a cursor on. Returns the cursor of the next page if there is more.
+    /// An instance that moves between two pages may be shown twice or not at all.
     pub(crate) fn instance_page(
         &self,
         now: Instant,
@@ -132,12 +138,14 @@ impl Scheduler {
         None
     }
 
+    /// Whether an instance has this name. Names are reported by launchers and need not be unique.
     pub(super) fn is_called(&self, instance: &InstanceId, name: &str) -> bool {
         let about = self.instances.about(instance);
         !name.is_empty() && about.is_some_and(|about| *about.name == *name)
     }
 
-    /// What an instance is called, what it runs, and since when it is there.
+    /// Adds what launchers report about an instance: its name, its program, and since when it runs if that is longer
+    /// than its entry is old.
     pub(super) fn with_about(&self, instance: &InstanceId, mut row: InstanceRow) -> InstanceRow {
         if let Some(about) = self.instances.about(instance) {
             row.name = about.name.to_string();
@@ -150,14 +158,15 @@ impl Scheduler {
         row
     }
 
-    /// The row of one instance: of one that is there, wherever it is; else of its latest run that is over and remembered.
+    /// The row of one instance: where it is now, else of its latest run that is over, as long as that is remembered.
+    /// For the HTTP API's path of one instance.
     #[must_use]
     pub fn instance(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
         let row = self.instance_row(now, instance);
         row.or_else(|| self.last_run_row(instance))
     }
 
-    /// The row of one instance, wherever it is.
+    /// The row of one instance that is there: at the node that its state names, else where it is placed.
     fn instance_row(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
         let managed = self.instances.get(instance);
         let place = match managed {
@@ -175,16 +184,19 @@ impl Scheduler {
         }
     }
 
-    /// Whether an entry is where its instance is, rather than where it is to go or was.
+    /// Whether an entry is where its instance is, rather than a claim for where it is to go.
     fn is_its_place(&self, key: NodeKey, instance: &InstanceId, entry: &Entry) -> bool {
         match self.instances.get(instance).map(Instance::node) {
             None => true,
             Some(None) => false,
+            // An instance that two nodes list is shown twice: that should not happen, and people have to see it.
             // Listed by two nodes, which should not be: people are to see that.
             Some(Some(place)) => place == key || entry.claim_state() != ClaimState::Claimed,
         }
     }
 
+    /// The row of an instance with an entry on a node. The figures are those of the entry: asked, and used as the
+    /// latest STATS says. On a lost node without another deadline, the deadline is that of the in-doubt time.
     fn row_on(
         &self,
         now: Instant,
@@ -228,7 +240,7 @@ impl Scheduler {
         row
     }
 
-    /// The row of one that waits, or whose node is lost.
+    /// The row of a managed instance that waits or whose node is lost. Its figures are those of its START.
     fn row_nowhere(&self, now: Instant, instance: &InstanceId, managed: &Instance) -> InstanceRow {
         let (state, node) = match *managed.state() {
             State::Lost { node, .. } => (PlacementState::Lost, Some(node)),
@@ -257,6 +269,7 @@ impl Scheduler {
         self.with_about(instance, row)
     }
 
+    /// Adds what is known of managed instances alone: priority, state, place in the queue, deadline and target.
     fn with_life(
         &self,
         now: Instant,
@@ -289,8 +302,8 @@ impl Scheduler {
     }
 }
 
-/// How often it has been tried on a node since it last ran: the failed tries, and the one that is being made or came to
-/// something.
+/// On how many nodes it has been tried since it last ran: the failed tries, plus the one that is under way or
+/// succeeded.
 fn attempts(managed: &Instance) -> u32 {
     let is_tried = match managed.state() {
         State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. } => false,
@@ -302,8 +315,10 @@ fn attempts(managed: &Instance) -> u32 {
 }
 
 impl Scheduler {
-    /// Why it waits; plain where it does not.
+    /// Why it waits; plain where it does not. Corrects a cause that is out of date: the preemptor that it was suspended
+    /// for has gone.
     fn waits_for(&self, managed: &Instance) -> Cause {
+        // The preemptor may have ended while this instance stays suspended.
         // Whom it was suspended for may be gone by now.
         match managed.state() {
             State::Suspended {
@@ -335,6 +350,7 @@ fn waits_for(managed: &Instance) -> Cause {
     }
 }
 
+/// Bytes of the texts of a row that vary in length, for the limit of a page.
 fn text_len(row: &InstanceRow) -> usize {
     row.group.len()
         + row.name.len()

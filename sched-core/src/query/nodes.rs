@@ -1,4 +1,6 @@
-//! Rows of nodes: what each has, what of that is free, and what its launcher can do.
+//! Rows of nodes: what each has, what of that is free, and what its launcher can do. First the nodes that the store
+//! has, by key; then absent ones, by UUID: those that were lost and given up, and those from before a restart that are
+//! not back.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -16,14 +18,17 @@ use crate::api::known_node::KnownNode;
 use crate::cluster::facts::{LACKS_VM_TYPE, VOLUME};
 use crate::cluster::node::{Node, Pool, Presence};
 
-/// The status of a node whose connection has ended.
+/// The status of a node whose connection has ended. The words for connected nodes are those of `NodeStatus`.
 pub(super) const LOST: &str = "LOST";
 
 /// The status of a node that was connected before a restart of the scheduler, and may still return.
 pub(super) const EXPECTED: &str = "EXPECTED";
 
 impl Scheduler {
-    /// Adds the rows of nodes that match, from a place on; where the next page begins if there is more.
+    /// Adds the rows of nodes that match, from a cursor on. Returns the cursor of the next page if there is more.
+    ///
+    /// `drains` gets the position of each row whose node is being drained, with how far that is. A row is counted
+    /// against the allowance after it was added, so a page has at least one row, and may exceed its bytes by one row.
     pub(crate) fn node_page(
         &self,
         now: Instant,
@@ -67,7 +72,8 @@ impl Scheduler {
         None
     }
 
-    /// The row of a node that is not connected and was given up.
+    /// The row of a node that is not in the store: only its names, roles, number of instances and last address are
+    /// remembered.
     fn absent_row(&self, node: &KnownNode) -> NodeView {
         let lost_ms = node
             .lost_since_ms
@@ -90,6 +96,8 @@ impl Scheduler {
         }
     }
 
+    /// The row of a node in the store. Figures that are not known are -1, and so are negative ones of a node that is
+    /// overcommitted.
     fn node_row(&self, now: Instant, key: NodeKey, most_recently_used: bool) -> NodeView {
         let node = self.cluster.nodes().node(key);
         let free = self.cluster.nodes().free(key);
@@ -148,15 +156,18 @@ impl Scheduler {
     }
 }
 
+/// Whether a node is meant by a pattern: its whole host name, or the beginning of its UUID.
 fn matches(hostname: &str, uuid: Uuid, pattern: &str) -> bool {
     pattern.is_empty() || hostname == pattern || uuid_starts_with(&uuid, pattern)
 }
 
+/// The address of the latest connection as `IP:PORT`; empty where none is known.
 fn address_text(address: Option<SocketAddr>) -> String {
     address.map_or_else(String::new, |address| address.to_string())
 }
 
-/// A node's labels by key, without those that are for the search alone: volumes are many.
+/// A node's labels by key. Labels that only the search needs are left out: the types it does not run, and its volumes,
+/// of which there are many.
 fn labels_of(node: &Node) -> BTreeMap<String, Vec<String>> {
     let mut labels: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let is_shown = |(key, _): &&(Box<str>, Box<str>)| ![LACKS_VM_TYPE, VOLUME].contains(&&**key);
@@ -169,7 +180,8 @@ fn labels_of(node: &Node) -> BTreeMap<String, Vec<String>> {
     labels
 }
 
-/// How long a node's launcher lets instances run when it is cut off, where it promised to stop them then.
+/// How long a node's launcher lets instances run once it is cut off, in milliseconds; `None` where it has not promised
+/// to stop them then.
 fn lease_ms(node: &Node) -> Option<i64> {
     if !node.can(Capabilities::LEASE) {
         return None;

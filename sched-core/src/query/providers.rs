@@ -1,5 +1,8 @@
-//! Nodes as others see them that choose one themselves: what each has and what is claimed of it, and which fit. What they
-//! are called elsewhere is known at the edge.
+//! Nodes as clients see them that choose one themselves (Placement's *resource providers*): what each has, what is
+//! claimed of it, and which nodes fit a request. The names that such clients use (resource classes, traits) are known
+//! to `src/server/placement` alone.
+//!
+//! All of it is read in steps of bounded size, between which the core's lock is released.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,17 +24,17 @@ use crate::cluster::ledger::Entry;
 use crate::cluster::node::{Node, Pool};
 use crate::cluster::query::Query;
 
-/// Nodes that one step shows.
+/// Nodes that one step shows: bounds the time under the core's lock.
 const NODES_PER_STEP: usize = 200;
 
-/// Claims of one node that one step shows.
+/// Claims of one node that one step shows: bounds the time under the core's lock.
 const CLAIMS_PER_STEP: usize = 1_000;
 
-/// Where the next step goes on.
+/// Where the next step goes on; begins at the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProvidersCursor(usize);
 
-/// A node that has reported what it has.
+/// A node that has reported what it has, read-only and only as long as the lock is held.
 #[derive(Debug, Clone, Copy)]
 pub struct Provider<'a> {
     cluster: &'a Cluster,
@@ -56,8 +59,8 @@ impl<'a> Provider<'a> {
         self.node.hostname()
     }
 
-    /// A number that is larger whenever its labels, its size or what is configured about it has changed; only as long as
-    /// the process lives.
+    /// A number that is larger whenever its labels, its size or what is configured about it has changed. Not kept over
+    /// a restart of the scheduler.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.node.generation()
@@ -76,7 +79,8 @@ impl<'a> Provider<'a> {
         labels.filter_map(|(key, _)| key.strip_prefix(AGGREGATE))
     }
 
-    /// What it has of each resource; those that it does not report are left out.
+    /// What it has of each resource, vcpus, memory and disk first; resources that it does not report are left out. Of
+    /// custom resources all is offered: they have no ratio and no reserve.
     #[must_use]
     pub fn stocks(&self) -> Vec<Stock> {
         let mut stocks = self.every();
@@ -96,7 +100,8 @@ impl<'a> Provider<'a> {
         stocks
     }
 
-    /// Virtual CPUs, memory and disk.
+    /// Its vcpus, memory and disk, with the ratio and reserve in force for this node. `claimed` is what its instances
+    /// asked for, not what they use.
     fn every(&self) -> Vec<Stock> {
         let Some(report) = self.node.report() else {
             return Vec::new();
@@ -138,8 +143,8 @@ impl<'a> Provider<'a> {
         [vcpus, mem, disk].into_iter().flatten().collect()
     }
 
-    /// What some of its instances asked for, from a position on; where the next step goes on. Positions shift when
-    /// instances leave: one that stays may be shown twice or be passed over then.
+    /// What some of its instances asked for, from a position on; and where the next step goes on. Positions shift when
+    /// an instance leaves: then another may be shown twice or be skipped.
     #[must_use]
     pub fn claims(&self, from: usize) -> (Vec<Claimed>, Option<usize>) {
         let ledger = self.node.ledger();
@@ -149,6 +154,7 @@ impl<'a> Provider<'a> {
         (claims.collect(), (next < ledger.len()).then_some(next))
     }
 
+    /// An entry as clients see it.
     fn claimed(&self, instance: &InstanceId, entry: &Entry) -> Claimed {
         Claimed {
             instance: instance.clone(),
@@ -164,6 +170,7 @@ impl<'a> Provider<'a> {
     }
 }
 
+/// Amounts above 0, by what they are of.
 fn amounts(
     asked: Resources,
     custom: &[(ColumnId, i64)],
@@ -184,8 +191,8 @@ fn amounts(
 }
 
 impl Scheduler {
-    /// Shows some nodes; where to go on, `None` once all were shown. Nodes that come or go between two steps may be shown
-    /// or not.
+    /// Shows the next nodes that have reported. Returns where to go on, `None` once all were shown. Nodes that connect
+    /// or are forgotten between two steps may be shown or not.
     pub fn visit_providers(
         &self,
         from: ProvidersCursor,
@@ -208,16 +215,18 @@ impl Scheduler {
         Provider::new(&self.cluster, key)
     }
 
-    /// The node that has an instance, or was given it.
+    /// The node that an instance is placed on, if that node has reported.
     #[must_use]
     pub fn provider_of(&self, instance: &InstanceId) -> Option<Provider<'_>> {
         let key = self.cluster.placement(instance)?;
         Provider::new(&self.cluster, key)
     }
 
-    /// The first nodes that a START fits on and that meet these constraints, at most so many, in the order in which they
-    /// would be tried. Nothing is claimed, and no later choice is another one for it; only sets are kept that searches
-    /// use. As a choice it looks at every node at worst.
+    /// The first nodes that fit a START and meet these constraints, at most `limit`, in the order in which they would
+    /// be tried.
+    ///
+    /// Nothing is claimed and the order of later choices does not change. It takes `&mut self` only because searches
+    /// keep sets of slots for expressions. At worst it looks at every node, as a choice does.
     pub fn candidates(
         &mut self,
         now: Instant,
@@ -232,8 +241,8 @@ impl Scheduler {
         uuids.collect()
     }
 
-    /// The labels of nodes whose key, and then the whole, is one of these; at most so many. Those that the
-    /// scheduler itself makes are none of them.
+    /// The labels of nodes for which `key` holds of the key and `label` of both, at most `limit` of them.
+    /// Labels that the scheduler itself gives are left out.
     #[must_use]
     pub fn labels_where(
         &self,

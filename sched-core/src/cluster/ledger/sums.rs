@@ -1,4 +1,5 @@
-//! Sums over a ledger's entries, kept up to date with every change, so that none is worked out again where it is asked for.
+//! Sums over a ledger's entries, kept up to date with every change, so that asking what is free on a node costs the
+//! same however many instances it has. `Ledger::is_consistent` recomputes and compares them.
 
 use std::sync::Arc;
 
@@ -6,10 +7,13 @@ use super::entry::{Claims, Entry, Extras, Measured};
 use crate::api::resources::Resources;
 use crate::cluster::index::ColumnId;
 
-/// What the entries of a ledger come to.
+/// What the entries of a ledger amount to.
 #[derive(Debug, Clone)]
 pub(super) struct Sums {
+    /// By which rule an instance that runs is counted; changes with the configuration, and then all sums are
+    /// recomputed.
     pub(super) measured: Measured,
+    /// Memory, vcpus and disk: asked for, and held.
     pub(super) claims: Claims,
     /// Custom resources asked for, in order of their numbers, none of them zero.
     pub(super) held_custom: Vec<(ColumnId, i64)>,
@@ -17,7 +21,8 @@ pub(super) struct Sums {
     pub(super) group_changes: Vec<(Arc<str>, i32)>,
     /// STARTs without an outcome.
     pub(super) unconfirmed: usize,
-    /// What was released less what was claimed since its node called itself full, while that is its latest word.
+    /// What was released less what was claimed since the node called itself full; `None` unless FULL is its latest
+    /// status.
     pub(super) released: Option<Resources>,
 }
 
@@ -54,7 +59,7 @@ impl Sums {
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
     }
 
-    /// Adds what an entry has beside the usual to the sums, or takes it off.
+    /// Adds an entry's custom resources and its group to the sums (`sign` 1), or takes them off (-1). Sums saturate.
     pub(super) fn count_extras(&mut self, extras: Option<&Extras>, sign: i32) {
         let Some(extras) = extras else { return };
         for &(column, amount) in &extras.custom {

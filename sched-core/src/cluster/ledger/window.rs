@@ -23,14 +23,15 @@ pub(crate) struct Window {
     pub(crate) percentile: u8,
 }
 
-/// What one instance used, slot by slot, the oldest first.
+/// What one instance used, one peak for each slot of the window, the oldest first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Usage {
     slots: VecDeque<Slot>,
+    /// What it counts as since the latest report, kept because it is read much more often than it changes.
     counted: Sample,
 }
 
-/// What an instance used at one moment, or counts as.
+/// What an instance used at one moment, or what it counts as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Sample {
     /// Memory, in MiB.
@@ -39,14 +40,18 @@ pub(crate) struct Sample {
     pub(crate) cpu_percent: i64,
 }
 
+/// The peak of one slot.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
+    /// Which slot: the age of the instance's entry, in lengths of a slot. Slots without a report do not exist.
     number: u128,
     peak: Sample,
 }
 
 impl Usage {
-    /// Takes in what was seen so long after the instance's entry was made. Times never go back.
+    /// Takes in a sample, drops slots that the window has left behind, and works out what the instance counts as. `age`
+    /// is the time since the instance's entry was made; it must not decrease. With a window of length zero only this
+    /// sample counts.
     pub(super) fn note(&mut self, age: Duration, sample: Sample, window: Window) {
         let length = (window.length / SLOTS).as_nanos();
         let number = age.as_nanos().checked_div(length).unwrap_or(0);
@@ -81,12 +86,14 @@ impl Usage {
 }
 
 impl Sample {
-    /// Virtual CPUs that its processor time takes, for one that asked for so many: whole ones, and one at least.
+    /// Virtual CPUs that its processor time takes: whole ones, rounded up; at least one for an instance that asked for
+    /// any.
     pub(super) fn vcpus(self, asked: i64) -> i64 {
         let used = self.cpu_percent.saturating_add(ONE_CPU - 1) / ONE_CPU;
         used.max(asked.min(1)).min(MAX_ADOPTED)
     }
 
+    /// The larger of both figures, each on its own.
     fn larger(self, other: Self) -> Self {
         Self {
             mem_mib: self.mem_mib.max(other.mem_mib),
@@ -95,7 +102,7 @@ impl Sample {
     }
 }
 
-/// The smallest figure that so many percent of all do not exceed; 0 of none.
+/// The smallest of these figures that at least `percent` percent of them do not exceed; 0 for no figures.
 fn percentile(mut figures: Vec<i64>, percent: u8) -> i64 {
     figures.sort_unstable();
     let rank = (figures.len() * usize::from(percent)).div_ceil(100);

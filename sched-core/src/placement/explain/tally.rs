@@ -1,4 +1,8 @@
-//! The count of nodes that fail, by reason, and what is told of it.
+//! The count of nodes that fail, by reason, and what is told of it: the inner part of `explain`.
+//!
+//! One pass over the nodes: each fails for exactly one reason, the first in the order of [`Failed`]. Of a shortage the
+//! count also remembers which node came nearest and how much any such node has in all. From these figures follow the
+//! reasons for programs, the lacks for people, and whether waiting could help at all.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,32 +21,42 @@ use crate::cluster::view::{Asked, Candidate};
 use crate::placement::choose::Search;
 use crate::placement::filters::Miss;
 
-/// Why a node does not fit, in the order of looking: what stays as it is comes first.
+/// Why a node does not fit. A node may fail for several reasons and is counted for one: lasting reasons first, since to
+/// know them is of more use than a passing state; then what keeps all work from the node; then other filters; then
+/// room. The order of variants also sorts reasons with equally many nodes, so that answers are always the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Failed {
-    /// A filter that waiting does not help, by its place among those asked.
+    /// A filter's miss that waiting does not help. The filter by its place among those asked in this search.
     Lasting(u16, Miss),
+    /// Its status keeps all work away.
     NotReady(Unready),
+    /// Its launcher reports a fault.
     Faulty,
+    /// An operator or a drain keeps new work away.
     Cordoned,
+    /// Its outgoing queue has stalled, or it takes no work for another reason that its status does not show, such as a
+    /// full ledger.
     BackedUp,
+    /// It is READY and has not said how much of memory, vcpus or disk it has.
     UnknownFigures,
-    /// Another filter.
+    /// A filter's miss that may pass, such as too high a load. The first such filter counts.
     Filter(u16, Miss),
+    /// Less free than is asked for; so are the next three.
     Memory,
     Vcpus,
     Disk,
     Custom(ColumnId),
 }
 
-/// What a node that is not READY said last.
+/// The status that keeps work from a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Unready {
     /// Nothing yet of what it has.
     Silent,
     Offline,
     Maintenance,
-    /// That it is full: of this, as far as its figures tell.
+    /// It says that it is full. Of what: the first of memory, vcpus and disk of which nothing is free by its own
+    /// figures; `None` where its figures show room.
     Full(Option<Amount>),
 }
 
@@ -58,7 +72,7 @@ impl Unready {
         Self::Full(used_up.map(|(name, _)| name))
     }
 
-    /// For programs.
+    /// The word in `Reason::what`, for programs.
     fn what(self) -> String {
         match self {
             Self::Silent => "no report".to_owned(),
@@ -69,7 +83,7 @@ impl Unready {
         }
     }
 
-    /// For people.
+    /// The same as a [`Lack`], for people.
     fn lack(self) -> Lack {
         match self {
             Self::Silent => Lack::Report,
@@ -80,30 +94,35 @@ impl Unready {
     }
 }
 
-/// The nodes that fail for one reason.
+/// The nodes that fail for one reason. The last three fields are filled in for shortages alone.
 #[derive(Debug, Default)]
 struct Count {
+    /// How many; never 0 in a finished tally.
     nodes: usize,
-    /// The node that lacks the least, and what it has free.
+    /// The most of the missing resource that any of them has free, and the first node that has it.
     nearest: Option<(i64, NodeKey)>,
-    /// The most of what they are short of that any of them is known to have in all.
+    /// The most of the missing resource that any of them has in all; `None` where no capacity is known.
     capacity: Option<i64>,
-    /// Whether one of them might have enough in all.
+    /// Whether one of them has enough in all, or might have: its capacity is not known.
     could_ever: bool,
 }
 
-/// All reasons, and whether waiting could help.
+/// All reasons, and whether waiting could help. Filled by [`Tally::count`], consumed by [`Tally::explanation`].
 pub(super) struct Tally<'a> {
     search: &'a Search<'a>,
-    /// By reason. There are few of them, and neighbours mostly fail for the same one.
+    /// By reason, in order of appearance. A list rather than a map: there are few reasons, and neighbouring nodes
+    /// mostly fail for the same one, which `latest` finds at once.
     counts: Vec<(Failed, Count)>,
-    /// Where in `counts` the latest node's is.
+    /// The index in `counts` of the latest node's reason.
     latest: usize,
+    /// Nodes that have reported and that no lasting reason rules out.
     eligible: usize,
+    /// Whether some node could run the START if it were empty, READY and reachable, or might turn out to.
     could_ever: bool,
 }
 
 impl<'a> Tally<'a> {
+    /// An empty tally over the nodes of a search that found nothing.
     pub(super) fn new(search: &'a Search<'a>) -> Self {
         Self {
             search,
@@ -114,6 +133,7 @@ impl<'a> Tally<'a> {
         }
     }
 
+    /// Counts one node. It must not fit; each node is counted once.
     pub(super) fn count(&mut self, key: NodeKey) {
         let (failed, free) = self.look_at(key);
         let (asked, total) = (self.amount(failed), self.total(failed, key));
@@ -128,7 +148,7 @@ impl<'a> Tally<'a> {
         count.could_ever |= known.is_none_or(|total| total >= asked);
     }
 
-    /// The nodes counted so far that fail for a reason.
+    /// The count for a reason, which it becomes the latest of; made where it does not exist yet.
     fn count_of(&mut self, failed: Failed) -> &mut Count {
         let is_it = |(other, _): &(Failed, Count)| *other == failed;
         if !self.counts.get(self.latest).is_some_and(is_it) {
@@ -141,7 +161,7 @@ impl<'a> Tally<'a> {
         &mut self.counts[self.latest].1
     }
 
-    /// A node, with what it has free: the table knows that of those that it offers.
+    /// A node with what it has free. Of nodes on offer the table has the figure ready; of others it is computed.
     fn candidate(&self, key: NodeKey) -> Candidate<'a> {
         let view = self.search.view;
         let node = view.nodes().node(key);
@@ -151,7 +171,15 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Why a node does not fit, and if it lacks something, how much of it is there.
+    /// Why a node does not fit, and of a shortage, how much of the resource is free. In this order:
+    ///
+    /// 1. It has reported nothing: it may turn out to have anything, so waiting could help.
+    /// 2. A filter's lasting miss. All filters are asked, since a later one may be lasting.
+    /// 3. From here on it is eligible: its capacity decides whether waiting could help.
+    /// 4. Its status, fault, cordon, queue and unknown figures.
+    /// 5. The first filter's miss that may pass.
+    /// 6. Memory, vcpus, disk, custom resources, in this order.
+    /// 7. It calls itself full, although its figures have room.
     fn look_at(&mut self, key: NodeKey) -> (Failed, Option<i64>) {
         let (asked, view) = (self.search.asked, self.search.view);
         let node = view.nodes().node(key);
@@ -217,6 +245,9 @@ impl<'a> Tally<'a> {
         (Failed::Custom(ColumnId(u16::MAX)), Some(0))
     }
 
+    /// Counts a node that no lasting reason rules out, and notes whether its whole capacity would do. A capacity of -1
+    /// is not known, and may be any. Where the START asks for a custom resource that no node ever reported, no capacity
+    /// would do.
     fn count_eligible(&mut self, key: NodeKey) {
         self.eligible += 1;
         if self.could_ever {
@@ -239,11 +270,14 @@ impl<'a> Tally<'a> {
         self.could_ever = asked.unknown_names().is_empty() && has_all;
     }
 
-    /// The one node that is asked for is lost, and may be back: it may fit then.
+    /// Says that the one node that is asked for is lost and may come back, so waiting could help.
     pub(super) fn may_return(&mut self) {
         self.could_ever = true;
     }
 
+    /// What is told: reasons by number of nodes, most first. Where a pin gave a list of nodes, all other nodes are
+    /// counted here as failing at the pin. A host name may still be reported by a node that has not said anything, so
+    /// while there is one, waiting could help; a UUID is known from the handshake.
     pub(super) fn explanation(mut self) -> Explanation {
         let asked = self.search.asked;
         let table = self.search.view.table();
@@ -284,13 +318,14 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The place of the filter that looks at names, which alone gives a list of nodes.
+    /// The place of the `pin` filter among those asked: the only one that gives a list of nodes.
     fn pin(&self) -> Option<u16> {
         let mut filters = self.search.filters.iter();
         let at = filters.position(|filter| filter.reason() == ReasonKind::Pinned)?;
         u16::try_from(at).ok()
     }
 
+    /// Why waiting does not help: no node matches at all, or those that do are too small.
     fn why_never(&self) -> Never {
         if self.eligible == 0 {
             Never::NoMatch
@@ -299,7 +334,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// One reason, for people and as a record.
+    /// One reason in both forms: for people and for programs.
     fn reason(&self, failed: Failed, count: &Count) -> (Lack, Reason) {
         let view = self.search.view;
         let mut reason = Reason {
@@ -340,7 +375,7 @@ impl<'a> Tally<'a> {
         (lack, reason)
     }
 
-    /// How much is asked for of what a node is short of.
+    /// How much the START asks for of the missing resource; 0 for reasons that are no shortage.
     fn amount(&self, failed: Failed) -> i64 {
         let asked: &Asked<'_> = self.search.asked;
         let wants = asked.room();
@@ -362,7 +397,7 @@ impl<'a> Tally<'a> {
         amount.map_or(0, |(_, amount)| amount)
     }
 
-    /// How much of what it is short of a node has in all; -1 if that is not known.
+    /// How much of the missing resource a node has in all; -1 if that is not known or the reason is no shortage.
     fn total(&self, failed: Failed, key: NodeKey) -> i64 {
         let node = self.search.view.nodes().node(key);
         match failed {
@@ -374,7 +409,8 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The name of a custom resource, which has no number if no one ever had any.
+    /// The name of a custom resource. One that no node ever reported has no number; [`Tally::look_at`] then gives
+    /// `u16::MAX`, and the first unknown name of the START is meant.
     fn name_of(&self, column: ColumnId) -> &'a str {
         let asked = self.search.asked;
         let mut custom = asked.custom().iter();
@@ -385,6 +421,8 @@ impl<'a> Tally<'a> {
         }
     }
 
+    /// Fills in the reason for a shortage of memory, vcpus, disk or a custom resource. The largest capacity is told to
+    /// people only where it is too small: then waiting does not help.
     fn shortage(&self, failed: Failed, count: &Count, reason: &mut Reason) -> Lack {
         let (kind, of) = match failed {
             Failed::Vcpus => (ReasonKind::Vcpus, Countable::Every(Amount::Vcpus)),
@@ -416,6 +454,7 @@ impl<'a> Tally<'a> {
     }
 }
 
+/// Sets the kind of a reason that has no figures.
 fn plain(reason: &mut Reason, kind: ReasonKind, lack: Lack) -> Lack {
     reason.reason = kind;
     lack

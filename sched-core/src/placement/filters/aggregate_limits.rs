@@ -6,12 +6,13 @@ use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
-/// One limit that aggregates may have.
+/// One limit that aggregates may set for each of their nodes. Of several aggregates of a node the smallest counts.
+/// Concerns every START as soon as any aggregate has a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AggregateLimit {
-    /// `max_instances`.
+    /// `max_instances`: entries in the node's ledger, with those on their way.
     Instances,
-    /// `max_starts_under_way`.
+    /// `max_starts_under_way`: STARTs given to the node that it has neither confirmed nor refused.
     Starts,
 }
 
@@ -48,7 +49,8 @@ impl Filter for AggregateLimit {
         }
     }
 
-    /// The miss is the limit.
+    /// The miss is the limit itself, so that nodes with different limits are told apart. One above 65535 is told as
+    /// that.
     fn lack(&self, miss: Miss, _asked: &Asked<'_>) -> Lack {
         let max = i64::from(miss.0);
         match self {
@@ -57,7 +59,7 @@ impl Filter for AggregateLimit {
         }
     }
 
-    /// No waiting helps where nothing may run at all.
+    /// With a limit of 0 nothing may ever run there; any other limit may be met once something has ended.
     fn is_lasting(&self, miss: Miss, _asked: &Asked<'_>) -> bool {
         miss.0 == 0
     }

@@ -1,9 +1,14 @@
-//! Nodes that an instance is not to go to: where it could not be started, or what it is to leave.
+//! Nodes that an instance is not to go to: where it could not be started, which are reserved for others, or which it is
+//! to leave.
+//!
+//! No key of a START asks for this: the workflow that places it adds them to the query (`Query::avoiding`). They are
+//! few, so each node is compared with the list and no mask is made.
 
 use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects the nodes that the query lists. The miss has no number: they are one reason.
 #[derive(Debug)]
 pub(super) struct Avoid;
 

@@ -1,4 +1,13 @@
 //! `scheduling.group` with a policy that must hold: affinity, or anti-affinity up to `max` members in one place.
+//!
+//! ```yaml
+//! scheduling:
+//!   group: {id: web, policy: anti-affinity, scope: zone, max: 2}
+//! ```
+//!
+//! A place is a node, or, with a `scope`, all nodes that have the same value of the label of that name. Members are
+//! counted by entries in ledgers (`cluster::groups`), so a START that was just claimed counts at once. The first member
+//! of an affinity group may go anywhere that has the scope's label. Soft policies are a weigher's business.
 
 use std::sync::Arc;
 
@@ -9,14 +18,15 @@ use crate::api::no_fit::Lack;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate, GroupNow};
 
+/// Rejects nodes where the group's policy would not hold with one more member.
 #[derive(Debug)]
 pub(super) struct HardGroup;
 
-/// Its members are elsewhere, or there are enough of them here.
+/// No member is here (affinity), or `max` members are here (anti-affinity).
 const PLACE: Miss = Miss(0);
-/// It has no value of the scope's label, so that no one knows where it is.
+/// The node has no value of the scope's label, so it is in no place of the group.
 const NO_SCOPE: Miss = Miss(1);
-/// It has not said yet what runs on it, so that members may be there which no one knows of.
+/// The node has not said yet what runs on it, so it may have members that are not counted.
 const UNLISTED: Miss = Miss(2);
 
 impl Filter for HardGroup {
@@ -54,6 +64,7 @@ impl Filter for HardGroup {
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
         let Some(group) = asked.group() else { return };
         let pool = to.view.pool() as usize;
+        // The scope is the node: slots with members are kept ready, and no label is read.
         if group.is_node_scope() {
             let Some(members) = group.members() else {
                 return;

@@ -1,4 +1,8 @@
-//! `scheduling.same_node` and `different_node`: on a node that has one of some instances, or that has none of them.
+//! `scheduling.same_node` and `different_node`: on a node that has one of some instances, or on one that has none of
+//! them.
+//!
+//! The instances are looked up once, when the query is resolved (`View::asked`): where each is placed now, the START's
+//! own instance aside. They are named one by one and need not belong to a group.
 
 use std::sync::Arc;
 
@@ -11,7 +15,8 @@ use crate::cluster::labels::Mask;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::view::{Asked, Candidate};
 
-/// Only nodes that have one of the instances of `same_node`. Where none of them is on any node, there is none.
+/// Only nodes that have one of the instances of `same_node`. Where none of these is placed anywhere, no node fits. The
+/// miss may pass: one of them may be started or moved.
 #[derive(Debug)]
 pub(super) struct SameNode;
 
@@ -87,7 +92,7 @@ impl Filter for DifferentNode {
     }
 }
 
-/// The slots of these nodes in the pool that is searched.
+/// The slots of these nodes in the pool that is searched; nodes of the other pool have none.
 fn slots(nodes: &[NodeKey], narrowing: &Narrowing<'_>) -> Arc<SlotSet> {
     let view = narrowing.view;
     let mut set = SlotSet::default();

@@ -1,5 +1,14 @@
 //! Isolated images: those of an aggregate with `images` run on its members alone, and nothing else runs there unless it
 //! says `images_only: false`.
+//!
+//! ```text
+//!                     node of the aggregate    other node
+//!  isolated image     yes                      ELSEWHERE
+//!  any other image    RESERVED (images_only)   yes
+//! ```
+//!
+//! Which images and nodes these are is kept as labels (`node.image`, `node.images_only`) that the scheduler itself
+//! gives, so that both directions are masks.
 
 use std::sync::Arc;
 
@@ -11,12 +20,13 @@ use crate::cluster::facts::{IMAGE, IMAGES_ONLY};
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Keeps isolated images and all other workloads apart. Concerns every START while any aggregate isolates an image.
 #[derive(Debug)]
 pub(super) struct IsolatedImages;
 
-/// It is for other images alone.
+/// The node is reserved for images of its aggregate, and the START's is none of them.
 const RESERVED: Miss = Miss(0);
-/// The START's image runs on other nodes alone.
+/// The START's image is isolated, and the node is not one of its aggregate.
 const ELSEWHERE: Miss = Miss(1);
 
 impl Filter for IsolatedImages {
@@ -70,7 +80,7 @@ impl Filter for IsolatedImages {
     }
 }
 
-/// The START's image, if it runs on nodes of its own alone.
+/// The START's image, if some aggregate isolates it; `None` where it has no image or any other.
 fn isolated<'a>(asked: &Asked<'a>) -> Option<&'a str> {
     let image = asked.query().request().image.as_deref();
     image.filter(|image| asked.isolation().is_isolated(image))

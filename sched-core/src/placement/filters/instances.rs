@@ -1,4 +1,5 @@
-//! At most so many instances on one node.
+//! At most so many instances on one node: the filter `instances` with a `max`, the same for all nodes. Limits of single
+//! aggregates are in `aggregate_limits`.
 
 use sched_model::ReasonKind;
 
@@ -6,6 +7,8 @@ use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects nodes whose ledger has `max` entries or more: running, starting or stopping, and those of which nothing is
+/// known but that they are there.
 #[derive(Debug)]
 pub(super) struct Instances {
     pub(super) max: i64,

@@ -1,4 +1,12 @@
-//! `scheduling.require`: expressions over labels and facts that must hold.
+//! `scheduling.require`: expressions over labels and facts that must all hold.
+//!
+//! ```yaml
+//! scheduling:
+//!   require: ["ssd exists", "zone in (a, b)", "node.cpus >= 8"]
+//! ```
+//!
+//! Labels become masks, which the label index keeps for the next START; so do names and UUIDs of nodes. Other facts
+//! change with each report and are read off each node that the masks let pass.
 
 use std::sync::Arc;
 
@@ -10,6 +18,8 @@ use crate::cluster::facts;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects nodes for which an expression does not hold. The miss is the index of the expression: the first that fails
+/// and is lasting, else the first that fails.
 #[derive(Debug)]
 pub(super) struct Required;
 
@@ -32,6 +42,7 @@ impl Filter for Required {
         let Some(first) = failed.next() else {
             return Ok(());
         };
+        // A lasting reason is of more use to the reader than one that may pass.
         // What stays as it is says more than what may pass.
         let is_lasting =
             |(_, expression): &(usize, &Expression)| facts::is_lasting(expression.key());
@@ -71,12 +82,14 @@ impl Filter for Required {
     }
 }
 
+/// The expressions that must hold; none where the START has no `scheduling`.
 fn required<'a>(asked: &Asked<'a>) -> &'a [Expression] {
     asked
         .scheduling()
         .map_or(&[], |scheduling| &scheduling.require)
 }
 
+/// The expression that a miss means.
 fn missed<'a>(miss: Miss, asked: &Asked<'a>) -> Option<&'a Expression> {
     required(asked).get(usize::from(miss.0))
 }

@@ -1,4 +1,8 @@
-//! `scheduling.on_node_loss: restart`: only nodes whose launchers stop it by themselves when they are cut off.
+//! `scheduling.on_node_loss: restart`: only nodes whose launchers stop their instances by themselves when they are cut
+//! off.
+//!
+//! Otherwise the instance could run twice: the scheduler starts it elsewhere once the lost node's fencing deadline is
+//! over, which such a deadline only exists for launchers that have promised it (the capability LEASE in READY).
 
 use sched_model::OnNodeLoss;
 
@@ -7,6 +11,8 @@ use crate::api::input::Capabilities;
 use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects nodes whose launcher has not announced leases on this connection. Lasting: the launcher would have to be
+/// replaced.
 #[derive(Debug)]
 pub(super) struct Lease;
 

@@ -4,6 +4,7 @@ use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects nodes whose reported load is above `max`. Not scaled by the number of CPUs. A passing miss.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) max: i64,

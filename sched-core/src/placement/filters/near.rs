@@ -1,4 +1,12 @@
 //! `scheduling.near` with `hard: true`: only where something with a label is already.
+//!
+//! ```yaml
+//! scheduling:
+//!   near: [{label: cache, scope: rack, hard: true}]
+//! ```
+//!
+//! Here: only nodes in a rack (the same value of their label `rack`) in which some node has the label `cache`. With the
+//! scope `node` the node itself must have it. Entries with `hard: false` are a weigher's business.
 
 use std::sync::Arc;
 
@@ -9,6 +17,7 @@ use crate::api::no_fit::Lack;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate, NODE_SCOPE};
 
+/// Rejects nodes that are not near what is wanted. The miss is the index of the first entry of `near` that fails.
 #[derive(Debug)]
 pub(super) struct HardNear;
 

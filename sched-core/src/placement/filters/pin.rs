@@ -1,4 +1,8 @@
-//! `requirements.node_id` and `hostname`, or what is known beside: only the node or host with that name.
+//! `requirements.node_id` and `hostname`, or the one node that a workflow knows the instance must go to
+//! (`Query::pinned`): only the node or host with that name.
+//!
+//! The only filter that gives a list of slots instead of masks, so a pinned START costs the same in a cluster of any
+//! size. A `node_id` that is no UUID matches no node. Several nodes may have the same host name; all of them match.
 
 use sched_model::ReasonKind;
 
@@ -6,10 +10,13 @@ use super::{Filter, Miss, Narrowing};
 use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects all nodes but the one or those that are named. Lasting: names do not change while a node is connected.
 #[derive(Debug)]
 pub(super) struct Pin;
 
+/// The query names another node by UUID.
 const OTHER_ID: Miss = Miss(0);
+/// The START names another host.
 const OTHER_HOST: Miss = Miss(1);
 
 impl Filter for Pin {

@@ -1,4 +1,6 @@
-//! At most so many STARTs under way on one node: given to it and neither confirmed nor failed.
+//! At most so many STARTs under way on one node: given to it and neither confirmed nor failed. The filter
+//! `starts-under-way` with a `max`; it keeps a burst of STARTs from one launcher, which works through them one by one
+//! or a few at a time.
 
 use sched_model::ReasonKind;
 
@@ -6,6 +8,7 @@ use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects nodes with `max` or more STARTs under way. A passing miss.
 #[derive(Debug)]
 pub(super) struct StartsUnderWay {
     pub(super) max: i64,

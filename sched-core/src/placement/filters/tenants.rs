@@ -1,4 +1,7 @@
 //! Tenant isolation: nodes of an aggregate that is reserved for tenants take work of these tenants alone.
+//!
+//! Tenants may still run on all nodes that are reserved for no one. A node in several such aggregates is open to the
+//! tenants of each. A START without a tenant runs on unreserved nodes alone.
 
 use std::sync::Arc;
 
@@ -10,6 +13,8 @@ use crate::cluster::facts::TENANT;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects nodes that are reserved, and not for the START's tenant. Concerns every START while any node is reserved.
+/// Lasting: reservations change with the configuration alone.
 #[derive(Debug)]
 pub(super) struct Tenants;
 

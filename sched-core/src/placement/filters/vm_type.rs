@@ -1,4 +1,7 @@
-//! `start.vm_type`: only nodes whose launchers run that.
+//! `start.vm_type`: only nodes whose launchers run workloads of that type.
+//!
+//! Kept the other way round, as the label `node.lacks_vm_type` of nodes that do not run a type: most nodes run all
+//! types that are asked for, so that the filter mostly concerns no START at all.
 
 use std::sync::Arc;
 
@@ -10,6 +13,7 @@ use crate::cluster::facts::LACKS_VM_TYPE;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects nodes that do not run the START's type. Lasting.
 #[derive(Debug)]
 pub(super) struct RunsVmType;
 
@@ -52,6 +56,7 @@ impl Filter for RunsVmType {
     }
 }
 
+/// The START's type as labels and answers name it; empty where it names none, which no node lacks.
 fn word(asked: &Asked<'_>) -> &'static str {
     asked
         .query()

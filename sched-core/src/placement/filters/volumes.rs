@@ -1,5 +1,8 @@
-//! Volumes and ports of a START (`storage[].id`, `networking.vnic_uuid`) that some node reports in `volumes`: only nodes that
-//! have all of these.
+//! Volumes and ports of a START (`storage[].id`, `networking.vnic_uuid`) that some node reports in `volumes`: only
+//! nodes that have all of these.
+//!
+//! A volume that no node reports is taken to be reachable from everywhere, such as one on network storage, and rules
+//! out no node. Without this filter in the policy, volumes are only preferred (`weighers`).
 
 use std::sync::Arc;
 
@@ -11,6 +14,8 @@ use crate::cluster::facts::VOLUME;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
 
+/// Rejects nodes that lack one of the START's volumes that some node has. The miss is the index of the first one that
+/// is lacking. Lasting: volumes do not move by themselves.
 #[derive(Debug)]
 pub(super) struct Volumes;
 
