@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A value is a bare word, or text in double or single quotes, in which a backslash stands before the quote or another
-//! backslash. `==` is `=`. The order operators take a decimal number. What an expression means for a node is in
-//! [`Test`]; which labels a node has is the scheduler's business.
+//! backslash. `==` is an error that names `=`. The order operators take a decimal number. What an expression means for
+//! a node is in [`Test`]; which labels a node has is the scheduler's business.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
 //! Which nodes have members of which group of instances.
 //!
-//! Kept up to date with every change of a ledger, so that affinity is decided in the same step as the claim. Nothing
-//! is stored beside it: after a restart it is filled from what launchers list.
+//! Kept up to date with every change of a ledger, so that affinity is decided in the same step as the claim. Nothing of
+//! it is stored: after a restart it is filled from what launchers list, which is why STARTs of groups with a hard
+//! policy wait for the recovery window to close.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::Slot;
 use crate::maps::Map;
 
-/// The groups that have members.
+/// The groups that have members, by id. A group without members does not exist.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(IndexMap<Arc<str>, Group>);
 
@@ -24,14 +25,15 @@ pub(crate) struct Group {
     members: Map<NodeKey, Member>,
     /// The slots of nodes with a member, in the compute and the network table.
     slots: [Arc<SlotSet>; 2],
-    /// Members by the values of labels that somebody asked for, the latest last.
+    /// Members by the values of labels that STARTs have used as scopes, the most recently added last. Made on demand.
     scopes: Vec<Scope>,
 }
 
-/// Labels by whose values a group's members are counted at the same time. Who uses a group uses it with one.
+/// Labels by whose values a group's members are counted at the same time; the oldest is dropped for a further one.
+/// STARTs of one group mostly use one scope.
 const MAX_SCOPES: usize = 4;
 
-/// A group's members by the values of one label.
+/// A group's members by the values of one label. Values without members are not listed.
 #[derive(Debug, PartialEq)]
 struct Scope {
     key: Box<str>,
@@ -39,7 +41,8 @@ struct Scope {
 }
 
 impl Scope {
-    /// Counts members that came to a node with these labels, or left it.
+    /// Counts members that came to a node with these labels (`change` above 0), or left it. A node with several values
+    /// counts for each of them.
     fn count(&mut self, labels: &[(Box<str>, Box<str>)], change: i32) {
         for value in values_of(labels, &self.key) {
             let count = match self.by_value.get_mut(value) {
@@ -54,10 +57,11 @@ impl Scope {
     }
 }
 
-/// What of a group is on one node.
+/// How many members of a group a node has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Member {
     instances: u32,
+    /// The node's slots when this was noted, to be taken out of the sets later.
     slots: [Option<Slot>; 2],
 }
 
@@ -93,7 +97,8 @@ impl Groups {
         }
     }
 
-    /// Counts a group's members by the values of a label, unless they are.
+    /// Makes a group's members be counted by the values of a label. Costs a walk over the group's nodes where they are
+    /// not yet.
     pub(crate) fn count_by(&mut self, id: &str, key: &str, nodes: &NodeStore) {
         let Some(group) = self.0.get_mut(id) else {
             return;
@@ -108,7 +113,8 @@ impl Groups {
         group.scopes.push(scope);
     }
 
-    /// Forgets the counts by labels of these groups: a node with members has other labels now.
+    /// Drops the counts by labels of these groups, because a node with members has other labels now. They are made
+    /// again by the next START that needs them.
     pub(crate) fn forget_labels<'a>(&mut self, ids: impl Iterator<Item = &'a Arc<str>>) {
         for id in ids {
             if let Some(group) = self.0.get_mut(id) {
@@ -161,6 +167,7 @@ impl Group {
         Some(&scope.by_value)
     }
 
+    /// Counts the members by the values of a label from scratch.
     fn counted_by(&self, key: &str, nodes: &NodeStore) -> Scope {
         let mut scope = Scope {
             key: key.into(),
@@ -180,7 +187,8 @@ impl Group {
             .map(|(&node, member)| (node, member.instances))
     }
 
-    /// The slots of nodes with at least so many members.
+    /// The slots of nodes with at least this many members. For one it is kept ready; for more it costs a walk over the
+    /// group's nodes.
     pub(crate) fn slots(&self, pool: usize, at_least: u32) -> Arc<SlotSet> {
         if at_least <= 1 {
             return Arc::clone(&self.slots[pool]);
@@ -199,18 +207,21 @@ impl Group {
         self.members.get(&node).map(|member| member.slots)
     }
 
+    /// Notes how many members a node has, and where it is in the tables.
     fn set(&mut self, node: NodeKey, member: Member) {
         let before = self.members.insert(node, member);
         let before = before.map_or([None; 2], |member| member.slots);
         self.move_slots(before, member.slots);
     }
 
+    /// Notes that a node has no member any more.
     fn remove(&mut self, node: NodeKey) {
         if let Some(member) = self.members.swap_remove(&node) {
             self.move_slots(member.slots, [None; 2]);
         }
     }
 
+    /// Moves a node in the sets of slots, one for each pool. A set that a search still holds is copied first.
     fn move_slots(&mut self, from: [Option<Slot>; 2], to: [Option<Slot>; 2]) {
         for ((set, from), to) in self.slots.iter_mut().zip(from).zip(to) {
             if from == to {

@@ -1,7 +1,8 @@
-//! A set of slots as bits, in words that are aligned with the blocks of the search index: a mask for a search is one
-//! word for each block it enters.
+//! A set of slots as bits, in words that are aligned with the blocks of the search index: for a search it is a mask of
+//! one word for each block it enters.
 //!
-//! It knows nothing of the table whose slots these are; who keeps one throws it away when the table renumbers.
+//! It knows nothing of the table whose slots these are. When the table renumbers its slots, whoever keeps a set drops
+//! it.
 
 use crate::cluster::table::Slot;
 
@@ -98,7 +99,7 @@ impl SlotSet {
         }
     }
 
-    /// A block's word, with memory for it.
+    /// The word of a block, for which memory is allocated where it is missing.
     fn reach(&mut self, block: usize) -> &mut u64 {
         if self.words.is_empty() {
             self.first = block;

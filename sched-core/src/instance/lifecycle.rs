@@ -57,6 +57,9 @@ impl State {
 }
 
 /// Checks that an event may happen to an instance in this phase, before anything that belongs to it is done.
+///
+/// # Errors
+/// The event and the phase, to be logged: it is a defect of the scheduler that the event was raised.
 pub(super) fn check(
     instance: &InstanceId,
     phase: Phase,

@@ -1,5 +1,6 @@
-//! Where nodes keep the output of runs that are over, as their launchers say: for people who ask what became of an instance.
-//! What a launcher does not keep any more is not here either; after a restart launchers say it again.
+//! Where nodes keep the output of runs that are over, as their launchers report: for people who ask what became of an
+//! instance. Only the path is kept, no output. What a launcher does not keep any more is removed here too; nothing is
+//! on disk, since launchers report it again after a restart of the scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +10,11 @@ use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
 use crate::maps::Map;
 
-/// Runs whose output is known; the ones that were told of first are forgotten first. Four times as many as runs themselves
-/// are remembered (`MAX_PAST` of `instance::past`): one that moved has left output on several nodes.
+/// Runs whose output is known; the ones reported first are forgotten first. Four times as many as runs are remembered
+/// (`MAX_PAST` of `instance::past`): an instance that moved has left output on several nodes.
 pub const MAX_OUTPUTS: usize = 16_384;
 
-/// The output of one run.
+/// The output of one run. Identified by node and `seq`, so that a second report of the same run replaces the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Output {
     /// The instance.
@@ -22,7 +23,7 @@ pub(crate) struct Output {
     pub(crate) node: Uuid,
     /// The node's host name.
     pub(crate) hostname: ShortText,
-    /// The number of the run's end there.
+    /// The number that its launcher gave the end of the run.
     pub(crate) seq: u64,
     /// When it ended, by the node's clock, in unix milliseconds.
     pub(crate) at_ms: u64,
@@ -30,18 +31,20 @@ pub(crate) struct Output {
     pub(crate) path: ShortText,
 }
 
-/// All that is known.
+/// All outputs that are known, with two indexes that have exactly the numbers in `rows`.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
-    /// In the order in which they were told.
+    /// By a number counted up with each report: the smallest is the oldest.
     rows: BTreeMap<u64, Output>,
     by_instance: Map<InstanceId, BTreeSet<u64>>,
     by_node: Map<Uuid, BTreeSet<u64>>,
+    /// The number given out last.
     last: u64,
 }
 
 impl Outputs {
-    /// A launcher says where the output of a run is, or that nothing is left of it.
+    /// A launcher reports where the output of a run is; an empty path says that nothing is left of it. Replaces what
+    /// was known of this run.
     pub(super) fn note(&mut self, output: Output) {
         let is_same = |number: &&u64| {
             let other = self.rows.get(*number);
@@ -72,13 +75,14 @@ impl Outputs {
         self.rows.insert(self.last, output);
     }
 
-    /// A node says again what it keeps.
+    /// Removes everything of a node, which is about to report all that it keeps.
     pub(super) fn forget(&mut self, node: Uuid) {
         for number in self.by_node.get(&node).cloned().unwrap_or_default() {
             self.remove(number);
         }
     }
 
+    /// Removes one output from all three maps.
     fn remove(&mut self, number: u64) {
         let Some(output) = self.rows.remove(&number) else {
             return;
@@ -97,7 +101,7 @@ impl Outputs {
         }
     }
 
-    /// Those of an instance, in the order in which they were told.
+    /// The outputs of an instance, in the order in which they were reported.
     pub(super) fn of(&self, instance: &InstanceId) -> impl Iterator<Item = &Output> {
         let numbers = self.by_instance.get(instance).into_iter().flatten();
         numbers.filter_map(|number| self.rows.get(number))

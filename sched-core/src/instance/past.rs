@@ -1,5 +1,9 @@
 //! Runs of instances that are over: what became of each, how it ended and where. The latest are remembered, also across
-//! restarts; the oldest are forgotten first, by number and by bytes, because launchers' words are in them.
+//! restarts; the oldest are forgotten first, by number and by bytes, because texts of launchers are in them.
+//!
+//! A run has a number, counted up with each run that ends; it is the key of the run's record on disk and the cursor of
+//! `ended` queries. The runs of one instance are a linked list: `latest` names the last one, and each names the one
+//! before it.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -23,21 +27,23 @@ pub const MAX_PAST_BYTES: usize = 8 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
     instance: InstanceId,
+    /// When the scheduler learned of the end; of a restored run converted from wall-clock time.
     at: Instant,
     node: Option<Uuid>,
     hostname: ShortText,
     exit_code: Option<i64>,
+    /// The number that the launcher gave this end; two reports with the same number and node are of the same run.
     end: Option<u64>,
     story: Story,
 }
 
-/// What became of an instance in one run.
+/// What became of an instance in one run. Two forms, because most runs are of plain instances and have just two events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Story {
-    /// It was managed, or is remembered from before a restart.
+    /// It was managed, or was restored from disk: all events that are remembered.
     Told(History),
-    /// Its node had it since then, where that is known, until it was gone for this cause: most runs are such, and each START
-    /// has one.
+    /// It was a plain instance: its node had it since then, where that is known, until it was gone for this cause. The
+    /// events are made from this when they are asked for.
     Plain {
         since: Option<Instant>,
         cause: Cause,
@@ -49,13 +55,14 @@ enum Story {
 pub(super) struct Past {
     /// In order of numbers.
     runs: VecDeque<Noted>,
-    /// The latest run of each instance; each run has the one before it. Those that are forgotten are left here until there
-    /// are as many of them as may be remembered.
+    /// The number of the latest run of each instance. Entries of runs that are forgotten are removed only once there
+    /// are twice as many entries as runs may be remembered, so that forgetting one run costs O(1).
     latest: Map<InstanceId, u64>,
     /// The latest number given.
     last: u64,
+    /// The sum of `Run::bytes`.
     bytes: usize,
-    /// Those that changed and are not noted in the journal.
+    /// Runs that were added, changed or forgotten, and are not noted in the journal yet.
     changed: Vec<u64>,
 }
 
@@ -82,8 +89,8 @@ impl Run {
         }
     }
 
-    /// A run of an instance that was not managed: its node had it `since` then, if that is known, and says `at` that it is
-    /// gone, and why.
+    /// A run of a plain instance: its node had it `since` then, if that is known, and reports `at` that it is gone, and
+    /// why.
     pub(crate) fn plain(
         instance: InstanceId,
         (node, hostname): (Uuid, ShortText),
@@ -216,15 +223,16 @@ impl Past {
         self.forget_oldest();
     }
 
-    /// Notes a run that its node remembers and no one here did; there has to be room, because what is known here is newer
-    /// as a rule.
+    /// Notes a run that a node remembers and the scheduler does not. Only if there is room: no known run is forgotten
+    /// for it, because known ones are mostly newer.
     pub(super) fn learn(&mut self, run: Run) {
         if self.runs.len() < MAX_PAST && self.bytes + run.bytes() <= MAX_PAST_BYTES {
             self.note(run);
         }
     }
 
-    /// Takes up what was remembered before a restart.
+    /// Takes over a run from disk under the number it had. Records come in any order, so each is put where its number
+    /// belongs.
     pub(super) fn restore(&mut self, number: u64, run: Run) {
         self.last = self.last.max(number);
         self.bytes += run.bytes();
@@ -241,7 +249,7 @@ impl Past {
         self.forget_oldest();
     }
 
-    /// Puts a number among those of an instance's runs; the one before it.
+    /// Puts a number into the linked list of an instance's runs; returns the number before it.
     fn link(&mut self, number: u64, instance: &InstanceId) -> Option<u64> {
         let mut after = match self.latest.get_mut(instance) {
             None => return self.latest.insert(instance.clone(), number),
@@ -257,6 +265,8 @@ impl Past {
         }
     }
 
+    /// Forgets the oldest runs until number and bytes are within their limits. Their records are to be deleted, so they
+    /// count as changed.
     fn forget_oldest(&mut self) {
         while self.runs.len() > MAX_PAST || self.bytes > MAX_PAST_BYTES {
             let Some(Noted { number, run, .. }) = self.runs.pop_front() else {
@@ -271,6 +281,7 @@ impl Past {
         }
     }
 
+    /// Where a run is in `runs`; `None` if it is forgotten.
     fn position(&self, number: u64) -> Option<usize> {
         let at = self
             .runs
@@ -288,7 +299,7 @@ impl Past {
         })
     }
 
-    /// Whether the run of an instance is known that ended on a node by this number.
+    /// Whether the run of an instance is remembered that ended on a node under this number. O(runs of the instance).
     pub(super) fn knows(&self, instance: &InstanceId, node: Uuid, end: u64) -> bool {
         let mut runs = self.runs_of(instance);
         runs.any(|run| run.node == Some(node) && run.end == Some(end))
@@ -299,7 +310,8 @@ impl Past {
         self.last
     }
 
-    /// Changes the run of an instance that was noted after this number; whether there is one.
+    /// Changes the latest run of an instance, if it was noted after this number; whether it was. For reports that
+    /// arrive in parts: the number is the latest before the first part came.
     pub(super) fn amend(
         &mut self,
         number: u64,
@@ -324,11 +336,13 @@ impl Past {
         true
     }
 
-    /// One that changed and was not handed out since, in no particular order; the same may come more than once.
+    /// A run that has changed, in no particular order; the same may come more than once. `None` once all were handed
+    /// out.
     pub(super) fn next_changed(&mut self) -> Option<u64> {
         self.changed.pop()
     }
 
+    /// A run by its number; `None` if it is forgotten: its record is to be deleted.
     pub(super) fn get(&self, number: u64) -> Option<&Run> {
         Some(&self.runs.get(self.position(number)?)?.run)
     }
@@ -340,7 +354,8 @@ impl Past {
         noted.map(|noted| (noted.number, &noted.run))
     }
 
-    /// What became of one, as often as it was there, oldest first; at the end of each run, that.
+    /// The events of an instance over all its remembered runs, oldest first. The last event of each run comes with the
+    /// run.
     pub(super) fn of(
         &self,
         instance: &InstanceId,

@@ -9,10 +9,12 @@ pub const MAX_MANAGED_BYTES: usize = 3 << 30;
 /// The same for those of operators, so that controllers always find room.
 pub const MAX_MANAGED_BYTES_OF_OPERATORS: usize = MAX_MANAGED_BYTES / 3 * 2;
 
-/// What one takes beside its payload and its texts: itself, its START as it was read, and its places in indexes.
+/// Bytes that an instance takes beside its payload and its texts: the record itself, its decoded START, and its entries
+/// in indexes. An estimate.
 const FIXED: usize = 1024;
 
-/// Bytes of managed instances.
+/// Bytes of managed instances, in all and of operators alone. Each instance notes what was counted for it, so that sums
+/// cannot drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Size {
     all: usize,
@@ -31,7 +33,7 @@ impl Size {
         }
     }
 
-    /// One is gone.
+    /// Takes an instance off, because it is removed or counted again.
     pub(super) fn forget(&mut self, managed: &mut Instance) {
         let bytes = std::mem::take(&mut managed.counted);
         self.all -= bytes;
@@ -40,7 +42,8 @@ impl Size {
         }
     }
 
-    /// Whether one more with such a payload may be kept.
+    /// Whether one more with a payload of this length may be kept. Asked before a START is accepted; its sender gets a
+    /// StartFailure where there is no room.
     pub(crate) fn has_room(&self, payload_len: usize, is_operators: bool) -> bool {
         let bytes = FIXED + payload_len;
         let operators_may = || self.of_operators + bytes <= MAX_MANAGED_BYTES_OF_OPERATORS;

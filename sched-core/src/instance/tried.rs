@@ -6,17 +6,19 @@ use sched_model::{AttemptFailed, StartFailureReason};
 
 use crate::api::text::ShortText;
 
-/// A node that could not start an instance.
+/// A node that could not start an instance, from its StartFailure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tried {
     pub(crate) node: Uuid,
+    /// The reason it gave on the wire.
     pub(crate) reason: StartFailureReason,
     /// More about it, in its launcher's words.
     pub(crate) detail: ShortText,
 }
 
-/// The nodes that could not start an instance since it last ran, in order. What launchers said is kept of the latest
-/// [`MAX_ATTEMPTS`] alone: what ran once may be refused by every node there is.
+/// The nodes that could not start an instance since it last ran, in order. They are not chosen again. Texts of
+/// launchers are kept for the latest [`MAX_ATTEMPTS`] alone: an instance that has run may be refused by every node
+/// there is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct AllTried(Vec<Tried>);
 
@@ -30,7 +32,7 @@ impl AllTried {
         self.0.push(tried);
     }
 
-    /// Forgets all: they may be asked again.
+    /// Forgets all: these nodes may be chosen again.
     pub(crate) fn clear(&mut self) {
         self.0 = Vec::new();
     }
@@ -45,6 +47,7 @@ impl AllTried {
         self.0.last()
     }
 
+    /// How many nodes have refused it; compared with the attempts that its START allows.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -53,7 +56,7 @@ impl AllTried {
         self.0.is_empty()
     }
 
-    /// The latest of them, as others are told.
+    /// The latest of them as `attempts` of a StartFailure.
     pub(crate) fn said(&self) -> Vec<AttemptFailed> {
         let first = self.0.len().saturating_sub(MAX_ATTEMPTS as usize);
         let said = |tried: &Tried| AttemptFailed {

@@ -1,28 +1,31 @@
-//! Commands of operators whose answer is still to come: launchers answer all controllers, and no one else could tell whose
-//! command it was.
+//! Commands of operators whose answer is still to come. A launcher's answer goes to all controllers, and names only the
+//! instance; this table says which operator has to get it as well. Bounded for each operator and for all of them.
 
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::sent::CommandName;
 use crate::maps::Map;
 
-/// Commands of one operator whose answer may be still to come; further ones are refused meanwhile.
+/// Commands of one operator that may wait for answers; further ones are refused meanwhile. So one operator cannot use
+/// up the table.
 pub const MAX_AWAITED_BY_OPERATOR: usize = 4096;
 
 /// The same of all operators together.
 pub const MAX_AWAITED: usize = 16 * MAX_AWAITED_BY_OPERATOR;
 
-/// Who waits for which answer.
+/// Which operator waits for which answer: one for each command and instance, the latest that asked.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     open: Map<(CommandName, InstanceId), SessionId>,
+    /// How many of `open` each operator has; those with none are not listed.
     by_operator: Map<SessionId, usize>,
 }
 
 impl Answers {
-    /// Notes that an operator waits for an answer, in place of who did before.
+    /// Notes that an operator waits for an answer, in place of the operator that waited for the same answer before.
     ///
     /// # Errors
-    /// How many it waits for, or all together do, where that is as many as may.
+    /// The number of commands that wait, of this operator or of all together, if that is the most allowed. The command
+    /// is to be refused then.
     pub(crate) fn expect(
         &mut self,
         operator: SessionId,
@@ -46,7 +49,7 @@ impl Answers {
         Ok(())
     }
 
-    /// The operator that waits for an answer; no longer, then.
+    /// The operator that waits for an answer; it does not wait any longer.
     pub(crate) fn take(
         &mut self,
         command: CommandName,
@@ -69,7 +72,7 @@ impl Answers {
         Some(operator)
     }
 
-    /// An operator has left.
+    /// An operator's session has ended: its answers go to controllers alone.
     pub(crate) fn forget(&mut self, operator: SessionId) {
         if self.by_operator.swap_remove(&operator).is_some() {
             self.open.retain(|_, asker| *asker != operator);

@@ -1,7 +1,9 @@
-//! Outcomes of commands that only the master was told of, remembered for the controller that is master next.
+//! Outcomes of commands that only the master was sent, remembered for the controller that is master next.
 //!
-//! The one that was told may have died over it, and what had been queued for it and not been written was heard by no one for
-//! certain. Who is told of an outcome in the first place is for `workflow::outcomes` to say.
+//! The master that was sent an outcome may have died before it acted on it, and what was queued for it and not written
+//! has certainly not arrived. So a new master is sent, with its snapshot, what another controller was sent in the last
+//! [`REPLAY_TIME`]. It may see an outcome twice, and must be able to ignore that. Who is sent an outcome in the first
+//! place is decided in `workflow::outcomes`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,22 +18,23 @@ use crate::api::ids::InstanceId;
 use crate::api::refused::Refused;
 use crate::peers::Peers;
 
-/// How long an outcome is remembered for the next master. A peer that no longer answers is disconnected well within it; what
-/// a master did not act upon in that time it never will.
+/// How long an outcome is remembered for the next master. A peer that no longer answers is disconnected well within it.
 pub const REPLAY_TIME: Duration = Duration::from_secs(60);
 
 /// Most outcomes remembered, the oldest forgotten first.
 pub const MAX_REPLAY: usize = 1024;
 
-/// Bytes of outcomes remembered, the oldest forgotten first: twice what [`MAX_REPLAY`] with a full explanation each take.
+/// Bytes of outcomes remembered, the oldest forgotten first: twice what [`MAX_REPLAY`] of them take with a full
+/// explanation each.
 pub const MAX_REPLAY_BYTES: usize = 4 * 1024 * 1024;
 
-/// How a command ended, as it was told to one peer.
+/// How a command ended, as it was sent to one peer. As data without sentences, which are made again when it is sent
+/// again.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
     /// A START failed.
     StartFailed(Box<Explained<StartFailure>>),
-    /// A START waits for room; how it waits now is looked up when it is told again.
+    /// A START waits for room; how it waits is looked up when this is sent again.
     Queued(InstanceId),
     /// A DELETE failed.
     DeleteFailed(DeleteFailure),
@@ -48,12 +51,14 @@ pub(super) struct Outcomes {
     bytes: usize,
 }
 
+/// One outcome and who has it.
 #[derive(Debug)]
 struct Told {
     at: Instant,
-    /// Who was told; `None` if no one was for certain.
+    /// The controller it was sent to; `None` if it is not certain that any controller got it.
     to: Option<Uuid>,
     outcome: Outcome,
+    /// What `Outcome::bytes` said when it was added.
     bytes: usize,
 }
 
@@ -76,7 +81,7 @@ impl Outcome {
         }
     }
 
-    /// Which kind it is of which instance.
+    /// Kind and instance, by which an outcome that was not written is found among those remembered.
     fn name(&self) -> (u8, String) {
         match self {
             Self::StartFailed(failure) => (0, failure.instance_uuid.clone()),
@@ -93,7 +98,7 @@ impl Outcome {
         }
     }
 
-    /// About what it takes: its texts, and as much for each of its parts as those usually have.
+    /// About what it takes in memory: its texts, and a fixed amount for each of its parts.
     fn bytes(&self) -> usize {
         const PART: usize = 128;
         let texts = match self {
@@ -121,13 +126,15 @@ impl Outcome {
 }
 
 impl Peers {
-    /// Notes how a command ended, if a message says that, and who alone is told; `None` if that is not certain.
+    /// Remembers how a command ended, if a message says that, and who alone is sent it; `None` if it is not certain who
+    /// got it.
     pub(crate) fn note_told(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
         self.outcomes.note_told(now, to, message);
     }
 
-    /// A master has left before these could be written to it, and `has_successors` says whether there are other controllers:
-    /// failures of STARTs are for all of them, and so for the next master alone only where there is none yet.
+    /// The connection of a master has ended before these messages could be written to it: it did not get them. Failures
+    /// of STARTs go to all other controllers at once, so where there are any (`has_successors`) the next master need
+    /// not be sent them again.
     pub(crate) fn note_unsent(
         &mut self,
         now: Instant,
@@ -138,17 +145,18 @@ impl Peers {
         self.outcomes.unsent(now, master, unsent, has_successors);
     }
 
-    /// What a controller was not told.
+    /// The outcomes that a controller was not sent, oldest first; for its snapshot.
     pub(crate) fn missed_by(&mut self, uuid: Uuid, now: Instant) -> Vec<Outcome> {
         self.outcomes.missed_by(uuid, now)
     }
 
-    /// Whether a controller that is to be synced will be told this outcome then.
+    /// Whether a controller that is being sent its snapshot will be sent this outcome with it, so that it must not be
+    /// sent now.
     pub(crate) fn is_outcome_to_come(&self, uuid: Uuid, message: &Message) -> bool {
         self.outcomes.is_to_come(uuid, message)
     }
 
-    /// Forgets outcomes that no master acts upon any more.
+    /// Drops outcomes older than [`REPLAY_TIME`].
     pub(crate) fn forget_outcomes(&mut self, now: Instant) {
         self.outcomes.forget_old(now);
     }

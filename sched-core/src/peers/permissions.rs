@@ -1,12 +1,16 @@
-//! Who may send what, as the table in the protocol's specification says. Standing (master or backup) is not looked at
-//! here.
+//! Who may send what: the table in the protocol's specification as code. A frame that its sender's role does not permit
+//! is refused before anything else is looked at. The role is that of the certificate. Whether a controller is master or
+//! backup is looked at elsewhere; [`needs_master`] says for which commands it matters.
+//!
+//! The specification's table is compared with [`permitted`] by a test (`tests/sched/peers/matrix.rs`).
 
 use sched_model::Role;
 
 use crate::api::sent::{CommandName, ReportName, Sent};
 use crate::peers::session::{LAUNCHER, LISTENER};
 
-/// The roles that may send this.
+/// The roles that may send this; none for a frame that is not known. Commands not named here may be sent by controllers
+/// and operators, so a command that is added has to be added here too if others may send it.
 fn senders(sent: Sent) -> Role {
     match sent {
         Sent::Command(CommandName::Watch) => LISTENER,
@@ -20,6 +24,8 @@ fn senders(sent: Sent) -> Role {
     }
 }
 
+/// The roles that may send a report. No wildcard arm: a report that is added does not compile before someone has
+/// decided.
 fn reporters(name: ReportName) -> Role {
     match name {
         ReportName::Stats
@@ -49,7 +55,7 @@ fn reporters(name: ReportName) -> Role {
     }
 }
 
-/// Every role with all that it may send, as the documentation and its test read them.
+/// Every role with all that it may send, for the documentation and its test.
 #[doc(hidden)]
 pub fn permitted() -> impl Iterator<Item = (Role, Sent)> {
     const ROLES: [Role; 6] = [
@@ -72,7 +78,8 @@ pub(crate) fn may_send(role: Role, sent: Sent) -> bool {
     role.intersects(senders(sent))
 }
 
-/// Whether it is for native peers alone to send: original ones do not know it.
+/// Whether only native peers may send it: the original protocol does not have it, so an original peer that sends this
+/// type means something else.
 pub(crate) fn is_native_only(sent: Sent) -> bool {
     match sent {
         Sent::Command(name) => matches!(
@@ -103,7 +110,8 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
     }
 }
 
-/// Whether only the master among the controllers may send it.
+/// Whether a controller must be master to send it. Reading is allowed to backups, and so are images, which do not
+/// change what runs.
 #[doc(hidden)]
 #[must_use]
 pub fn needs_master(command: CommandName) -> bool {

@@ -1,5 +1,5 @@
-//! Output of workloads that is being read: who asked which node's launcher for a chunk of it. An answer counts only from the
-//! node that was asked, and once.
+//! Output of workloads that is being read: who asked which node's launcher for a chunk of it. An answer counts only
+//! from the node that was asked, and once. What is done with requests and answers is in `workflow::reads`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,18 +12,21 @@ use crate::maps::Map;
 /// Chunks that one peer may wait for at a time; further ones are refused meanwhile. A reader waits for one.
 pub(crate) const MAX_READS_BY_PEER: usize = 16;
 
-/// The same of all peers together: each may be 64 KiB in a queue.
+/// The same of all peers together: each answer may take 64 KiB in a queue, so 64 MiB in all.
 pub(crate) const MAX_READS: usize = 1024;
 
 /// How long a launcher has for an answer: well above the time that it waits for more output at most, and in its queue.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Who waits for which chunk.
+/// The chunks that peers wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    /// By the scheduler's own number, so in the order of their deadlines.
+    /// By the scheduler's own number. Numbers grow and all have the same time limit, so this is also the order of
+    /// deadlines.
     open: BTreeMap<u64, Read>,
+    /// How many of `open` each peer has; those with none are not listed.
     by_peer: Map<SessionId, usize>,
+    /// The number given out last. Launchers repeat it in their answers; peers never see it.
     last: u64,
 }
 
@@ -41,10 +44,10 @@ pub(crate) struct Read {
 }
 
 impl Reads {
-    /// Notes that a peer waits for a chunk of a node; the number under which the launcher is to be asked.
+    /// Notes that a peer waits for a chunk from a node. Returns the number under which the launcher is to be asked.
     ///
     /// # Errors
-    /// How many the peer waits for, or all together do, where that is as many as may.
+    /// The number of chunks that are waited for, by this peer or by all together, if that is the most allowed.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -71,7 +74,8 @@ impl Reads {
         Ok(self.last)
     }
 
-    /// What a node was asked under this number; it has answered then.
+    /// What a node was asked under this number, which it has answered; `None` if another node was asked, or it was
+    /// answered before.
     pub(crate) fn answered(&mut self, number: u64, node: NodeKey) -> Option<Read> {
         self.open.get(&number).filter(|read| read.node == node)?;
         self.take(number)
@@ -91,7 +95,7 @@ impl Reads {
         reads.collect()
     }
 
-    /// A peer has left.
+    /// A peer's session has ended: answers for it are dropped when they come.
     pub(super) fn forget(&mut self, asker: SessionId) {
         if self.by_peer.swap_remove(&asker).is_some() {
             self.open.retain(|_, read| read.asker != asker);

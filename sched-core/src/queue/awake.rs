@@ -1,5 +1,9 @@
-//! Nodes that offer more than when the queue was asked about them last, in the order in which they are to be asked about,
-//! and where in the queue to go on for each.
+//! Nodes that offer more than when the queue was searched for them last (*awake* nodes), in the order in which they are
+//! to be searched for, and where in the queue to go on for each.
+//!
+//! A node is woken by a change of the cluster, any number of times within an input; the search for what fits on it is
+//! done at the end of the input, in rounds of bounded length (`workflow::waiting`). A round that ends early puts the
+//! node behind the others, so that one node cannot delay all of them.
 
 use std::collections::VecDeque;
 
@@ -8,33 +12,36 @@ use indexmap::IndexMap;
 use crate::api::ids::NodeKey;
 use crate::queue::{Begin, Queue};
 
-/// Nodes that those who wait may have a use for.
+/// Nodes on which a waiter may fit.
 #[derive(Debug, Default)]
 pub(super) struct Awake {
-    /// May name a node more than once; the first time counts.
+    /// In the order of waking. May name a node more than once; only names that `begin` has as well count.
     turns: VecDeque<NodeKey>,
+    /// From where in the queue each node is to be searched for.
     begin: IndexMap<NodeKey, Begin>,
 }
 
 impl Queue {
-    /// Has those who wait, if any do, asked about a node that may be of use to them, from the head on.
+    /// Marks a node as awake: the queue is searched for it from its head on. Does nothing while nothing waits.
     pub(crate) fn wake(&mut self, node: NodeKey) {
         if !self.is_empty() {
             self.awake.wake(node);
         }
     }
 
-    /// Whether there is something to do at the end of an input: a node to ask about, or to look for.
+    /// Whether there is something to do at the end of an input: a node to search for, or a stopped victim to find a
+    /// node for.
     pub(crate) fn has_work(&self) -> bool {
         self.has_awake() || self.preemptions.is_seeking()
     }
 
-    /// Whether there is a node to ask about.
+    /// Whether there is a node to search for.
     pub(crate) fn has_awake(&self) -> bool {
         !self.awake.is_empty()
     }
 
-    /// The node whose turn it is, and where in the order to begin; none if no one waits any more.
+    /// The next node and where in the order to begin; `None` if there is none, or nothing waits any more. The node is
+    /// not awake from then on.
     pub(crate) fn next_awake(&mut self) -> Option<(NodeKey, Begin)> {
         if self.is_empty() {
             self.awake = Awake::default();
@@ -42,7 +49,7 @@ impl Queue {
         self.awake.take()
     }
 
-    /// Has a node asked about once more behind the others; unless it was called meanwhile.
+    /// Puts a node behind the others, to go on at a place. If it was woken meanwhile, it begins at the head instead.
     pub(crate) fn ask_later(&mut self, node: NodeKey, begin: Begin) {
         self.awake.go_on(node, begin);
     }
@@ -61,7 +68,7 @@ impl Awake {
         }
     }
 
-    /// Adds a node about which the queue was asked in part; unless it was called again since.
+    /// Adds a node that was searched for in part, unless it is awake again.
     fn go_on(&mut self, node: NodeKey, begin: Begin) {
         if !self.begin.contains_key(&node) {
             self.begin.insert(node, begin);
@@ -69,7 +76,7 @@ impl Awake {
         }
     }
 
-    /// Takes out the node whose turn it is.
+    /// Takes out the first node.
     fn take(&mut self) -> Option<(NodeKey, Begin)> {
         while let Some(node) = self.turns.pop_front() {
             if let Some(begin) = self.begin.swap_remove(&node) {

@@ -1,17 +1,19 @@
-//! The classes of waiters that concern the same nodes: all nodes, one node, or one host. Below a tree of what the waiters
-//! of each class ask for at least, and where the first of them stands.
+//! The classes of waiters that concern the same nodes: all nodes, one node, or one host. Above them a tree of what the
+//! waiters of each class ask for at least, and where the first of them is in the order, so that a search passes over
+//! classes that cannot have what it looks for.
 
 use super::ordered::{Key, NOBODY};
 use super::slots::Slots;
 use super::tree::{Summary, Tree, first_leaf_below, right_of};
 use crate::api::resources::Resources;
 
-/// What a class or several promise.
+/// What a class, or several together, may have. Necessary and not sufficient: the least amounts may be of different
+/// waiters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Promise {
-    /// The least of each amount that anybody asks for.
+    /// The least of each amount that any waiter asks for.
     pub(super) least: Resources,
-    /// Where the first of all stands.
+    /// The place of the first waiter.
     pub(super) head: Key,
 }
 
@@ -30,7 +32,7 @@ impl Summary for Promise {
 }
 
 impl Promise {
-    /// Whether there may be somebody who fits and stands before this place.
+    /// Whether there may be a waiter that fits and is before this place.
     #[inline]
     fn holds(&self, free: &Resources, before: Key) -> bool {
         self.head < before && free.covers(&self.least)
@@ -48,7 +50,7 @@ pub(super) enum Next {
     GaveUp(u32),
 }
 
-/// Classes, each in a seat that it keeps.
+/// Classes, each in a seat that it keeps as long as it is there.
 #[derive(Debug, Default)]
 pub(super) struct Bunch {
     /// Classes by their numbers.
@@ -58,12 +60,12 @@ pub(super) struct Bunch {
 }
 
 impl Bunch {
-    /// Gives a class a seat.
+    /// Gives a class a seat. It promises nothing before [`Bunch::promise`].
     pub(super) fn seat(&mut self, class: u32) -> u32 {
         self.seats.insert(class)
     }
 
-    /// Takes a class from its seat; whether none is left.
+    /// Takes a class from its seat. Returns whether no class is left, so that the bunch can be dropped.
     pub(super) fn leave(&mut self, seat: u32) -> bool {
         self.seats.remove(seat);
         let is_empty = self.seats.len() == 0;
@@ -75,7 +77,7 @@ impl Bunch {
         is_empty
     }
 
-    /// Says what the class in a seat promises.
+    /// Says what the class in a seat promises; after every change of its waiters.
     pub(super) fn promise(&mut self, seat: u32, promise: Promise) {
         self.tree.set(seat as usize, promise);
     }
@@ -90,7 +92,8 @@ impl Bunch {
         self.seats.iter().map(|(_, &class)| class)
     }
 
-    /// The next seat from this one on whose class promises somebody who fits and stands before a place.
+    /// The next seat from this one on whose class may have a waiter that fits and is before a place. Takes its steps
+    /// from `steps`.
     #[inline]
     pub(super) fn next(&self, from: u32, free: &Resources, before: Key, steps: &mut u32) -> Next {
         let leaves = self.tree.leaves();
@@ -124,8 +127,8 @@ impl Bunch {
         }
     }
 
-    /// The seat of a class that promises somebody who fits and has a head that stands well before others': a good one to
-    /// begin with, because who is found there rules out most of the others.
+    /// The seat of a class that may have a waiter that fits, and whose head is early in the order: one descent of the
+    /// tree towards the earlier head. A good class to begin with, not certainly the best.
     pub(super) fn leader(&self, free: &Resources, steps: &mut u32) -> Option<u32> {
         let leaves = self.tree.leaves();
         let holds = |at: usize| self.tree.node(at).holds(free, Key::LAST);

@@ -1,7 +1,18 @@
-//! All that wait for one pool: in one order, and in classes of those who may go to the same nodes for the same purpose.
+//! All that wait for one pool, in two structures over the same waiters: one order of all, and classes of waiters with
+//! the same shape, purpose and place.
 //!
-//! Classes are kept in bunches by the nodes they concern, so that a node looks at its own and at those without pins, and
-//! at no others however many there are.
+//! ```text
+//!  Line
+//!    order                      every waiter, by rank                       pages, positions, "who comes before"
+//!    bunches                    classes by the nodes that they concern
+//!      by_node, by_uuid, by_hostname     pinned: looked at for that node or host alone
+//!      open                              for any node
+//!        class (shape A, Start)          its waiters by rank, with the least that any of them asks for
+//!        class (shape B, Resume)         ...
+//! ```
+//!
+//! A node with room looks at its own bunches and at `open`, and at no others, however many there are. The walk is in
+//! `search`.
 
 use std::sync::Arc;
 
@@ -17,19 +28,22 @@ use super::{ClassId, Place, Purpose, Room, Shape, Waiter};
 use crate::api::ids::NodeKey;
 use crate::api::resources::Resources;
 
-/// Waiters of one purpose who may go to the same nodes, wherever room is.
+/// Waiters of the same shape and purpose that may go to the same nodes. Exists as long as it has a waiter.
 #[derive(Debug)]
 pub(super) struct Class {
+    /// Different from that of every other class there ever was, so that answers about a class can be remembered by it.
     pub(super) id: ClassId,
     pub(super) purpose: Purpose,
     pub(super) shape: Arc<Shape>,
     pub(super) waiters: Ordered,
+    /// The one node its waiters wait for, if that is not said by their STARTs: they are to be resumed there, say.
     only: Option<NodeKey>,
-    /// Its seat in its bunch.
+    /// Its place in its bunch; does not change.
     seat: u32,
 }
 
 impl Class {
+    /// What its bunch has to know about it: the least its waiters ask for, and the rank of the first.
     fn promise(&self) -> Promise {
         Promise {
             least: self.waiters.least(),
@@ -38,7 +52,7 @@ impl Class {
     }
 }
 
-/// What a class is found by.
+/// By what the class of a waiter is found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ClassName {
     only: Option<NodeKey>,
@@ -46,35 +60,37 @@ struct ClassName {
     shape: Arc<Shape>,
 }
 
-/// Those of a node's bunches that a search goes through, in this order.
+/// Bunches that concern a node: by key, by UUID, by host name, and the open one. A search goes through them in this
+/// order.
 pub(super) const BUNCHES: u8 = 4;
 
 /// All that wait for one pool.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// All of them.
+    /// All waiters, by rank.
     pub(super) order: Ordered,
     by_name: IndexMap<ClassName, u32>,
     classes: Slots<Class>,
     bunches: Bunches,
-    /// Classes there ever were.
+    /// Classes there ever were; the next one's number.
     numbered: u64,
 }
 
-/// Bunches of classes by the nodes that they concern.
+/// Bunches of classes by the nodes that they concern. A bunch that is keyed exists as long as it has a class.
 #[derive(Debug, Default)]
 struct Bunches {
-    /// Those for any node.
+    /// Classes for any node.
     open: Bunch,
     by_node: IndexMap<NodeKey, Bunch>,
     by_uuid: IndexMap<Uuid, Bunch>,
     by_hostname: IndexMap<Box<str>, Bunch>,
-    /// Those that name a node in a way that no node is named.
+    /// Classes that name a node by a name that no node can have. They only wait for their deadlines.
     nowhere: Bunch,
 }
 
 impl Line {
-    /// Puts a waiter in, whose shape becomes that of its class; names the class.
+    /// Puts a waiter in and returns the number of its class. The waiter shares the class's shape from then on, so that
+    /// shapes are not kept once for each waiter.
     pub(super) fn insert(&mut self, key: Key, waiter: &mut Waiter) -> u32 {
         self.order.insert(key, waiter.asked);
         let number = self.class_for(waiter);
@@ -88,7 +104,7 @@ impl Line {
         number
     }
 
-    /// Takes a waiter out of the order and of its class, which goes with the last one.
+    /// Takes a waiter out of the order and out of its class, which is dropped with its last waiter.
     pub(super) fn remove(&mut self, key: Key, number: u32) {
         self.order.remove(key);
         let Some(class) = self.classes.at_mut(number) else {
@@ -108,8 +124,8 @@ impl Line {
         self.classes.remove(number);
     }
 
-    /// One of the bunches that concern a node, by its number below [`BUNCHES`]; the one for any node comes last, because
-    /// it is the largest as a rule, and who is found before it rules out much of it.
+    /// One of the bunches that concern a node, by its number below [`BUNCHES`]. The open one comes last: it is mostly
+    /// the largest, and a waiter found before rules out much of it.
     #[inline]
     pub(super) fn bunch(&self, number: u8, room: &Room<'_>) -> Option<&Bunch> {
         let bunches = &self.bunches;
@@ -127,7 +143,7 @@ impl Line {
         self.classes.at(number)
     }
 
-    /// All who wait for this node and no other.
+    /// All waiters for this node and no other, class by class.
     pub(super) fn waiting_for(&self, node: NodeKey) -> impl Iterator<Item = Key> {
         let bunches = self.bunches.by_node.get(&node).into_iter();
         let classes = bunches.flat_map(Bunch::classes);
@@ -136,6 +152,7 @@ impl Line {
             .flat_map(|class| class.waiters.iter_from(Key::FIRST))
     }
 
+    /// The class of a waiter, made where it does not exist yet.
     fn class_for(&mut self, waiter: &Waiter) -> u32 {
         let only = match waiter.place {
             Place::Only(node) => Some(node),
@@ -229,7 +246,7 @@ impl Bunches {
             .promise(class.seat, class.promise());
     }
 
-    /// Takes a class out of its bunch, which goes with the last one.
+    /// Takes a class out of its bunch, which is dropped with its last class.
     fn leave(&mut self, class: &Class) {
         if !self.bunch_for(class.only, &class.shape).leave(class.seat) {
             return;

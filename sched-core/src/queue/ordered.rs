@@ -1,22 +1,22 @@
-//! Waiters in order, searchable by "first from here that fits": chunks of up to 64 below a tree of the least that each
-//! chunk asks for.
+//! Waiters in order, searchable by "first from here that fits": chunks of up to 64 below a tree with the least that
+//! each chunk asks for.
 //!
-//! A search passes over whole ranges of which no one can fit, and looks at the rest chunk by chunk. With several kinds of
-//! amounts a range can look promising without holding anybody who fits, so the steps of a search are bounded, and it says
-//! where it has given up. A chunk that overflows is split, and the tree built again: some microseconds at 100 000, paid
-//! once for every 32 that come in.
+//! A search passes over whole ranges in which no waiter can fit, and looks at the rest chunk by chunk. With several
+//! kinds of amounts a range can look promising without a waiter that fits (one asks for little memory, another for
+//! little disk), so the steps of a search are bounded, and it says where it has given up. A chunk that overflows is
+//! split, and the tree built again: some microseconds at 100 000 waiters, once for every 32 that come in.
 
 use super::Rank;
 use super::tree::{Summary, Tree, first_leaf_below, right_of};
 use crate::api::resources::Resources;
 
-/// Waiters in a chunk at most: some 25 cache lines to look through, and few enough chunks for the tree to stay in cache.
+/// Most waiters in a chunk: some 25 cache lines to look through, and few enough chunks for the tree to stay in cache.
 const CHUNK: usize = 64;
 
-/// Steps that looking through one chunk counts for: it takes as long as looking at so many nodes of a tree.
+/// Steps that looking through one chunk counts for: it takes as long as looking at that many nodes of the tree.
 const CHUNK_STEPS: u32 = 24;
 
-/// A waiter's place in the order, and its number: where the order is the same by mistake, there is still one order.
+/// A waiter's place in the order: its rank, and its number to break ties between equal ranks, which should not occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     // As in a `Rank`, which as a field of its own would make this half as large again.
@@ -48,27 +48,27 @@ impl Key {
         }
     }
 
-    /// The place right before all of this rank.
+    /// The place before all waiters of this rank.
     pub(super) fn before(rank: Rank) -> Self {
         Self::new(rank, 0)
     }
 
-    /// The place right behind all of this rank.
+    /// The place behind all waiters of this rank.
     pub(super) fn behind(rank: Rank) -> Self {
         Self::new(rank, u32::MAX)
     }
 }
 
-/// What a chunk or several have.
+/// What the tree keeps of a chunk or of several.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Sum {
-    /// The least of each amount that anybody asks for.
+    /// The least of each amount that any of them asks for, each amount on its own.
     least: Resources,
     /// How many there are.
     count: u32,
 }
 
-/// More than any node has: no one asks.
+/// The least that no waiter at all asks for: more than any node has, so that it is covered by nothing.
 pub(super) const NOBODY: Resources = Resources {
     mem_mib: i64::MAX,
     vcpus: i64::MAX,
@@ -89,7 +89,8 @@ impl Summary for Sum {
     }
 }
 
-/// Some waiters in order, at least one.
+/// Some waiters in order, at least one: keys and amounts in two lists of the same length, so that a search reads
+/// amounts alone.
 #[derive(Debug)]
 struct Chunk {
     keys: Vec<Key>,
@@ -114,6 +115,7 @@ impl Chunk {
         self.asked.insert(at, asked);
     }
 
+    /// Takes everything from a position on into another chunk.
     fn split_off(&mut self, at: usize) -> Self {
         Self {
             keys: self.keys.split_off(at),
@@ -121,7 +123,7 @@ impl Chunk {
         }
     }
 
-    /// The first from a place on that fits.
+    /// The first waiter from a place on that asks for no more than is free.
     fn first_fit(&self, free: &Resources, from: Key) -> Option<Key> {
         let skipped = if from <= self.first() {
             0
@@ -141,11 +143,11 @@ pub(super) enum Scan {
     Fits(Key),
     /// No one fits.
     Nothing,
-    /// No one before this place fits; its steps were used up.
+    /// No waiter before this place fits; the steps were used up there.
     GaveUp(Key),
 }
 
-/// Waiters in order.
+/// Waiters in order. Each key is in it once.
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
     chunks: Vec<Chunk>,
@@ -185,6 +187,7 @@ impl Ordered {
             chunk.insert(key, asked);
             self.tree.set(at, chunk.sum());
         } else if is_last {
+            // A waiter that comes later is usually the last of all; a chunk of its own keeps the full ones full.
             // Who comes later usually stands behind all: chunks stay full.
             self.append(key, asked);
         } else {
@@ -229,7 +232,7 @@ impl Ordered {
         true
     }
 
-    /// How many stand before a place.
+    /// How many waiters are before a place: a position in the queue. O(log n).
     pub(super) fn count_before(&self, key: Key) -> usize {
         let at = self.chunk_of(key);
         let Some(chunk) = self.chunks.get(at) else {
@@ -246,7 +249,8 @@ impl Ordered {
         keys.skip_while(move |key| *key < from)
     }
 
-    /// The first in `from .. before` that fits. Takes what it needs from `steps`.
+    /// The first waiter in `from .. before` that asks for no more than is free. Takes the steps it needs from `steps`;
+    /// with none left it says where to go on.
     pub(super) fn first_fit(
         &self,
         free: &Resources,
@@ -292,7 +296,8 @@ impl Ordered {
                     Scan::Nothing
                 };
             }
-            // Where one chunk promises without success its neighbour is likely to, so it is asked before what is above it.
+            // Where one chunk promises without success its neighbour is likely to, so it is looked at before the node
+            // above it.
             at += 1;
             if at == 2 * leaves {
                 return Scan::Nothing;
@@ -300,7 +305,7 @@ impl Ordered {
         }
     }
 
-    /// The chunk that a place is in: the last that does not begin behind it, or the first.
+    /// The chunk that a place belongs to: the last that does not begin behind it, or the first. 0 where there is none.
     fn chunk_of(&self, key: Key) -> usize {
         if key == Key::FIRST {
             return 0;
@@ -309,6 +314,7 @@ impl Ordered {
         behind.saturating_sub(1)
     }
 
+    /// Adds a chunk with one waiter at the end. The waiter must come after all others.
     fn append(&mut self, key: Key, asked: Resources) {
         let chunk = Chunk {
             keys: vec![key],
@@ -318,6 +324,7 @@ impl Ordered {
         self.chunks.push(chunk);
     }
 
+    /// Builds the tree again, after the number of chunks has changed other than at the end.
     fn rebuild(&mut self) {
         self.tree.rebuild(self.chunks.iter().map(Chunk::sum));
     }

@@ -1,8 +1,9 @@
-//! Whose turn is it on a node with room? A walk over the classes that concern the node, best first as far as that is
-//! cheap, which looks for somebody better than found so far in each that promises one.
+//! Which waiter gets a node that has room? A walk over the classes that concern the node, best first as far as that is
+//! cheap, which looks in each promising class for a waiter that is before the best found so far.
 //!
-//! The walk is bounded in steps and in shapes asked about. Where it gives up, the [`Cursor`] has the seat it came to and
-//! the best found so far, and the next round goes on there: after some rounds the answer is as exact as that of one.
+//! The walk is bounded in steps and in classes for which filters are asked. Where it gives up, the [`Cursor`] has the
+//! seat it came to and the best waiter found so far, and the next round goes on there: over some rounds the answer is
+//! as exact as that of a single walk without bounds.
 
 use super::bunch::{Bunch, Next};
 use super::line::{BUNCHES, Class, Line};
@@ -10,42 +11,45 @@ use super::ordered::{Key, Scan};
 use super::{ClassId, Shape};
 use super::{Cursor, MAX_ASKED, MAX_STEPS, Purpose, Room};
 
-/// What is sought.
+/// Which waiters count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sought {
-    /// No one before this place.
+    /// None before this place.
     pub(super) from: Key,
-    /// No one from this place on.
+    /// None from this place on.
     pub(super) before: Key,
     pub(super) whom: Whom,
 }
 
-/// Who will do.
+/// Which of the waiters between these places is sought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whom {
-    /// The first in order, whatever it waits for.
+    /// The first in order, whatever its purpose.
     First,
-    /// Anybody who waits to be started.
+    /// Any waiter that waits to be started: the question is only whether there is one.
     AnyStart,
 }
 
-/// What a round has found.
+/// What a round has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
-    /// All was looked at; who was found, if anybody.
+    /// All classes were looked at; the waiter that was found, if any.
     Done(Option<Key>),
-    /// There is more to look at.
+    /// Steps or questions are used up; where to go on.
     GaveUp(Cursor),
 }
 
-/// One round of a search.
+/// One round of a search. `may` says whether a class's shape may run on the node, by the filters.
 pub(super) struct Walk<'a, F> {
     line: &'a Line,
     room: &'a Room<'a>,
     sought: Sought,
     may: F,
+    /// The best waiter found so far.
     best: Option<Key>,
+    /// Steps left; nodes of trees and chunks count.
     steps: u32,
+    /// Classes that may still be asked about, each costs a run of all filters.
     asks: u32,
 }
 
@@ -62,7 +66,8 @@ impl<'a, F: FnMut(ClassId, &Shape) -> bool> Walk<'a, F> {
         }
     }
 
-    /// Looks from the first class on.
+    /// Looks from the first class on: first the bunches for this node alone, then in the open one the class with the
+    /// best head, then the rest of the open one.
     pub(super) fn begin(mut self) -> Round {
         for number in 0..BUNCHES - 1 {
             if let Some(bunch) = self.line.bunch(number, self.room)
@@ -75,7 +80,8 @@ impl<'a, F: FnMut(ClassId, &Shape) -> bool> Walk<'a, F> {
         self.go_on_from(BUNCHES - 1, 0, Key::FIRST)
     }
 
-    /// Looks from where an earlier round gave up.
+    /// Goes on where an earlier round gave up. Classes that came or went meanwhile may be looked at twice or not at
+    /// all.
     pub(super) fn go_on(mut self, cursor: Cursor) -> Round {
         self.best = cursor.best;
         self.go_on_from(cursor.bunch, cursor.seat, cursor.within)
@@ -94,7 +100,8 @@ impl<'a, F: FnMut(ClassId, &Shape) -> bool> Walk<'a, F> {
         Round::Done(self.best)
     }
 
-    /// Walks over a bunch's classes from a seat on, in that from a place on; where it gave up.
+    /// Walks over a bunch's classes from a seat on, in that seat's class from a place on. Returns where it gave up;
+    /// `None` if it came to the end.
     fn walk(&mut self, bunch: &Bunch, number: u8, seat: u32, within: Key) -> Option<Cursor> {
         let (mut from, mut within) = (seat, within);
         loop {
@@ -126,7 +133,8 @@ impl<'a, F: FnMut(ClassId, &Shape) -> bool> Walk<'a, F> {
         }
     }
 
-    /// Looks for somebody better in a class, from a place on; where it gave up.
+    /// Looks for a better waiter in a class, from a place on. Returns the place where it gave up; `None` if the class
+    /// was looked at to the end or cannot have one.
     fn look(&mut self, class: &Class, within: Key) -> Option<Key> {
         let from = self.sought.from.max(within);
         let is_sought = self.sought.whom == Whom::First || class.purpose == Purpose::Start;
@@ -151,8 +159,8 @@ impl<'a, F: FnMut(ClassId, &Shape) -> bool> Walk<'a, F> {
         }
     }
 
-    /// Looks at the class whose head stands first, as near as can be told at once: who is found there rules out most of
-    /// the others.
+    /// Looks at the class whose head is first in order, as far as one descent of the tree can tell: a waiter that is
+    /// found there rules out most of the other classes.
     fn begin_with_leader(&mut self) {
         let Some(open) = self.line.bunch(BUNCHES - 1, self.room) else {
             return;
@@ -165,7 +173,7 @@ impl<'a, F: FnMut(ClassId, &Shape) -> bool> Walk<'a, F> {
         }
     }
 
-    /// The place from which on no one is sought any more.
+    /// The place from which on no waiter can be better than what was found.
     #[inline]
     fn bound(&self) -> Key {
         match (self.best, self.sought.whom) {

@@ -1,9 +1,11 @@
-//! Values by small numbers that are used again: the numbers of what is there stay as they are.
+//! Values by small numbers. A number stays the same as long as its value is there, and is used again afterwards. So
+//! other structures may refer to a value by its number; they have to drop it together with the value.
 
 /// Values in numbered places.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     slots: Vec<Option<T>>,
+    /// Numbers that are free, to be used before the list grows.
     vacant: Vec<u32>,
 }
 
@@ -24,7 +26,7 @@ impl<T> Slots<T> {
         self.vacant.last().copied().unwrap_or_else(behind)
     }
 
-    /// Puts a value somewhere, and says where.
+    /// Puts a value into a free place, and returns its number.
     pub(super) fn insert(&mut self, value: T) -> u32 {
         let at = self.next();
         if self.vacant.pop().is_some() {
@@ -35,7 +37,7 @@ impl<T> Slots<T> {
         at
     }
 
-    /// Takes a value out; once all are, the memory is given back.
+    /// Takes a value out. With the last one the memory is given back.
     pub(super) fn remove(&mut self, at: u32) -> Option<T> {
         let value = self.slots.get_mut(at as usize)?.take()?;
         self.vacant.push(at);

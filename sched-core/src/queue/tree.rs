@@ -1,6 +1,11 @@
-//! A binary tree that keeps, for every range of its leaves, a summary of them: which ranges can hold what is sought?
+//! A binary tree that keeps, for every range of its leaves, a summary of them, so that a search can pass over ranges
+//! that cannot hold what it looks for. As a heap in one list: node `n` has the children `2n` and `2n + 1`, the root is
+//! 1.
+//!
+//! The queue uses it for chunks of waiters (`ordered`) and for classes (`bunch`). The index of nodes has one of its own
+//! (`cluster::index::maxima`), whose walks are tuned for several trees at once.
 
-/// What a tree keeps of its leaves.
+/// What a tree keeps of its leaves. `join` must be associative, with `NONE` as its neutral element.
 pub(super) trait Summary: Copy + PartialEq {
     /// Of a leaf that has nothing.
     const NONE: Self;
@@ -9,7 +14,7 @@ pub(super) trait Summary: Copy + PartialEq {
     fn join(self, other: Self) -> Self;
 }
 
-/// Summaries of each leaf, each pair, and so on up to the root.
+/// Summaries of each leaf, each pair of leaves, and so on up to the root.
 #[derive(Debug)]
 pub(super) struct Tree<T> {
     /// `1 ..` = inner nodes from the root on, then as many leaves, a power of two; empty while there are none.
@@ -23,7 +28,7 @@ impl<T> Default for Tree<T> {
 }
 
 impl<T: Summary> Tree<T> {
-    /// Leaves, some at the end without anything; also the number of the first leaf's node.
+    /// The number of leaves, a power of two; those at the end may be empty. Also the number of the first leaf's node.
     pub(super) fn leaves(&self) -> usize {
         self.nodes.len() / 2
     }
@@ -39,7 +44,7 @@ impl<T: Summary> Tree<T> {
         self.nodes.get(1).copied().unwrap_or(T::NONE)
     }
 
-    /// What is in the leaves before this one.
+    /// The summary of all leaves before this one, in O(log n).
     pub(super) fn before(&self, leaf: usize) -> T {
         let mut at = self.leaves() + leaf;
         let mut all = T::NONE;
@@ -52,7 +57,7 @@ impl<T: Summary> Tree<T> {
         all
     }
 
-    /// Changes what a leaf has; leaves up to it are added where they are missing.
+    /// Changes a leaf; leaves up to it are added where they are missing. Stops on the way up where nothing changes.
     pub(super) fn set(&mut self, leaf: usize, summary: T) {
         if leaf >= self.leaves() {
             self.grow(leaf + 1);
@@ -72,7 +77,7 @@ impl<T: Summary> Tree<T> {
         }
     }
 
-    /// Makes it the tree of these leaves.
+    /// Makes it the tree of exactly these leaves. O(n).
     pub(super) fn rebuild(&mut self, summaries: impl ExactSizeIterator<Item = T>) {
         let leaves = match summaries.len() {
             0 => 0,
@@ -85,6 +90,7 @@ impl<T: Summary> Tree<T> {
         self.join_all();
     }
 
+    /// Makes room for at least this many leaves.
     fn grow(&mut self, leaves: usize) {
         let leaves = leaves.next_power_of_two();
         let old = self.leaves();
@@ -94,6 +100,7 @@ impl<T: Summary> Tree<T> {
         self.join_all();
     }
 
+    /// Computes all inner nodes from the leaves.
     fn join_all(&mut self) {
         for at in (1..self.leaves()).rev() {
             self.nodes[at] = self.nodes[2 * at].join(self.nodes[2 * at + 1]);

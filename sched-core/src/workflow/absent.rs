@@ -26,14 +26,14 @@ impl Scheduler {
         present.chain(absent).collect()
     }
 
-    /// Takes up the nodes that the process before this one knew.
+    /// Takes over the nodes that the process before this one knew, from the state directory.
     pub(crate) fn restore_known_nodes(&mut self, nodes: Vec<KnownNode>) {
         for node in nodes {
             self.cluster.note_absent(node);
         }
     }
 
-    /// Tells of the end of a node's connection: a loss, unless the launcher left in order and ran nothing.
+    /// Logs the end of a node's connection: that it left in order, or that it is lost.
     pub(crate) fn note_departure(&mut self, key: NodeKey, session: &Session, departure: Departure) {
         match departure {
             Departure::Closed => self.notice(Notice::Left(session.uuid(), session.role())),
@@ -44,7 +44,8 @@ impl Scheduler {
         }
     }
 
-    /// A lost node is given up: it stays known, unless its launcher left in order and ran nothing.
+    /// A lost node leaves the store because its in-doubt time is over. It stays in lists as absent, unless its launcher
+    /// left in order and nothing was on it: then it is forgotten.
     pub(crate) fn remember_lost(&mut self, node: &Node) {
         if node.departure() == Departure::Closed && node.ledger().len() == 0 {
             return;

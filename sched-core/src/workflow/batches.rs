@@ -1,5 +1,15 @@
 //! Batches: STARTs of which all are placed or none. Here is how they are taken in, placed together, and fail; which
 //! wait for which is kept in the component `batches`.
+//!
+//! ```text
+//!  START, batch {id: b, count: 3} ──▶ joins b ──▶ third one came: place_all ──▶ all placed
+//!                                     │                            ├─▶ one does not fit: all fail
+//!                                     │                            └─▶ recovery window open: b waits
+//!                                     └─▶ not complete in BATCH_TIME, or one is deleted: all fail
+//! ```
+//!
+//! Batches of different owners are different even with the same id. A batch waits for its STARTs and for nodes after a
+//! restart, but not for room.
 
 use std::time::Instant;
 
@@ -19,7 +29,9 @@ use crate::workflow::admission::{Known, NewStart};
 
 impl Scheduler {
     /// Takes in a START of a batch; with the last one, all are placed or all fail. A START whose instance exists counts
-    /// as well, so that a batch may be sent again for those of its instances that have ended.
+    /// as well, so that a batch may be sent again for those of its instances that have ended. Refused are a START whose
+    /// instance waits in another batch, whose name is taken, or that the component does not accept (another count, too
+    /// many).
     pub(crate) fn join_batch(&mut self, now: Instant, owner: Owner, start: PlacedStart) {
         let instance = &start.request.instance;
         let Some(asked) = start
@@ -59,7 +71,7 @@ impl Scheduler {
         }
     }
 
-    /// Has the batch that waits longest for its last START looked at when its time is over.
+    /// Sets the timer for the batch whose time to become complete is over first.
     fn set_batch_timer(&mut self) {
         self.timers.put(Timer::LateBatches, self.batches.due());
     }
@@ -107,8 +119,13 @@ impl Scheduler {
         self.batches.note_complete(now);
     }
 
-    /// Places all of these or none. STARTs whose instances have come to exist while the batch waited are answered like
-    /// any other; one whose instance was lost with its node meanwhile is refused.
+    /// Places all of these or none. In this order:
+    ///
+    /// 1. If one of them has to wait for nodes after a restart, all wait.
+    /// 2. What was queued before them is served first.
+    /// 3. Instances that exist by now are taken out, to be answered like any other START; one whose instance was lost
+    ///    with its node    meanwhile is refused.
+    /// 4. Room is reserved for the rest (`reserve_all`). Only when there is room for all is anything sent.
     fn place_all(&mut self, now: Instant, id: &BatchId, starts: Vec<PlacedStart>) {
         if starts
             .iter()
@@ -146,7 +163,11 @@ impl Scheduler {
     }
 
     /// Chooses nodes for all of these and claims on them what they ask for, one after the other: each choice sees the
-    /// claims before it.
+    /// claims before it. Returns the nodes in the order of `starts`.
+    ///
+    /// # Errors
+    /// Why the first that does not fit does not, with the claims of the others in place. All claims are undone then, in
+    /// reverse order, and cursors and random generator are as before.
     fn reserve_all(
         &mut self,
         now: Instant,
@@ -180,12 +201,14 @@ impl Scheduler {
         Err(Explanation { cause, ..why })
     }
 
+    /// Answers STARTs whose instances exist.
     fn answer_all(&mut self, starts: Vec<(Known, PlacedStart)>) {
         for (known, start) in starts {
             self.answer_known(known, Box::new(start));
         }
     }
 
+    /// Fails all of these for the same cause.
     fn fail_all(&mut self, starts: &[NewStart], why: &Explanation) {
         for start in starts {
             let reason = self.no_room(start.request());

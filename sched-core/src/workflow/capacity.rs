@@ -1,5 +1,6 @@
-//! What follows from changes of the cluster: nodes that offer more are called for the queue, reservations are looked at
-//! again, claims are remembered, and people are told what does not count.
+//! What follows from changes of the cluster. The cluster only records what has changed; here nodes that offer more are
+//! offered to the queue, reservations are looked at again, claims are noted for the disk, and launchers and people are
+//! told what does not count. Keeps `cluster` from calling anything above it.
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice};
@@ -12,13 +13,15 @@ use crate::cluster::advice::Advice;
 use crate::cluster::node::Pool;
 
 impl Scheduler {
-    /// Deals with what has changed in the cluster since this was called last.
+    /// Deals with all changes since the last call, in order. Called before anything that reads the queue's view of
+    /// nodes, and at the end of each input.
     pub(crate) fn note_changes(&mut self) {
         while let Some(change) = self.cluster.take_change() {
             self.note_change(change);
         }
     }
 
+    /// Deals with one change.
     fn note_change(&mut self, change: ClusterChange) {
         match change {
             ClusterChange::Capacity(key) => self.capacity_changed(key),
@@ -42,19 +45,22 @@ impl Scheduler {
         }
     }
 
-    /// A node may be of use to those that wait although it offers no more than before.
+    /// Offers a node to those that wait although it has no more room than before: something else has changed that may
+    /// let one of them use it.
     pub(crate) fn wake(&mut self, key: NodeKey) {
         self.note_changes();
         self.capacity_changed(key);
     }
 
+    /// Marks a node as awake for the queue, and drains as having room to try. The search for what fits is done later,
+    /// in bounded steps.
     fn capacity_changed(&mut self, key: NodeKey) {
         self.queue.wake(key);
         self.cluster.cordons_mut().note_room(self.now);
     }
 
-    /// A node has joined or left these tables, or is not what it was: what is reserved on it may be for an instance that
-    /// it cannot run any more, and an instance for which there was no node may find this one.
+    /// A node has joined or left these tables, or is a different one now. A reservation on it ends, since the instance
+    /// may not fit any more, and instances without a reservation may get one on this node.
     fn reconsider_reservations(&mut self, key: NodeKey, tables: [bool; 2]) {
         if self.queue.is_empty() {
             return;

@@ -6,9 +6,14 @@
 //! done when the node itself has reported all of them gone, and not before; one that cannot get that far ends
 //! incomplete, with the reason.
 //!
+//! ```text
+//!  EVACUATE mode   cordon        relocate      check           abort         forget         any other
+//!  here            `cordon`      `begin_drain` `check_drain`   `end_drain`   `forget_node`  to the launcher
+//! ```
+//!
 //! A drain has no task of its own: whatever may let it go on (room elsewhere, an instance that has left) marks drains
 //! as changed, and at the end of the input [`Scheduler::continue_drains`] takes the next steps. The data of drains are
-//! in `cluster::cordons`.
+//! in `cluster::cordons`, so is the limit on moves under way; a drain survives a restart as part of the node's record.
 
 mod check;
 
@@ -44,8 +49,8 @@ const MISFITS_PER_LOOK: usize = 64;
 /// What is still on a node that is drained, counted again for each step: O(n log n) in the node's instances.
 #[derive(Debug, Default)]
 struct Census {
-    /// Those to be moved next: untried ones first, then the most urgent; without those whose move is under way and
-    /// those that were tried in this step.
+    /// Those to be moved next: untried ones first, then the most urgent, then the oldest. Without those whose move is
+    /// under way and those that were tried in this step.
     waiting: Vec<InstanceId>,
     /// Those on it in all.
     there: usize,
@@ -141,7 +146,8 @@ impl Scheduler {
         }
     }
 
-    /// What is put on disk of a node; `None` if nothing is to be there.
+    /// What is put on disk of a node: its cordon, its drain, and the numbers of ends dealt with. `None` if there is
+    /// none of these, so that its record is deleted.
     pub(crate) fn node_record(&self, uuid: Uuid) -> Option<Record> {
         let (cordon, ends) = (
             self.cluster.cordons().get(uuid),
@@ -208,7 +214,9 @@ impl Scheduler {
         self.cluster.nodes().node(key).ledger().len()
     }
 
-    /// Begins a drain, and sends first what it will come to as far as can be seen now.
+    /// EVACUATE in mode `relocate`: cordons the node and begins to drain it. The first event, sent at once, says how
+    /// many instances would find a place now. Of a drain that is under way the moves go on; deadline, number of moves
+    /// at once and asker are the new ones. A deadline of 0 is none.
     fn begin_drain(&mut self, id: SessionId, evacuate: &Evacuate) {
         let Some(key) = self.node_to_drain(id, &evacuate.workload_agent_uuid) else {
             return;
@@ -228,7 +236,7 @@ impl Scheduler {
         self.notify_drain(uuid, progress);
     }
 
-    /// Notes that what a node has, or what becomes of it, has changed.
+    /// Notes that what a node has, or what becomes of it, has changed; does nothing if it is not drained.
     pub(crate) fn stir_drain_of(&mut self, key: NodeKey) {
         if self
             .cluster
@@ -240,7 +248,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes the next steps of all drains, if anything has happened that may matter to one; whether it has.
+    /// Takes the next steps of all drains, if anything has happened that may matter to one; whether it has. Called at
+    /// the end of each input, together with the queue.
     pub(crate) fn continue_drains(&mut self) -> bool {
         if !self.cluster.cordons_mut().take_stirred() {
             return false;
@@ -347,7 +356,8 @@ impl Scheduler {
         census
     }
 
-    /// Begins as many moves as may be under way at once; whether all that wait were tried.
+    /// Begins as many moves as may be under way at once; whether all that wait were tried. After [`MISFITS_PER_LOOK`]
+    /// that fit nowhere it stops, marks drains as changed, and the rest is tried in a later step.
     fn move_some(&mut self, key: NodeKey, uuid: Uuid, waiting: Vec<InstanceId>) -> bool {
         let (mut misfits, look) = (0, self.cluster.cordons().looks());
         for instance in waiting {

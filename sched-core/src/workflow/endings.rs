@@ -1,5 +1,16 @@
 //! How managed instances end: by themselves, because they are deleted, or because they were cut off; and how an end
-//! that is no end is told apart: that of a preempted or moving instance, which goes on elsewhere.
+//! that is none is told apart: that of a preempted or moving instance, which goes on elsewhere.
+//!
+//! Every report of an end from a node comes to [`Scheduler::ended`]: from InstanceStopped, InstanceDeleted,
+//! StartFailure, DeleteFailure, a row of `ended` in STATS. The ledger says first which START of the node this end
+//! belongs to; then the instance's state says what follows:
+//!
+//! ```text
+//!  Stopping: delete        gone                      Placing, Running, ...: own end       gone
+//!            preempted     queued again                                    told to stop   placed again
+//!            moved         placed elsewhere          Lost                                  gone, or placed again
+//!  Migrating               goes to the target        on another node                       this was a copy: ignored
+//! ```
 
 use sched_model::{CommandFailureReason, InstanceDeleted, LifeCommand, StartFailureReason, Topic};
 
@@ -68,8 +79,8 @@ impl Scheduler {
         }
     }
 
-    /// Sends original controllers that an instance has stopped which was on its way to another node before, and waits
-    /// now.
+    /// Sends original controllers that an instance has stopped. It was on its way to another node when that happened,
+    /// and so they were not sent it; now it waits. Not for network workloads.
     pub(crate) fn announce_deferred_stop(&mut self, instance: &InstanceId) {
         let managed = self.instances.get(instance);
         if managed.is_none_or(Instance::is_network_workload) {

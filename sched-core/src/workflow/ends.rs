@@ -22,7 +22,16 @@ use crate::cluster::ledger::Ended;
 use crate::peers::session::Session;
 
 impl Scheduler {
-    /// Deals with the ends in a STATS, before anything else of it: what it lists may have begun after them.
+    /// Deals with the ends in a STATS, before anything else of it: what it lists may have begun after them. For each
+    /// number that was not dealt with before:
+    ///
+    /// 1. The STATS lists the instance too: it ended and began again, so only the run is noted.
+    /// 2. Every START of it that the node may have is newer than this end: it is the end of an earlier run, and was
+    ///    dealt with.
+    /// 3. Else it is handled as the frame that would have reported it.
+    ///
+    /// Afterwards all of them are acknowledged together, once they are on record. A report without ends changes
+    /// nothing.
     pub(crate) fn take_ends(&mut self, now: Instant, id: SessionId, report: &mut StatsReport) {
         let node = self.peers.node_of(id);
         let (Some(key), Some(ends)) = (node, report.ends.take()) else {
@@ -61,7 +70,8 @@ impl Scheduler {
         self.journal.acknowledge_ends(uuid);
     }
 
-    /// An end in a frame of its own, with its number. Dropped if that was dealt with.
+    /// An end that came in a frame of its own, with its number. Dropped if the number was dealt with, in a STATS or in
+    /// this frame before. Adds the exit code to the run that the report ends.
     pub(crate) fn numbered(
         &mut self,
         now: Instant,
@@ -108,6 +118,7 @@ impl Scheduler {
             .get(&instance)
             .is_some();
         let (parcel, told) = match how {
+            // If the START is not known any more, its failure was reported when its node was given up.
             // Of a START that no one knows any more its failure was told when its node was given up.
             EndHow::Failed(failed) if is_known => {
                 let told = Report::StartFailed {
@@ -151,6 +162,7 @@ impl Scheduler {
             any = true;
             let key = self.cluster.nodes().by_uuid(node);
             let session = key.and_then(|key| self.cluster.nodes().node(key).session());
+            // Any connection of the node will do: the number and the incarnation say all.
             // Another connection than the one it was told on serves as well: the number says all.
             if let Some(session) = session
                 && self.peers.get(session).is_some_and(Session::numbers_ends)

@@ -2,9 +2,17 @@
 //! migration, and once the instance has left the source it is started on the target, or has arrived there with its
 //! state.
 //!
+//! ```text
+//!  MovePlanned        Claimed: claim on the target, nothing sent; the claim goes to disk
+//!    MoveBegun        Cold: STOP sent to the source     Shipped: MIGRATE sent to the source
+//!      note_left      source's claim released; Cold: START to the target     Shipped: the target is to list it
+//!        Arrived      the target lists it
+//!  undo_move          at any time before `note_left`: the target's claim is released, the instance stays
+//! ```
+//!
 //! It never runs twice and nothing is lost: the target is given the START only when the source has reported that the
-//! instance has ended there. Until then the move can be reverted; from then on the instance is placed as any that ran
-//! before, and waits without a deadline where there is no room. The order of moves of a drain is decided in `drain`.
+//! instance has ended there. From then on the instance is placed as any that ran before, and waits without a deadline
+//! where there is no room. The order of moves of a drain is decided in `drain`, the target in `target`.
 
 mod target;
 
@@ -30,7 +38,7 @@ use crate::workflow::managed::COMMAND_TIME;
 use self::target::pinned;
 
 /// How long a move may take until the instance has left its node, where no one says: time enough to stop anything in an
-/// orderly way, or to ship some GiB of its state.
+/// orderly way, or to transfer some GiB of its state.
 pub(crate) const MOVE_TIME: Duration = Duration::from_secs(5 * 60);
 
 /// Why an instance is not moved, or not changed: the CommandFailure that its asker is sent.
@@ -229,6 +237,7 @@ impl Scheduler {
             .ledger()
             .get(instance)
             .is_some_and(Entry::is_held_back);
+        // An instance that is shipped keeps its amounts, so a move for other amounts is a cold one.
         // What it asks for is not changed by shipping it as it is.
         let is_changed = self.move_request_of(instance).demand.is_some();
         let is_shipped = both_ship && !is_suspended && !is_changed;
@@ -285,6 +294,7 @@ impl Scheduler {
                 self.release(from, instance);
                 self.note_arrived(instance, key);
             }
+            // In a cold move the target was not given the START before the source has reported the end.
             // One that is to be stopped first is not started there before its holder says that it has ended.
             _ => {}
         }

@@ -1,4 +1,6 @@
-//! What instances are called: a name is that of one living instance of its tenant.
+//! Names of instances. A name is unique among the living instances of one tenant; it comes from a START's
+//! `scheduling.name`, or from what a launcher says of its workloads. Names are remembered in a bounded table
+//! (`instance::names`).
 
 use crate::Scheduler;
 use crate::api::ids::{InstanceId, SessionId};
@@ -7,7 +9,8 @@ use crate::api::report::Workload;
 use crate::instance::InstanceInfo;
 
 impl Scheduler {
-    /// The living instance that has the name which a START asks for.
+    /// The living instance of the same tenant that has the name which a START asks for; `None` if the name is free, or
+    /// the START names none. The START is refused where there is one.
     pub(crate) fn has_its_name(&self, request: &StartRequest) -> Option<&InstanceId> {
         let name = &*request.scheduling.as_ref()?.name;
         if name.is_empty() {
@@ -25,7 +28,7 @@ impl Scheduler {
             || self.batches.has(instance)
     }
 
-    /// Notes what the instance of a START is called that is let in.
+    /// Notes the name of an instance whose START has been accepted.
     pub(crate) fn note_name(&mut self, request: &StartRequest) {
         let name = request.scheduling.as_ref().map(|it| &*it.name);
         let Some(name) = name.filter(|name| !name.is_empty()) else {

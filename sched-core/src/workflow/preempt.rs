@@ -2,12 +2,18 @@
 //! it.
 //!
 //! The room is claimed for it in the same step, beside the claims of its victims ([`Awaits::Victims`]), so that no
-//! other START gets it. Victims are suspended where that is enough, else stopped, to wait for room again; their
-//! launcher is sent that once it is on disk that they are to go on ([`Scheduler::begin_preempting`]). The preemptor's
-//! START is given to the node once all victims are out of the way and its claim is on disk. If one of them stays, it
-//! looks for another node, and the others are resumed or placed again by themselves.
+//! other START gets it; the node is overcommitted by that much until they have left. The order of steps:
 //!
-//! Which instances of one node are victims is chosen in `victims`; suspending and resuming is done in `suspend`.
+//! 1. [`Scheduler::preempt`] looks for the node with the cheapest set of victims, and offers that node first to
+//!    instances that    wait and come before the preemptor in the queue.
+//! 2. `evict` claims the room, and makes the transitions of preemptor and victims. Nothing is sent yet.
+//! 3. Each victim's transition is on disk: [`Scheduler::begin_preempting`] sends its launcher the suspend or stop.
+//! 4. Each victim is suspended or has ended: [`Scheduler::victim_is_away`]. A stopped victim is queued.
+//! 5. The last one is away: the preemptor's claim goes to disk, and then its START to the node.
+//!
+//! If a victim stays or they are late, the preemptor's claim is released and it looks for another node; the others are
+//! resumed or placed again by themselves. Which instances of one node are victims is chosen in `victims`; suspending
+//! and resuming is done in `suspend`.
 
 mod victims;
 
@@ -51,15 +57,19 @@ const OFFERED_BEFORE: usize = 64;
 /// Nodes that may go to such earlier STARTs before the preemptor gives up.
 const OFFERS_PER_START: usize = 4;
 
-/// How long a START waits for those that leave for it. Each of them has [`COMMAND_TIME`], and is dealt with first.
+/// How long a preemptor waits for its victims. Each of them has [`COMMAND_TIME`] of its own; the rest lets those
+/// deadlines pass first.
 pub(crate) const VICTIMS_TIME: Duration = Duration::from_secs(COMMAND_TIME.as_secs() + 10);
 
-/// Stopped victims that are looked a node for in one round, once the queue has been served.
+/// Stopped victims for which a node is looked for in one step, once the queue has been served.
 const SOUGHT_PER_TURN: usize = 64;
 
 impl Scheduler {
-    /// Looks for the node where preemption costs least, and begins it; whether it has. While the disk takes no writes
-    /// nothing is preempted, because the preemptor could not start.
+    /// Looks for the node where preemption costs least, and begins it; whether it has begun. `false` leaves everything
+    /// as it was, except that earlier instances in the queue may have been given nodes.
+    ///
+    /// While the disk takes no writes nothing is preempted, because the preemptor could not start. Bounded by
+    /// [`MAX_NODES_LOOKED_AT`] and [`MAX_ENTRIES_LOOKED_AT`], and in repetitions by [`OFFERS_PER_START`].
     pub(crate) fn preempt(&mut self, instance: &InstanceId, query: &Query) -> bool {
         if !self.placement.policy().preempts() {
             return false;
@@ -104,7 +114,8 @@ impl Scheduler {
         })
     }
 
-    /// Preempts for an instance on the cheapest of these nodes, whatever else waits; whether it was possible.
+    /// Preempts for an instance on the cheapest of these nodes, without offering it to others first; whether that was
+    /// possible.
     fn preempt_on(&mut self, nodes: &[NodeKey], instance: &InstanceId, query: &Query) -> bool {
         // Nothing is stopped for what could not start then.
         if self.journal.is_in_trouble() {
@@ -117,7 +128,9 @@ impl Scheduler {
         self.evict(instance, key, plan)
     }
 
-    /// The node and the victims that cost least; of equal ones the first.
+    /// The node and the victims that cost least; of equal ones the first. Only reads. A node counts if it could take
+    /// work once it has room, is not reserved for another instance, and passes all filters of the policy for this
+    /// query.
     fn cheapest_plan(
         &self,
         nodes: &[NodeKey],
@@ -147,8 +160,8 @@ impl Scheduler {
                 continue;
             }
             let lack = self.lack(key, &asked);
-            // It fits as it is, and the queue gives it the room; or its node calls itself full for another reason, which is
-            // not known to change when something on it is preempted.
+            // It fits as it is, and the queue gives it the room; or its node calls itself full for another reason,
+            // which is not known to change when something on it is preempted.
             if lack.is_covered() {
                 continue;
             }
@@ -227,7 +240,8 @@ impl Scheduler {
     }
 
     /// Claims room for the preemptor and makes the transitions of its victims. Their launchers are sent nothing before
-    /// that is on disk.
+    /// that is on disk. `false`, with nothing changed, if the preemptor's state does not allow it or its claim is
+    /// refused.
     fn evict(&mut self, instance: &InstanceId, key: NodeKey, plan: PreemptionPlan) -> bool {
         if !self.may(instance, EventKind::Preempts) || !self.claim_room(instance, key) {
             return false;
@@ -419,7 +433,8 @@ impl Scheduler {
         self.make_no_room(key, instance, &Cause::VictimsLate);
     }
 
-    /// Releases the room that a preemptor had claimed, and looks for another node for it.
+    /// Ends a preemption that has failed: releases the room that the preemptor had claimed, and looks for another node
+    /// for it.
     fn make_no_room(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         self.release_and_seek(key, instance, cause);
     }
@@ -431,7 +446,8 @@ impl Scheduler {
         }
     }
 
-    /// Preempts on a node for one of the first that wait; whether it was possible.
+    /// Preempts on a node for one of the first few that wait, in each pool the node is in; whether that was possible.
+    /// Called when the node is awake and nothing that waits fits on it as it is.
     pub(crate) fn preempt_for_waiting(&mut self, key: NodeKey) -> bool {
         if !self.placement.policy().preempts() {
             return false;

@@ -1,5 +1,5 @@
-//! Nodes that are short of memory: they get no new work, as any node with a fault, and where the policy says so their
-//! instances are moved away, one at a time.
+//! Nodes that are short of memory. They get no new work, as any node that reports a fault; and where the policy says
+//! `evict`, their instances are moved away, one at a time, until the launcher reports that the shortage is over.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -15,16 +15,15 @@ use crate::cluster::ledger::ClaimState;
 use crate::instance::{DEFAULT_PRIORITY, MoveRequest, State};
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
-/// Least time between two moves away from a node: what a launcher goes by is an average over 10 s, which has to fall
-/// before it can be told whether one was enough.
+/// Least time between two moves away from a node. Launchers go by an average over 10 s, which has to fall before it can
+/// be seen whether one move was enough.
 pub(crate) const RELIEF_TIME: Duration = Duration::from_secs(30);
 
-/// Instances that are tried at a time, of which none can be moved: what bounds how long one node keeps all others
-/// waiting.
+/// Instances that are tried in one step where none can be moved: bounds the time under the lock.
 const MAX_TRIED: usize = 64;
 
 impl Scheduler {
-    /// A node has come to be short of memory, or is not any more.
+    /// A node has become short of memory, or is not any more, by its latest report.
     pub(crate) fn pressure_changed(&mut self, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         let news = if node.is_short_of_memory() {
@@ -37,7 +36,7 @@ impl Scheduler {
         self.notify_pressure(key, news);
     }
 
-    /// Tells people, and who watches nodes.
+    /// Sends a NodePressure event to native controllers and subscribers of nodes, and logs it.
     fn notify_pressure(&mut self, key: NodeKey, news: PressureNews) {
         let node = self.cluster.nodes().node(key);
         let mut event = NodePressure {
@@ -65,7 +64,9 @@ impl Scheduler {
         self.notice(Notice::Pressure(uuid, news));
     }
 
-    /// Has an instance moved away from a node that is short of memory, if that is to be; after each of its STATS.
+    /// Moves one instance away from a node that is short of memory, if the policy says so, none is leaving already and
+    /// [`RELIEF_TIME`] has passed. Called after each STATS of the node. If nothing can be moved, that is reported, and
+    /// it is tried again after the same time.
     pub(crate) fn relieve(&mut self, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         let is_soon = node
@@ -96,8 +97,8 @@ impl Scheduler {
         self.notify_pressure(key, news);
     }
 
-    /// What runs on a node, in the order in which it is to leave: the lowest priority first, of one priority what uses
-    /// most memory. `None` while something is on its way away from there.
+    /// The instances that run on a node, in the order in which they are to leave: the lowest priority first, and of one
+    /// priority the one that uses most memory. `None` while an instance is leaving already.
     fn movable_from(&self, key: NodeKey) -> Option<Vec<InstanceId>> {
         let mut movable = Vec::new();
         for (instance, entry) in self.cluster.nodes().node(key).ledger().entries_from(0) {

@@ -1,6 +1,13 @@
-//! What workloads wrote is read from their nodes: the node that has an instance, or had it last, is asked for a chunk, and
-//! its answer goes to the asker alone. A reader asks for the next chunk once it has the last, which is all the flow control
-//! there is: nothing here grows with what a workload writes.
+//! What workloads wrote is read from their nodes. The node that has an instance, or had it last, is asked for a chunk,
+//! and its answer goes to the asker alone.
+//!
+//! ```text
+//!  operator ──ReadOutput──▶ scheduler ──ReadOutput, read: N──▶ launcher
+//!           ◀────Output────           ◀────Output, read: N────
+//! ```
+//!
+//! A reader asks for the next chunk once it has the last one. That is all the flow control there is, and nothing here
+//! grows with what a workload writes. The reads that are open, and their limits, are in `peers::reads`.
 
 use std::time::Instant;
 
@@ -18,7 +25,9 @@ use crate::instance::{Run, State};
 use crate::peers::reads::READ_TIMEOUT;
 
 impl Scheduler {
-    /// ReadOutput from a controller, operator or viewer.
+    /// ReadOutput from a controller, operator or viewer: passes it on to the node's launcher under a number of the
+    /// scheduler, or answers that there is no output, with the reason: no such instance, too many reads, node not
+    /// connected, launcher too old.
     pub(crate) fn read_output(&mut self, now: Instant, id: SessionId, request: ReadOutput) {
         let instance = InstanceId::new(&request.instance_uuid);
         let asked = self.node_to_read(&instance).and_then(|(key, session)| {
@@ -37,7 +46,8 @@ impl Scheduler {
         }
     }
 
-    /// The answer of a launcher; dropped unless its node was asked and somebody waits for it.
+    /// A launcher's answer. It goes to the asker byte for byte. Dropped unless this node was asked under this number
+    /// and the asker still waits, so that a launcher cannot send output to anyone who did not ask for it.
     pub(crate) fn output_read(&mut self, id: SessionId, read: u64, parcel: Parcel) {
         let Some(key) = self.peers.node_of(id) else {
             return;
@@ -47,7 +57,7 @@ impl Scheduler {
         }
     }
 
-    /// A node's launcher will not answer what it was asked.
+    /// A node's connection has ended: all reads that it was asked for fail.
     pub(crate) fn fail_reads(&mut self, key: NodeKey) {
         for read in self.peers.reads_mut().of_node(key) {
             let why = Unread::ConnectionEnded(self.named(key));
@@ -55,7 +65,7 @@ impl Scheduler {
         }
     }
 
-    /// A launcher has not answered in time; how often that is so.
+    /// Fails reads whose launchers have not answered within `READ_TIMEOUT`, at most `most` of them.
     pub(crate) fn fail_late_reads(&mut self, now: Instant, most: usize) {
         for _ in 0..most {
             let Some(read) = self.peers.reads_mut().late(now) else {
@@ -66,6 +76,7 @@ impl Scheduler {
         }
     }
 
+    /// Answers a read with a chunk that says why there is none.
     fn fail_read(&mut self, to: SessionId, request: &ReadOutput, why: Unread) {
         let part = request.fail(why.failure(), "");
         let explained = Explained::new(part, why);
@@ -90,7 +101,8 @@ impl Scheduler {
         Ok((key, session))
     }
 
-    /// The node that keeps the output of the latest run of an instance that is on no node, or that had it last.
+    /// The node that keeps the output of the latest run of an instance that is on no node. In this order: the lost node
+    /// it is on, the node of the latest output that launchers listed, the node of the latest remembered run.
     fn last_node(&self, instance: &InstanceId) -> Result<NodeKey, Unread> {
         if let Some(State::Lost { node, .. }) = self.state_of(instance) {
             let key = self.cluster.nodes().by_uuid(node);

@@ -50,7 +50,8 @@ impl Scheduler {
         }
     }
 
-    /// FULL, OFFLINE or MAINTENANCE.
+    /// FULL, OFFLINE or MAINTENANCE: the node gets no new work; what runs on it stays. Any of them counts as being back
+    /// after a restart of the scheduler.
     pub(crate) fn status(&mut self, now: Instant, id: SessionId, status: NodeStatus) {
         let Some(key) = self.peers.node_of(id) else {
             return;
@@ -59,8 +60,8 @@ impl Scheduler {
         self.note_back(now, key);
     }
 
-    /// Closes the recovery window if this was the last node it waits for: one is back once it has said both how it is and
-    /// what runs on it, because members of groups may be among that.
+    /// Closes the recovery window if this was the last node it waits for. A node is back once it has said both how it
+    /// is and what runs on it, because members of groups may be among that.
     fn note_back(&mut self, now: Instant, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         let is_back = node.status() != NodeStatus::Connected && node.has_listed();
@@ -195,8 +196,8 @@ impl Scheduler {
         self.relieve(key);
     }
 
-    /// Deals with what a STATS does not list any more, the most urgent first: a START that never arrived has failed, a
-    /// run has ended without a report, a managed instance may be placed again.
+    /// Deals with what a STATS does not list any more, in the order of the queue: a START that never arrived has
+    /// failed, a plain run has ended without a report, a managed instance may be placed again.
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
         let node = self.cluster.nodes().node(key).uuid();
         let gone = outcome
@@ -341,7 +342,8 @@ impl Scheduler {
         self.broadcast(Topic::Failures, id, parcel);
     }
 
-    /// AttachVolumeFailure from a launcher.
+    /// AttachVolumeFailure from a launcher: goes to the operator who asked, and to controllers. The scheduler keeps
+    /// nothing of attachments.
     pub(crate) fn attach_volume_failed(
         &mut self,
         id: SessionId,
@@ -378,7 +380,8 @@ impl Scheduler {
         }
     }
 
-    /// A launcher answered a START with that the instance is there: the START has had its outcome.
+    /// A launcher answered a START with that the instance is there already: the START has had its outcome, and its
+    /// claim stays.
     fn confirm(&mut self, key: NodeKey, instance: &InstanceId) {
         self.cluster.ledger_mut(key).confirm(instance);
     }

@@ -14,12 +14,13 @@ use crate::cluster::query::Query;
 use crate::instance::DEFAULT_PRIORITY;
 use crate::queue::{Place, Rank, Waiter};
 
-/// Nodes looked at to find one to reserve: a few milliseconds, once in as many placements as pass an instance over
-/// before a node is reserved for it.
+/// Nodes looked at to find one to reserve: a few milliseconds. That happens once in as many placements as may pass an
+/// instance over before a node is reserved for it.
 const MAX_NODES_CONSIDERED: usize = 4096;
 
 impl Scheduler {
-    /// The place of a request in the order: that of its instance if it is managed, else the last of its priority.
+    /// The rank of a request in the order of the queue: that of its instance if it is managed, else behind all of its
+    /// priority that have come so far.
     pub(crate) fn rank_of(&self, request: &StartRequest) -> Rank {
         self.rank(&request.instance, request)
     }
@@ -54,7 +55,8 @@ impl Scheduler {
         of.sort_by_key(rank);
     }
 
-    /// The nodes that are reserved for others than a query is for: at most one for each pool.
+    /// The nodes that are reserved for instances before this query in the order: at most one for each pool. A choice
+    /// for it has to avoid them.
     pub(crate) fn closed_to(&self, query: &Query) -> Vec<Uuid> {
         if self.queue.is_empty() {
             return Vec::new();
@@ -68,7 +70,7 @@ impl Scheduler {
             .collect()
     }
 
-    /// Whether a node is not reserved for others than this instance.
+    /// Whether a managed instance may be placed on a node as far as reservations go.
     pub(crate) fn is_open_to(&self, pool: Pool, key: NodeKey, instance: &InstanceId) -> bool {
         let Some(kept) = self.instances.get(instance) else {
             return true;
@@ -77,8 +79,8 @@ impl Scheduler {
         self.queue.is_open(key, pool, rank)
     }
 
-    /// Counts a placement against those that it passed over, and reserves a node for one that was passed over too
-    /// often. If no node could ever run it, it is parked, so that the rule goes on to the next.
+    /// Counts a placement against those in the queue that it passed over, and reserves a node for the first that was
+    /// passed over too often. If no node could ever run that one, it is parked, so that the rule goes on to the next.
     pub(crate) fn note_placed(&mut self, pool: Pool, rank: Rank) {
         if self.queue.is_empty() {
             return;
@@ -95,7 +97,8 @@ impl Scheduler {
         }
     }
 
-    /// Of the nodes that could run an instance if they were empty, the one that lacks least of what it asks for.
+    /// Of the nodes that could run an instance if they were empty, the one that lacks least of what it asks for, so
+    /// that the reservation lasts as short as possible. Nodes that are reserved already are left out.
     fn node_to_keep(&self, pool: Pool, waiter: &Waiter) -> Option<NodeKey> {
         let view = self.view(pool);
         let asked = view.asked(waiter.shape().query(), self.cluster.labels(pool));
@@ -137,7 +140,7 @@ impl Scheduler {
     }
 }
 
-/// How much of what is asked for is not free, in thousandths of each amount, together.
+/// How much of what is asked for is not free: thousandths of each amount, added up. So memory and vcpus weigh the same.
 fn lacking(asked: &Resources, free: &Resources) -> i64 {
     let part = |asked: i64, free: i64| {
         let lacks = asked.saturating_sub(free).max(0);

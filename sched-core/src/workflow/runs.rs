@@ -1,4 +1,10 @@
-//! Runs of instances that are over: how each ended and where, as its node said, kept for those who ask later.
+//! Runs of instances that are over: how each ended and where, as its node reported, kept for those who ask later. The
+//! table of runs, its bounds and the numbers of runs are in `instance::past`; here reports and records are turned into
+//! runs.
+//!
+//! One end may be reported in several frames (an event, a row of STATS, an exit code), so each report first looks
+//! whether the run was noted already, by the number of the latest run before the report came, and then adds what it
+//! knows.
 
 use std::time::Instant;
 
@@ -12,10 +18,10 @@ use crate::api::report::{KeptRun, KeptRuns};
 use crate::api::text::ShortText;
 use crate::instance::{History, HistoryEvent, Output, Run};
 
-/// What is known of an instance when its node's word on its end comes.
+/// What is known of an instance just before a report of its end is dealt with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BeforeEnd {
-    /// The latest run that was over by then.
+    /// The number of the latest run that was over by then: a run with a higher number was noted because of this report.
     last_run: u64,
     /// Since when the node had it; `None` = it was not known to.
     since: Option<Instant>,
@@ -28,6 +34,7 @@ impl BeforeEnd {
     }
 
     /// What is known of one that its node has not had for a while.
+    /// For an instance that its node does not list any more, so that it is not known since when it had it.
     fn without_entry(last_run: u64) -> Self {
         let since = None;
         Self { last_run, since }
@@ -41,7 +48,7 @@ impl Scheduler {
         self.run_is_over(key, instance, before, &Cause::NotListed);
     }
 
-    /// What is known of an instance before its node's word on its end is taken in.
+    /// What is known of an instance now. To be called before its node's report of the end changes the ledger.
     pub(crate) fn before_end(&self, key: NodeKey, instance: &InstanceId) -> BeforeEnd {
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
         BeforeEnd {
@@ -50,7 +57,8 @@ impl Scheduler {
         }
     }
 
-    /// A run of an instance is over by its node's word; of one that is managed, the rest is noted already.
+    /// A run of an instance is over by its node's report. The run of a managed instance was noted by its last
+    /// transition, and only gets its node here; the run of a plain one is noted now.
     pub(crate) fn run_is_over(
         &mut self,
         key: NodeKey,
@@ -70,7 +78,8 @@ impl Scheduler {
         self.note_changed_runs();
     }
 
-    /// A launcher's word on an end, by its number, says how it was; `before` is the latest run that was over when it came.
+    /// Adds the number of an end and the exit code to the run that the report ended, if it ended one; `before` is the
+    /// latest run that was over when it came.
     pub(crate) fn note_exit(
         &mut self,
         before: u64,
@@ -83,8 +92,8 @@ impl Scheduler {
         self.note_changed_runs();
     }
 
-    /// KeptRuns: what a node has left of runs that are over. Those that are not known here, because the scheduler has
-    /// forgotten them with a restart, are from now on.
+    /// KeptRuns: of which runs that are over a node still has the output. If the list is complete, it replaces what was
+    /// known of this node, and runs that the scheduler has forgotten with a restart are remembered again.
     pub(crate) fn kept_runs(&mut self, id: SessionId, kept: KeptRuns) {
         let Some(key) = self.peers.node_of(id) else {
             return;
@@ -108,6 +117,8 @@ impl Scheduler {
         self.note_changed_runs();
     }
 
+    /// Remembers runs that are not known, with one event each: their end, at the time the node says, but not in the
+    /// future.
     fn learn_runs(&mut self, node: Uuid, hostname: &ShortText, kept: &[KeptRun]) {
         let is_known = |run: &&KeptRun| self.instances.knows_run(&run.instance, node, run.seq);
         let unknown = kept.iter().filter(|run| !is_known(run));
@@ -134,7 +145,7 @@ impl Scheduler {
         }
     }
 
-    /// Has what changed of runs that are over put on disk.
+    /// Marks all runs that have changed for the disk.
     pub(crate) fn note_changed_runs(&mut self) {
         while let Some(number) = self.instances.next_changed_run() {
             self.journal.note_run(number);
@@ -155,6 +166,7 @@ impl Scheduler {
         })))
     }
 
+    /// Takes over a run from its record, under the number it had.
     pub(crate) fn restore_run(&mut self, number: u64, record: RunRecord) {
         let run = Run::restored(
             InstanceId::new(&record.instance),

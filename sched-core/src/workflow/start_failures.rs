@@ -59,13 +59,14 @@ impl Scheduler {
         }
     }
 
-    /// Fails a START that was taken back, or whose node is gone.
+    /// Fails a START that was cancelled, or whose node is gone, with `launch_failure`.
     pub(crate) fn fail_start(&mut self, start: &PlacedStart, refusal: Refusal) {
         let reason = StartFailureReason::LaunchFailure;
         self.fail_with(start, reason, Explanation::of(refusal.into()));
     }
 
-    /// Fails a START for which there is no room where it would have to wait.
+    /// Fails a START for which the scheduler has no memory, or the queue no room, as if the cluster were full: the
+    /// sender may try again later.
     pub(crate) fn fail_for_room(&mut self, start: &PlacedStart, refusal: Refusal) {
         let reason = self.no_room(&start.request);
         self.fail_with(start, reason, Explanation::of(refusal.into()));
@@ -78,8 +79,8 @@ impl Scheduler {
         self.fail_with(start, reason, why);
     }
 
-    /// The reason on the wire for that nothing fits, by the original's rules: whether there is any node of the kind at
-    /// all, or they are full.
+    /// The reason on the wire where nothing fits, by the original's rules: network STARTs have one reason; of the
+    /// others it depends on whether any compute node is connected at all.
     pub(crate) fn no_room(&self, request: &StartRequest) -> StartFailureReason {
         if request.network_node {
             StartFailureReason::NoNetworkNodes

@@ -1,4 +1,6 @@
-//! What happens because time passed: a tick runs the timers that are due, kind by kind, each kind as often as may be.
+//! What happens because time passed. A tick runs the timers that are due, kind by kind in the order of `Kind::ALL`, and
+//! each kind as often as [`MAX_PER_TICK`] allows; what is left is due at once in the next tick. Between two ticks the
+//! lock is released, so frames of peers are not kept waiting for long.
 
 use std::time::Instant;
 
@@ -9,12 +11,13 @@ use crate::batches::BATCHES_PER_TICK;
 use crate::cluster::node::Presence;
 use crate::timers::{Kind, Timer};
 
-/// STARTs that fail, or instances that are looked at, for one kind of timers in one tick before it ends; a tick that has
-/// more to do is due again at once. What bounds how long the loss of many nodes keeps everybody else waiting.
+/// STARTs that fail, or instances that are looked at, for one kind of timers in one tick before it ends; a tick that
+/// has more to do is due again at once. Bounds how long the loss of many nodes delays everything else.
 const MAX_PER_TICK: usize = 256;
 
 impl Scheduler {
-    /// Runs what is due.
+    /// Runs what is due. Timers that components keep in an order of their own are asked for their next time before each
+    /// kind.
     pub(crate) fn tick(&mut self, now: Instant) {
         for kind in Kind::ALL {
             // What was run before may have more due by now.
@@ -30,8 +33,8 @@ impl Scheduler {
         self.give_back_memory();
     }
 
-    /// Runs one timer; for how many of [`MAX_PER_TICK`] that counts. What does as many by itself is set again with what is
-    /// left.
+    /// Runs one timer. Returns how much of [`MAX_PER_TICK`] it used; kinds that deal with many things at a time use all
+    /// of it, and set their timer again for what is left.
     fn run(&mut self, now: Instant, timer: Timer) -> usize {
         match timer {
             Timer::GiveUp(key) => return self.give_up(key),
@@ -104,7 +107,9 @@ impl Scheduler {
         self.timers.put(Timer::Recovery, due);
     }
 
-    /// Gives up a lost node; STARTs in doubt on it have failed. Says how many those were.
+    /// Gives up a lost node once its in-doubt time is over: a drain of it ends, managed instances on it are placed
+    /// again or reported, its claims are released, and STARTs in doubt on it have failed. Returns how many those were.
+    /// From here on its key is not valid. Does nothing if the node is back.
     pub(crate) fn give_up(&mut self, key: NodeKey) -> usize {
         let nodes = self.cluster.nodes();
         if !nodes.contains(key) || !matches!(nodes.node(key).presence(), Presence::Lost(_)) {

@@ -1,6 +1,10 @@
 //! Every event of a managed instance goes through [`Scheduler::transition`]: the table of instances makes the next
 //! state, which is added to the instance's history, noted for the disk, and sent to those who follow the instance. An
 //! event that the lifecycle does not have is refused and logged.
+//!
+//! The order matters in every workflow: first ask [`Scheduler::may`], then change claims and the queue, then make the
+//! transition. A refused event must leave claims, queue and instance as they were; the tests in `refused` compare all
+//! of them.
 
 #[cfg(test)]
 mod refused;
@@ -82,6 +86,7 @@ impl Scheduler {
             self.announce_deferred_stop(instance);
         }
         if what == LifeState::Waiting && self.config.durable {
+            // A client that is sent this event relies on it, so it must be on disk first.
             // Who hears of it counts on it.
             return self.after_commit(instance, Next::NotifyWaiting);
         }
@@ -99,7 +104,8 @@ impl Scheduler {
     }
 
     /// No longer manages an instance, because it is gone, or is started again as another. Its history becomes a run
-    /// that is over; a node that still has it keeps its claim, as for a plain instance. Does nothing if it is not managed.
+    /// that is over; a node that still has it keeps its claim, as for a plain instance. Does nothing if it is not
+    /// managed.
     pub(crate) fn end_managing(&mut self, instance: &InstanceId, cause: &Cause) {
         if !self.instances.contains(instance) {
             return;
@@ -122,6 +128,8 @@ impl Scheduler {
         self.journal.note_instance(instance);
         self.note_changed_runs();
         self.notify_state(instance, what, None, cause);
+        // Everything else that refers to it: protection from preemption, timers, and the preemptor that waits for its
+        // room.
         // Whatever else refers to it: protection from preemption, timers, and the preemptor that waits for its room.
         self.queue.spare_no_more(instance);
         self.timers.forget(instance);
@@ -143,7 +151,8 @@ impl Scheduler {
         }
     }
 
-    /// Sends an InstanceState event to native controllers and to subscribers of instances.
+    /// Sends an InstanceState event to native controllers and to subscribers of instances. Costs nothing where there
+    /// are neither. Original controllers do not know the frame.
     pub(crate) fn notify_state(
         &mut self,
         instance: &InstanceId,

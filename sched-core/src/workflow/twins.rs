@@ -1,8 +1,10 @@
-//! Two launchers that report for one node: the newcomer is refused while the other is connected.
+//! Two launchers that report for one node, by a wrong configuration or a process that was not stopped: the second one
+//! is refused while the first is connected. Otherwise each would end the other's connection again and again, and
+//! instances of both would be counted on one node.
 //!
-//! Which process a connection is of is known with its first report, and by then a connection has taken the place of the one
-//! before. So once newcomers were found, a further connection is a candidate first: it is let in, told nothing, and its
-//! node's connection stands. With its first report it takes that one's place, or is ended.
+//! Which process a connection belongs to is known with its first report, and by then it has replaced the connection
+//! before. So once a second process was found, every further connection is a candidate first: it is let in, sent
+//! nothing more, and the node's connection stays. With its first report it replaces that connection, or is ended.
 
 use std::time::Instant;
 
@@ -15,7 +17,8 @@ use crate::api::input::{Dialect, Hello};
 use crate::peers::session::LAUNCHER;
 
 impl Scheduler {
-    /// Lets a launcher in that may take the place of another process; whether it is to say first which one it is.
+    /// Lets a launcher in as a candidate if its node had reports from two processes; whether it did. Original launchers
+    /// never name their process, so they are no candidates.
     pub(crate) fn connect_candidate(&mut self, now: Instant, id: SessionId, hello: &Hello) -> bool {
         let is_launcher =
             hello.role.intersects(LAUNCHER) && Role(hello.role.0 & !LAUNCHER.0).is_empty();
@@ -31,7 +34,9 @@ impl Scheduler {
         true
     }
 
-    /// A launcher's report says, or not, which process it is of: what follows for a candidate, and for the node.
+    /// A launcher's READY or STATS names its process, or does not. For a candidate this decides whether it replaces the
+    /// node's connection; for a node's connection, whether two processes report for the node. One that names none is
+    /// let in.
     pub(crate) fn note_process(&mut self, now: Instant, id: SessionId, incarnation: Option<Uuid>) {
         if let Some(hello) = self.peers.take_candidate(id) {
             let admitted = incarnation.map_or(Ok(()), |incarnation| {

@@ -2,7 +2,14 @@
 //!
 //! In place, the larger of both amounts is claimed until its launcher has reported the outcome, so that neither what
 //! the instance gives up nor what it is to have can go to another instance before that (a [`Floor`] in the ledger's
-//! entry). A change that does not fit in place becomes a move if the command allows it.
+//! entry). A change that does not fit in place becomes a move if the command allows it (`may_move`).
+//!
+//! ```text
+//!  waits              START gets the new amounts, leaves the queue, is placed again
+//!  runs, fits here    Updating: UPDATE sent; done: new amounts, failed or late: the old ones
+//!  runs, no room      Migrating with the new amounts, or CommandFailure no_room
+//!  any other state    CommandFailure wrong_state, unless only the priority changes
+//! ```
 
 use sched_model::scheduling::MAX_RESOURCES;
 use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, Update};
@@ -39,7 +46,11 @@ impl Scheduler {
     }
 
     /// Begins an update according to the instance's state. A change of priority alone needs no launcher and is done at
-    /// once; amounts can be changed only while the instance waits or runs.
+    /// once; amounts can be changed only while the instance waits or runs. A plain instance becomes a managed one by
+    /// it.
+    ///
+    /// # Errors
+    /// What its asker is sent as a CommandFailure. Nothing has been changed then.
     fn try_update(
         &mut self,
         id: SessionId,
@@ -122,8 +133,8 @@ impl Scheduler {
         }
     }
 
-    /// Changes what an instance that waits for room asks for. What could never fit is refused; otherwise it is placed
-    /// anew, and may fit at once.
+    /// Changes what an instance that waits for room asks for. What could never fit is refused; otherwise it leaves the
+    /// queue and is placed again, and may fit at once. It keeps its order of arrival, so it does not lose its place.
     fn update_waiting(&mut self, instance: &InstanceId, update: &Update) -> Result<(), Declined> {
         let Some(query) = self.query_of(instance) else {
             let why = Cause::StartForgotten;
@@ -144,7 +155,7 @@ impl Scheduler {
     }
 
     /// Changes what an instance on a node asks for: in place if there is room, else by a move if the command allows
-    /// that.
+    /// that. The priority changes only if the rest is accepted.
     fn update_placed(
         &mut self,
         id: SessionId,
@@ -188,8 +199,12 @@ impl Scheduler {
         }
     }
 
-    /// Checks that a node could give an instance other amounts than it has: its launcher can change them, and what is
-    /// to be added is free.
+    /// Checks that a node could give an instance other amounts than it has. Only what is added must be free; a decrease
+    /// always fits.
+    ///
+    /// # Errors
+    /// `wrong_state` if the node is not connected, `not_supported` if its launcher cannot change amounts, `no_room`
+    /// with everything that is short and by how much.
     fn has_room_to_change(
         &self,
         key: NodeKey,

@@ -1,4 +1,15 @@
-//! Reads an expression from left to right, without going back; what cannot go on says where and why.
+//! The parser of expressions: reads a text once from left to right, without going back, so that its time is linear in a
+//! text that is bounded before ([`MAX_EXPRESSION_LEN`]). The first thing that cannot go on ends it, with its column and
+//! a problem that names what was expected.
+//!
+//! ```text
+//!  expression = key test
+//!  test       = ("=" | "!=") value | ("<" | "<=" | ">" | ">=") number
+//!             | ["not"] "in" "(" value {"," value} ")" | ["not"] "exists"
+//!  value      = bare word | "'" text "'" | '"' text '"'
+//! ```
+//!
+//! What the parts mean is in `test`; printing is not needed, since an expression keeps its text.
 
 use super::test::{Number, Test, Word};
 use super::{
@@ -7,6 +18,9 @@ use super::{
 };
 
 /// Key and test of a whole expression.
+///
+/// # Errors
+/// The first problem and its column, counted in characters from 1. Text after a complete expression is an error too.
 pub(super) fn expression(text: &str) -> Result<(&str, Test), ExpressionError> {
     let mut rest = Rest { text, at: 0 };
     if text.len() > MAX_EXPRESSION_LEN {
@@ -23,17 +37,19 @@ pub(super) fn expression(text: &str) -> Result<(&str, Test), ExpressionError> {
     Ok((key, test))
 }
 
-/// Symbols that are operators, those that begin like others first.
+/// Symbols that are operators, longer ones before those they begin with. `==` is none: it is listed to be reported as
+/// such.
 const SYMBOLS: [&str; 7] = ["==", "!=", "<=", ">=", "=", "<", ">"];
 
-/// What is left of an expression.
+/// The text and how far it was read; each method reads one part and moves on.
 struct Rest<'a> {
     text: &'a str,
-    /// Bytes read.
+    /// Bytes read; always between two characters.
     at: usize,
 }
 
 impl<'a> Rest<'a> {
+    /// The key: as many name characters as there are.
     fn key(&mut self) -> Result<&'a str, ExpressionError> {
         self.skip_blanks();
         let start = self.at;
@@ -47,6 +63,7 @@ impl<'a> Rest<'a> {
         Err(self.error(problem))
     }
 
+    /// The operator with its operand. Words are operators only if they stand alone: `inside` is not `in`.
     fn test(&mut self) -> Result<Test, ExpressionError> {
         self.skip_blanks();
         if let Some(symbol) = SYMBOLS
@@ -92,6 +109,7 @@ impl<'a> Rest<'a> {
         }
     }
 
+    /// A list in parentheses: 1 to [`MAX_VALUES`] values, no comma at the end.
     fn list(&mut self, operator: &'static str) -> Result<Vec<Word>, ExpressionError> {
         self.skip_blanks();
         if !self.take('(') {
@@ -113,6 +131,7 @@ impl<'a> Rest<'a> {
         }
     }
 
+    /// A decimal number, without quotes.
     fn number(&mut self, operator: &'static str) -> Result<Number, ExpressionError> {
         self.skip_blanks();
         let start = self.at;
@@ -122,6 +141,7 @@ impl<'a> Rest<'a> {
         })
     }
 
+    /// A value: a bare word or a text in quotes. `after` is what it follows, for the error.
     fn value(&mut self, after: &'static str) -> Result<Word, ExpressionError> {
         self.skip_blanks();
         match self.peek() {
@@ -131,6 +151,8 @@ impl<'a> Rest<'a> {
         }
     }
 
+    /// A text in quotes, which may be empty. A backslash may stand before the quote or a backslash, and before nothing
+    /// else. An open quote is reported where it begins.
     fn quoted(&mut self, quote: char) -> Result<Word, ExpressionError> {
         let start = self.at;
         self.take(quote);
@@ -157,10 +179,12 @@ impl<'a> Rest<'a> {
         Err(self.error(Problem::OpenQuote))
     }
 
+    /// What is not read yet.
     fn left(&self) -> &'a str {
         &self.text[self.at..]
     }
 
+    /// The next character, not read.
     fn peek(&self) -> Option<char> {
         self.left().chars().next()
     }
@@ -174,6 +198,7 @@ impl<'a> Rest<'a> {
         there
     }
 
+    /// Reads characters as long as they are part of something; may read none.
     fn take_while(&mut self, is_part: impl Fn(char) -> bool) -> &'a str {
         let left = self.left();
         let len = left.find(|c| !is_part(c)).unwrap_or(left.len());
@@ -185,6 +210,7 @@ impl<'a> Rest<'a> {
         self.take_while(char::is_whitespace);
     }
 
+    /// A problem at the place that was reached.
     fn error(&self, problem: Problem) -> ExpressionError {
         ExpressionError {
             column: self.text[..self.at].chars().count() + 1,

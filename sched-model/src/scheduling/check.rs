@@ -1,4 +1,9 @@
-//! What makes no sense in `start.scheduling`, named by its key.
+//! What makes no sense in `start.scheduling`, named by its key. These are the rules that hold for every scheduler:
+//! limits, words, names, and keys that need each other. What depends on the policy or the nodes of one scheduler is
+//! checked by that one.
+//!
+//! A START that fails here is refused as a whole: a condition that was mistyped must not be ignored. Expressions were
+//! checked when they were decoded.
 
 use std::ops::RangeInclusive;
 
@@ -10,16 +15,19 @@ use super::{
 use crate::cut::shorten;
 use crate::error::{Fault, PayloadError};
 
-/// An error about a key of `start.scheduling`.
+/// An error about a key of `start.scheduling`, which it puts the path before: `group.max` becomes
+/// `start.scheduling.group.max`.
 fn wrong<T>(key: &str, fault: Fault) -> Result<T, PayloadError> {
     Err(PayloadError::new(format!("start.scheduling.{key}"), fault))
 }
 
+/// A word that is none of those known; shortened, because it comes from a peer and is quoted in an answer.
 fn unknown(word: &str, known: &'static [&'static str]) -> Fault {
     let word = shorten(word);
     Fault::UnknownWord { word, known }
 }
 
+/// A number must be in a range.
 fn check_range(key: &str, value: i64, range: RangeInclusive<i64>) -> Result<(), PayloadError> {
     if range.contains(&value) {
         return Ok(());
@@ -28,6 +36,7 @@ fn check_range(key: &str, value: i64, range: RangeInclusive<i64>) -> Result<(), 
     wrong(key, Fault::OutOfRange { value, min, max })
 }
 
+/// A list must not have more entries than this.
 fn check_len(key: &str, len: usize, max: usize) -> Result<(), PayloadError> {
     if len > max {
         return wrong(key, Fault::TooManyEntries { max });
@@ -35,6 +44,7 @@ fn check_len(key: &str, len: usize, max: usize) -> Result<(), PayloadError> {
     Ok(())
 }
 
+/// A name must be there and be one by [`is_name`].
 fn check_name(key: &str, name: &str) -> Result<(), PayloadError> {
     match name {
         "" => wrong(key, Fault::Missing),
@@ -43,6 +53,7 @@ fn check_name(key: &str, name: &str) -> Result<(), PayloadError> {
     }
 }
 
+/// A list of instances: bounded, and each one must be a name. They need not exist.
 fn check_instances(key: &str, instances: &[String]) -> Result<(), PayloadError> {
     check_len(key, instances.len(), MAX_INSTANCES_NAMED)?;
     let mut numbered = instances.iter().enumerate();
@@ -50,10 +61,11 @@ fn check_instances(key: &str, instances: &[String]) -> Result<(), PayloadError> 
 }
 
 impl Scheduling {
-    /// Whether it makes sense.
+    /// Whether it makes sense. Checks keys in the order of the documentation, so the error is always the same for the
+    /// same START.
     ///
     /// # Errors
-    /// The first thing that makes none; its key begins with `start.scheduling`.
+    /// The first thing that makes no sense; its key begins with `start.scheduling`.
     pub fn check(&self) -> Result<(), PayloadError> {
         self.check_version()?;
         if let Some(priority) = self.priority {
@@ -83,6 +95,7 @@ impl Scheduling {
         self.check_dry_run()
     }
 
+    /// The version must be the one understood here, and every key of `must_understand` must exist.
     fn check_version(&self) -> Result<(), PayloadError> {
         if let Some(version) = self.version.filter(|version| *version != VERSION) {
             let fault = Fault::NotUnderstood {
@@ -105,6 +118,7 @@ impl Scheduling {
         Ok(())
     }
 
+    /// Amounts of custom resources: names, not negative. 0 asks for nothing.
     fn check_resources(&self) -> Result<(), PayloadError> {
         check_len("resources", self.resources.len(), MAX_RESOURCES)?;
         for (name, amount) in &self.resources {
@@ -118,6 +132,7 @@ impl Scheduling {
         Ok(())
     }
 
+    /// `attempts` and `on_node_loss`.
     fn check_losses(&self) -> Result<(), PayloadError> {
         if let Some(attempts) = self.attempts {
             check_range("attempts", attempts.into(), 1..=MAX_ATTEMPTS.into())?;
@@ -130,6 +145,7 @@ impl Scheduling {
         }
     }
 
+    /// `count` and `alternates` need `dry_run: true`: a START itself starts one instance.
     fn check_dry_run(&self) -> Result<(), PayloadError> {
         for (key, number, range) in [
             ("count", self.count, 1..=MAX_COUNT),
@@ -153,6 +169,7 @@ impl Scheduling {
 }
 
 impl Group {
+    /// A group needs an id and a known policy; `max` makes sense only where members are to be apart.
     fn check(&self) -> Result<(), PayloadError> {
         check_name("group.id", &self.id)?;
         if let GroupPolicy::Other(word) = &self.policy {
@@ -176,6 +193,7 @@ impl Group {
 }
 
 impl Near {
+    /// An entry of `near` needs a label; its index is part of the key in the error.
     fn check(&self, index: usize) -> Result<(), PayloadError> {
         check_name(&format!("near[{index}].label"), &self.label)?;
         check_name(&format!("near[{index}].scope"), &self.scope)
@@ -183,6 +201,7 @@ impl Near {
 }
 
 impl Batch {
+    /// A batch needs an id and a number of STARTs from 1 to [`MAX_BATCH`].
     fn check(&self) -> Result<(), PayloadError> {
         check_name("batch.id", &self.id)?;
         check_range("batch.count", self.count.into(), 1..=MAX_BATCH.into())

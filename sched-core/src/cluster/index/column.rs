@@ -4,20 +4,21 @@
 use super::maxima::MaxTree;
 use super::packed::{BLOCK, Lanes, at_least, pack};
 
-/// How much of one custom resource each slot has.
+/// How much of one custom resource each slot has. Grows with the nodes that have it, not with the cluster.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Column {
     /// Beyond the end, or `None`: nothing in the whole block.
     blocks: Vec<Option<Box<ColumnBlock>>>,
-    /// Blocks that are there.
+    /// Blocks that exist.
     used: usize,
-    /// As many leaves as the index has; empty if no block is used.
+    /// The most in each block, in a tree of the same shape as the index's; empty while no block exists.
     maxima: MaxTree<i64>,
 }
 
 /// A block of which at least one slot has something.
 #[derive(Debug, Clone)]
 struct ColumnBlock {
+    /// The amounts as small numbers, for a first comparison of all 64.
     packed: Lanes,
     exact: [i64; BLOCK],
     /// Slots whose amount is not 0.
@@ -32,7 +33,7 @@ impl Column {
             .map_or(0, |block| block.exact[slot % BLOCK])
     }
 
-    /// Whether no one has anything.
+    /// Whether no slot has any of it.
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0
     }
@@ -54,7 +55,8 @@ impl Column {
             .map_or(0, |block| at_least(&block.packed, pack(asked)))
     }
 
-    /// Changes how much a slot has; `leaves` of the index's tree.
+    /// Changes how much a slot has. `leaves` is the number of leaves of the index's tree, in case this column is empty
+    /// so far. A block whose last amount becomes 0 is freed.
     pub(super) fn set(&mut self, slot: usize, amount: i64, leaves: usize) {
         let (at, lane) = (slot / BLOCK, slot % BLOCK);
         let old = self.amount(slot);
@@ -97,6 +99,7 @@ impl Column {
         self.blocks.get(block)?.as_deref()
     }
 
+    /// Frees a block without amounts, and the whole column with its last block.
     fn drop_block(&mut self, at: usize) {
         self.blocks[at] = None;
         self.used -= 1;

@@ -1,7 +1,8 @@
-//! The entries of a ledger by instance, in the order in which they came; who leaves has its position taken by the last.
+//! The entries of a ledger by instance, in the order in which they came; when one is removed, the last takes its
+//! position.
 //!
-//! An entry is large, and a START whose instance ends soon is the usual one: entries stay where they were put, and only
-//! the numbers of their places move.
+//! An entry is large, and most instances end soon. So entries stay where they were put, and only the numbers of their
+//! places move when one is removed.
 
 use super::entry::Entry;
 use crate::api::ids::InstanceId;
@@ -12,8 +13,9 @@ use crate::maps::Map;
 pub(super) struct Entries {
     /// Where the entry of each instance is.
     order: Map<InstanceId, u32>,
+    /// Entries and free places; a place does not move while it is taken.
     places: Vec<Place>,
-    /// The first vacant place.
+    /// The first free place; free places form a linked list.
     vacant: Option<u32>,
 }
 
@@ -21,7 +23,7 @@ pub(super) struct Entries {
 #[derive(Debug, Clone)]
 enum Place {
     Taken(Entry),
-    /// And the next vacant one.
+    /// Free, and the next free place.
     Vacant(Option<u32>),
 }
 
@@ -42,7 +44,8 @@ impl Place {
 }
 
 impl Entries {
-    /// None, with places for the first few: a node is given these when it connects, not when it is given a START.
+    /// No entries, with memory for the first few: it is allocated when a node connects rather than when it is given a
+    /// START.
     pub(super) fn with_places() -> Self {
         Self {
             order: Map::with_capacity_and_hasher(FIRST_PLACES, Default::default()),
@@ -104,7 +107,7 @@ impl Entries {
         }
     }
 
-    /// Adds or replaces one; the one replaced.
+    /// Adds an entry, or replaces that of the same instance in its place; returns the one that was replaced.
     pub(super) fn insert(&mut self, instance: InstanceId, entry: Entry) -> Option<Entry> {
         let behind = || u32::try_from(self.places.len()).expect("entries are bounded by node");
         let place = self.vacant.unwrap_or_else(behind);

@@ -22,8 +22,10 @@ const MAX_WORK: usize = 1_000_000;
 const MAX_EXPLAINED: usize = 16;
 
 impl Scheduler {
-    /// What a drain of a node would come to now: how many instances it has, which of them cannot be moved, and how many
-    /// were not tried.
+    /// What a drain of a node would achieve now: how many instances it has, which of them cannot be moved, and how many
+    /// were not tried. Chooses and claims as a drain would, the most urgent first, so that two instances are not
+    /// promised the same room; then undoes all claims in reverse order and puts cursors and random generator back.
+    /// Bounded by `MAX_WORK`.
     pub(super) fn check_drain(&mut self, key: NodeKey) -> Progress {
         let instances = self.by_urgency(key);
         let total = instances.len();
@@ -82,7 +84,11 @@ impl Scheduler {
         ranked.into_iter().map(|(.., instance)| instance).collect()
     }
 
-    /// Whether an instance could be moved if there is room for it elsewhere; else why not.
+    /// Whether an instance could be moved if there is room for it elsewhere: its START is known, or its launcher can
+    /// transfer it with its state.
+    ///
+    /// # Errors
+    /// That its START was not kept.
     fn could_move(&self, key: NodeKey, instance: &InstanceId) -> Result<(), Objection> {
         let managed = self.instances.get(instance);
         let has_start = managed.is_some_and(|managed| managed.start().is_some());

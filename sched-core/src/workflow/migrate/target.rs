@@ -13,11 +13,15 @@ use crate::api::record::Demand;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 
-/// Nodes looked at for one to which an instance can be shipped, before it is said that there is none.
+/// Nodes tried for one whose launcher can receive an instance with its state, before the answer is that there is no
+/// room. Each costs a search.
 const MAX_SHIPPING_TARGETS: usize = 16;
 
 impl Scheduler {
-    /// The node that a command names as a target.
+    /// The node that a command names as a target, by UUID.
+    ///
+    /// # Errors
+    /// `invalid_data` if the text is no UUID, or no connected node has it.
     pub(super) fn named_target(&self, text: &str) -> Result<NodeKey, Declined> {
         let key = canonical_uuid(text).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
         key.filter(|&key| self.cluster.nodes().node(key).session().is_some())
@@ -27,8 +31,8 @@ impl Scheduler {
             })
     }
 
-    /// What an instance on a node asks for, with other amounts if there are to be any: as its START says, or as is known
-    /// of it without one.
+    /// What an instance on a node asks for, as a query that avoids that node. From its START, or, for one without a
+    /// START, from what the node's ledger says; `demand` replaces the amounts.
     pub(crate) fn query_on(
         &self,
         key: NodeKey,
@@ -51,7 +55,7 @@ impl Scheduler {
         }
     }
 
-    /// What an instance asks for by its node's ledger.
+    /// What an instance asks for by its node's ledger; `None` if the node has no entry of it.
     pub(crate) fn demand_on(&self, key: NodeKey, instance: &InstanceId) -> Option<Demand> {
         let entry = self.cluster.nodes().node(key).ledger().get(instance)?;
         let custom = entry.custom().iter();
@@ -65,7 +69,12 @@ impl Scheduler {
         })
     }
 
-    /// The node to which an instance moves.
+    /// The node to which an instance is to move: the one that is named if it fits there, else the first that fits. An
+    /// instance without a START can only go where the launcher can receive it with its state. Claims nothing.
+    ///
+    /// # Errors
+    /// `invalid_data` if the target is the node that has it, or another than its START names; `no_room` where it fits
+    /// nowhere, with the reasons, lasting if waiting would not help.
     pub(super) fn target_for(
         &mut self,
         instance: &InstanceId,
@@ -99,10 +108,10 @@ impl Scheduler {
     }
 }
 
-/// The same for one node alone.
+/// The query for one node alone.
 ///
 /// # Errors
-/// If it is for another one alone already.
+/// `invalid_data`, lasting, if it is for another node alone already: a START's `node_id` holds for moves as well.
 pub(super) fn pinned(query: Query, node: Uuid) -> Result<Query, Declined> {
     if query.node().is_some_and(|asked| asked != Some(node)) {
         let asked = query.pin_text();

@@ -1,5 +1,9 @@
 //! Which instances of one node are preempted for a START, and how: the cheapest set that was found, computed from plain
-//! amounts. Nothing here changes anything.
+//! amounts. Nothing here changes anything, and nothing knows of nodes or states.
+//!
+//! Example: 4 vcpus and 1024 MiB are lacking. *a* (priority 10, 2 vcpus, 2048 MiB, can be suspended) and *b* (priority
+//! 20, 8 vcpus, 512 MiB) run there. *a* alone gives too few vcpus, so both priorities are needed; *b* must free vcpus,
+//! and if it can be suspended, that is enough of it; memory must come from stopping *a*.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -9,12 +13,12 @@ use crate::api::resources::Resources;
 use crate::cluster::columns::Amounts;
 use crate::cluster::index::ColumnId;
 
-/// How a victim makes room.
+/// How a victim makes room. Suspending is preferred wherever it frees enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Eviction {
-    /// It is suspended: its vcpus are free then.
+    /// It is suspended: its vcpus are free then, its memory and disk are not.
     Suspend,
-    /// It is stopped: all it has is free then, and its work is lost.
+    /// It is stopped: all it has is free then, and its work is lost. It is placed again later.
     Stop,
 }
 
@@ -22,6 +26,7 @@ pub(crate) enum Eviction {
 #[derive(Debug, Clone)]
 pub(crate) struct Victim {
     pub(crate) instance: InstanceId,
+    /// Lower than the preemptor's.
     pub(crate) priority: u8,
     /// What is free once it is stopped.
     pub(crate) frees: Resources,
@@ -31,14 +36,17 @@ pub(crate) struct Victim {
     pub(crate) age: Duration,
     /// Whether it can be suspended: it is not yet, and its launcher can.
     pub(crate) suspends: bool,
-    /// Whether it can be stopped: its START is known, so that it can be placed again.
+    /// Whether it can be stopped: its START is known, so that it can be placed again. Otherwise stopping would end it
+    /// for good.
     pub(crate) stops: bool,
 }
 
-/// What a START lacks on a node. Amounts above zero have to be freed; those that are covered are zero or below.
+/// What a START lacks on a node. Amounts above zero have to be freed; zero and below are covered. An amount the node
+/// has not reported is lacking without end, so no victims can cover it.
 #[derive(Debug, Clone)]
 pub(crate) struct Shortfall {
     pub(crate) room: Resources,
+    /// One amount for each custom resource that the START asks for.
     pub(crate) custom: Vec<(ColumnId, i64)>,
 }
 
@@ -56,7 +64,7 @@ pub(crate) struct Cost {
     victims: usize,
 }
 
-/// A set of victims, with what it costs.
+/// A set of victims that is enough, with the way each of them makes room, and what that costs.
 #[derive(Debug, Clone)]
 pub(crate) struct PreemptionPlan {
     pub(crate) cost: Cost,
@@ -91,7 +99,8 @@ pub(crate) fn cheapest(lack: &Shortfall, mut victims: Vec<Victim>) -> Option<Pre
         .min_by_key(|plan| plan.cost)
 }
 
-/// How many of these, sorted by priority, are needed if all of a priority are taken together.
+/// How many victims at the front are needed if all of one priority are taken together; `None` if all together are not
+/// enough. The victims must be sorted by priority. So no higher priority is hit where lower ones would do.
 fn enough(lack: &Shortfall, victims: &[Victim]) -> Option<usize> {
     let mut left = lack.clone();
     let mut at = 0;
@@ -116,8 +125,8 @@ fn most(victim: &Victim) -> Eviction {
     }
 }
 
-/// Of victims that are enough together, those that are needed, each only suspended if that is enough. Those at the
-/// front are left out first.
+/// Of victims that are enough together, those that are needed, each only suspended where that is enough. Those at the
+/// front are spared first. Begins with all of them and takes one after the other back as long as the rest is enough.
 fn sparing(lack: &Shortfall, victims: &[Victim]) -> PreemptionPlan {
     let mut left = lack.clone();
     let mut ways: Vec<Option<Eviction>> = Vec::with_capacity(victims.len());
@@ -150,7 +159,7 @@ fn sparing(lack: &Shortfall, victims: &[Victim]) -> PreemptionPlan {
     plan(needed.filter_map(|(victim, way)| Some((victim, way?))))
 }
 
-/// These victims with their cost.
+/// A plan of these victims, with its cost added up.
 fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Eviction)>) -> PreemptionPlan {
     let mut cost = Cost {
         priority: 0,

@@ -1,5 +1,9 @@
-//! What comes of a SUSPEND or RESUME: the launcher's answer in an event or in STATS, and what is done if none comes in
+//! What follows a SUSPEND or RESUME: the launcher's answer, in an event or in STATS, and what is done if none comes in
 //! time.
+//!
+//! What counts is what the launcher reports, not what it was sent: each method compares the report with the state the
+//! instance is in, and a report that fits no command under way is taken as a change from outside. vcpus follow the same
+//! rule: they are claimed while the instance runs or may be resumed, and free while it is certainly suspended.
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
@@ -14,8 +18,15 @@ use sched_model::{CommandFailureReason, LifeCommand};
 use super::RESUME_AGAIN_AFTER;
 
 impl Scheduler {
-    /// A launcher reports whether an instance is suspended. Confirms what is under way; anything else is what the
-    /// instance now is, however it came to be so.
+    /// A launcher reports whether an instance is suspended.
+    ///
+    /// ```text
+    ///                reported suspended                 reported running
+    ///  Suspending    done                               (still under way)
+    ///  Resuming      failed: stays suspended            done
+    ///  Running       suspended from outside             -
+    ///  Suspended     its vcpus are free again           resumed from outside
+    /// ```
     pub(crate) fn suspension_reported(
         &mut self,
         key: NodeKey,
@@ -27,6 +38,7 @@ impl Scheduler {
         };
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
         if is_suspended && entry.is_some_and(Entry::is_told_to_resume) {
+            // The launcher said this before it had carried out the RESUME that it was sent.
             // What was said before the launcher came to what it was told.
             return;
         }
@@ -64,8 +76,8 @@ impl Scheduler {
         }
     }
 
-    /// A suspended instance is still suspended, although a RESUME was under way that might have been carried out: its
-    /// vcpus are free again.
+    /// A suspended instance is reported as suspended, although a RESUME was under way that might have been carried out:
+    /// its vcpus are free again, and one that was suspended for a preemptor waits to be resumed.
     fn note_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &SuspendedBy) {
         self.cluster.ledger_mut(key).note_suspended(instance);
         if *by != SuspendedBy::Command && !self.queue.contains(instance) {
@@ -101,7 +113,8 @@ impl Scheduler {
         }
     }
 
-    /// An instance runs, because of this event: its vcpus are claimed, and it may be preempted again.
+    /// An instance runs, because of this event: its vcpus are claimed, and it may be preempted again, which is offered
+    /// to those that wait.
     pub(super) fn runs_again(
         &mut self,
         key: NodeKey,
@@ -117,7 +130,8 @@ impl Scheduler {
         self.wake_for_preemption(key);
     }
 
-    /// An instance that was to be resumed was not.
+    /// An instance that was to be resumed was not. If it was suspended for a preemptor, it is tried again after a
+    /// pause.
     pub(super) fn stays_suspended(
         &mut self,
         key: NodeKey,
