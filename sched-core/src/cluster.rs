@@ -1,8 +1,18 @@
 //! Nodes and what they offer: ledgers of claims, tables and their indexes, labels, groups, what nodes are.
 //!
 //! [`Cluster`] owns all of it and keeps it in step: every change of a node or of its claims goes through one of its
-//! verbs, after which tables, labels and groups say what is so. What others have to know of a change (a node offers
-//! more, claims are to be remembered) it notes as a [`ClusterChange`], for [`Cluster::take_change`].
+//! methods, after which tables, labels and groups are up to date. What others have to know of a change (a node offers
+//! more, claims are to be remembered) it notes as a [`ClusterChange`], for [`Cluster::take_change`]; it calls nothing
+//! outside its folder.
+//!
+//! ```text
+//!  reports, claims ─▶ node ── ledger (claims) ─┐
+//!                      │      room (report)    ├─▶ what it offers ─▶ table, index    (refresh_offer, each START)
+//!                      │                       ┘
+//!                      └───── traits ─▶ labels, columns, groups                     (refresh_traits, seldom)
+//! ```
+//!
+//! Read-only access for searches is a `view::View`. What must hold between the parts is checked in `consistent`.
 
 pub(crate) mod absent;
 pub(crate) mod advice;
@@ -61,38 +71,41 @@ use crate::cluster::traits::Named;
 use crate::cluster::view::View;
 use crate::maps::Map;
 
-/// All nodes, the claims on them, and the indexes in which they are found.
+/// All nodes, the claims on them, and the indexes by which they are found.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     nodes: NodeStore,
-    /// Compute and network nodes, as [`Pool`] numbers them.
+    /// Compute and network nodes; indexed by [`Pool`].
     tables: [Table; 2],
-    /// The labels of the nodes in these.
+    /// The labels of the nodes in these tables, by the same slots.
     labels: [LabelIndex; 2],
     /// Custom resources by name.
     columns: Columns,
+    /// Where the members of groups are, by the entries of all ledgers.
     groups: Groups,
     /// What the configuration says of nodes by name.
     named: Named,
-    /// What it says of images and limits.
+    /// What the aggregates say of images and limits.
     isolation: Isolation,
     config: Arc<Config>,
     flags: ConfigurationFlags,
     rules: Rules,
     /// Nodes whose queue is filling: outside the tables' offers, tried when nothing else fits.
     filling: IndexSet<NodeKey>,
-    /// Nodes that called themselves full before room was released there: tried when nothing READY fits.
+    /// Nodes whose latest status is FULL and on which room was released since: tried when nothing READY fits.
     full: IndexSet<NodeKey>,
-    /// Nodes that failed often, as far as they were not found to do well since.
+    /// Nodes with many recent failures; one whose failures have faded is removed when this is looked at.
     failing: IndexSet<NodeKey>,
+    /// Which nodes are cordoned or drained, connected or not.
     cordons: Cordons,
-    /// The node that has, or was given, each instance.
+    /// The node that each instance is placed on: that has it, or was given it. Each placement has an entry in that
+    /// node's ledger, while a ledger may have entries of instances that are placed elsewhere.
     placements: Map<InstanceId, NodeKey>,
-    /// Nodes that were connected and are not.
+    /// Nodes that were connected once and are not in the store.
     absent: AbsentNodes,
-    /// How often any node became another one.
+    /// How often any node has changed in what it is; gives nodes their generation.
     alterations: u64,
-    /// What happened and was not taken by [`Cluster::take_change`] yet, in order.
+    /// What has happened and was not taken by [`Cluster::take_change`] yet, oldest first.
     changes: VecDeque<ClusterChange>,
 }
 
@@ -116,12 +129,12 @@ pub(crate) enum ClusterChange {
     LeftOut(SessionId, Uuid, Advice),
 }
 
-/// A claim that was taken back.
+/// A claim that was released.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Released {
-    /// How sure it was that its instance is on the node.
+    /// The state it was in.
     claim_state: ClaimState,
-    /// Whether that node was the one that had the instance.
+    /// Whether its instance was placed on that node.
     was_placed: bool,
 }
 
@@ -160,7 +173,7 @@ impl Cluster {
         cluster
     }
 
-    /// The next of what happened, if any.
+    /// The next change, oldest first; `None` once all were taken.
     #[inline]
     pub(crate) fn take_change(&mut self) -> Option<ClusterChange> {
         const KEEP_CHANGES: usize = 4096;
@@ -205,12 +218,12 @@ impl Cluster {
         &self.absent
     }
 
-    /// Remembers a node that is not connected; the one that was forgotten for it, if there was no room.
+    /// Remembers a node that is not connected. Returns the one that was forgotten to make room, if the list was full.
     pub(crate) fn note_absent(&mut self, node: KnownNode) -> Option<KnownNode> {
         self.absent.insert(node)
     }
 
-    /// Forgets a node that is not connected; what was known of it.
+    /// Forgets a node that is not connected; returns what was known of it.
     pub(crate) fn forget_absent(&mut self, uuid: Uuid) -> Option<KnownNode> {
         self.absent.remove(uuid)
     }
@@ -220,12 +233,12 @@ impl Cluster {
         &self.groups
     }
 
-    /// Sees to it that the members of a group are counted by the values of a label.
+    /// Makes the members of a group be counted by the values of a label (`groups`).
     pub(crate) fn count_group_by(&mut self, group: &str, scope: &str) {
         self.groups.count_by(group, scope, &self.nodes);
     }
 
-    /// The node that has, or was given, an instance.
+    /// The node that an instance is placed on.
     #[inline]
     pub(crate) fn placement(&self, instance: &InstanceId) -> Option<NodeKey> {
         self.placements.get(instance).copied()
@@ -236,7 +249,7 @@ impl Cluster {
         (self.placements.len(), self.placements.capacity())
     }
 
-    /// Slots in use of the sets of nodes that are looked at besides the tables.
+    /// Nodes whose latest status is FULL and on which room was released since; the tables do not offer them.
     pub(crate) fn full_nodes(&self) -> &IndexSet<NodeKey> {
         &self.full
     }
@@ -256,7 +269,7 @@ impl Cluster {
         }
     }
 
-    /// The same with its labels, whose sets a search fills.
+    /// The same, with the pool's label index, in which a search keeps the sets that it makes.
     pub(crate) fn view_and_labels(
         &mut self,
         pool: Pool,
@@ -276,19 +289,19 @@ impl Cluster {
         (view, &mut self.labels[pool as usize])
     }
 
-    /// Makes the node in a slot the most recently used of its pool; says which that is.
+    /// Makes the node in a slot the most recently used of its pool, and returns it.
     pub(crate) fn touch(&mut self, pool: Pool, slot: Slot) -> Option<NodeKey> {
         let table = &mut self.tables[pool as usize];
         table.touch(slot);
         table.node(slot)
     }
 
-    /// Where the searches of both pools go on, to go back to after choices that are not carried out.
+    /// The most recently used slots of both pools, to be put back after choices that are not carried out.
     pub(crate) fn cursors(&self) -> [Option<Slot>; 2] {
         Pool::ALL.map(|pool| self.tables[pool as usize].cursor())
     }
 
-    /// Goes back to earlier cursors.
+    /// Puts back cursors taken before.
     pub(crate) fn set_cursors(&mut self, cursors: [Option<Slot>; 2]) {
         for (table, cursor) in self.tables.iter_mut().zip(cursors) {
             table.set_cursor(cursor);
@@ -300,13 +313,15 @@ impl Cluster {
         Measured::new(&self.config, self.flags)
     }
 
-    /// A node's ledger, to be changed; what the node offers follows when this is dropped.
+    /// A node's ledger, to be changed. When the guard is dropped, the node's offer is brought up to date; several
+    /// changes under one guard cost one update.
     #[inline]
     pub(crate) fn ledger_mut(&mut self, key: NodeKey) -> LedgerMut<'_> {
         LedgerMut { cluster: self, key }
     }
 
-    /// Makes claims on a node of what its instances asked for before it was away.
+    /// Makes claims on a node that is back, for what its instances asked for before it was away. No more than a ledger
+    /// may have.
     pub(crate) fn restore_claims(
         &mut self,
         key: NodeKey,
@@ -325,12 +340,13 @@ impl Cluster {
         self.nodes.node_mut(key).ledger.note_counting();
     }
 
-    /// Notes that a node has an instance, or was given it.
+    /// Places an instance on a node, in place of any other. The node's ledger must have an entry of it, or get one in
+    /// the same step.
     pub(crate) fn set_placement(&mut self, instance: &InstanceId, key: NodeKey) {
         self.placements.insert(instance.clone(), key);
     }
 
-    /// Notes the same unless another node has it; whether it was noted now.
+    /// Places an instance on a node unless it is placed already; whether it was placed now.
     pub(crate) fn add_placement(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
         match self.placements.entry(instance.clone()) {
             indexmap::map::Entry::Vacant(place) => {
@@ -341,7 +357,7 @@ impl Cluster {
         }
     }
 
-    /// Notes that a node does not have an instance any more; whether it was the one that had it.
+    /// Removes the placement of an instance if it is placed on this node; whether it was.
     pub(crate) fn remove_placement(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
         match self.placements.get_full(instance) {
             Some((at, _, &holder)) if holder == key => {
@@ -352,7 +368,7 @@ impl Cluster {
         }
     }
 
-    /// Claims on a node what an instance asks for, and places the instance there.
+    /// Claims on a node what an instance asks for, and places the instance there. It must not be placed anywhere yet.
     #[inline]
     pub(crate) fn claim(&mut self, key: NodeKey, instance: &InstanceId, entry: Entry) {
         let earlier = self.placements.insert(instance.clone(), key);
@@ -360,7 +376,7 @@ impl Cluster {
         self.ledger_mut(key).insert(instance.clone(), entry);
     }
 
-    /// Takes an instance's claim on a node back, and its placement if it is there.
+    /// Releases an instance's claim on a node, and its placement if it is on that node; `None` if there is no claim.
     #[inline]
     pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Released> {
         let claim_state = self.nodes.node_mut(key).ledger.release(instance)?;
@@ -372,8 +388,8 @@ impl Cluster {
         })
     }
 
-    /// A node says that it does not have an instance: what that means for its claim there, which is to be released where it
-    /// is over.
+    /// A node reports that it does not have an instance. Returns what that means for its claim there; the caller
+    /// releases a claim that is over.
     pub(crate) fn end(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> EntryEnd {
         let end = self.nodes.node_mut(key).ledger.end(instance, how);
         if end == EntryEnd::Open {
@@ -383,7 +399,8 @@ impl Cluster {
         end
     }
 
-    /// Takes a claim back that was made with the latest START given to its node, which it was not sent after all.
+    /// Releases a claim whose START the node was not sent, and takes back the number of that START. Only for the latest
+    /// START that was numbered for the node, so that numbers stay without gaps.
     pub(crate) fn undo_claim(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Released> {
         let released = self.release(key, instance)?;
         if released.claim_state != ClaimState::Claimed {
@@ -392,7 +409,8 @@ impl Cluster {
         Some(released)
     }
 
-    /// Numbers a START that a node is given over its connection.
+    /// Gives the next number to a START for a node. A native launcher reports how many it has seen on this connection,
+    /// and so which STARTs have not arrived.
     #[inline]
     pub(crate) fn number_start(
         &mut self,
@@ -414,7 +432,7 @@ impl Cluster {
         self.columns.asked(named)
     }
 
-    /// Shrinks what has become far too large, so that a burst of instances is not paid for for ever.
+    /// Shrinks tables that have become far too large, so that the memory of a burst of instances is given back.
     pub(crate) fn give_back_memory(&mut self, above: usize) {
         let placements = &mut self.placements;
         if placements.capacity() > above && placements.len() < placements.capacity() / 4 {
@@ -423,7 +441,7 @@ impl Cluster {
     }
 }
 
-/// A node's ledger while it is changed.
+/// A node's ledger while it is changed. Dropping it updates the node's offer.
 #[derive(Debug)]
 pub(crate) struct LedgerMut<'a> {
     cluster: &'a mut Cluster,

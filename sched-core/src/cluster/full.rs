@@ -1,6 +1,6 @@
-//! Nodes whose latest word is FULL although room was released there since. FULL is a word about the moment it was sent:
-//! such a node is tried once nothing that is READY fits, with as much as was released: by STARTs that wait when it is
-//! released, then by new ones.
+//! Nodes whose latest status is FULL although room was released there since. FULL describes the moment when it was
+//! sent: such a node is tried once nothing that is READY fits, with as much as was released, first by STARTs that wait
+//! when it is released, then by those that come. The workflow is `workflow::tries`.
 
 use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::api::ids::NodeKey;
@@ -28,8 +28,8 @@ impl Node {
 }
 
 impl NodeStore {
-    /// What a node offers to STARTs for which the tables offer nothing, those that wait among them: what is free while its
-    /// queue is filling, and what was released since it called itself full.
+    /// What a node offers to STARTs for which the tables offer nothing, those that wait among them: what is free while
+    /// its queue is filling, and what was released since it called itself full. `NEVER` for any other node.
     pub(crate) fn last_resort(&self, key: NodeKey) -> Resources {
         let node = self.node(key);
         if node.takes_work() && node.backlog == Backlog::Filling {
@@ -41,8 +41,8 @@ impl NodeStore {
         }
     }
 
-    /// What was released on a node since it called itself full, as far as its capacity is not asked for. What it said of
-    /// itself before was said with those instances on it, and is out of date.
+    /// What was released on a node since it called itself full, as far as its capacity is not asked for. What it
+    /// reported before was reported with those instances on it, and is out of date.
     pub(crate) fn released(&self, key: NodeKey) -> Resources {
         let node = self.node(key);
         let Some(released) = node.ledger.released() else {

@@ -1,12 +1,20 @@
 //! Which slots offer enough, from a given one on? Blocks of 64 slots below a tree of maxima.
 //!
+//! ```text
+//!                  maxima: (8192, 16, 90000)               the most of each amount below
+//!                 /                         \
+//!      (8192, 4, 90000)                (2048, 16, 5000)
+//!        /          \                    /          \
+//!    block 0      block 1            block 2      block 3   64 slots each: packed columns, exact amounts
+//! ```
+//!
 //! A search walks the tree over blocks, which passes over whole ranges that cannot help. With several resources a range
 //! can look promising without holding a fit (one node has the memory, another the disk); then every block is entered,
-//! each once, by comparing packed columns ([`packed`]), and only slots that may cover are looked at exactly. So a search
-//! costs at most one visit of each block and of each inner node above, whatever the mix.
+//! each once, by comparing packed columns ([`packed`]), and only slots that may cover are looked at exactly. So a
+//! search costs at most one visit of each block and of each inner node above, whatever the mix.
 //!
-//! It knows slots and amounts only; [`crate::cluster::table`] says which node is in which slot, and in which order slots are
-//! tried. Custom resources are columns by number; who hands the numbers out is no matter of the index.
+//! It knows slots and amounts only; [`crate::cluster::table`] says which node is in which slot, and in which order
+//! slots are tried. Custom resources are columns by number; the numbers are given out by `cluster::columns`.
 
 mod column;
 mod maxima;
@@ -53,7 +61,9 @@ impl<'a> Need<'a> {
 pub(crate) struct OfferIndex {
     /// Slots in use; those beyond, up to a whole block, offer nothing.
     len: usize,
+    /// What each slot offers, in blocks. `Resources::NEVER` for slots that are not in use.
     exact: Vec<[Resources; BLOCK]>,
+    /// The same amounts as small numbers, block by block, for a first comparison of 64 slots at a time.
     packed: Vec<PackedBlock>,
     /// The largest amounts of each block's slots.
     maxima: MaxTree<Resources>,
@@ -123,7 +133,7 @@ impl OfferIndex {
         }
     }
 
-    /// Keeps only these slots, which become 0, 1, 2 and so on.
+    /// Keeps only these slots, in this order; they become 0, 1, 2 and so on. O(slots kept).
     pub(crate) fn keep(&mut self, kept: &[usize]) {
         let mut new = Self::default();
         for &old in kept {
@@ -170,7 +180,11 @@ impl OfferIndex {
         found.break_value()
     }
 
-    /// Shows the slots in `from .. to` that cover a need and are in their block's mask, in order, until `visit` breaks.
+    /// Calls `visit` for the slots in `from .. to` that cover a need and are in their block's mask, in ascending order,
+    /// until it breaks. The caller goes round by two calls.
+    ///
+    /// One loop over the tree: a subtree whose maxima do not cover is passed over; another is descended into; a block
+    /// is compared by masks, then by packed amounts, then slot by slot.
     pub(crate) fn visit_covering<B>(
         &self,
         need: &Need<'_>,
@@ -213,7 +227,8 @@ impl OfferIndex {
                     visit(slot)?;
                 }
             }
-            // Where one block promises without success its neighbour is likely to, so it is asked before what is above it.
+            // Where one block promises without success its neighbour is likely to, so it is looked at before the node
+            // above it.
             if at == last {
                 return ControlFlow::Continue(());
             }
@@ -227,6 +242,7 @@ impl OfferIndex {
         self.offer(slot).covers(&need.asked.max(LEAST_ASKED)) && self.has_custom(slot, need.custom)
     }
 
+    /// Whether a slot offers enough of these custom resources.
     #[inline]
     fn has_custom(&self, slot: usize, custom: &[(ColumnId, i64)]) -> bool {
         custom
@@ -267,7 +283,7 @@ impl OfferIndex {
     fn most_after(&self, block: usize, lane: usize, old: Resources) -> Resources {
         let (exact, most) = (&self.exact[block], self.maxima.block(block));
         let new = exact[lane];
-        // Nodes are used in turn, so the next one has most likely not been used yet and has as much still.
+        // Nodes are used one after the other, so the next one has most likely not been used yet and has as much still.
         let next = exact[(lane + 1) % BLOCK];
         let after = |amount: fn(&Resources) -> i64| {
             let bound = amount(&most);
@@ -286,6 +302,7 @@ impl OfferIndex {
         }
     }
 
+    /// Adds a block of slots that offer nothing; the trees grow to the next power of two.
     #[cold]
     fn add_block(&mut self) {
         self.exact.push([Resources::NEVER; BLOCK]);

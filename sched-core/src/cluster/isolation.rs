@@ -1,5 +1,5 @@
-//! What aggregates say beyond labels, zones and tenants: which images have their nodes to themselves, and how much one of
-//! their nodes takes.
+//! What aggregates say beyond labels, zones and tenants: which images have their nodes to themselves, how much one of
+//! their nodes takes, and how weighers count there. The filters are `placement::filters::{images, aggregate_limits}`.
 
 use indexmap::IndexSet;
 
@@ -8,7 +8,7 @@ use crate::api::rules::Aggregate;
 /// What all aggregates together say that concerns nodes outside them as well.
 #[derive(Debug, Default)]
 pub(crate) struct Isolation {
-    /// Images that run on members alone, whether or not there are any.
+    /// Images that may run only on members of their aggregates, even where an aggregate has no member.
     images: IndexSet<Box<str>>,
     /// Whether any aggregate limits what one node takes.
     has_limits: bool,
@@ -26,6 +26,7 @@ pub(crate) struct ByAggregates {
 }
 
 impl Isolation {
+    /// Made once for each configuration.
     pub(crate) fn new(aggregates: &[Aggregate]) -> Self {
         let images = aggregates.iter().flat_map(|it| &it.images);
         let is_limit = |it: &Aggregate| it.max_instances.or(it.max_starts).is_some();
@@ -35,7 +36,7 @@ impl Isolation {
         }
     }
 
-    /// Whether nodes may be ruled out for a START that asks for nothing but room.
+    /// Whether nodes may be ruled out even for a START that asks for room alone.
     #[inline]
     pub(crate) fn concerns_all(&self) -> bool {
         self.has_limits || !self.images.is_empty()
@@ -58,7 +59,7 @@ impl Isolation {
 }
 
 impl ByAggregates {
-    /// Takes in one more aggregate that the node is in: of limits and multipliers the least counts.
+    /// Adds an aggregate that the node is in. Where several set a limit or a multiplier, the least counts.
     pub(crate) fn add(&mut self, aggregate: &Aggregate) {
         let least = |one: Option<i64>, two: Option<i64>| match (one, two) {
             (Some(one), Some(two)) => Some(one.min(two)),
@@ -84,7 +85,7 @@ impl ByAggregates {
         self.max_starts
     }
 
-    /// By how much a weigher counts there; `None` for as much as anywhere.
+    /// By how much a weigher counts on this node; `None` for the policy's multiplier.
     pub(crate) fn multiplier(&self, weigher: &str) -> Option<f64> {
         let mut all = self.multipliers.iter();
         all.find(|(name, _)| **name == *weigher).map(|(_, it)| *it)

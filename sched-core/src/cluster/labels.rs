@@ -1,7 +1,14 @@
 //! Which slots of a table have which labels, and the sets of slots that expressions over labels stand for.
 //!
-//! Values lead to slots ([`Posting`]); the set for an expression is made from them when it is first asked for, kept, and
-//! made again once a label with its key has changed. What a set costs to use is a word per 64 nodes.
+//! Values lead to slots ([`Posting`]). The set for an expression is made from them when it is first asked for, kept,
+//! and made again once a label with its key has changed. Using a set costs a word per 64 nodes.
+//!
+//! ```text
+//!  keys:  zone ─▶ eu-1 ─▶ {0, 2, 5}      terms:  "zone = eu-1"         ─▶ {0, 2, 5}
+//!              └▶ eu-2 ─▶ {1, 3}                 "zone in (eu-1, eu-2)" ─▶ {0, 1, 2, 3, 5}
+//! ```
+//!
+//! There is one index for each table. When a table renumbers its slots, its index is cleared and filled again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +28,7 @@ const MADE: &str = "node.";
 /// The labels of a node: pairs of key and value in order, without repetition. A key may have several values.
 pub(crate) type Labels = Box<[(Box<str>, Box<str>)]>;
 
-/// The values of a key among a node's labels.
+/// The values of a key among a node's labels. The labels must be in order.
 pub(crate) fn values_of<'a>(
     labels: &'a [(Box<str>, Box<str>)],
     key: &str,
@@ -33,7 +40,8 @@ pub(crate) fn values_of<'a>(
         .map(|(_, value)| &**value)
 }
 
-/// Whether an expression holds for a node with these labels.
+/// Whether an expression holds for a node with these labels: some value meets the test, or for a negative test, none
+/// does.
 pub(crate) fn holds(labels: &[(Box<str>, Box<str>)], expression: &Expression) -> bool {
     let test = expression.test();
     let any = values_of(labels, expression.key()).any(|value| test.holds_for(value));
@@ -44,10 +52,11 @@ pub(crate) fn holds(labels: &[(Box<str>, Box<str>)], expression: &Expression) ->
 #[derive(Debug, Default)]
 pub(crate) struct LabelIndex {
     keys: Map<Box<str>, Key>,
-    /// Keys among them that the cluster itself makes, from what it knows of nodes: mostly none.
+    /// How many keys begin with [`MADE`]: mostly none, so that searches need not look for them.
     made: usize,
+    /// Sets of expressions by their text, at most [`MAX_TERMS`].
     terms: Map<Box<str>, Term>,
-    /// Counts changes and uses, so that "before" and "after" can be told.
+    /// Counted up with every change and every use; a larger number is later.
     clock: u64,
 }
 
@@ -58,7 +67,7 @@ struct Key {
     changed: u64,
 }
 
-/// The slots that have one label: words of 64 slots, by the number of the word. Without those that are all zero.
+/// The slots that have one label: words of 64 slots by the number of the word, without those that are zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Posting(BTreeMap<u32, u64>);
 
@@ -66,16 +75,17 @@ struct Posting(BTreeMap<u32, u64>);
 #[derive(Debug)]
 struct Term {
     set: Arc<SlotSet>,
-    /// What [`Key::changed`] was when the set was made.
+    /// The value of [`Key::changed`] for which the set was made.
     of: u64,
     used: u64,
 }
 
-/// The slots that may be used as far as one expression or group goes.
+/// The slots that are allowed as far as one expression, group or other condition goes. Cheap to copy: the set is
+/// shared.
 #[derive(Debug, Clone)]
 pub(crate) struct Mask {
     set: Arc<SlotSet>,
-    /// Whether it is the slots outside of the set that may be used.
+    /// Whether the slots outside of the set are allowed, rather than those in it.
     is_outside: bool,
 }
 
@@ -109,7 +119,7 @@ impl Mask {
 }
 
 impl LabelIndex {
-    /// Adds a node's labels.
+    /// Adds the labels of the node in a slot. Sets of expressions over the same keys are made again at their next use.
     pub(crate) fn insert(&mut self, slot: Slot, labels: &[(Box<str>, Box<str>)]) {
         for (key, value) in labels {
             let changed = self.tick();
@@ -126,7 +136,7 @@ impl LabelIndex {
         }
     }
 
-    /// Takes a node's labels out.
+    /// Removes the labels of the node in a slot; they must be those that were added.
     pub(crate) fn remove(&mut self, slot: Slot, labels: &[(Box<str>, Box<str>)]) {
         for (key, value) in labels {
             let changed = self.tick();
@@ -152,14 +162,14 @@ impl LabelIndex {
         }
     }
 
-    /// Forgets everything: the slots have been numbered again.
+    /// Empties the index: the slots of its table have been renumbered.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.made = 0;
         self.terms.clear();
     }
 
-    /// The slots for which an expression holds.
+    /// The slots for which an expression over labels holds.
     pub(crate) fn mask(&mut self, expression: &Expression) -> Mask {
         let set = self.term(expression);
         if expression.test().is_negative() {

@@ -1,7 +1,21 @@
 //! One node's claims: an entry per instance on it, what it asked for, and what of that is still to be held back.
 //!
 //! What a node reports as available already lacks what its instances use; what they asked for beyond that is *held*.
-//! The sum of it is kept up to date with every change, so that a node's free resources are known without a walk.
+//! The sums over all entries are kept up to date with every change, so that a node's free resources are known without a
+//! walk.
+//!
+//! The states of an entry (`ClaimState`), and what moves it from one to the next:
+//!
+//! ```text
+//!  Claimed ──START given──▶ Placed ──listed in STATS──▶ Running ──ended, or missing in several STATS──▶ (removed)
+//!                             │ connection lost                      │ the same, with a START open
+//!                             ▼                                      ▼
+//!                          InDoubt ──listed──▶ Running            InDoubt
+//!                             └──not listed──▶ (removed; the START has failed)
+//! ```
+//!
+//! A ledger knows nothing of other nodes, of tables, or of what a managed instance awaits. `Cluster::ledger_mut` hands
+//! it out so that the node's offer is updated afterwards.
 
 mod entries;
 mod entry;
@@ -32,23 +46,25 @@ pub(crate) use self::entry::{
 pub(crate) use self::open::{Ended, EntryEnd};
 pub(crate) use self::orders::Resumption;
 
-/// What one STATS changed.
+/// What one STATS changed; for `workflow::reports` to act on.
 #[derive(Debug, Default)]
 pub(crate) struct StatsOutcome {
-    /// STARTs in doubt that the node does not have.
+    /// STARTs in doubt that the node does not have: they have failed, and their entries are gone.
     pub(crate) failed: Vec<(InstanceId, Unconfirmed)>,
     /// Entries dropped after too many STATS without them; the START, if it never was confirmed.
     pub(crate) dropped: Vec<(InstanceId, Option<Unconfirmed>)>,
-    /// How long those took that are listed for the first time since their START.
+    /// How long each START took from its claim to the first STATS that lists it.
     pub(crate) confirmed: Times,
-    /// What is new of instances that are managed: the state they are listed with.
+    /// Managed instances that were listed with something new: for the first time, or in another state than before.
     pub(crate) listed: Vec<(InstanceId, InstanceState)>,
 }
 
-/// When an instance that a STATS does not list counts as missing.
+/// When an instance that a STATS does not list counts as missing. A START that the launcher has not seen yet cannot be
+/// missing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MissRules {
-    /// STARTs the launcher has taken in on this connection, where it says so.
+    /// How many STARTs the launcher has seen on this connection, by its report; `None` from original launchers, which
+    /// do not say.
     pub(crate) starts_seen: Option<u64>,
     /// Whether everything queued for the node leaves at once.
     pub(crate) is_queue_clear: bool,
@@ -57,7 +73,7 @@ pub(crate) struct MissRules {
 }
 
 impl MissRules {
-    /// Whether the launcher says that it has not come to a START.
+    /// Whether the launcher reports that it has not seen this START yet.
     fn is_unseen(&self, start: Unconfirmed) -> bool {
         self.starts_seen.is_some_and(|seen| seen < start.ordinal)
     }
@@ -70,11 +86,12 @@ pub(crate) struct Ledger {
     sums: Sums,
     /// Whether an instance came or went, or what it asks for changed, since [`Ledger::take_claims_changed`].
     claims_changed: bool,
-    /// Whether a STATS ever listed an instance: from then on an empty list means something.
+    /// Whether any STATS has listed an instance. An original launcher sends an empty list before it has looked at its
+    /// instances, so before that an empty list says nothing.
     has_listed: bool,
-    /// Whether its launcher says which STARTs it has seen.
+    /// Whether its launcher reports which STARTs it has seen.
     counts_starts: bool,
-    /// STATS applied so far.
+    /// STATS applied so far; entries note the last one that listed them.
     stats_count: u64,
     /// Processors that its instances use, as the latest STATS says, in per cent of one.
     cpu_use: i64,
@@ -99,17 +116,17 @@ impl Ledger {
         self.cpu_use
     }
 
-    /// What its entries lay claim to.
+    /// The sum of what its entries claim: asked for, and held.
     pub(crate) fn claims(&self) -> Claims {
         self.sums.claims
     }
 
-    /// Custom resources asked for, in order of their numbers.
+    /// The sum of custom resources asked for, in the order of their numbers.
     pub(crate) fn held_custom(&self) -> &[(ColumnId, i64)] {
         &self.sums.held_custom
     }
 
-    /// Members of groups that came (1) or went (-1) since this was asked last.
+    /// Members of groups that came (1) or went (-1) since the last call; for the cluster to count.
     pub(crate) fn take_group_changes(&mut self) -> Vec<(Arc<str>, i32)> {
         std::mem::take(&mut self.sums.group_changes)
     }
@@ -134,27 +151,27 @@ impl Ledger {
         self.entries.get(instance)
     }
 
-    /// What is free on the node once an entry is taken out and its instance gone.
+    /// What becomes free on the node when an entry is removed and its instance gone.
     pub(crate) fn frees(&self, entry: &Entry) -> Resources {
         entry.frees(self.sums.measured)
     }
 
-    /// What was released less what was claimed since [`Ledger::count_released`].
+    /// What was released less what was claimed since [`Ledger::count_released`]; `None` while that is not counted.
     pub(crate) fn released(&self) -> Option<Resources> {
         self.sums.released
     }
 
-    /// Counts from now on what is released.
+    /// Begins to count from zero what is released: the node has just called itself full.
     pub(crate) fn count_released(&mut self) {
         self.sums.released = Some(Resources::ZERO);
     }
 
-    /// Does not count it any more.
+    /// Stops counting: the node has reported another status, or has a new connection.
     pub(crate) fn stop_counting_released(&mut self) {
         self.sums.released = None;
     }
 
-    /// Whether an instance's room is claimed, and its node has not said whether it has it.
+    /// Whether an instance has an entry, and its node has not reported that it runs there.
     pub(crate) fn is_unanswered(&self, instance: &InstanceId) -> bool {
         let entry = self.entries.get(instance);
         entry.is_some_and(|entry| entry.claim_state != ClaimState::Running)
@@ -165,8 +182,8 @@ impl Ledger {
         self.entries.iter_from(start)
     }
 
-    /// The first `count` entries, the last of them first, with their positions. Who leaves has its position taken by the
-    /// last of all.
+    /// The first `count` entries, the last of them first, with their positions. When an entry is removed, the last one
+    /// takes its position, so a walk in this order sees every entry that stays.
     pub(crate) fn entries_before(
         &self,
         count: usize,
@@ -187,7 +204,7 @@ impl Ledger {
         }
     }
 
-    /// Takes an entry out; how sure it was, if there was one.
+    /// Removes an entry and takes its claims off; returns its state, if there was one.
     pub(crate) fn release(&mut self, instance: &InstanceId) -> Option<ClaimState> {
         let (sums, claims_changed) = (&mut self.sums, &mut self.claims_changed);
         self.entries.remove(instance, |entry| {
@@ -197,7 +214,8 @@ impl Ledger {
         })
     }
 
-    /// Changes how sure an entry is.
+    /// Changes the state of an entry, and resets what was counted about its START: misses, and an earlier START that
+    /// was open.
     pub(crate) fn set_claim_state(&mut self, instance: &InstanceId, claim_state: ClaimState) {
         let measured = self.sums.measured;
         let Some(entry) = self.entries.get_mut(instance) else {
@@ -245,23 +263,26 @@ impl Ledger {
         self.claims_changed = true;
     }
 
-    /// Whether what its instances asked for has changed since this was asked last.
+    /// Whether an instance came or went, or what it asks for changed, since the last call. Claims on original
+    /// launchers' nodes are kept on disk, because those do not report them.
     pub(crate) fn take_claims_changed(&mut self) -> bool {
         std::mem::take(&mut self.claims_changed)
     }
 
-    /// Says what an instance lays claim to at least, until this is said again.
+    /// Sets the least that an instance claims whatever its launcher reports, while an UPDATE of it is under way; `None`
+    /// ends that.
     pub(crate) fn set_floor(&mut self, instance: &InstanceId, floor: Option<Floor>) {
         if let Some(entry) = self.entries.get_mut(instance) {
             entry.floor = floor.map(Box::new);
         }
     }
 
-    /// What the launcher has said that an instance asks for since it has a floor.
+    /// The amounts that its launcher has reported for an instance since it has a floor: how a late UPDATE is decided.
     pub(crate) fn said(&self, instance: &InstanceId) -> Option<Resources> {
         self.entries.get(instance)?.floor.as_ref()?.said
     }
 
+    /// Changes an entry in a way that may change its claims, and the sums with it.
     fn change(&mut self, instance: &InstanceId, change: impl FnOnce(&mut Entry)) {
         let measured = self.sums.measured;
         let Some(entry) = self.entries.get_mut(instance) else {
@@ -281,7 +302,8 @@ impl Ledger {
         self.entries.values().filter(|it| !it.is_known).count()
     }
 
-    /// The one START without an outcome, if there is exactly one.
+    /// The one START without an outcome, if there is exactly one: which one an original launcher means by a
+    /// StartFailure without an instance.
     pub(crate) fn only_unconfirmed(&self) -> Option<InstanceId> {
         if self.sums.unconfirmed != 1 {
             return None;
@@ -317,7 +339,7 @@ impl Ledger {
         self.sums.unconfirmed
     }
 
-    /// Changes what counts as used and recomputes what is held.
+    /// Changes how instances that run are counted, and recomputes the sums of claims.
     pub(crate) fn set_measured(&mut self, measured: Measured) {
         self.sums.measured = measured;
         self.sums.claims = self.recomputed().0;
@@ -333,7 +355,8 @@ impl Ledger {
         self.counts_starts = true;
     }
 
-    /// Applies one STATS: confirms, measures and adopts what is listed, counts what is missing.
+    /// Applies one STATS: confirms, measures and adopts what is listed, counts what is missing. All entries are up to
+    /// date afterwards; what follows for managed instances is up to the caller, by the outcome.
     pub(crate) fn apply_stats(
         &mut self,
         reports: Vec<InstanceReport>,
@@ -357,7 +380,8 @@ impl Ledger {
         outcome
     }
 
-    /// Applies what one STATS says of one instance; whether it is the first to say so.
+    /// Applies one row of a STATS; returns whether it is the first row about this instance. An instance without an
+    /// entry is adopted. Figures are clamped, so that no launcher can overflow sums.
     fn apply_report(
         &mut self,
         report: InstanceReport,
@@ -434,7 +458,8 @@ impl Ledger {
         is_first
     }
 
-    /// Takes in what a launcher says an instance asked for beside memory, vcpus and disk.
+    /// Takes over custom resources and the group that a native launcher reports for an instance, so that both are known
+    /// after a restart of the scheduler.
     fn learn_extras(&mut self, report: &InstanceReport, columns: &Columns) {
         let Some(entry) = self.entries.get_mut(&report.instance) else {
             return;
@@ -468,6 +493,8 @@ impl Ledger {
         }
     }
 
+    /// Counts a miss for every entry that this STATS did not list, and removes entries with too many. Without
+    /// `is_evidence` the list may just not be complete yet.
     fn count_missing(&mut self, is_evidence: bool, rules: &MissRules, outcome: &mut StatsOutcome) {
         let (stats_count, measured) = (self.stats_count, self.sums.measured);
         let mut gone = Vec::new();

@@ -1,8 +1,9 @@
 //! One ordered table of nodes (compute or network) and its cursor: the original's first fit, not most recently used.
 //!
-//! Slots are in order of connection. A slot whose node has left stays behind as a hole until holes outnumber nodes.
-//! What may narrow a search (labels, groups) is kept by others, as bits over slots; [`Table::remove`] tells them when
-//! slots are renumbered.
+//! Slots are in the order of connection. A slot whose node has left stays as a hole until holes outnumber nodes; then
+//! slots are renumbered. What may narrow a search (labels, groups) is kept elsewhere as bits over slots;
+//! [`Table::remove`] reports renumbered slots to those who keep them. What a slot offers, and the search for it, is in
+//! `index`; the table adds nodes, order and cursor.
 
 use std::ops::ControlFlow;
 
@@ -10,15 +11,16 @@ use crate::api::ids::NodeKey;
 use crate::api::resources::Resources;
 use crate::cluster::index::{ColumnId, Need, OfferIndex};
 
-/// Fewer holes than this are never worth closing.
+/// Fewer holes than this are not worth renumbering slots for.
 const MIN_HOLES_TO_CLOSE: usize = 32;
 
-/// A place in a [`Table`]; valid until the table says that it moved.
+/// A place in a [`Table`]; valid until the table renumbers its slots.
 pub(crate) type Slot = u32;
 
 /// Nodes in order of connection, what each offers, and which was used last.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
+    /// Nodes by slot; `None` for a hole.
     slots: Vec<Option<NodeKey>>,
     offers: OfferIndex,
     /// The most recently used node's slot.
@@ -57,25 +59,26 @@ impl Table {
         self.cursor.and_then(|slot| self.slots[slot])
     }
 
-    /// Appends a node; it offers nothing yet.
+    /// Appends a node; it offers nothing before [`Table::set_offer`].
     pub(crate) fn push(&mut self, node: NodeKey) -> Slot {
         self.slots.push(Some(node));
         self.offers.push(Resources::NEVER);
         to_slot(self.slots.len() - 1)
     }
 
-    /// Says what the node in a slot offers; what it offered before.
+    /// Sets what the node in a slot offers; `Resources::NEVER` keeps it out of every search. Returns what it offered
+    /// before.
     pub(crate) fn set_offer(&mut self, slot: Slot, offer: Resources) -> Resources {
         self.offers.set(slot as usize, offer)
     }
 
-    /// Says how much of a custom resource the node in a slot offers.
+    /// Sets how much of a custom resource the node in a slot offers.
     pub(crate) fn set_custom(&mut self, slot: Slot, column: ColumnId, amount: i64) {
         self.offers.set_custom(slot as usize, column, amount);
     }
 
-    /// Takes a node out. If it was the most recently used, the next search starts at the beginning.
-    /// `moved` is told every node's new slot if the holes were closed.
+    /// Takes a node out. If it was the most recently used, the next search starts at the beginning. If slots were
+    /// renumbered, `moved` is called for every node with its slot.
     pub(crate) fn remove(&mut self, slot: Slot, moved: impl FnMut(NodeKey, Slot)) {
         let at = slot as usize;
         self.slots[at] = None;
@@ -126,8 +129,8 @@ impl Table {
         found.break_value()
     }
 
-    /// Shows every slot that covers a need and is in its block's mask, in the order of [`Table::first_fit`], until
-    /// `visit` breaks.
+    /// Calls `visit` for every slot that covers a need and is in its block's mask, in the order of
+    /// [`Table::first_fit`], until it breaks. `mask` may be called twice for the block with the cursor.
     pub(crate) fn fits_in_order<B>(
         &self,
         need: &Need<'_>,
@@ -143,7 +146,7 @@ impl Table {
         ControlFlow::Continue(())
     }
 
-    /// Sorts slots as the search reaches them.
+    /// Sorts slots into the order in which a search reaches them.
     pub(crate) fn sort_in_order(&self, slots: &mut [Slot]) {
         let cursor = self.cursor;
         slots.sort_unstable_by_key(|&slot| {
@@ -151,10 +154,13 @@ impl Table {
         });
     }
 
+    /// The slot behind the most recently used one; 0 without a cursor.
     fn first_to_try(&self) -> usize {
         self.cursor.map_or(0, |slot| slot + 1)
     }
 
+    /// Renumbers the slots so that there are no holes; the cursor stays with its node. O(nodes), after as many
+    /// removals.
     fn close_holes(&mut self, mut moved: impl FnMut(NodeKey, Slot)) {
         let mut kept = Vec::with_capacity(self.len());
         let mut nodes = Vec::with_capacity(self.len());
@@ -203,19 +209,20 @@ impl Table {
         self.offers.covers(slot as usize, need)
     }
 
-    /// Where the next search begins behind: the most recently used node's slot, to go back to with
-    /// [`Table::set_cursor`].
+    /// The most recently used node's slot, to be put back with [`Table::set_cursor`] after trial choices.
     pub(crate) fn cursor(&self) -> Option<Slot> {
         self.cursor.map(to_slot)
     }
 
-    /// Goes back to a cursor taken before, while no slot was renumbered; one whose node has left since is none.
+    /// Puts back a cursor taken before. No slot may have been renumbered meanwhile; if its node has left, there is no
+    /// cursor.
     pub(crate) fn set_cursor(&mut self, cursor: Option<Slot>) {
         let at = cursor.map(|slot| slot as usize);
         self.cursor = at.filter(|&at| self.slots[at].is_some());
     }
 }
 
+/// An index as a slot.
 fn to_slot(at: usize) -> Slot {
     Slot::try_from(at)
         .expect("a table has fewer than 2^32 slots: sessions are bounded by open files")

@@ -1,4 +1,8 @@
 //! What filters and weighers look at: the cluster, one node of it, and what a START asks for, all read-only.
+//!
+//! [`View`] is the cluster for one pool at one moment. [`Asked`] is a query resolved against it once: names of custom
+//! resources become columns, groups and `near` become places, instances become nodes. [`Candidate`] is one node with
+//! what it has free. A filter compares a candidate with what is asked and looks nothing up by name.
 
 use std::time::Instant;
 
@@ -41,7 +45,7 @@ pub(crate) struct View<'a> {
     pub(super) nodes: &'a NodeStore,
     pub(super) groups: &'a Groups,
     pub(super) columns: &'a Columns,
-    /// Nodes whose queue is filling.
+    /// Nodes whose outgoing queue is filling: the table offers none of them.
     pub(super) filling: &'a IndexSet<NodeKey>,
     pub(super) table: &'a Table,
     pub(super) placements: &'a Map<InstanceId, NodeKey>,
@@ -49,7 +53,7 @@ pub(crate) struct View<'a> {
     pub(super) pool: Pool,
 }
 
-/// One node that may be chosen.
+/// One node that may be chosen, with what it has free.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate<'a> {
     key: NodeKey,
@@ -66,13 +70,13 @@ pub(crate) struct Asked<'a> {
     room: Resources,
     /// Custom resources, by number.
     custom: Amounts,
-    /// Custom resources that no node ever reported.
+    /// Custom resources asked for that no node ever reported: with any of these the START fits nowhere.
     unknown_names: Vec<&'a str>,
     group: Option<GroupNow<'a>>,
     near: Vec<NearNow<'a>>,
     /// The nodes that have the instances of `same_node`; `None` where it names none.
     same_node: Option<Vec<NodeKey>>,
-    /// The nodes that have the instances of `different_node`.
+    /// The nodes that have the instances of `different_node`; empty where it names none.
     different_node: Vec<NodeKey>,
     /// What aggregates say of images and of how much is on one node.
     isolation: &'a Isolation,
@@ -80,11 +84,11 @@ pub(crate) struct Asked<'a> {
     columns: &'a Columns,
     /// All nodes.
     nodes: &'a NodeStore,
-    /// Volumes and ports of the START that some node has.
+    /// Volumes and ports of the START that some node reports; others may be anywhere.
     volumes: Vec<&'a str>,
-    /// Whether any node is reserved for tenants.
+    /// Whether any node of the pool is reserved for tenants.
     any_reserved: bool,
-    /// Whether any node does not run what it is.
+    /// Whether any node of the pool cannot run the START's type of workload.
     is_lacking: bool,
 }
 
@@ -135,18 +139,19 @@ impl<'a> View<'a> {
         self.pool
     }
 
-    /// A node, with what it has free.
+    /// A node, with what it has free, computed from its ledger.
     pub(crate) fn candidate(&self, key: NodeKey) -> Candidate<'a> {
         let free = self.nodes.free(key);
         self.candidate_with(key, free)
     }
 
-    /// A node of which is known what it has free.
+    /// A node for which what it has free is known already, from the table.
     pub(crate) fn candidate_with(&self, key: NodeKey, free: Resources) -> Candidate<'a> {
         Candidate::new(self.nodes, key, free, self.now)
     }
 
-    /// The slots of the nodes that an expression names by UUID or host name; `None` if it names none in this way.
+    /// The slots of the nodes that an expression names by UUID or host name, found by index instead of by asking every
+    /// node; `None` if it does not name nodes in this way.
     pub(crate) fn named(&self, expression: &Expression) -> Option<SlotSet> {
         if expression.test().is_negative() {
             return None;
@@ -170,7 +175,9 @@ impl<'a> View<'a> {
         Some(set)
     }
 
-    /// A query as it stands in this cluster.
+    /// Resolves a query against this cluster. For a START that asks for room alone this costs a few comparisons; `near`
+    /// with a scope costs a look at each node that has the label. `Cluster::count_group_by` must have been called for a
+    /// group with a scope.
     pub(crate) fn asked(&self, query: &'a Query, labels: &LabelIndex) -> Asked<'a> {
         let mut asked = Asked {
             query,
@@ -215,7 +222,8 @@ impl<'a> View<'a> {
         asked
     }
 
-    /// The first node for a query in the order of the search where room alone decides; `None` where more does.
+    /// The first node for a query in the order of the search, if room alone decides; the outer `None` if more does, so
+    /// that the whole search is needed. The short cut of plain STARTs in a cluster without rules that concern all.
     pub(crate) fn first_with_room(
         &self,
         query: &Query,
@@ -260,6 +268,7 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The values of the scope's label at all nodes that have the wanted label.
     fn near(&self, asked: &'a Near, index: &LabelIndex) -> NearNow<'a> {
         let (mut domains, mut looked_at) = (IndexSet::new(), 0);
         if asked.scope != NODE_SCOPE {
@@ -365,7 +374,7 @@ impl<'a> Candidate<'a> {
         self.node.traits.by_aggregates.as_deref()
     }
 
-    /// Its failures recently, older ones counting less.
+    /// Its recent failures; each counts less with time.
     pub(crate) fn failures(&self) -> f64 {
         self.node.failures.at(self.now)
     }
@@ -501,7 +510,8 @@ impl<'a> GroupNow<'a> {
         self.asked.max_in_place()
     }
 
-    /// Members where a node is: on it, or in the scope it is in; of several, in the one that has the most.
+    /// Members in the place where a node is: on it, or in its scope. If the node has several values of the scope's
+    /// label, the place with the most members counts.
     pub(crate) fn members_at(&self, node: &Candidate<'_>) -> u32 {
         if self.is_node_scope() {
             return self.members.map_or(0, |group| group.on(node.key()));

@@ -115,12 +115,12 @@ pub(crate) enum LifecycleEvent {
     Ended,
 }
 
-/// What an instance was before the scheduler was started, as its record says.
+/// What an instance was before a restart of the scheduler, by its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Before {
     /// It waited for room.
     Waited {
-        /// That of one node alone.
+        /// The one node that it waited for, if only one would do.
         pinned: Option<Uuid>,
     },
     /// It was on a node or on its way there. It counts as lost with that node until the node reports.
@@ -135,7 +135,7 @@ pub(crate) struct Loss {
     /// When nothing is expected of the node any more: the fencing deadline where there is one, else a time after which
     /// the instance is given up.
     pub(crate) until: Instant,
-    /// What becomes of the instance.
+    /// What follows once `until` has passed, or the node is back.
     pub(crate) then: AfterLoss,
     /// The node that it was being shipped to: it may have arrived.
     pub(crate) bound_for: Option<Uuid>,
@@ -284,7 +284,7 @@ impl State {
             LifecycleEvent::SuspendAsked { by, asker, due } => {
                 let (node, is_told_to_stop) = (self.node()?, self.is_told_to_stop());
                 match self {
-                    // It is suspended already: only who wants it so changes, and no launcher is asked.
+                    // It is suspended already: only the reason changes, and its launcher is sent nothing.
                     Self::Suspended { .. } => self.late().settled(node, Some(by)),
                     _ => Self::Suspending {
                         node,
@@ -440,7 +440,8 @@ impl State {
         placing(node, Awaits::Node { is_told_to_stop }, self.transit())
     }
 
-    /// Commands that its launcher was sent in this and earlier states and may still carry out.
+    /// Commands that its launcher was sent in this and earlier states, and may still carry out although they count as
+    /// failed.
     fn late(&self) -> LateEffects {
         LateEffects {
             suspended_by: self.suspended_by().cloned(),

@@ -1,8 +1,8 @@
-//! What instances are called beside their UUIDs, what they run and since when: as their STARTs said it, or their launchers.
-//! A name is that of one living instance of its tenant.
+//! Names of instances, what they run and since when, as their STARTs or their launchers reported. A name belongs to one
+//! living instance of a tenant.
 //!
-//! What is known of one that is gone is not looked for: it is overwritten, or left out once there is too much of that. So
-//! who asks says which instances live.
+//! Entries of instances that are gone are not removed at once: they are overwritten, or pruned when the table has
+//! doubled. So the caller has to check whether an instance that it finds is still there.
 
 use std::time::Instant;
 
@@ -10,11 +10,11 @@ use crate::api::ids::InstanceId;
 use crate::api::rules::TenantId;
 use crate::maps::Map;
 
-/// Instances of which something is known, living or not: those of a cluster of 4096 nodes with 64 instances each. Of further
-/// ones name and program are not shown; their names are not held against others.
+/// Instances of which something is known, living or not: those of a cluster of 4096 nodes with 64 instances each. For
+/// further ones name and program are not shown, and their names are not reserved.
 pub const MAX_NAMED: usize = 262_144;
 
-/// Below so many it is not looked for what is gone.
+/// Below this many entries nothing is pruned.
 const PRUNE_ABOVE: usize = 4096;
 
 /// What is known of one instance.
@@ -30,17 +30,18 @@ pub(crate) struct InstanceInfo {
     pub(crate) since: Option<Instant>,
 }
 
-/// All that is known.
+/// The table and its index by tenant and name.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     abouts: Map<InstanceId, InstanceInfo>,
     by_name: Map<(Option<TenantId>, Box<str>), InstanceId>,
-    /// How many there were when those that are gone were left out last.
+    /// Entries that were left by the latest pruning.
     pruned_to: usize,
 }
 
 impl Names {
-    /// Something is known of an instance; what was known before is left where this says nothing.
+    /// Notes what is known of an instance. Empty fields leave what was known; a name takes the place of another
+    /// instance's claim to it.
     pub(super) fn note(&mut self, instance: &InstanceId, about: InstanceInfo) {
         if self.abouts.len() >= MAX_NAMED && !self.abouts.contains_key(instance) {
             return;
@@ -57,7 +58,7 @@ impl Names {
         known.since = about.since.or(known.since);
     }
 
-    /// The instance that was called so last, whether or not it lives.
+    /// The instance that was last called so, whether or not it is still there.
     pub(super) fn holder(&self, tenant: &Option<TenantId>, name: &str) -> Option<&InstanceId> {
         if self.by_name.is_empty() {
             return None;
@@ -65,16 +66,18 @@ impl Names {
         self.by_name.get(&(tenant.clone(), name.into()))
     }
 
+    /// What is known of an instance.
     pub(super) fn get(&self, instance: &InstanceId) -> Option<&InstanceInfo> {
         self.abouts.get(instance)
     }
 
-    /// Whether it is time to leave out what is gone: there is twice as much as then.
+    /// Whether it is time to prune: there are twice as many entries as after the latest pruning. So pruning costs O(1)
+    /// per entry.
     pub(super) fn is_to_prune(&self) -> bool {
         self.abouts.len() > PRUNE_ABOVE.max(2 * self.pruned_to)
     }
 
-    /// Leaves out what is gone.
+    /// Removes entries of instances that are gone.
     pub(super) fn prune(&mut self, lives: impl Fn(&InstanceId) -> bool) {
         self.abouts.retain(|instance, _| lives(instance));
         self.by_name.retain(|_, instance| lives(instance));

@@ -6,7 +6,8 @@ use crate::peers::Peers;
 use crate::peers::session::{LISTENER, Session};
 
 impl Peers {
-    /// Recomputes what is kept in step and compares.
+    /// Recomputes what is kept in step and compares: identities, controllers, subscribers, combinations of roles, and
+    /// who waits for answers. Part of `Scheduler::invariants`.
     ///
     /// # Errors
     /// Names the first thing that does not hold.

@@ -93,7 +93,6 @@ impl Placement {
         {
             // A filter that concerns this START would be skipped on this short cut: it must be one that `concerns_all`
             // announces or that `View::first_with_room` rules out.
-            // A filter that concerns a START would be passed over here.
             debug_assert!(
                 policy
                     .concerned(&view.asked(query, labels))
@@ -117,7 +116,6 @@ impl Placement {
             match decide.then(|| search.granting(&wishes)).flatten() {
                 Some(slot) => Some(slot),
                 // The one mask says all that is wished for, and no node in it fits: the nodes outside are equally good.
-                // All of the others are as good as each other.
                 None if decide && wishes.len() == 1 && asked.group().is_none() => search.first(),
                 None => search.best(&wishes, &weighers, policy, &mut self.chance),
             }

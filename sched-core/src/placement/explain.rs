@@ -195,7 +195,6 @@ impl Placement {
         let mut tally = Tally::new(&search);
         match &search.list {
             // All others fail for the same reason; `Tally::explanation` counts them without looking at them.
-            // The others are of no interest, however many they are.
             Some(list) => list
                 .iter()
                 .filter_map(|&slot| view.table().node(slot))

@@ -250,7 +250,6 @@ fn check_facts(key: &str, select: &[sched_model::Expression]) -> Result<(), Rule
         let name = expression.key();
         // Sets of nodes depend only on what does not change by itself: they are made when a node reports, not for each
         // START.
-        // Sets of nodes may depend on what does not change by itself.
         if !facts::is_lasting(name) {
             let problem = format!(
                 "'{name}' cannot be selected by; of the facts there are {}",

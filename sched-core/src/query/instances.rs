@@ -190,7 +190,6 @@ impl Scheduler {
             None => true,
             Some(None) => false,
             // An instance that two nodes list is shown twice: that should not happen, and people have to see it.
-            // Listed by two nodes, which should not be: people are to see that.
             Some(Some(place)) => place == key || entry.claim_state() != ClaimState::Claimed,
         }
     }
@@ -319,7 +318,6 @@ impl Scheduler {
     /// for has gone.
     fn waits_for(&self, managed: &Instance) -> Cause {
         // The preemptor may have ended while this instance stays suspended.
-        // Whom it was suspended for may be gone by now.
         match managed.state() {
             State::Suspended {
                 by: SuspendedBy::Preemptor(other),

@@ -188,7 +188,6 @@ impl Ordered {
             self.tree.set(at, chunk.sum());
         } else if is_last {
             // A waiter that comes later is usually the last of all; a chunk of its own keeps the full ones full.
-            // Who comes later usually stands behind all: chunks stay full.
             self.append(key, asked);
         } else {
             let mut upper = chunk.split_off(CHUNK / 2);

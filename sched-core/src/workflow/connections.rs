@@ -105,8 +105,8 @@ impl Scheduler {
         if let Some(old) = old {
             self.peers.unset_node(old);
             if old_roles == roles {
-                // The same node over a newer connection: its place stays, and others do not notice. What it was asked over the
-                // older one it may never have read.
+                // The same node over a newer connection: its place stays, and others do not notice. It may not have
+                // read what it was asked over the older one.
                 self.fail_reads(key);
                 return self.cluster.replace_connection(key, id, now);
             }
@@ -164,7 +164,7 @@ impl Scheduler {
         mut unsent: Vec<Message>,
         departure: Departure,
     ) {
-        // Before anybody is told of anything: it can no longer be told.
+        // First of all, so that nothing below is sent to a session that has ended.
         let Some(left) = self.peers.disconnect(id) else {
             return;
         };
@@ -260,9 +260,10 @@ impl Scheduler {
                         .is_some_and(|&delete| delete > at);
                     self.place_again(now, peer.uuid(), *start, is_cancelled);
                 }
-                // A launcher that was started again numbers what it asks again: this is no answer to that.
+                // A launcher that was restarted counts its lease requests from the beginning: this answer would be
+                // taken for another one's.
                 (Message::LeaseRenewed(_), _) => {}
-                // Said again to every new connection.
+                // Sent to every new connection anyway.
                 (
                     Message::Connected { .. }
                     | Message::NodeConnected(_)
@@ -409,7 +410,8 @@ impl Scheduler {
     }
 }
 
-/// Takes the STARTs out of an unwritten queue, but for those that a DELETE further back cancels.
+/// Takes the STARTs out of an unwritten queue, except for those that a DELETE further back cancels; these stay in it,
+/// with the DELETE.
 fn take_starts(unsent: &mut Vec<Message>) -> Vec<PlacedStart> {
     let deletes = last_deletes(unsent);
     let mut starts = Vec::new();
@@ -430,7 +432,7 @@ fn take_starts(unsent: &mut Vec<Message>) -> Vec<PlacedStart> {
     starts
 }
 
-/// The index in a queue of each instance's last DELETE.
+/// The position of each instance's last DELETE in a queue. Commands about volumes are not counted.
 fn last_deletes(unsent: &[Message]) -> IndexMap<InstanceId, usize> {
     let delete = |(at, message): (usize, &Message)| match message {
         Message::Targeted(command) if command.volume.is_none() => {

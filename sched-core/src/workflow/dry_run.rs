@@ -19,13 +19,14 @@ use crate::cluster::query::Query;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
 
-/// Choices, plus the nodes looked at one by one and those with members of the group, after which a dry run of many
-/// instances ends: some 20 ms, in which the core does nothing else.
+/// After this much work a dry run of many instances ends, with what it has found: some 20 ms, in which the core does
+/// nothing else. Counted are choices, nodes looked at one by one, and nodes with members of the group.
 const MAX_WORK: usize = 1_000_000;
 
 impl Scheduler {
-    /// Answers a START with `dry_run: true`. Where it cannot be placed, the reason is that of the failure that the START
-    /// would have had.
+    /// Answers a START with `dry_run: true` by a PlacementDecision, and changes nothing. Where it cannot be placed, the
+    /// reason is that of the failure that the START would have had. A single START of an instance that exists is
+    /// answered as the START would be.
     pub(crate) fn decide(&mut self, start: &PlacedStart) {
         let request = &start.request;
         let count = request.scheduling.as_ref().map_or(1, |it| it.instances());

@@ -119,7 +119,6 @@ impl Scheduler {
             .is_some();
         let (parcel, told) = match how {
             // If the START is not known any more, its failure was reported when its node was given up.
-            // Of a START that no one knows any more its failure was told when its node was given up.
             EndHow::Failed(failed) if is_known => {
                 let told = Report::StartFailed {
                     node: "".into(),
@@ -163,7 +162,6 @@ impl Scheduler {
             let key = self.cluster.nodes().by_uuid(node);
             let session = key.and_then(|key| self.cluster.nodes().node(key).session());
             // Any connection of the node will do: the number and the incarnation say all.
-            // Another connection than the one it was told on serves as well: the number says all.
             if let Some(session) = session
                 && self.peers.get(session).is_some_and(Session::numbers_ends)
             {

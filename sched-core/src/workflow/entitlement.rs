@@ -3,11 +3,11 @@
 //!
 //! | the instance | which node may list it | which node may report its failure or end |
 //! | --- | --- | --- |
-//! | is known nowhere, as after a restart without a state directory | every node: it is placed on the first | every node |
+//! | is unknown, as after a restart without a state directory | every node: it is placed on the first | every node |
 //! | is on a node, or its START was given to one | that node | that node |
 //! | moves | source and target | both |
 //! | is lost with its node | that node, and the one it was to move to | both |
-//! | waits, or has a node that was not sent its START yet | that node, and those it was on before | none: it runs nowhere |
+//! | waits, or has a node that was not sent its START yet | that node, and those it was on before | none |
 //!
 //! If the node that had an instance has lost it while another lists a copy, it is known nowhere until that one lists it
 //! again.
@@ -106,7 +106,7 @@ impl Scheduler {
             return false;
         };
         let Some(key) = node else {
-            // A newer connection speaks for its node.
+            // The session was replaced by a newer connection of its node, which reports from then on.
             return true;
         };
         let instance = &*instance;
@@ -117,7 +117,7 @@ impl Scheduler {
         if let Some(how) = report.end()
             && self.end_entry(key, instance, how) == EntryEnd::Over
         {
-            // Of its own copy, which it has listed, it may say so.
+            // It reports the end of its own copy, which it has listed: its claim is released.
             self.release(key, instance);
         }
         match self.cluster.question_answered(key, instance, name) {
@@ -161,7 +161,7 @@ impl Scheduler {
         self.broadcast(topic, id, parcel.clone());
     }
 
-    /// Counts and logs a report about others' instances.
+    /// Counts reports about others' instances, and logs the first of each kind for a session.
     fn note_foreign(&mut self, id: SessionId, name: ReportName, instance: &InstanceId, count: u64) {
         self.counters.foreign += count;
         self.notice_once(id, name.into(), |session| {

@@ -1,9 +1,16 @@
-//! A disk that takes no writes, or is too slow: what needs it is told so within [`crate::DISK_PATIENCE`], what does not goes on.
+//! A disk that takes no writes, or is too slow: what needs it fails within [`crate::DISK_PATIENCE`], everything else
+//! goes on.
 //!
-//! Nothing is taken in that would have to survive a restart while nothing can be written: such a START waits at the door
-//! ([`Scheduler::hold_for_disk`]) and fails when its time is up; commands are refused. A START that had been taken in
-//! when the disk failed fails the same, unless it is on disk or its node has it. What was acknowledged is never given up:
-//! instances that are to start again or to move wait for the disk, and nothing is stopped for them meanwhile.
+//! ```text
+//!  a START that must survive a restart     held until the disk is back, else StartFailure not_recorded
+//!  a plain START                           placed as ever
+//!  accepted, not on disk, not at a node    fails in the same way
+//!  accepted and on disk                    waits for the disk; nothing is stopped for it meanwhile
+//!  a command whose outcome is recorded     refused (native peers), carried out (original peers)
+//! ```
+//!
+//! So no client is told that something was accepted which a restart would forget, and nothing that was acknowledged is
+//! given up.
 
 use std::time::Instant;
 
@@ -23,7 +30,7 @@ use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
 
 impl Scheduler {
-    /// The disk takes writes no longer, or again.
+    /// The disk does not take writes any more, or does again.
     pub(crate) fn disk_is(&mut self, state: DiskState) {
         self.journal.disk_is(self.now, state);
         if !self.journal.is_in_trouble() {
@@ -33,7 +40,8 @@ impl Scheduler {
         }
     }
 
-    /// Lets in what waited at the door, higher priorities first, and goes on with what was not begun.
+    /// Lets in the STARTs that were held, higher priorities first, and offers all nodes to the queue: preemption was
+    /// off meanwhile.
     pub(crate) fn disk_is_back(&mut self) {
         // Those that wait may preempt again as well, and go first where their place in the order is before.
         if !self.queue.is_empty() {
@@ -49,7 +57,8 @@ impl Scheduler {
         }
     }
 
-    /// Has a START wait at the door if it needs a disk that takes no writes; gives it back if it does not.
+    /// Holds a START that needs a disk which takes no writes; gives it back if it does not need it. One that cannot be
+    /// held, because there are too many or the scheduler leaves, fails at once.
     pub(crate) fn hold_for_disk(&mut self, start: Box<PlacedStart>) -> Option<Box<PlacedStart>> {
         if !self.journal.is_in_trouble() || !self.needs_disk(&start) {
             return Some(start);
@@ -67,7 +76,8 @@ impl Scheduler {
         None
     }
 
-    /// Whether a START would have to survive a restart, or what is on disk of its instance is not so any more.
+    /// Whether a START would have to survive a restart, or would make a record on disk untrue. A dry run does not, nor
+    /// does a START of an instance that exists.
     fn needs_disk(&self, start: &PlacedStart) -> bool {
         let request = &start.request;
         let asked = request.scheduling.as_deref();
@@ -82,14 +92,15 @@ impl Scheduler {
             || (self.journal.is_crowded() && self.is_to_be_managed(request))
     }
 
-    /// Fails a START that waits at the door because its instance was deleted.
+    /// Fails a START that is held, because its instance was deleted.
     pub(crate) fn cancel_held(&mut self, instance: &InstanceId) {
         if let Some(start) = self.journal.take_held_of(instance) {
             self.fail_start(&start, Refusal::Undone);
         }
     }
 
-    /// Fails, because time has passed, what has waited long enough.
+    /// Deals with what has waited for the disk too long: the disk counts as silent, and up to `most` STARTs of each
+    /// kind fail.
     pub(crate) fn disk_due(&mut self, now: Instant, most: usize) {
         self.forget_old_claims();
         if self.journal.note_silence(now) {
@@ -109,7 +120,8 @@ impl Scheduler {
         }
     }
 
-    /// Fails a START that was taken in and is not on disk, unless its node has it by now.
+    /// Fails a START that was accepted and is not on disk in time, unless its node has it by now: then it is looked at
+    /// again later, since the node may still refuse it.
     fn look_at_unwritten(&mut self, start: Unwritten) {
         let instance = &start.instance;
         let managed = self.instances.get(instance);
@@ -137,7 +149,7 @@ impl Scheduler {
         self.fail_managed(instance, StartFailureReason::NotRecorded, None, why);
     }
 
-    /// Fails all STARTs that were not acknowledged, because the scheduler leaves.
+    /// Fails all STARTs that are not on disk, because the scheduler leaves and would not know them when it is back.
     pub(crate) fn fail_unwritten(&mut self) {
         for start in self.journal.take_held() {
             self.fail_unrecorded(&start);
@@ -148,8 +160,8 @@ impl Scheduler {
         self.fail_unwritten_batches(&self.journal.trouble_cause());
     }
 
-    /// Has the failure of a START that is still on disk wait until it is not: a crash before would have it tried, and told
-    /// as failed, a second time. Gives back one that can be told.
+    /// Holds the failure of a START whose record is still on disk until the record is deleted: after a crash before
+    /// that, the START would be tried, and would fail, a second time. Gives back a failure that may be sent now.
     pub(crate) fn hold_failure(
         &mut self,
         sender: SessionId,
@@ -164,7 +176,7 @@ impl Scheduler {
         self.journal.hold_failure(&instance, sender, failure)
     }
 
-    /// Tells failures that are on disk by now; whether there was any.
+    /// Sends failures whose records have been deleted; whether there was any.
     pub(crate) fn notify_recorded_failures(&mut self) -> bool {
         let mut any = false;
         while let Some((sender, failure)) = self.journal.take_failure() {
@@ -174,13 +186,15 @@ impl Scheduler {
         any
     }
 
+    /// Fails a START because it could not be recorded. This reason is a word of this project; original peers get the
+    /// cause as text.
     fn fail_unrecorded(&mut self, start: &PlacedStart) {
         let why = Explanation::of(self.journal.trouble_cause());
         self.fail_with(start, StartFailureReason::NotRecorded, why);
     }
 
-    /// Refuses a command whose outcome would have to survive a restart, while nothing can be written; whether it did. Peers
-    /// of the original have no word for that: theirs are carried out.
+    /// Refuses a command whose outcome would have to survive a restart while nothing can be written; whether it did.
+    /// The original protocol has no such refusal, so commands of original peers are carried out.
     pub(crate) fn refuse_if_unwritable(&mut self, id: SessionId, command: &Command) -> bool {
         let is_refused = self.journal.is_in_trouble()
             && self.peers.is_native(id)

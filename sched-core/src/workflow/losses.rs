@@ -162,7 +162,7 @@ impl Scheduler {
     }
 
     /// A node's connection has ended: what it was never sent is placed elsewhere, in the order of the queue, whether it
-    /// waited for the disk or in the connection's queue.
+    /// waited for the disk or in the connection's queue. Safe at once, since the node cannot run what it never got.
     pub(crate) fn place_not_given(&mut self, now: Instant, key: NodeKey, unsent: Vec<PlacedStart>) {
         let uuid = self.cluster.nodes().node(key).uuid();
         let is_claimed = |managed: &Instance| {
@@ -229,8 +229,15 @@ impl Scheduler {
         }
     }
 
-    /// One instance becomes lost with its node. What follows is decided now: it is placed again at the fencing
-    /// deadline, placed again if the node comes back without it, deleted if it comes back with it, or forgotten.
+    /// One instance becomes lost with its node. What follows is decided now:
+    ///
+    /// ```text
+    ///  being deleted                               Delete    deleted if the node comes back with it
+    ///  on_node_loss: restart, and a lease          Restart   placed again at the fencing deadline
+    ///  START not confirmed                         -         fails now: it may run there, so it is not tried elsewhere
+    ///  may have been stopped by the scheduler      Replace   placed again if the node comes back without it
+    ///  any other                                   Forget    goes on if the node comes back with it
+    /// ```
     fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
         if !self.may(instance, EventKind::NodeLost) {
             return;
@@ -297,7 +304,8 @@ impl Scheduler {
         self.release(key, instance);
     }
 
-    /// How long a node's launcher lets instances run while it is cut off; `None` if it has not promised to stop them.
+    /// How long a node's launcher lets instances run while it is cut off; `None` if it has not promised to stop them
+    /// then. By its latest report, also of a lost node.
     pub(crate) fn lease_of(&self, key: NodeKey) -> Option<Duration> {
         let extras = self
             .cluster
@@ -329,7 +337,7 @@ impl Scheduler {
         }
     }
 
-    /// A START was cancelled before any node was sent it.
+    /// A DELETE has cancelled a START before any node was sent it: it has failed.
     fn start_is_cancelled(&mut self, instance: &InstanceId) {
         let why = Explanation::of(Refusal::Undone.into());
         self.fail_managed(instance, StartFailureReason::LaunchFailure, None, why);
@@ -360,8 +368,8 @@ impl Scheduler {
         }
         let managed = self.instances.get(instance);
         let by = managed.and_then(|managed| managed.state().suspended_by().cloned());
-        // Who had it suspended is not known where the scheduler was restarted during a move, or where somebody else did:
-        // it stays suspended until it is resumed by command. A node may list it before it says in READY what it can do.
+        // By whom it was suspended is not known if the scheduler was restarted during a move, or if it was suspended
+        // from outside: it stays suspended until a RESUME. A node may list it before it says in READY what it can do.
         let node = self.cluster.nodes().node(key);
         let may_suspend = node.report().is_none() || node.can(Capabilities::SUSPEND);
         let by = by.or_else(|| may_suspend.then_some(SuspendedBy::Command));
@@ -381,7 +389,8 @@ impl Scheduler {
         }
     }
 
-    /// A lost node is back and does not list an instance: it certainly does not run there.
+    /// A lost node is back and does not list an instance: it certainly does not run there, so the fencing deadline need
+    /// not be waited for.
     fn came_back_without(&mut self, instance: &InstanceId) {
         let Some(State::Lost { then, .. }) =
             self.instances.get(instance).map(|it| it.state().clone())
@@ -448,7 +457,8 @@ impl Scheduler {
         }
     }
 
-    /// Places an instance on the node that lists it.
+    /// Places an instance on the node that lists it, with the amounts of its START where the launcher has reported
+    /// none.
     fn take_up(&mut self, key: NodeKey, instance: &InstanceId) {
         self.cluster.set_placement(instance, key);
         self.cluster.ledger_mut(key).set_managed(instance, true);
@@ -468,7 +478,8 @@ impl Scheduler {
         }
     }
 
-    /// Sends a node's launcher DELETE with `stop: true`.
+    /// Sends a node's launcher DELETE with `stop: true`, which ends the instance and keeps what a restart needs. Does
+    /// nothing while the node is not connected.
     pub(crate) fn order_stop(&mut self, key: NodeKey, instance: &InstanceId) {
         let Some(session) = self.cluster.nodes().node(key).session() else {
             return;
@@ -519,7 +530,8 @@ impl Scheduler {
     }
 }
 
-/// How long after its launcher's last report an instance under this lease has certainly been stopped.
+/// How long after its launcher's last report an instance under this lease has certainly been stopped: the lease, an
+/// eighth of it for clocks, and [`LEASE_MARGIN`] for the stop itself.
 pub(crate) fn fencing_time(lease: Duration) -> Duration {
     lease + lease / CLOCK_PART + LEASE_MARGIN
 }

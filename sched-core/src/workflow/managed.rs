@@ -34,7 +34,7 @@ pub(crate) const COMMAND_TIME: Duration = Duration::from_secs(60);
 /// never given up, so without a pause it would go to the same launchers as fast as they refuse it.
 const REFUSED_TIME: Duration = Duration::from_secs(60);
 
-/// Nodes that one START is tried on where it does not say: only the chosen one, as in the original scheduler.
+/// Nodes that a START is tried on if it does not say: only the chosen one, as in the original scheduler.
 const USUAL_ATTEMPTS: u32 = 1;
 
 impl Scheduler {
@@ -102,8 +102,10 @@ impl Scheduler {
     }
 
     /// Finds a node for an instance that is on none. The outcome is one of: claimed on a node, room is made by
-    /// preemption, queued, failed. While a STATS is handled, it is only collected: all that the STATS sets free is
-    /// placed together, in the order of the queue.
+    /// preemption, queued, failed. Its claims must have been released before.
+    ///
+    /// While a STATS is handled, the instance is only collected: all that the STATS sets free is placed together
+    /// afterwards, in the order of the queue.
     pub(crate) fn seek(&mut self, instance: &InstanceId, cause: &Cause) {
         if self.on(instance, LifecycleEvent::Sought).is_none()
             || self.queue.add_to_collected(instance, cause)
@@ -190,7 +192,8 @@ impl Scheduler {
     }
 
     /// Claims room on a node for an instance that waited or is placed again. It is given to the node once the claim is
-    /// on disk: after a crash before, it would be placed again and could run twice.
+    /// on disk: after a crash before that, it would be placed again and could run twice. Does nothing if its state does
+    /// not allow it.
     pub(crate) fn claim_managed(&mut self, instance: &InstanceId, key: NodeKey, cause: &Cause) {
         if !self.may(instance, EventKind::Claimed) || !self.claim_room(instance, key) {
             return;
@@ -257,9 +260,9 @@ impl Scheduler {
         }
     }
 
-    /// A node lists a managed instance with a state that is news. What that means depends on what the instance awaits:
-    /// confirmation of its START, of a SUSPEND or RESUME, arrival of a move, the return of a lost node, or an instance
-    /// where it should not be.
+    /// A node lists a managed instance, for the first time or in another state than before. What that means depends on
+    /// what the instance awaits: confirmation of its START, of a SUSPEND or RESUME, arrival of a move, the return of a
+    /// lost node, or nothing, because it should be elsewhere. The ledger has the row already.
     pub(crate) fn listed(&mut self, key: NodeKey, instance: &InstanceId, reported: InstanceState) {
         let Some(managed) = self.instances.get(instance) else {
             return;
@@ -337,7 +340,7 @@ impl Scheduler {
         let (attempts, max) = (managed.tried().len(), managed.max_attempts() as usize);
         self.count_failure(key, instance, reason);
         let cause = Cause::NotStarted(uuid, reason.clone());
-        // What ran before is not given up because of where it was sent to.
+        // An instance that ran before is never given up because of the nodes it was sent to.
         let has_run = self.instances.get(instance).is_some_and(|it| it.has_run());
         if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.seek(instance, &cause);
@@ -386,7 +389,8 @@ impl Scheduler {
         self.notify_failure(sender, Explained::new(failure, why.cause));
     }
 
-    /// Releases a claim that is not where the instance is placed: that on the target of a move.
+    /// Releases a claim on a node that the instance is not placed on, such as that on the target of a move. The
+    /// placement stays.
     pub(crate) fn unclaim(&mut self, key: NodeKey, instance: &InstanceId) {
         self.cluster.ledger_mut(key).release(instance);
     }

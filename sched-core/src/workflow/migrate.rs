@@ -238,7 +238,6 @@ impl Scheduler {
             .get(instance)
             .is_some_and(Entry::is_held_back);
         // An instance that is shipped keeps its amounts, so a move for other amounts is a cold one.
-        // What it asks for is not changed by shipping it as it is.
         let is_changed = self.move_request_of(instance).demand.is_some();
         let is_shipped = both_ship && !is_suspended && !is_changed;
         if !is_shipped && !self.has_start(instance) {
@@ -295,7 +294,6 @@ impl Scheduler {
                 self.note_arrived(instance, key);
             }
             // In a cold move the target was not given the START before the source has reported the end.
-            // One that is to be stopped first is not started there before its holder says that it has ended.
             _ => {}
         }
     }

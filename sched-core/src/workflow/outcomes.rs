@@ -1,7 +1,7 @@
-//! How commands ended: whom that is told to, and what a controller that becomes master is told of it again.
+//! How commands ended: who is sent the outcome, and what a controller that becomes master is sent of it.
 //!
-//! The outcome of a command is told to who sent it; once that has left, to all controllers. What the master was told and the
-//! others were not is remembered (`peers::outcomes`).
+//! The outcome of a command is sent to its sender; if that has left, to all controllers. What was sent to the master
+//! alone is remembered for its successor (`peers::outcomes`).
 
 use sched_model::Topic;
 
@@ -12,7 +12,7 @@ use crate::peers::outcomes::Outcome;
 use crate::peers::session::Session;
 
 impl Scheduler {
-    /// Tells a peer how its command ended; if it has left, all controllers that know the word.
+    /// Sends a peer how its command ended; if it has left, all controllers whose protocol has the frame.
     pub(crate) fn send_outcome(&mut self, to: SessionId, message: Message) {
         let Some(session) = self.peers.get(to) else {
             return self.notify_successors(&message);
@@ -24,7 +24,8 @@ impl Scheduler {
         self.act(Action::Send { to, message });
     }
 
-    /// Tells all controllers of an outcome whose asker has left; where there is none, the next one to come.
+    /// Sends all controllers an outcome whose asker has left; if there are none, it is remembered for the next one to
+    /// connect.
     fn notify_successors(&mut self, message: &Message) {
         if !self.peers.has_controllers() {
             self.peers.note_told(self.now, None, message);
@@ -32,8 +33,8 @@ impl Scheduler {
         self.notify_controllers(Topic::Failures, |session| copy_for(session, message));
     }
 
-    /// Tells a controller that has become master of outcomes it missed: those that still say how things are. Of an instance
-    /// that is there (again) the snapshot has said more.
+    /// Sends a controller that has become master the outcomes that it was not sent, as far as they still hold: a
+    /// failure to start an instance that exists by now is left out, because the snapshot has shown it.
     pub(crate) fn replay(&mut self, to: SessionId, missed: Vec<Outcome>) {
         for outcome in missed {
             let message = match outcome {
@@ -41,7 +42,7 @@ impl Scheduler {
                     .then_some(Message::StartFailureCopy(failure)),
                 Outcome::DeleteFailed(failure) => (!self.is_there(&failure.instance_uuid))
                     .then_some(Message::DeleteFailure(failure)),
-                // What is not on disk is told once it is.
+                // What is not on disk yet is sent once it is.
                 Outcome::Queued(instance) => self
                     .queued_event(&instance)
                     .filter(|_| self.waits_on_disk(&instance))
@@ -55,13 +56,14 @@ impl Scheduler {
         }
     }
 
+    /// Whether an instance is placed or managed.
     fn is_there(&self, instance: &str) -> bool {
         let instance = InstanceId::new(instance);
         self.cluster.placement(&instance).is_some() || self.instances.contains(&instance)
     }
 }
 
-/// An outcome in words that a controller knows; `None` where it has none.
+/// An outcome in a frame that a controller knows; `None` where its protocol has none.
 fn copy_for(session: &Session, message: &Message) -> Option<Message> {
     match message {
         Message::DeleteFailure(failure) => Some(Message::DeleteFailure(failure.clone())),

@@ -1,8 +1,8 @@
 //! What instances on original launchers asked for, remembered while their node or the scheduler is away.
 //!
-//! A native launcher says in each STATS what its instances asked for; an original one does not, so only the scheduler that
-//! gave it the START knows. Its claims are put on disk in a while ([`Journal::note_claims`](crate::journal::Journal)), and
-//! are remembered in memory when a node is given up as well.
+//! A native launcher says in each STATS what its instances asked for; an original one does not, so only the scheduler
+//! that gave it the START knows. Its claims are put on disk after a while
+//! ([`Journal::note_claims`](crate::journal::Journal)), and are also remembered in memory when a node is given up.
 //! A node that comes back has them in its ledger from the moment it connects; those that it does not list are dropped
 //! like any other.
 
@@ -31,8 +31,9 @@ impl Scheduler {
         (!claims.is_empty()).then_some(Record::Claims(ClaimsRecord { claims }))
     }
 
+    /// What the plain instances in a ledger asked for, as records. Managed instances have records of their own.
     fn claims_of(&self, ledger: &Ledger) -> Vec<ClaimRecord> {
-        // Of one that is managed more is on disk, and a node was not told of one whose room is claimed alone.
+        // Managed instances have records of their own, and of one that is only claimed the node knows nothing.
         let is_kept_here = |entry: &Entry| {
             entry.is_known() && !entry.is_managed() && entry.claim_state() != ClaimState::Claimed
         };
@@ -61,7 +62,7 @@ impl Scheduler {
         self.forget_old_claims();
     }
 
-    /// Takes up what the process before this one left.
+    /// Takes over the claims on a node from disk, until the node is back or they are forgotten.
     pub(crate) fn restore_claims(&mut self, uuid: Uuid, record: ClaimsRecord) {
         self.journal.keep_claims(uuid, record.claims, self.now);
     }
@@ -73,8 +74,8 @@ impl Scheduler {
         }
     }
 
-    /// A node with an original launcher is there again: what its instances asked for counts from now on. Of instances
-    /// that have been placed elsewhere, and of those that are managed, more is known elsewhere.
+    /// A node is back: what its instances asked for is claimed on it again, if its launcher is an original one. Left
+    /// out are instances that were placed elsewhere meanwhile, managed ones, and those that its ledger has.
     pub(crate) fn recall_claims(&mut self, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         let (uuid, is_native) = (node.uuid(), node.is_native());

@@ -33,7 +33,6 @@ impl BeforeEnd {
         self.last_run
     }
 
-    /// What is known of one that its node has not had for a while.
     /// For an instance that its node does not list any more, so that it is not known since when it had it.
     fn without_entry(last_run: u64) -> Self {
         let since = None;

@@ -102,8 +102,8 @@ impl Scheduler {
         self.recovery.is_open() && group.is_some_and(is_hard)
     }
 
-    /// Whether a START cannot be placed before certain nodes have come back after a restart: those that may have members of
-    /// its group, or the one that had its instance.
+    /// Whether a START cannot be placed before certain nodes have come back after a restart: those that may have
+    /// members of its group, or the one that had its instance.
     pub(crate) fn waits_for_nodes(&self, request: &StartRequest) -> bool {
         match self.known(&request.instance) {
             Known::Nowhere => self.waits_for_members(request),
@@ -112,7 +112,8 @@ impl Scheduler {
     }
 
     /// The node for a query: a READY one, else one that called itself full and has released room since. The node
-    /// becomes the most recently used, from where the next search begins.
+    /// becomes the most recently used, from where the next search begins; a caller that does not carry the choice out
+    /// puts cursors and random generator back. Nodes that are reserved for others are left out.
     pub(crate) fn choose(&mut self, query: &Query) -> Option<NodeKey> {
         let ready = self.choose_ready(query);
         if ready.is_some() || self.cluster.full_nodes().is_empty() {

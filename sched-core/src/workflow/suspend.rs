@@ -1,8 +1,8 @@
 //! Instances are suspended and resumed: by command, and because they are preempted.
 //!
-//! A suspended instance keeps its memory, disk and custom resources; its vcpus are free for others. What was suspended
-//! by command stays so until a RESUME. What was preempted waits in the queue for vcpus on its node, and is resumed by
-//! the scheduler, but never while a START of higher priority waits that the node could run.
+//! A suspended instance keeps its memory, disk and custom resources; its vcpus are free for others. One that was
+//! suspended by command stays so until a RESUME. One that was preempted waits in the queue for vcpus on its node, and
+//! is resumed by the scheduler, but never while a START of higher priority waits that the node could run.
 //!
 //! Who is preempted for whom is decided in `preempt`; what launchers answer is dealt with in `outcome`.
 
@@ -57,7 +57,7 @@ impl Scheduler {
                 self.begin_suspending(instance, SuspendedBy::Command, Some(id), cause);
                 self.send_suspend(key, instance);
             }
-            // It need not be told: it is only not to be resumed by itself any more.
+            // Its launcher is sent nothing: only the reason changes, so that the scheduler does not resume it.
             Some(State::Suspended {
                 by: SuspendedBy::Preemptor(_),
                 ..
@@ -130,9 +130,9 @@ impl Scheduler {
         Some(key)
     }
 
-    /// Manages an instance from now on that its node has listed and that was not managed, because a command is about
-    /// it. Its START is not known: it can be suspended, changed and moved with its state, but not placed again. `false`
-    /// if its node has not listed it.
+    /// Makes a plain instance a managed one, because a command is about it. Its START is not known: it can be
+    /// suspended, changed, and moved with its state, but not placed again. Whether it is managed now; `false` if its
+    /// node has not listed it.
     pub(crate) fn ensure_managed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
         if self.instances.contains(instance) {
             return true;
@@ -181,7 +181,8 @@ impl Scheduler {
         self.fail_command(id, command, instance, Some(key), reason, why);
     }
 
-    /// Sends a native peer that its command for an instance was not, or could not be, carried out.
+    /// Sends a native peer a CommandFailure: its command for an instance was not, or could not be, carried out.
+    /// Original peers have no such frame and are sent nothing.
     pub(crate) fn fail_command(
         &mut self,
         id: SessionId,
@@ -211,7 +212,7 @@ impl Scheduler {
         self.instances.get(instance)?.state().asker()
     }
 
-    /// The same for a command that was under way, if a session asked for it.
+    /// Sends a CommandFailure to the session that asked for what was under way, if one did.
     pub(crate) fn notify_asker(
         &mut self,
         asker: Option<SessionId>,
@@ -227,7 +228,11 @@ impl Scheduler {
         }
     }
 
-    /// Checks that a suspended instance's vcpus are free on its node; else says how many are.
+    /// Checks that a suspended instance's vcpus are free on its node. vcpus that are claimed for it already count as
+    /// free.
+    ///
+    /// # Errors
+    /// How many it asks for and how many are free.
     fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), Objection> {
         let node = self.cluster.nodes().node(key);
         let entry = node.ledger().get(instance);
@@ -425,7 +430,7 @@ impl Scheduler {
             && self.cluster.nodes().node(key).can(Capabilities::SUSPEND);
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
         if entry.is_none_or(Entry::may_resume) {
-            // Its launcher was told to already, and does not answer.
+            // Its launcher was sent a RESUME already, and has not answered.
             return false;
         }
         if node != key || !is_able || self.has_vcpus_for(instance, key).is_err() {
@@ -463,7 +468,8 @@ impl Scheduler {
         })
     }
 
-    /// An instance has left the queue: nodes on which it kept others from being resumed are offered again.
+    /// An instance has left the queue. Nodes on which it kept suspended instances from being resumed are offered to the
+    /// queue, a few at a time.
     pub(crate) fn outranks_no_more(&mut self) {
         /// Nodes offered at once. The others follow when the next one leaves, or when the timer of a suspended instance
         /// is due.
@@ -522,7 +528,7 @@ impl Scheduler {
                 move_request: MoveRequest::default(),
                 why: Cause::NoVcpusHere,
             };
-            // Where no other has either, it goes on waiting.
+            // If no other node has vcpus either, it goes on waiting here.
             let _ = self.move_instance(instance, plan);
         }
     }

@@ -1,31 +1,33 @@
-//! What a controller that becomes master is told first: all nodes and instances, in pages, and then the outcomes that only
-//! masters before it were told of (`outcomes`).
+//! The snapshot: what a controller that becomes master is sent first. All nodes and instances, in pages, and then the
+//! outcomes that only masters before it were sent (`outcomes`).
 //!
 //! # How pages and events go together
 //!
-//! A row says how its node or instance stood when its page was queued for the controller. Pages stand in one line with all
-//! events for it, in the order in which things happened: what comes after a row is newer than the row, what came before it is
-//! contained in it. So a controller that takes in pages and events as they come, the later one overriding, has the right
-//! picture with the last page, and keeps it. A row may come twice; the later one counts.
+//! A row shows its node or instance as it was when its page was queued for the controller. Pages are in one queue with
+//! all events for it, in the order in which things happened: what comes after a row is newer than the row, and what
+//! came before it is contained in it. So a controller that takes pages and events as they come, the later one
+//! overriding, has the right picture with the last page, and keeps it. A row may come twice; the later one counts.
 //!
 //! - The first page follows the ControllerStatus at once. Where one page is enough, nothing comes between.
-//! - A page has at most `MAX_LIMIT` rows, and no more than one is made in a turn: that is as long as a query holds up
-//!   everybody else. Further ones follow in ticks that are due at once, whenever the controller's queue is short.
-//! - An instance that is placed, moves or ends between two pages may be on none of them or on two. Of one that is looked
-//!   after InstanceState tells, of a plain one the STATS, InstanceDeleted and the like that all controllers hear.
+//! - A page has at most `MAX_LIMIT` rows, and no more than one is made for one input: that is as long as a query delays
+//!   everything   else. Further ones follow in ticks that are due at once, whenever the controller's queue is short.
+//! - An instance that is placed, moves or ends between two pages may be on none of them or on two. For a managed
+//!   instance there is   an InstanceState event then; for a plain one the STATS, InstanceDeleted and the like that all
+//!   controllers get.
 //! - Outcomes follow the last page.
 //!
-//! A controller that is first, and so master without having been backup, is told the same if there is something to tell: any
-//! instance, or an outcome that no one heard. It is what it needs after a restart of either side. A master's newer connection
-//! takes the place of the older one, with what that was not sent: it is told only if the older one was still being told.
-//! Original controllers know no snapshots.
+//! A controller that is the first, and so master without having been backup, is sent the same if there is something to
+//! send: any instance, or an outcome that no controller got. It needs that after a restart of either side. A master's
+//! newer connection takes the place of the older one, with what that was not sent: it gets a snapshot only if the older
+//! one was still getting its own. Original controllers know no snapshots.
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message};
 use crate::api::ids::SessionId;
 
 impl Scheduler {
-    /// Begins to tell a controller that was promoted.
+    /// Begins the snapshot for a controller that was promoted, and queues its first page. Ends any other that is under
+    /// way.
     pub(crate) fn sync_from_start(&mut self, to: SessionId) {
         self.sync.finish();
         let session = self.peers.session(to);
@@ -37,7 +39,7 @@ impl Scheduler {
         self.sync_on();
     }
 
-    /// Tells a controller that is master from the start, if there is something to tell.
+    /// Begins the snapshot for a controller that is master from the start, if there is something to send.
     pub(crate) fn sync_first(&mut self, to: SessionId) {
         let uuid = self.peers.session(to).uuid();
         let is_news = self.cluster.placements().0 > 0
@@ -55,7 +57,7 @@ impl Scheduler {
         }
     }
 
-    /// Queues the next page, and after the last one what was missed.
+    /// Queues the next page, and after the last one the outcomes that the controller was not sent.
     fn sync_on(&mut self) {
         let mut sync = std::mem::take(&mut self.sync);
         let Some((to, shown)) = sync.current() else {

@@ -87,7 +87,6 @@ impl Scheduler {
         }
         if what == LifeState::Waiting && self.config.durable {
             // A client that is sent this event relies on it, so it must be on disk first.
-            // Who hears of it counts on it.
             return self.after_commit(instance, Next::NotifyWaiting);
         }
         self.notify_state(instance, what, node, cause);
@@ -130,7 +129,6 @@ impl Scheduler {
         self.notify_state(instance, what, None, cause);
         // Everything else that refers to it: protection from preemption, timers, and the preemptor that waits for its
         // room.
-        // Whatever else refers to it: protection from preemption, timers, and the preemptor that waits for its room.
         self.queue.spare_no_more(instance);
         self.timers.forget(instance);
         self.note_out_of_the_way(instance);

@@ -43,7 +43,6 @@ impl Filter for Required {
             return Ok(());
         };
         // A lasting reason is of more use to the reader than one that may pass.
-        // What stays as it is says more than what may pass.
         let is_lasting =
             |(_, expression): &(usize, &Expression)| facts::is_lasting(expression.key());
         let (at, _) = if is_lasting(&first) {

@@ -39,7 +39,6 @@ impl Scheduler {
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
         if is_suspended && entry.is_some_and(Entry::is_told_to_resume) {
             // The launcher said this before it had carried out the RESUME that it was sent.
-            // What was said before the launcher came to what it was told.
             return;
         }
         match (state, is_suspended) {
