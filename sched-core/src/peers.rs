@@ -1,8 +1,9 @@
 //! Who is connected: sessions, roles, what each may send, and who asked for what.
 //!
-//! [`Peers`] owns all of it and keeps it in step. It decides who is let in and who is master, and names those to be told of
-//! something ([`Audience`]). It sends nothing: that is for those who ask it. It remembers how commands ended that only the
-//! master was told of (`outcomes`).
+//! [`Peers`] owns all of it and keeps it in step. It decides who is let in and who is master, and lists those who are
+//! sent a message ([`Audience`]). It sends nothing itself: the workflows do. A *peer* is a UUID in a role
+//! ([`Identity`]); a *session* is one connection of it. A newer session of a peer replaces the older one at once, which
+//! then ends.
 
 pub(crate) mod answers;
 pub(crate) mod audience;
@@ -39,12 +40,13 @@ use crate::peers::session::{Identity, LISTENER, Session, identity};
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     sessions: Map<SessionId, Session>,
+    /// The current session of each peer; an older one that has not ended yet is in `sessions` only.
     identities: Map<Identity, SessionId>,
-    /// Sessions of launchers that are to say which process they are of before they replace another.
+    /// Sessions of launchers that have to name their process before they replace another (`workflow::twins`).
     candidates: Map<SessionId, Hello>,
-    /// UUIDs that were claimed with a certificate bound to them.
+    /// UUIDs that were claimed with a certificate bound to them: no other certificate may claim these.
     bindings: Bindings,
-    /// Controllers in order; the first is master.
+    /// Sessions of controllers in order of connection; the first is master.
     controllers: Vec<SessionId>,
     /// Operators that subscribed to a topic, in order.
     subscribers: Vec<SessionId>,
@@ -52,19 +54,20 @@ pub(crate) struct Peers {
     answers: Answers,
     /// Peers that wait for output of workloads.
     reads: Reads,
-    /// What the master alone was told recently.
+    /// What was sent to the master alone recently, for its successor.
     outcomes: Outcomes,
+    /// The payload that every peer is sent when it is let in.
     configuration: ClusterPayload,
 }
 
-/// A session that has ended.
+/// A session that has ended, with what follows for the order of controllers.
 #[derive(Debug)]
 pub(crate) struct Left {
     /// What it was.
     pub(crate) session: Session,
     /// Whether it was the master's.
     pub(crate) was_master: bool,
-    /// The session of who is master now.
+    /// The master's session from now on, if there is any controller.
     pub(crate) master: Option<SessionId>,
 }
 
@@ -86,10 +89,12 @@ impl Peers {
         }
     }
 
-    /// Whether a peer is let in, and, if its certificate is bound to its UUID, how that is remembered.
+    /// Whether a peer is let in. If its certificate is bound to its UUID, that is remembered: whether it is new, for
+    /// the disk. Creates no session.
     ///
     /// # Errors
-    /// Why it is not let in.
+    /// Why it is not let in: no role, roles that exclude each other, an operator with the original protocol, or a UUID
+    /// that belongs to another certificate. The server refuses the connection with that.
     pub(crate) fn admit(&mut self, hello: &Hello) -> Result<Option<Bound>, RefusedConnect> {
         if hello.role.is_empty() {
             return Err(RefusedConnect::NoRole);
@@ -112,8 +117,9 @@ impl Peers {
         Ok(None)
     }
 
+    /// Whether a UUID belongs to a certificate that is bound to it.
     fn is_bound(&self, uuid: Uuid) -> bool {
-        // What is not remembered for want of room is at least not taken from the peer that has it.
+        // With a full table, UUIDs of connected peers are still protected.
         let is_there = |session: &Session| session.is_bound && session.uuid == uuid;
         self.bindings.contains(uuid)
             || self.bindings.is_full() && self.sessions.values().any(is_there)
@@ -124,8 +130,8 @@ impl Peers {
         self.bindings.insert(uuid);
     }
 
-    /// A peer that was admitted has a session from now on; the earlier session of the same peer, which it replaces. A
-    /// controller is none of the controllers before [`Peers::add_controller`].
+    /// Creates the session of a peer that was admitted; returns the earlier session of the same peer, which it
+    /// replaces. A controller is in no order yet: [`Peers::add_controller`] must follow.
     pub(crate) fn connect(
         &mut self,
         id: SessionId,
@@ -137,13 +143,13 @@ impl Peers {
         self.identities.insert(identity, id)
     }
 
-    /// A launcher that was admitted has a session, beside the one that it may replace once its process is known.
+    /// Creates the session of a launcher beside the one that it may replace once it has named its process.
     pub(crate) fn connect_candidate(&mut self, id: SessionId, hello: Hello, now: Instant) {
         self.sessions.insert(id, Session::new(hello, now));
         self.candidates.insert(id, hello);
     }
 
-    /// A session that may replace another, if it is one; no longer, then.
+    /// Ends the candidacy of a session; `None` if it was no candidate.
     pub(crate) fn take_candidate(&mut self, id: SessionId) -> Option<Hello> {
         if self.candidates.is_empty() {
             return None;
@@ -151,13 +157,14 @@ impl Peers {
         self.candidates.swap_remove(&id)
     }
 
-    /// A candidate takes the place of the earlier session of its launcher, if there is one: that one.
+    /// Makes a former candidate the current session of its launcher; returns the one that it replaces.
     pub(crate) fn replace_by_candidate(&mut self, id: SessionId) -> Option<SessionId> {
         let identity = self.session(id).identity();
         self.identities.insert(identity, id)
     }
 
-    /// Lists a session as a controller's, in the place of the one that it replaces if there is one.
+    /// Puts a controller into the order: in the place of the session that it replaces, so that a master stays master,
+    /// else at the end.
     pub(crate) fn add_controller(&mut self, id: SessionId, replaced: Option<SessionId>) -> Place {
         let mut controllers = self.controllers.iter_mut();
         match controllers.find(|other| Some(**other) == replaced) {
@@ -172,7 +179,7 @@ impl Peers {
         }
     }
 
-    /// A session has ended: it is listed nowhere any more. What it was; `None` for one that is not known.
+    /// Removes a session from everything; `None` for one that is not known, such as one that was never let in.
     pub(crate) fn disconnect(&mut self, id: SessionId) -> Option<Left> {
         let session = self.sessions.swap_remove(&id)?;
         let identity = session.identity();
@@ -219,8 +226,8 @@ impl Peers {
         self.get(id)?.node
     }
 
-    /// Whose what comes from a session is. Of one that has ended no one can say any more; the controllers hear of what
-    /// becomes of its STARTs.
+    /// To whom what a session sends belongs: all controllers together, or one operator. What a session that has ended
+    /// sent belongs to the controllers.
     pub(crate) fn owner(&self, sender: SessionId) -> Owner {
         self.get(sender).map_or(Owner::Controllers, Session::owner)
     }
@@ -257,7 +264,7 @@ impl Peers {
         !self.subscribers.is_empty()
     }
 
-    /// Those who are told of a topic, but for one of them: controllers in order, then operators.
+    /// Those who are sent an event of a topic, except for one of them: controllers in order, then subscribers.
     pub(crate) fn audience<'t>(&self, topic: &'t Topic, except: Option<SessionId>) -> Audience<'t> {
         let count = self.controllers.len() + self.subscribers.len();
         Audience::new(0..count, Some(topic), except)
@@ -278,15 +285,16 @@ impl Peers {
         Audience::new(first..first + self.subscribers.len(), Some(topic), except)
     }
 
-    /// A session that is not told of a topic along with all others; `None` if it is, or has ended.
+    /// A session that is not sent the events of a topic; `None` if it is, or has ended. For answers that must reach
+    /// their asker once.
     pub(crate) fn outside_audience(&self, id: SessionId, topic: &Topic) -> Option<&Session> {
         let session = self.get(id)?;
         let is_inside = self.controllers.contains(&id) || session.topics.contains(topic);
         (!is_inside).then_some(session)
     }
 
-    /// An operator is to be told of these topics and no others. Each counts once, and those that are not known not at all,
-    /// however many there are.
+    /// Subscribes an operator to these topics in place of earlier ones; none ends its subscription. Unknown topics and
+    /// repetitions are dropped, so a session has at most as many as there are topics.
     pub(crate) fn subscribe(&mut self, id: SessionId, topics: &[Topic]) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
@@ -299,11 +307,11 @@ impl Peers {
         }
     }
 
-    /// Notes that a session is to be told the answer to a command on an instance, if it is an operator's: controllers are
-    /// told of everything.
+    /// Notes that an operator is to be sent the answer to a command on an instance. Does nothing for other sessions:
+    /// controllers get all answers.
     ///
     /// # Errors
-    /// How many answers it waits for, or all together do, where that is as many as may.
+    /// How many answers it waits for, or all together do, if that is the most allowed: the command is refused.
     pub(crate) fn expect_answer(
         &mut self,
         id: SessionId,
@@ -317,7 +325,7 @@ impl Peers {
         self.answers.expect(id, command, instance)
     }
 
-    /// The operator that waits for the answer to a command on an instance; no longer, then.
+    /// The operator that waits for the answer to a command on an instance; it does not wait any longer.
     pub(crate) fn take_asker(
         &mut self,
         command: CommandName,
@@ -340,22 +348,23 @@ impl Peers {
         }
     }
 
-    /// Notes how a session's queue stands; the node it reports for.
+    /// Notes how full a session's outgoing queue is; returns the node it reports for.
     pub(crate) fn set_backlog(&mut self, id: SessionId, backlog: Backlog) -> Option<NodeKey> {
         let session = self.sessions.get_mut(&id)?;
         session.backlog = backlog;
         session.node
     }
 
-    /// Says whether it is known, of a connection, which ends were told on it before the next: not after a STATS that could
-    /// not be read, for example. Then an end in a frame of its own does not say that those before it are dealt with.
+    /// Sets whether ends in frames of their own count on this session: only after a STATS that could be read, since the
+    /// number of an end also says that all ends before it were dealt with.
     pub(crate) fn set_numbers_ends(&mut self, id: SessionId, numbers_ends: bool) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.numbers_ends = numbers_ends;
         }
     }
 
-    /// Notes that this was refused; the session if it is the first time, and so to be logged.
+    /// Notes that a frame of this kind was refused; returns the session if it is the first time, so that it is logged
+    /// once.
     pub(crate) fn first_refusal(&mut self, id: SessionId, sent: Sent) -> Option<&Session> {
         let session = self.sessions.get_mut(&id)?;
         session.note_refusal(sent).then_some(&*session)
@@ -366,7 +375,7 @@ impl Peers {
         self.sessions.len()
     }
 
-    /// Topics that operators have subscribed to.
+    /// Subscriptions of all operators together, for `Scheduler::footprint`.
     pub(crate) fn topics(&self) -> usize {
         let topics = self.sessions.values().map(|session| session.topics.len());
         topics.sum()

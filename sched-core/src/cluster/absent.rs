@@ -1,7 +1,8 @@
 //! Nodes that are not connected and were: lost and given up, or known before a restart and expected back.
 //!
-//! They stay listed until they return or an operator forgets them, so that the loss of a machine is seen as long as it
-//! matters. Claims on them are not kept here.
+//! They stay in lists until they return or an operator forgets them, so that the loss of a machine is visible as long
+//! as it matters. Bounded, and kept over restarts as part of the known nodes (`workflow::absent`). Claims on them are
+//! not kept here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ pub const MAX_ABSENT_NODES: usize = 100_000;
 /// Bytes of a host name that are remembered of an absent node: the longest that DNS allows is 253.
 pub const MAX_HOSTNAME_LEN: usize = 255;
 
-/// All of them.
+/// All absent nodes, by UUID; nodes in the store are never among them.
 #[derive(Debug, Default)]
 pub(crate) struct AbsentNodes {
     by_uuid: BTreeMap<Uuid, KnownNode>,
@@ -27,7 +28,8 @@ pub(crate) struct AbsentNodes {
 }
 
 impl AbsentNodes {
-    /// Remembers a node; the one that was forgotten for it, if there was no room.
+    /// Remembers a node, in place of what was known of it. Returns the one that was forgotten to make room: the one
+    /// lost longest ago, or any if none of them is lost. A long host name is cut.
     pub(super) fn insert(&mut self, mut node: KnownNode) -> Option<KnownNode> {
         self.remove(node.uuid);
         if node.hostname.len() > MAX_HOSTNAME_LEN {
@@ -47,7 +49,7 @@ impl AbsentNodes {
         forgotten
     }
 
-    /// Forgets a node; what was known of it.
+    /// Forgets a node; returns what was known of it.
     pub(super) fn remove(&mut self, uuid: Uuid) -> Option<KnownNode> {
         let node = self.by_uuid.remove(&uuid)?;
         if let Some(since_ms) = node.lost_since_ms {
@@ -56,7 +58,8 @@ impl AbsentNodes {
         Some(node)
     }
 
-    /// Whether one of them is the node or host that a query asks for alone.
+    /// Whether the one node or host that a query names is absent: then it may come back, and waiting could help. By
+    /// host name this walks over all of them.
     pub(crate) fn has_what_is_named_by(&self, query: &Query) -> bool {
         let by_uuid = |uuid| self.get(uuid).is_some();
         let by_host = |host: &str| self.iter_from(Uuid::nil()).any(|it| *it.hostname == *host);

@@ -1,5 +1,6 @@
-//! What a launcher says of its node and what does not count here: nothing of it is left out without a word. People are told
-//! in the log, and a launcher of this project by CommandRefused, once on each connection; no one else has such things to say.
+//! What a launcher reports of its node and what does not count, so that nothing is left out silently. It is logged, and
+//! a native launcher is sent CommandRefused, once for each connection and kind. Original launchers report nothing of
+//! the kind.
 
 use std::fmt;
 
@@ -8,18 +9,18 @@ use sched_model::Uuid;
 use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::cluster::columns::MAX_RESOURCE_NAMES;
 
-/// Something that a launcher says and that does not count.
+/// Something that a launcher reports and that does not count. Its text is for logs and for the launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Advice {
     /// It reports these custom resources, and too many names are known already.
     TooManyNames(Vec<Box<str>>),
-    /// It says that its node shares the resources of this one, which does not say so.
+    /// It reports that its node shares the resources of this one, which does not report that.
     SharesAlone(Uuid),
-    /// It lists so many instances more than its ledger has room for.
+    /// It lists this many instances more than its ledger has room for.
     TooManyInstances(usize),
 }
 
-/// What a launcher was told already.
+/// What a launcher was sent already on this connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Advised {
     too_many_names: bool,

@@ -1,5 +1,5 @@
-//! What launchers are told of how much their nodes offer, so that they refuse no START that this scheduler counts room
-//! for: ratios, reserved amounts, and how what runs is counted.
+//! What launchers are sent of how much their nodes offer: ratios, reserved amounts, and how what runs is counted. A
+//! launcher that knows these refuses no START for which the scheduler counts room.
 
 use std::time::Instant;
 

@@ -1,47 +1,50 @@
 //! Names of custom resources as small numbers, so that tables can keep a column of amounts for each.
 //!
-//! Only what a node is said to have is given a number: by its reports, or by the node file. What a START or a STATS asks for
-//! is looked up, and counts for nothing where no node has it. A number that no one uses any more is given to another name,
-//! but only when that is asked for ([`Columns::reclaim`]): amounts are kept by number in many places.
+//! Only what a node has gets a number: by its reports, or by the node file. What a START or a STATS asks for is looked
+//! up, and counts for nothing where no node has it; so no client can use up the numbers. A number that is not used any
+//! more is given to another name, but only when numbers run short ([`Columns::reclaim`]): amounts are kept by number in
+//! many places.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::cluster::index::ColumnId;
 
-/// Names of custom resources in one cluster; what nodes report beyond them is left out, and they are told. Far more than
-/// kinds of accelerators and devices that anybody counts; each costs a column of 10 bytes per node where it is used.
+/// Names of custom resources in one cluster. Names beyond them are left out, and the launcher that reports them is sent
+/// a message. There are far fewer kinds of accelerators and devices; each costs a column of 10 bytes per node in the
+/// blocks that have it.
 pub const MAX_RESOURCE_NAMES: usize = 256;
 
 /// Names of custom resources that one node may report: an eighth of all, and twice what one START may ask for.
 pub const MAX_RESOURCES_PER_NODE: usize = MAX_RESOURCE_NAMES / 8;
 
-/// Time between two looks for numbers that no one uses: each costs a look at every node.
+/// Least time between two searches for numbers that are not used: each walks over all nodes.
 const RECLAIM_EVERY: Duration = Duration::from_secs(1);
 
-/// Amounts of custom resources in order of their numbers, none of them zero.
+/// Amounts of custom resources in the order of their numbers, each once, none of them zero.
 pub(crate) type Amounts = Box<[(ColumnId, i64)]>;
 
 /// The custom resources known by name.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     by_name: BTreeMap<Box<str>, ColumnId>,
-    /// The name of each number that was ever given; `None` where it is free again.
+    /// The name of each number that was ever given out; `None` where it is free.
     names: Vec<Option<Box<str>>>,
     /// Names that keep their numbers whether or not a node has them: those of the node file.
     fixed: BTreeSet<ColumnId>,
+    /// When numbers were last searched for.
     reclaimed_at: Option<Instant>,
 }
 
 impl Columns {
-    /// Gives a name a number for good, if there is room.
+    /// Gives a name a number that is never reclaimed, if there is one left.
     pub(crate) fn fix(&mut self, name: &str) {
         if let Some(column) = self.number(name) {
             self.fixed.insert(column);
         }
     }
 
-    /// The number of a name, given to it now if it is new; `None` if there are too many names.
+    /// The number of a name, given out now if it has none; `None` if there are too many names.
     fn number(&mut self, name: &str) -> Option<ColumnId> {
         if let Some(column) = self.find(name) {
             return Some(column);
@@ -65,7 +68,7 @@ impl Columns {
         self.by_name.get(name).copied()
     }
 
-    /// The name behind a number.
+    /// The name of a number; empty for one that is not given out.
     pub(crate) fn name(&self, column: ColumnId) -> &str {
         let name = self.names.get(usize::from(column.0));
         name.and_then(Option::as_deref).unwrap_or_default()
@@ -86,14 +89,16 @@ impl Columns {
         self.by_name.len()
     }
 
-    /// Whether the names of one more node might find no room, and it is time to look for numbers that no one uses.
+    /// Whether the names of one more node might find no numbers, and the last search for unused ones was long enough
+    /// ago.
     pub(crate) fn wants_room(&self, now: Instant) -> bool {
         let is_due = |at: Instant| now.saturating_duration_since(at) >= RECLAIM_EVERY;
         self.by_name.len() + MAX_RESOURCES_PER_NODE > MAX_RESOURCE_NAMES
             && self.reclaimed_at.is_none_or(is_due)
     }
 
-    /// Takes the numbers from names that no one uses.
+    /// Frees all numbers that are neither in `used` nor fixed. `used` must have every number for which any node or
+    /// ledger has an amount.
     pub(crate) fn reclaim(&mut self, used: &BTreeSet<ColumnId>, now: Instant) {
         self.reclaimed_at = Some(now);
         let is_used = |column: &ColumnId| used.contains(column) || self.fixed.contains(column);
@@ -105,8 +110,8 @@ impl Columns {
         }
     }
 
-    /// What a node has, by number, new names among it given one: negative amounts and zeros left out. And the names for
-    /// which there is no room.
+    /// What a node has, by number; names without a number get one. Amounts of 0 and below are dropped. Also returns the
+    /// names for which there was no number left.
     pub(crate) fn offered<'a>(
         &mut self,
         named: impl Iterator<Item = (&'a str, i64)>,
@@ -122,7 +127,8 @@ impl Columns {
         (in_order(amounts), left_out)
     }
 
-    /// What is asked for, by number: negative amounts, zeros, and what no node has, left out.
+    /// What is asked for, by number. Amounts of 0 and below, and names without a number, are dropped: the caller that
+    /// has to refuse unknown names looks for them itself.
     pub(crate) fn asked<'a>(&self, named: impl Iterator<Item = (&'a str, i64)>) -> Amounts {
         let amounts = named.filter(|&(_, amount)| amount > 0);
         let amounts = amounts.filter_map(|(name, amount)| Some((self.find(name)?, amount)));
@@ -130,6 +136,7 @@ impl Columns {
     }
 }
 
+/// Sorts amounts by number; of several with one number the least counts.
 fn in_order(mut amounts: Vec<(ColumnId, i64)>) -> Amounts {
     amounts.sort_unstable();
     amounts.dedup_by_key(|(column, _)| *column);

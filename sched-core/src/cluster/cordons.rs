@@ -1,6 +1,7 @@
-//! Nodes that get no new work, by UUID, whether they are connected or not; and of those that are drained how far that is.
+//! Nodes that get no new work, by UUID, whether they are connected or not; and how far drains of them are.
 //!
-//! Only what is known of them. What is done about it is `workflow::drain`'s.
+//! Only data: what is done about it is in `workflow::drain`. Drains are stepped at the end of an input when something
+//! was *stirred*: an instance has left, a move has ended, a node has room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -22,14 +23,15 @@ pub(crate) const DRAIN_RETRY: Duration = Duration::from_secs(1);
 /// The cordoned nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Cordons {
+    /// By UUID, so that drains are stepped in the same order in every run.
     by_node: BTreeMap<Uuid, Cordon>,
     /// How many of them are drained.
     drains: usize,
-    /// Whether something happened that a drain may go on after.
+    /// Whether something has happened after which a drain may go on.
     is_stirred: bool,
     /// When to look for room again.
     retry_at: Option<Instant>,
-    /// Counts those looks.
+    /// Counts those searches for room: an instance that fitted nowhere is tried again only in a later one.
     looks: u64,
 }
 
@@ -53,9 +55,10 @@ pub(crate) struct Drain {
     asker: Option<SessionId>,
     /// Those on their way: leaving the node, or being started elsewhere.
     under_way: BTreeSet<InstanceId>,
-    /// Those that could not be moved when it was tried last.
+    /// Instances that could not be moved when they were tried last, with the reason.
     misfits: BTreeMap<InstanceId, Unmovable>,
-    /// What was said of it last: how many are there, leave, and cannot be moved.
+    /// The figures of the latest event about it: how many are there, are leaving, and cannot be moved. No event repeats
+    /// them.
     said: Option<(usize, usize, usize)>,
 }
 
@@ -66,7 +69,7 @@ pub(crate) struct Unmovable {
     pub(crate) why: Cause,
     /// Whether waiting alone does not help.
     pub(crate) is_lasting: bool,
-    /// The look at which it was tried.
+    /// The number of the search for room in which it was tried.
     pub(crate) look: u64,
 }
 
@@ -75,7 +78,7 @@ pub(crate) struct Unmovable {
 pub(crate) enum Moved {
     /// It still is on its way.
     NotYet,
-    /// It is where it was, for this reason; it is not tried again before there is reason to think that it goes better.
+    /// It is where it was, for this reason; it is not tried again in the same search for room.
     Back(Cause),
     /// It is gone from there, or in another state.
     Away,
@@ -94,8 +97,8 @@ impl Cordon {
 }
 
 impl Drain {
-    /// A drain that ends incomplete when it is due, with as many instances on their way at once as said, or the usual number
-    /// if that is 0; of a node that had so many instances at most since it began.
+    /// A drain that ends incomplete at `due`, moves up to `parallel` instances at once (0 = the default), and began
+    /// with `total` instances on the node.
     pub(crate) fn new(
         due: Option<Instant>,
         parallel: u32,
@@ -164,7 +167,8 @@ impl Drain {
         &self.misfits
     }
 
-    /// Asks of each instance on its way what has become of it.
+    /// Asks for each instance on its way what has become of it, and moves it to those that could not be moved, or
+    /// forgets it.
     pub(crate) fn settle(&mut self, look: u64, moved: impl Fn(&InstanceId) -> Moved) {
         let misfits = &mut self.misfits;
         self.under_way.retain(|instance| match moved(instance) {
@@ -182,12 +186,12 @@ impl Drain {
         });
     }
 
-    /// So many instances are on the node.
+    /// Notes how many instances are on the node; the total is the most there ever were.
     pub(crate) fn note_there(&mut self, there: usize) {
         self.total = self.total.max(there);
     }
 
-    /// Notes that it is said how it stands with so many there and so many leaving; whether that is news.
+    /// Notes that an event with these figures is about to be sent; whether they differ from those of the latest event.
     pub(crate) fn say(&mut self, there: usize, leaving: usize) -> bool {
         let now = (there, leaving, self.misfits.len());
         self.said.replace(now) != Some(now)
@@ -205,7 +209,8 @@ impl Cluster {
         &mut self.cordons
     }
 
-    /// From now on a node, connected or not, gets no new work; whether there is room for one more such node.
+    /// Cordons a node, connected or not, from this time on; `false` if there are too many cordoned nodes. One that is
+    /// cordoned already keeps its time.
     pub(crate) fn cordon(&mut self, node: Uuid, since_ms: u64) -> bool {
         let is_in = self.cordons.insert(node, since_ms);
         if is_in {
@@ -214,7 +219,7 @@ impl Cluster {
         is_in
     }
 
-    /// A node gets new work again, and a drain of it is over; whether it was cordoned.
+    /// Ends a node's cordon, and a drain with it; whether it was cordoned.
     pub(crate) fn uncordon(&mut self, node: Uuid) -> bool {
         let was_in = self.cordons.remove(node).is_some();
         if was_in {
@@ -223,7 +228,7 @@ impl Cluster {
         was_in
     }
 
-    /// Forgets those that could not be moved off a drained node and are not there any more.
+    /// Forgets instances that could not be moved off a drained node and that are not on it any more.
     pub(crate) fn forget_unmovable_gone(&mut self, key: NodeKey) {
         let node = self.nodes.node(key);
         if let Some(drain) = self.cordons.drain_mut(node.uuid) {
@@ -232,6 +237,7 @@ impl Cluster {
         }
     }
 
+    /// Copies the cordon to the node, if it is in the store, and updates its offer.
     fn note_cordon(&mut self, node: Uuid, is_cordoned: bool) {
         if let Some(key) = self.nodes.by_uuid(node) {
             self.nodes.node_mut(key).is_cordoned = is_cordoned;
@@ -256,13 +262,14 @@ impl Cordons {
         self.by_node.get(&node)
     }
 
-    /// Cordons a node; whether it is now.
-    /// Since when the node has been cordoned that is drained for longest, milliseconds of Unix time.
+    /// Since when the node has been cordoned whose drain has gone on for longest, in milliseconds since 1970; for the
+    /// metrics.
     pub(crate) fn oldest_drain_ms(&self) -> Option<u64> {
         let drained = self.by_node.values().filter(|it| it.drain.is_some());
         drained.map(|it| it.since_ms).min()
     }
 
+    /// Adds a node; `false` if there are too many.
     fn insert(&mut self, node: Uuid, since_ms: u64) -> bool {
         if self.by_node.len() >= MAX_CORDONS && !self.contains(node) {
             return false;

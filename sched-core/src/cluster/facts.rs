@@ -1,6 +1,11 @@
-//! What the scheduler itself knows of a node, by the names that expressions use: `node.hostname`, `node.load` and so on.
+//! What the scheduler itself knows of a node, by the names that expressions use: `node.hostname`, `node.load` and so
+//! on.
 //!
-//! Labels of this prefix are the scheduler's; what a node reports under it is left out.
+//! Labels with the prefix `node.` are the scheduler's; what a node reports under it is left out. Some of them are kept
+//! as labels ([`TENANT`], [`IMAGE`] and the like), because they change with the configuration or a report alone and the
+//! search has to find nodes by them. All others are read off a node when an expression asks.
+//!
+//! To add a fact: an entry in [`FACTS`], and in [`LASTING`] if it changes only when someone changes the node.
 
 use core::net::IpAddr;
 use std::fmt::Write as _;
@@ -10,10 +15,10 @@ use sched_model::{Expression, Number, Test, Uuid};
 
 use crate::cluster::view::Candidate;
 
-/// What labels begin with that say which aggregates a node is in.
+/// The prefix of labels that say which aggregates a node is in: `aggregate.NAME` with the value `true`.
 pub(crate) const AGGREGATE: &str = "aggregate.";
 
-/// Whether a label is the scheduler's to give, whatever a node says of itself.
+/// Whether only the scheduler gives labels with this key. Nodes that report one are ignored in that.
 pub(crate) fn is_reserved(key: &str) -> bool {
     key.starts_with(PREFIX) || key.starts_with(AGGREGATE)
 }
@@ -24,8 +29,8 @@ pub(crate) const PREFIX: &str = "node.";
 /// The tenants a node is reserved for, as a label: unlike the facts it changes with the configuration alone.
 pub(crate) const TENANT: &str = "node.tenant";
 
-/// The types of workload that a node does not run, as a label, so that they are found by their absence: most run all that
-/// is asked of the cluster.
+/// The types of workload that a node does not run, as a label. Kept by absence, because most nodes run all types that
+/// are asked of the cluster.
 pub(crate) const LACKS_VM_TYPE: &str = "node.lacks_vm_type";
 
 /// The images that run on the nodes of an aggregate and nowhere else, as a label of these nodes.
@@ -49,7 +54,7 @@ pub(crate) const UUID: &str = "node.uuid";
 /// The host name it reported.
 pub(crate) const HOSTNAME: &str = "node.hostname";
 
-/// The facts that do not change by themselves.
+/// The facts that change only when someone changes the node. Aggregates and capacity rules may select by these.
 pub(crate) const LASTING: [&str; 6] = [
     UUID,
     HOSTNAME,
@@ -59,7 +64,7 @@ pub(crate) const LASTING: [&str; 6] = [
     "node.disk_total_mb",
 ];
 
-/// A fact's value.
+/// A fact's value. A test compares texts and UUIDs by equality, numbers by order too, and addresses with networks.
 enum Value<'a> {
     Text(&'a str),
     Uuid(Uuid),
@@ -139,7 +144,8 @@ pub(crate) fn is_fact(key: &str) -> bool {
     key.starts_with(PREFIX) && !MADE_LABELS.contains(&key)
 }
 
-/// Whether the values of a key stay as they are unless somebody changes the node: those of labels, and some facts.
+/// Whether the values of a key change only when someone changes the node: those of labels, and some facts. Where an
+/// expression over such a key fails, waiting does not help.
 pub(crate) fn is_lasting(key: &str) -> bool {
     !is_fact(key) || LASTING.contains(&key)
 }
@@ -159,7 +165,8 @@ pub(crate) fn names() -> String {
     text
 }
 
-/// Whether an expression over a fact holds for a node. Of a fact that is not known nothing holds but what is negative.
+/// Whether an expression over a fact holds for a node. If the fact is not known for the node, only negative expressions
+/// hold.
 pub(crate) fn holds(node: &Candidate<'_>, expression: &Expression) -> bool {
     let fact = FACTS.iter().find(|fact| fact.name == expression.key());
     let test = expression.test();
@@ -186,16 +193,19 @@ fn holds_for_addresses(test: &Test, addresses: &[IpAddr]) -> bool {
     networks.any(|network| addresses.iter().any(|it| network.contains(it)))
 }
 
-/// An address, or a network in CIDR notation, whose bits behind the prefix may be anything, as Nova takes them.
+/// A network in CIDR notation, or an address as the network of itself. Bits behind the prefix may be set, as in Nova.
+/// `None` for any other text, which then matches nothing.
 fn network(text: &str) -> Option<IpNet> {
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
     text.parse().ok().or_else(address)
 }
 
+/// A reported figure; below 0 it is not known.
 fn figure(figure: i64) -> Option<Value<'static>> {
     (figure >= 0).then_some(Value::Number(figure as f64))
 }
 
+/// A count that the scheduler keeps, which is always known.
 fn count(count: usize) -> Option<Value<'static>> {
     Some(Value::Number(count as f64))
 }

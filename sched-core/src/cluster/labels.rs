@@ -209,7 +209,7 @@ impl LabelIndex {
         set
     }
 
-    /// All labels with one of these keys.
+    /// All labels whose key is wanted, in no particular order.
     pub(crate) fn pairs(
         &self,
         wanted: &dyn Fn(&str) -> bool,
@@ -218,7 +218,8 @@ impl LabelIndex {
         keys.flat_map(|(key, of_key)| of_key.values.keys().map(move |value| (&**key, &**value)))
     }
 
-    /// Whether any slot has a label that the cluster itself makes, as of tenants that a node is reserved for.
+    /// Whether any slot has a label that the cluster itself gives, such as the tenants that a node is reserved for.
+    /// Asked first on the way of every START: mostly there is none.
     #[inline]
     pub(crate) fn has_made(&self) -> bool {
         self.made > 0
@@ -272,7 +273,8 @@ impl LabelIndex {
             })
     }
 
-    /// The slots with a value for which the expression's positive form holds.
+    /// The slots with a value for which the expression's positive form holds. Made from the postings if it is not kept
+    /// or a label with the key has changed; the set used longest ago makes room for it.
     fn term(&mut self, expression: &Expression) -> Arc<SlotSet> {
         let now = self.tick();
         let of = self.keys.get(expression.key()).map_or(0, |key| key.changed);
@@ -297,6 +299,7 @@ impl LabelIndex {
         set
     }
 
+    /// Drops the set that was used longest ago. A walk over [`MAX_TERMS`] entries.
     fn drop_oldest_term(&mut self) {
         let oldest = (0..self.terms.len()).min_by_key(|&at| self.terms[at].used);
         if let Some(at) = oldest {
@@ -304,12 +307,15 @@ impl LabelIndex {
         }
     }
 
+    /// The next number of the clock.
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 }
 
+/// The slots for which an expression's positive form holds, from the postings: by its texts where it is an equality of
+/// texts, else by asking each value of the key.
 fn matching(keys: &Map<Box<str>, Key>, expression: &Expression) -> SlotSet {
     let mut set = SlotSet::default();
     let Some(key) = keys.get(expression.key()) else {

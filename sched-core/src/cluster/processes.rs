@@ -1,11 +1,14 @@
-//! Which processes of launchers have reported for a node. Each launcher draws an incarnation when its process starts, and says
-//! it in the first report of a connection. One that connects again, or was started again, is the usual case; but once a
-//! process comes back after another one reported, both are alive: two machines with one state directory, or one UUID.
+//! Which processes of launchers have reported for a node. Each launcher draws a random *incarnation* when its process
+//! starts, and names it in the first report of a connection. One that connects again, or was restarted, is the usual
+//! case; but if a process comes back after another one has reported, both are alive: two machines with one state
+//! directory, or with one UUID.
 //!
 //! ```text
-//! a ── b              a was started again as b, or b is a copy: b takes its place
-//! a ── b ── a         b is the newcomer: it is refused while a is connected
+//!  a ── b              a was restarted as b, or b is a copy: b takes its place
+//!  a ── b ── a         b is the newcomer: it is refused while a is connected
 //! ```
+//!
+//! What is done about it is in `workflow::twins`.
 
 use core::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,9 +22,9 @@ use crate::api::input::Hello;
 /// Processes that are remembered of a node, the latest ones: as many copies of one state directory are told apart.
 const MAX_PROCESSES: usize = 8;
 
-/// For how long after a newcomer was found, or refused, processes that are not known are refused as well while the first
-/// one is connected: a service manager starts the newcomer again and again, as another process each time. Not for ever: a
-/// machine that was replaced is let in once its predecessor's connection is noticed to be dead, or after this.
+/// How long after a newcomer was found, or refused, unknown processes are refused as well while the first one is
+/// connected: a service manager starts the newcomer again and again, as another process each time. Not for ever: a
+/// machine that was replaced is let in once its predecessor's connection is noticed to be dead, or after this time.
 pub(crate) const NEWCOMER_TIME: Duration = Duration::from_secs(600);
 
 /// The processes that have reported for one node.
@@ -33,16 +36,19 @@ pub(crate) struct Processes {
     wary_until: Option<Instant>,
 }
 
+/// One process of a launcher.
 #[derive(Debug)]
 struct Process {
     incarnation: Uuid,
+    /// Where its latest connection came from, for the log.
     address: Option<SocketAddr>,
-    /// Whether it came after another one that is alive as well.
+    /// Whether it came after another process that is still alive.
     is_newcomer: bool,
 }
 
 impl Processes {
-    /// A process reports; where the newcomer was that it proves to be one by coming back, if it does.
+    /// A process reports. If this proves that there are two, because it comes back after another one, returns where the
+    /// other one, the newcomer, connected from.
     fn reports(
         &mut self,
         incarnation: Uuid,
@@ -74,14 +80,15 @@ impl Processes {
         found
     }
 
-    /// Whether a connection is to say which process it is of before it takes the place of the one that stands: the latest
-    /// process was there first, and newcomers were found.
+    /// Whether a further connection has to name its process before it takes the place of the present one: newcomers
+    /// were found, and the present one was there first.
     fn asks(&self) -> bool {
         let is_first = self.known.last().is_some_and(|latest| !latest.is_newcomer);
         is_first && self.wary_until.is_some()
     }
 
-    /// Whether a process may take the place of the one that reports now.
+    /// Whether a process may take the place of the one that reports now. A refusal prolongs the time for which unknown
+    /// processes are refused.
     fn admits(&mut self, incarnation: Uuid, now: Instant) -> bool {
         let is_wary = self.wary_until.is_some_and(|until| now < until);
         let admits = match self.position(incarnation) {
@@ -95,6 +102,7 @@ impl Processes {
         admits
     }
 
+    /// Where a process is in `known`.
     fn position(&self, incarnation: Uuid) -> Option<usize> {
         let mut known = self.known.iter();
         known.position(|process| process.incarnation == incarnation)
@@ -102,8 +110,8 @@ impl Processes {
 }
 
 impl Cluster {
-    /// A process of a launcher reports for a node; where the newcomer was, and where the first one is, if it proves by
-    /// that that there are two.
+    /// A process of a launcher reports for a node. If that proves that there are two, returns the addresses of the
+    /// newcomer and of the first.
     pub(crate) fn process_reports(
         &mut self,
         key: NodeKey,
@@ -115,18 +123,18 @@ impl Cluster {
         Some((newcomer, node.address))
     }
 
-    /// The node for which a new connection has to say which process it is of before it takes the place of the one that
-    /// stands; `None` if it need not.
+    /// The node for which a connection has to name its process before it takes the place of the present one; `None` if
+    /// it need not.
     pub(crate) fn asks_process(&self, hello: &Hello) -> Option<NodeKey> {
         let key = self.nodes.by_uuid(hello.uuid)?;
         let node = self.nodes.node(key);
         (node.session().is_some() && node.processes.asks()).then_some(key)
     }
 
-    /// Whether the process of a connection may take the place of the one that stands, if one does.
+    /// Whether the process of a connection may take the place of the present connection, if there is one.
     ///
     /// # Errors
-    /// Where that one is.
+    /// The address of the launcher that stays.
     pub(crate) fn admit_process(
         &mut self,
         node: Uuid,

@@ -1,10 +1,12 @@
-//! The lifecycle of a managed instance as one table: its phases, and what each event makes of them. What is not in
-//! [`TRANSITIONS`] is refused by the table of instances, which alone changes states; what the next state is made of is
-//! decided in `machine`.
+//! The lifecycle of a managed instance as one table: its phases, and which phases each event leads to. Whatever is not
+//! in [`TRANSITIONS`] is refused by the table of instances, which alone changes states; what the next state consists of
+//! is decided in `machine`.
 //!
-//! A phase is a state without its data, but for what decides how an instance may go on: a claim that is not on disk yet
-//! is not a START on its way, and an instance that is deleted is not one that is stopped to be placed again. The tests
-//! of the table run every event in every phase against this table, and the book's page of states is generated from it.
+//! A phase is a state without its data, except for what decides how an instance may go on: a claim that is not on disk
+//! yet is not a START on its way, and an instance that is being deleted is not one that is stopped to be placed again.
+//!
+//! The tests of the table run every event in every phase against this table, and the book's page of states is generated
+//! from it. To add an event: a variant of `EventKind` and of `LifecycleEvent`, a row here, and an arm in `machine`.
 
 use super::{AfterLoss, AfterStop, Awaits, Move, Placing, State};
 use crate::api::ids::InstanceId;
@@ -12,7 +14,7 @@ use crate::api::phase::{EventKind, IllegalTransition, Phase};
 
 impl Phase {
     /// The phases that an event may lead to from this one: none where it is refused, several where data of the state or
-    /// of the event decide. A linear search over some 30 rows, once per transition.
+    /// of the event decide. A linear search over some 30 rows, once for each transition.
     #[must_use]
     pub fn on(self, event: EventKind) -> &'static [Self] {
         let row = TRANSITIONS.iter().find(|row| row.event == event);
@@ -75,14 +77,14 @@ pub(super) fn check(
     })
 }
 
-/// One row of the table: an event, and what it makes of which phases. Public for the generated page only.
+/// One row of the table: an event, and which phases it leads to from which. Public for the generated page only.
 #[derive(Debug)]
 pub struct Row {
     /// The event.
     pub event: EventKind,
     /// When it happens, as the page says it.
     pub when: &'static str,
-    /// Pairs of phases before and phases after; several after where data decide.
+    /// Pairs: the phases before, and the phases after. Several after where data decide.
     pub ways: &'static [(&'static [Phase], &'static [Phase])],
 }
 

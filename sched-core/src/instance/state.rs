@@ -132,12 +132,13 @@ pub(crate) struct Transit {
     pub(crate) is_stop_unannounced: bool,
 }
 
-/// What the launcher of an instance's node was told of it before, without effect as it seems, and may yet do.
+/// Commands that the launcher of an instance's node was sent before, which count as failed and may still be carried
+/// out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct LateEffects {
-    /// Who had it suspended last since it was started: if it is suspended after all, it is for that one.
+    /// For whom it was to be suspended last since it was started: if it is suspended after all, it is for that reason.
     pub(crate) suspended_by: Option<SuspendedBy>,
-    /// Whether the launcher was told to end it: if it ends after all, that is not its end.
+    /// Whether the launcher was sent a stop: if the instance ends after all, it is placed again.
     pub(crate) is_told_to_stop: bool,
 }
 
@@ -148,16 +149,16 @@ pub(crate) struct Placing {
     pub(crate) node: NodeKey,
     /// What it waits for.
     pub(crate) pending_on: Awaits,
-    /// What it brings along.
+    /// What it keeps until a node lists it.
     pub(crate) transit: Transit,
 }
 
-/// What a START that has a node waits for.
+/// What a START that has a node waits for, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Awaits {
-    /// That the choice is on disk.
+    /// For the choice of the node to be on disk; the node was sent nothing.
     Commit,
-    /// That these are out of its way; and when that counts as failed.
+    /// For these victims to be out of its way, until this time. The node was sent nothing.
     Victims(BTreeSet<InstanceId>, Instant),
     /// That its node confirms it.
     Node {
@@ -173,7 +174,7 @@ impl Awaits {
     }
 }
 
-/// Who had an instance suspended.
+/// For whom an instance is suspended: it decides whether the scheduler resumes it by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SuspendedBy {
     /// A START of higher priority.
@@ -182,14 +183,14 @@ pub(crate) enum SuspendedBy {
     Command,
 }
 
-/// What comes after an instance was stopped.
+/// What follows once an instance was stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AfterStop {
-    /// It waits for room again: it had to leave for this one.
+    /// It waits for room again: it was preempted for this instance.
     Wait(InstanceId),
-    /// It is gone. Should it not be stopped, what it has goes on being changed.
+    /// It is gone: it was deleted. If an UPDATE was under way and the DELETE fails, the UPDATE goes on.
     End(Option<Box<DemandChange>>),
-    /// It is placed again: it was to move, and the target is lost.
+    /// It is placed again: it was to move, and the target was lost.
     Again(Box<MoveRequest>),
 }
 
@@ -203,44 +204,45 @@ impl AfterStop {
     }
 }
 
-/// A change of what an instance has, under way on its node.
+/// An UPDATE of an instance's amounts that is under way on its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DemandChange {
     /// What it had before.
     pub(crate) before: Demand,
     /// What it is to have.
     pub(crate) demand: Demand,
-    /// Who hears what comes of it.
+    /// The session that is sent the outcome.
     pub(crate) asker: Option<SessionId>,
 }
 
-/// What an instance moves for.
+/// What a move is for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct MoveRequest {
-    /// Who is told if it does not.
+    /// The session that is sent a CommandFailure if the instance does not move; `None` where the scheduler decided the
+    /// move.
     pub(crate) asker: Option<SessionId>,
-    /// What it asks for from then on; `None` = what it did before.
+    /// The amounts it asks for from then on; `None` = as before.
     pub(crate) demand: Option<Demand>,
 }
 
-/// How an instance moves.
+/// How far a move is, and in which way it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// Its room on the target is being put on disk.
+    /// Its room on the target is claimed, and the claim goes to disk. The source was sent nothing.
     Claimed,
     /// It is stopped on its node, then started on the target.
     Cold,
-    /// Its launcher ships its state.
+    /// The source's launcher transfers it with its state to the target.
     Shipped,
 }
 
-/// What becomes of an instance whose node is lost.
+/// What becomes of an instance whose node is lost; decided when the node is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterLoss {
-    /// It is placed again: when its time is up, or its node is back without it.
+    /// It is placed again at the fencing deadline, or when its node is back without it.
     Restart,
-    /// It is placed again only if its node is back and says that it does not have it: no one knows whether the START
-    /// arrived. When its time is up, it has failed.
+    /// It is placed again only if its node is back and reports that it does not have it; otherwise it is not known
+    /// whether it runs there. At the deadline it has failed.
     Replace,
     /// If its node is back with it, it goes on as before; else it is gone.
     Forget,
@@ -306,7 +308,7 @@ impl State {
         }
     }
 
-    /// Says whether its node was told to end it; where it has no node, none was.
+    /// Sets whether its node was sent a stop. Does nothing where it has no node.
     pub(super) fn set_told_to_stop(&mut self, is_told: bool) {
         match self {
             Self::Placing(Placing {
@@ -331,7 +333,7 @@ impl State {
         }
     }
 
-    /// Whose command is being carried out on it.
+    /// The session whose command is being carried out on it.
     pub(crate) fn asker(&self) -> Option<SessionId> {
         match self {
             Self::Suspending { asker, .. } | Self::Resuming { asker, .. } => *asker,
@@ -340,7 +342,7 @@ impl State {
         }
     }
 
-    /// What it leaves its node for, where it does.
+    /// What it moves for, if it moves.
     pub(crate) fn move_request(&self) -> Option<&MoveRequest> {
         match self {
             Self::Migrating { move_request, .. }
@@ -352,7 +354,7 @@ impl State {
         }
     }
 
-    /// How what it has is being changed: also while it is to be stopped for good, until it has been.
+    /// The UPDATE that is under way; also while it is being deleted, until it is gone.
     pub(crate) fn change(&self) -> Option<&DemandChange> {
         match self {
             Self::Updating { change, .. }
@@ -364,7 +366,7 @@ impl State {
         }
     }
 
-    /// When something is to be done about it if nothing happens.
+    /// When its state counts as failed, or is looked at, if nothing happens before. States of rest have no such time.
     pub(crate) fn due(&self) -> Option<Instant> {
         match self {
             Self::Placing(Placing {
@@ -406,7 +408,7 @@ impl State {
         matches!(self, Self::Waiting { .. })
     }
 
-    /// What it brings along until a node lists it.
+    /// What it keeps until a node lists it.
     pub(crate) fn transit(&self) -> Transit {
         match self {
             Self::Seeking { transit }
@@ -421,7 +423,7 @@ impl State {
         }
     }
 
-    /// Notes that original controllers were not told that it has left its node, while it is on its way to another.
+    /// Notes that original controllers were not sent that it has left its node, while it is on its way to another.
     pub(super) fn note_stop_unannounced(&mut self) {
         match self {
             Self::Seeking { transit }
@@ -436,7 +438,7 @@ impl State {
         matches!(self, Self::Suspended { .. })
     }
 
-    /// Whether it may stand in the queue: it waits for a node, or to be resumed by itself.
+    /// Whether it may be in the queue: it waits for a node, or for the scheduler to resume it.
     pub(crate) fn waits(&self) -> bool {
         let by_itself = |by: &SuspendedBy| matches!(by, SuspendedBy::Preemptor(_));
         self.is_waiting() || matches!(self, Self::Suspended { by, .. } if by_itself(by))

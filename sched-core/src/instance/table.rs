@@ -1,9 +1,9 @@
-//! The table of all managed instances, with its indexes: by when something is due, by the lost node, and those on no
-//! node. The indexes follow from the states, so nothing but [`Instances::on`], [`Vacant::insert`] and
-//! [`Instances::remove`] may change a state; [`Instances::is_consistent`] recomputes them.
+//! The table of all managed instances, with its indexes: by deadline, by lost node, and those on no node. The indexes
+//! follow from the states, so nothing but [`Instances::on`], [`Vacant::insert`] and [`Instances::remove`] may change a
+//! state; [`Instances::is_consistent`] recomputes them.
 //!
-//! Beside them it holds what is known of instances whether managed or not: runs that are over, outputs that nodes keep,
-//! names.
+//! Beside them it holds what is known of instances whether managed or not: runs that are over (`past`), outputs that
+//! nodes keep (`outputs`), names (`names`).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -92,9 +92,8 @@ impl Instances {
         Some((instance, self.get(instance)?))
     }
 
-    /// The vacant place of an instance that is not managed yet; `None` if it is. There is no other way to put one in,
-    /// so that none is ever put over another: its state, and what is due about it, would be lost while a node still has
-    /// it.
+    /// The vacant place of an instance that is not managed yet; `None` if it is. There is no other way to add one, so
+    /// none is ever added over another, whose state and deadlines would be lost while a node still has it.
     pub(crate) fn vacant(&mut self, instance: InstanceId) -> Option<Vacant<'_>> {
         let Self {
             managed,
@@ -136,16 +135,19 @@ impl Instances {
         }
     }
 
-    /// Those whose state says that they are lost with this node. The node itself may be back, and its STATS not yet
-    /// here.
+    /// Instances whose state says that they are lost with this node. The node itself may be back already, as long as
+    /// its STATS has not come.
     pub(crate) fn lost_with(&self, node: Uuid) -> Vec<InstanceId> {
         let lost = self.lost.get(&node).into_iter().flatten();
         lost.cloned().collect()
     }
 
-    /// Checks that an event may happen to an instance now. Where a workflow does more than the transition, it asks this
+    /// Checks that an event may happen to an instance now. A workflow that does more than the transition asks this
     /// first, so that nothing is done where the event is refused. For an instance that is not managed the answer is
     /// yes, because [`Instances::on`] then does nothing.
+    ///
+    /// # Errors
+    /// The event and the phase that does not have it.
     pub(crate) fn may(
         &self,
         instance: &InstanceId,
@@ -159,6 +161,9 @@ impl Instances {
 
     /// Applies an event to an instance: the only way to change its state. Returns what follows for others, or `None` if
     /// it is not managed. Logarithmic in the number of instances with a deadline.
+    ///
+    /// # Errors
+    /// The lifecycle does not have the event in this phase; nothing has been changed.
     pub(crate) fn on(
         &mut self,
         instance: &InstanceId,
@@ -209,7 +214,11 @@ impl Instances {
         }
     }
 
-    /// No longer manages an instance. Its history, with this last event, becomes a run that is over.
+    /// No longer manages an instance. Its history, with this last event, becomes a run that is over. Does nothing if it
+    /// is not managed.
+    ///
+    /// # Errors
+    /// The lifecycle may not end in this phase; it is still managed.
     pub(crate) fn remove(
         &mut self,
         instance: &InstanceId,
@@ -315,12 +324,12 @@ impl Instances {
         self.names.note(instance, about);
     }
 
-    /// What is known of what an instance is, whether or not it lives.
+    /// Name, program and start time of an instance, whether or not it still exists.
     pub(crate) fn about(&self, instance: &InstanceId) -> Option<&InstanceInfo> {
         self.names.get(instance)
     }
 
-    /// The instance of a tenant that had this name last. It may be gone: the caller asks whether it lives.
+    /// The instance of a tenant that had this name last. It may be gone: the caller has to check.
     pub(crate) fn called(&self, tenant: &Option<TenantId>, name: &str) -> Option<&InstanceId> {
         self.names.holder(tenant, name)
     }

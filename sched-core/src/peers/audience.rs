@@ -1,4 +1,5 @@
-//! Who is told of something: one after the other, so that each can be sent to in between.
+//! Those who are sent an event, one after the other, so that the caller can send to each in between: the iterator
+//! borrows no peers between two steps.
 
 use std::ops::Range;
 
@@ -8,13 +9,14 @@ use crate::api::ids::SessionId;
 use crate::peers::Peers;
 use crate::peers::session::Session;
 
-/// Those who are to be told of something and were not yet. No peer may come or go before all of them were.
+/// Those who are to be sent something and were not yet. No peer may come or go before the end.
 #[derive(Debug)]
 pub(crate) struct Audience<'t> {
-    /// Their places among controllers and then subscribers.
+    /// Positions in the list of controllers followed by that of subscribers.
     places: Range<usize>,
-    /// What operators must have subscribed to; `None` where there are only controllers.
+    /// What operators must have subscribed to; `None` where there are only controllers. Controllers get every topic.
     topic: Option<&'t Topic>,
+    /// One session that is left out, such as the sender.
     except: Option<SessionId>,
 }
 
@@ -31,7 +33,7 @@ impl<'t> Audience<'t> {
         }
     }
 
-    /// Who is to be told next.
+    /// The next session to send to.
     pub(crate) fn next<'p>(&mut self, peers: &'p Peers) -> Option<(SessionId, &'p Session)> {
         let controllers = peers.controllers.len();
         for place in self.places.by_ref() {

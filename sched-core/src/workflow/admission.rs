@@ -1,9 +1,9 @@
-//! The one way in for every START: alone, as one of a batch, tried again after a restart, taken back from a connection
-//! that ended, or only to be decided. What is known of its instance is asked here and nowhere else, so that an instance
-//! that a node has, or that the scheduler has to place itself, is not started a second time.
+//! Admission: the one way for every START, whether alone, as one of a batch, tried again after a restart, taken back
+//! from a connection that ended, or a dry run. What is known of its instance is looked up here and nowhere else, so
+//! that an instance that a node has, or that the scheduler has to place itself, is not started a second time.
 //!
 //! What may be placed is a [`NewStart`]; nothing else makes one, and nothing else is placed. How it is placed is in
-//! `placement` and `batches`.
+//! `start` and `batches`.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) enum Known {
     Nowhere,
     /// A node has it, or was given it: the START goes there.
     On(NodeKey),
-    /// It waits for room: its sender is told so, once it does so for certain.
+    /// It waits for room: the sender is sent that, once the waiting is on disk.
     Waits,
     /// It was on a node that is expected back after a restart: the START waits for that node.
     Expected,
@@ -34,9 +34,9 @@ pub(crate) enum Known {
     NameTaken(InstanceId),
 }
 
-/// A START whose instance no node has and that the scheduler does not have to place.
-/// It can be made by admission alone; every function that places something takes one, so nothing is placed that was not
-/// asked about here. It must be placed, or go through admission again, before the next input.
+/// A START whose instance no node has and that the scheduler does not have to place. Only admission makes one, and
+/// every function that places something takes one, so nothing is placed that was not checked here. It must be placed,
+/// or go through admission once more, before the next input: after that its instance may be known.
 #[derive(Debug)]
 pub(crate) struct NewStart {
     start: Box<PlacedStart>,
@@ -61,7 +61,7 @@ impl NewStart {
         &self.start.request
     }
 
-    /// The START, to be put where it waits. When it is taken from there it has to be admitted again: a node may have
+    /// The START, to be kept where it waits. When it is taken from there it has to be admitted again: a node may have
     /// come back with its instance.
     pub(crate) fn into_start(self) -> Box<PlacedStart> {
         self.start
@@ -91,7 +91,7 @@ impl Scheduler {
                 then: AfterLoss::Delete,
                 ..
             } if managed.stops_with_lease() => Known::Taken(Refusal::DeletedUnderLease),
-            // It is not placed again by itself.
+            // The scheduler does not place it again.
             State::Lost {
                 node,
                 then: AfterLoss::Forget | AfterLoss::Delete,

@@ -1,6 +1,6 @@
-//! An entry of a ledger: one instance on a node, what it asked for, what it uses, and how sure all that is.
+//! An entry of a ledger: one instance on a node, what it asked for, what it uses, and how certain all that is.
 //!
-//! It says what it lays claim to; the sums over a node's entries, and what reports change in them, are the ledger's.
+//! An entry computes what it claims; the sums over a node's entries, and what reports change in them, are the ledger's.
 
 use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
@@ -24,9 +24,10 @@ const VCPUS_IF_UNKNOWN: i64 = 1;
 pub(crate) struct Entry {
     /// What it asked for; zero where that is not known.
     pub(in crate::cluster) asked: Resources,
-    /// Whether that is known: not of an instance of an original launcher that this scheduler did not start.
+    /// Whether `asked` is known: not of an instance on an original launcher that this scheduler did not start.
     pub(in crate::cluster) is_known: bool,
-    /// Whether it is there from before its node or the scheduler was away, and not listed since.
+    /// Whether it was restored from records or memory because its node or the scheduler was away, and was not listed
+    /// since.
     pub(super) is_remembered: bool,
     /// What else it asked for; `None` for most.
     pub(super) extras: Option<Box<Extras>>,
@@ -34,53 +35,54 @@ pub(crate) struct Entry {
     pub(in crate::cluster) used_mem_mib: i64,
     /// What it uses, from the latest STATS; 0 while unknown.
     pub(in crate::cluster) used_disk_mib: i64,
-    /// What it used for some time, where that counts and is known.
+    /// What it used over a window of time, where measured accounting counts by that.
     pub(super) usage: Option<Box<Usage>>,
-    /// How sure it is.
+    /// How certain it is that the instance is there.
     pub(in crate::cluster) claim_state: ClaimState,
     /// When the entry was made.
     pub(in crate::cluster) since: Instant,
-    /// The launcher's word for its state, from the latest STATS.
+    /// The state that its launcher reported last.
     pub(in crate::cluster) reported: Option<InstanceState>,
-    /// Who asked for it, while that is known: told what its launcher says of its start.
+    /// The session that sent its START, while that is known: it is sent what the launcher reports of the start.
     pub(in crate::cluster) sender: Option<SessionId>,
-    /// The latest START repeated while it ran, until the node has answered it.
+    /// The latest START that was resent while it ran, until the node has answered it.
     pub(super) repeated: Option<Unconfirmed>,
     /// STARTs of it that were given to the node and of which nothing has been heard. A node says in order what it did:
     /// each of them ends in a failure, or in that the instance is listed or has ended.
     pub(super) open: u32,
     /// Whether a START from before this connection, not among the open ones, may have brought it there.
     pub(super) is_doubted: bool,
-    /// Whether it was last listed as being started: the START behind that, which is not among the open ones any more, may
+    /// Whether it was last listed as being started. The START behind that is not among the open ones any more, and may
     /// still fail.
     pub(super) is_starting: bool,
     /// STATS in a row that should have listed it and did not.
     pub(super) misses: u8,
     /// The latest STATS that listed it, by the ledger's count.
     pub(super) listed_in: u64,
-    /// Whether it is managed: what STATS say of it is then handed on.
+    /// Whether it is managed: then changes that STATS report are handed on to the workflows.
     pub(in crate::cluster) is_managed: bool,
     /// Whether it is suspended: its vcpus are free for others then.
     pub(in crate::cluster) is_suspended: bool,
-    /// Whether its launcher may yet come to a RESUME.
+    /// Whether its launcher may still carry out a RESUME.
     pub(super) resumption: Resumption,
-    /// How often its launcher was told to stop it over its connection and has neither done so nor refused.
+    /// Stops that its launcher was sent over this connection and has neither carried out nor refused.
     pub(super) stops: u8,
-    /// What it lays claim to at least, whatever is reported, while what it asks for is being changed.
+    /// The least that it claims, whatever is reported, while an UPDATE of it is under way.
     pub(super) floor: Option<Box<Floor>>,
 }
 
-/// What an instance lays claim to at least while it is being changed.
+/// The least that an instance claims while it is being changed: the larger of the old and the new amounts.
 #[derive(Debug, Clone)]
 pub(crate) struct Floor {
+    /// Memory, vcpus and disk.
     pub(crate) least: Resources,
     pub(crate) custom: Amounts,
-    /// What its launcher last said that it asks for.
+    /// The amounts that its launcher has reported since: they tell whether a late UPDATE was carried out.
     pub(super) said: Option<Resources>,
 }
 
 impl Floor {
-    /// At least this much.
+    /// A floor for which its launcher has reported nothing yet.
     pub(crate) fn new(least: Resources, custom: Amounts) -> Self {
         Self {
             least,

@@ -1,45 +1,53 @@
-//! STARTs that were given to a node and have no outcome yet, counted for each entry; and when an entry ends.
+//! STARTs that were given to a node and have no outcome yet (*open* ones), counted for each entry; and when an entry
+//! ends.
 //!
-//! A node says in order what it did: each START ends in a failure, or in that its instance is listed or has ended. So
-//! whatever a node says of an instance while STARTs of it are on their way was said of one before them.
+//! A node reports in order what it did: each START ends in a failure, or in its instance being listed or having ended.
+//! So whatever a node reports of an instance while STARTs of it are on their way belongs to one before them. Example: a
+//! START is resent while the instance ends:
+//!
+//! ```text
+//!  scheduler  START 1 ───────────────── START 2 (resent) ─────────
+//!  node            └─ runs ── ended ──┐        └─ begins again
+//!  ledger     open 1   open 0         └─ open 1: EntryEnd::Open, the claim stays for START 2
+//! ```
 
 use super::{ClaimState, Ledger, Unconfirmed};
 use crate::api::ids::InstanceId;
 
-/// How a node says that it does not have an instance.
+/// In which way a node reports that it does not have an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// A START of it failed.
     Failed,
     /// It was there and is not any more.
     Gone,
-    /// The same, because its launcher was cut off for longer than its lease.
+    /// As `Gone`, because its launcher was cut off for longer than its lease.
     CutOff,
     /// It is not there to be deleted.
     NotThere,
 }
 
-/// What it means for an entry that its node does not have the instance.
+/// What such a report means for the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum EntryEnd {
-    /// There is none.
+    /// The node has no entry of the instance.
     Unknown,
     /// It is to be released.
     Over,
-    /// A START is on its way, and what becomes of the instance is what becomes of that.
+    /// A START is on its way: what becomes of the instance is the outcome of that one.
     Open,
-    /// Its START has not been given to the node: this was said of an earlier one.
+    /// Its START has not been given to the node yet, so the report is about an earlier one.
     Earlier,
 }
 
 impl Ledger {
-    /// Notes that the START of an instance whose room is claimed is given to the node now.
+    /// Notes that the START of an instance that was only claimed is given to the node now.
     pub(crate) fn give(&mut self, instance: &InstanceId, start: Unconfirmed) {
         self.reopen(instance, start, 1);
     }
 
-    /// Notes that a START of an instance that it has was given to its node again.
+    /// Notes that another START of an instance that the node has, or was given, is given to it.
     pub(crate) fn resend(&mut self, instance: &InstanceId, start: Unconfirmed) {
         let Some(entry) = self.entries.get_mut(instance) else {
             return;
@@ -61,7 +69,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a node has answered a START by that the instance runs there.
+    /// Notes that a node has answered a START with that the instance is there already.
     pub(crate) fn confirm(&mut self, instance: &InstanceId) {
         let Some(entry) = self.entries.get(instance) else {
             return;
@@ -77,10 +85,10 @@ impl Ledger {
         }
     }
 
-    /// Takes in that a node does not have an instance, however it says so, and says what that means for its entry. Every
-    /// word of a node on the end of an instance comes here, so that none ends an entry while a START is on its way that
-    /// the node had not come to when it said so. (What a node no longer lists is judged by the STARTs its launcher says
-    /// it has seen: [`Ledger::apply_stats`].)
+    /// Notes that a node does not have an instance, and decides what that means for its entry. Every report of an end
+    /// comes here, so that none ends an entry while a START is on its way that the node had not reached when it sent
+    /// the report. The caller releases an entry that is over. (What a node no longer lists is judged by the STARTs that
+    /// its launcher has seen: [`Ledger::apply_stats`].)
     pub(crate) fn end(&mut self, instance: &InstanceId, how: Ended) -> EntryEnd {
         let Some(entry) = self.entries.get_mut(instance) else {
             return EntryEnd::Unknown;
@@ -114,8 +122,8 @@ impl Ledger {
         }
     }
 
-    /// The latest START of an instance, if it is in doubt: it was written to a connection that has ended, and the node has
-    /// not said since whether it arrived.
+    /// The latest START of an instance, if it is in doubt: it was written to a connection that has ended, and the node
+    /// has not reported since whether it arrived.
     pub(crate) fn in_doubt(&self, instance: &InstanceId) -> Option<Unconfirmed> {
         match self.entries.get(instance)?.claim_state {
             ClaimState::InDoubt(start) => Some(start),
@@ -123,7 +131,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that a START was never written to the node, whose connection has ended; whether none of this instance was.
+    /// Notes that a START was never written to the node, whose connection has ended. Whether no START of this instance
+    /// was written: then the claim can be released.
     pub(crate) fn take_back(&mut self, instance: &InstanceId) -> bool {
         let Some(entry) = self.entries.get_mut(instance) else {
             return false;
@@ -133,6 +142,7 @@ impl Ledger {
         entry.unconfirmed().is_some() && !is_written
     }
 
+    /// Puts an entry back to waiting for a START, with this many open.
     fn reopen(&mut self, instance: &InstanceId, start: Unconfirmed, open: u32) {
         self.set_claim_state(instance, ClaimState::Placed(start));
         if let Some(entry) = self.entries.get_mut(instance) {

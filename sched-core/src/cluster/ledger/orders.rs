@@ -1,20 +1,22 @@
-//! What a node was told of an instance and has not answered. Its launcher may come to it any moment, so the vcpus of an
-//! instance that is to be resumed stay claimed until it answers, or until its connection has ended and it says again how the
-//! instance is; and that one which is to be stopped has ended is not its own end.
+//! Commands that a node was sent about an instance and has not answered. Its launcher may carry them out at any moment.
+//! So the vcpus of an instance that is to be resumed stay claimed until the launcher answers, or until its connection
+//! has ended and it reports again how the instance is; and the end of an instance that is to be stopped is not taken
+//! for its own.
 
 use super::{Entry, Ledger};
 use crate::api::ids::InstanceId;
 use crate::api::input::InstanceState;
 
-/// Whether a launcher may yet come to a RESUME of an instance.
+/// Whether a launcher may still carry out a RESUME of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Resumption {
-    /// None was sent that it has not answered.
+    /// Every RESUME that was sent is answered.
     #[default]
     Answered,
-    /// One was sent over its connection.
+    /// One was sent over the present connection.
     Sent,
-    /// The connection that it was sent over has ended: how the instance is, the next STATS that lists it says.
+    /// The connection over which one was sent has ended: the next STATS that lists the instance says whether it was
+    /// resumed.
     Lost,
 }
 
@@ -42,7 +44,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that a node could not stop an instance, as it was told to first; whether it was told to again since.
+    /// Notes that a node could not stop an instance, which answers the first stop it was sent; whether another one is
+    /// still open.
     pub(crate) fn stop_failed(&mut self, instance: &InstanceId) -> bool {
         let Some(entry) = self.entries.get_mut(instance) else {
             return false;
@@ -51,7 +54,8 @@ impl Ledger {
         entry.may_stop()
     }
 
-    /// Notes that an instance has ended, and is to be started again by a START that is on its way.
+    /// Notes that an instance has ended and begins again by a START that is on its way: commands for the run that ended
+    /// are void.
     pub(super) fn begin_again(&mut self, instance: &InstanceId) {
         self.set_suspended(instance, false);
         self.change(instance, |entry| {
@@ -60,13 +64,14 @@ impl Ledger {
         });
     }
 
-    /// Notes that a node says an instance is suspended: its vcpus are free for others, unless it may be resumed any moment.
+    /// Notes that a node reports an instance as suspended: its vcpus are free for others, unless a RESUME may still be
+    /// carried out.
     pub(crate) fn note_suspended(&mut self, instance: &InstanceId) {
         let may_resume = self.get(instance).is_some_and(Entry::may_resume);
         self.set_suspended(instance, !may_resume);
     }
 
-    /// Notes that a node says, beside its STATS, whether an instance is suspended.
+    /// Notes the state of an instance that a node reports in an event, beside its STATS.
     pub(crate) fn hear(&mut self, instance: &InstanceId, state: InstanceState) {
         // What it lays claim to may hang on how it is.
         self.change(instance, |entry| entry.hear(state));
@@ -74,7 +79,7 @@ impl Ledger {
 }
 
 impl Entry {
-    /// Takes in how a launcher says that the instance is.
+    /// Notes the state that a launcher reports, and whether that answers a RESUME.
     pub(super) fn hear(&mut self, state: InstanceState) {
         let was_suspended = self.reported == Some(InstanceState::ExitPaused);
         let is_suspended = state == InstanceState::ExitPaused;
@@ -90,27 +95,28 @@ impl Entry {
         self.reported = Some(state);
     }
 
-    /// Whether its launcher may yet come to a RESUME.
+    /// Whether its launcher may still carry out a RESUME.
     pub(crate) fn may_resume(&self) -> bool {
         self.resumption != Resumption::Answered
     }
 
-    /// Whether a RESUME is on its way over the connection that stands.
+    /// Whether a RESUME was sent over the present connection and is not answered.
     pub(crate) fn is_told_to_resume(&self) -> bool {
         self.resumption == Resumption::Sent
     }
 
-    /// Whether it is suspended, as its launcher has said last.
+    /// Whether it is suspended, as its launcher has reported last or as the ledger counts it.
     pub(crate) fn is_held_back(&self) -> bool {
         self.is_suspended || self.reported == Some(InstanceState::ExitPaused)
     }
 
-    /// Whether its launcher may yet come to stopping it.
+    /// Whether its launcher may still carry out a stop.
     pub(crate) fn may_stop(&self) -> bool {
         self.stops > 0
     }
 
-    /// Notes that the connection over which its launcher was told anything has ended.
+    /// Notes that the connection has ended over which its launcher was sent commands: stops are void, an open RESUME is
+    /// uncertain.
     pub(super) fn lose_orders(&mut self) {
         self.stops = 0;
         if self.may_resume() {
