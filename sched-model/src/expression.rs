@@ -95,7 +95,7 @@ impl fmt::Display for Expression {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {problem}")]
 pub struct ExpressionError {
-    /// Where reading stopped, in characters, counted from one; one more than there are where the text ends too early.
+    /// Where reading stopped, in characters from 1; one more than the text has where it ends too early.
     pub column: usize,
     /// What is wrong there.
     pub problem: ExpressionProblem,
@@ -105,13 +105,13 @@ pub struct ExpressionError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExpressionProblem {
-    /// It does not begin with a key.
+    /// The text does not begin with a key.
     #[error("expected a key of letters, digits and . _ / -")]
     NoKey,
-    /// Its key is too long.
+    /// The key has more than [`MAX_NAME_LEN`] bytes.
     #[error("the key has more than {MAX_NAME_LEN} bytes")]
     LongKey,
-    /// It is too long.
+    /// The text has more than [`MAX_EXPRESSION_LEN`] bytes.
     #[error("the expression has more than {MAX_EXPRESSION_LEN} bytes")]
     TooLong,
     /// Behind the key there is none of the operators.
@@ -141,19 +141,19 @@ pub enum ExpressionProblem {
         /// The operator.
         after: &'static str,
     },
-    /// Behind a value of a list there is something else.
+    /// A value of a list is followed by something other than a comma or the closing parenthesis.
     #[error("expected ',' or ')'")]
     OpenList,
     /// A list has too many values.
     #[error("more than {MAX_VALUES} values")]
     ManyValues,
-    /// A quote that begins here does not end.
+    /// A quote that begins at this column has no end.
     #[error("the quote is not closed")]
     OpenQuote,
-    /// A backslash in quotes stands before something that needs none.
+    /// A backslash in quotes stands before another character than the quote or a backslash.
     #[error("expected the quote or another backslash after the backslash")]
     Escape,
-    /// Something follows.
+    /// A complete expression is followed by more text.
     #[error("expected nothing more")]
     Trailing,
 }

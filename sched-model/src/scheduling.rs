@@ -43,7 +43,7 @@ pub const VERSION: u32 = 1;
 /// Highest priority; 0 is the lowest.
 pub const MAX_PRIORITY: i64 = 100;
 
-/// Longest time to wait for room: 30 days. Who waits longer has forgotten.
+/// Longest time to wait for room: 30 days. A START that waits longer is taken for forgotten.
 pub const MAX_QUEUE: Span = Span::from_ms(30 * 24 * 3_600_000);
 
 /// Most expressions in `require`, and in `prefer`: each is evaluated on its own.
@@ -121,7 +121,7 @@ record! {
         on_node_loss: OnNodeLoss as "on_node_loss" unless empty,
         /// The image it runs, as nodes that have it label themselves; empty for none.
         image: String as "image" unless empty,
-        /// What its instance is called, beside its UUID; no other living instance of its tenant has that name. Empty for
+        /// The name of its instance, beside its UUID; no other living instance of its tenant has that name. Empty for
         /// none.
         name: String as "name" unless empty,
         /// Whether only the decision is wanted: nothing is claimed or started.
@@ -134,8 +134,9 @@ record! {
     }
 }
 
-/// Whether an instance can be called so: 1 to [`MAX_INSTANCE_NAME_LEN`] letters, digits, `.`, `_` and `-` (ASCII), of which
-/// the first is a letter or digit, and no UUID, so that a name and a UUID are never mistaken for one another.
+/// Whether a text may be the name of an instance: 1 to [`MAX_INSTANCE_NAME_LEN`] letters, digits, `.`, `_` and `-`
+/// (ASCII), the first of which is a letter or digit. Not a UUID, so that a name and a UUID are never mistaken for one
+/// another.
 #[must_use]
 pub fn is_instance_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -253,7 +254,7 @@ impl GroupPolicy {
         matches!(self, Self::AntiAffinity | Self::SoftAntiAffinity)
     }
 
-    /// Whether it is a wish rather than a condition.
+    /// Whether it is a preference rather than a requirement.
     #[must_use]
     pub const fn is_soft(&self) -> bool {
         matches!(self, Self::SoftAffinity | Self::SoftAntiAffinity)

@@ -1,5 +1,6 @@
-//! Nodes that failed often recently: managed instances go there only if no other node fits. A plain START is placed as
-//! ever, unless the policy weighs failures.
+//! Nodes with many recent failures: managed instances go there only if no other node fits. A plain START is placed as
+//! ever, unless the policy weighs failures. Failures fade with time (`failures`), so a node comes back into use by
+//! itself.
 
 use std::time::Instant;
 
@@ -8,10 +9,10 @@ use sched_model::Uuid;
 use crate::api::ids::NodeKey;
 use crate::cluster::Cluster;
 
-/// Failures, older ones counting less, from which on a node is avoided: one may be chance, and two as well.
+/// Failures from which on a node is avoided; older ones count less than 1. One may be chance, and so may two.
 pub(crate) const AVOIDED_FROM: f64 = 2.5;
 
-/// Nodes that are avoided at once. Where more fail than that, it is not the nodes' doing.
+/// Nodes that are avoided at once. If more of them fail, the cause is not in the nodes.
 const MAX_AVOIDED: usize = 64;
 
 impl Cluster {
@@ -24,12 +25,13 @@ impl Cluster {
         }
     }
 
-    /// Retracts the latest failure of a node.
+    /// Retracts the latest failure of a node: the instance has failed in the same way elsewhere, so it is at fault
+    /// itself.
     pub(crate) fn retract_failure(&mut self, key: NodeKey, now: Instant) {
         self.nodes.node_mut(key).failures.retract(now);
     }
 
-    /// The nodes that are avoided now; those that did well for a while are forgotten.
+    /// The nodes that are avoided at present; those whose failures have faded are dropped.
     pub(crate) fn failing_nodes(&mut self, now: Instant) -> Vec<Uuid> {
         if self.failing.is_empty() {
             return Vec::new();

@@ -187,7 +187,7 @@ impl Cluster {
         relatives
             .into_iter()
             .for_each(|relative| self.offer(relative));
-        // It may be what somebody waits for now.
+        // An instance that waits may fit on it now.
         self.changes.push_back(ClusterChange::Capacity(key));
     }
 

@@ -412,7 +412,7 @@ impl Ledger {
         self.sums.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         let latest = entry.repeated.or(entry.unconfirmed());
         match entry.claim_state {
-            // An original launcher does not say which STARTs it has seen: all of them, as far as anybody can tell.
+            // An original launcher does not say which STARTs it has seen: it is taken to have seen all of them.
             _ if rules.starts_seen.is_none() => entry.open = 0,
             ClaimState::Claimed | ClaimState::Running => {}
             // That it runs is what came of one START; of those repeated since nothing has been heard.
@@ -505,7 +505,7 @@ impl Ledger {
             }
             let before = entry.claims(measured);
             (entry.is_doubted, entry.is_starting) = (false, false);
-            // Not listed: as far as anybody knows it uses nothing.
+            // Not listed: it is taken to use nothing.
             (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
             sums.claims -= before;
             sums.claims += entry.claims(measured);

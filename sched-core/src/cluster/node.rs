@@ -1,4 +1,8 @@
-//! A node: what it reported, what is claimed on it, and so what it still offers. And the store of all of them.
+//! A node: what it reported, what is claimed on it, and so what it still offers.
+//!
+//! Its fields are private to `cluster` and are changed by `inventory` and `reports` alone, which keep tables and
+//! indexes in step. Fields that say "on this connection" are reset when it connects again (`Node::attach`). The store
+//! of all nodes is in `nodes`.
 
 use core::net::SocketAddr;
 use std::time::Instant;
@@ -21,8 +25,8 @@ use crate::cluster::room::Room;
 use crate::cluster::table::Slot;
 use crate::cluster::traits::Traits;
 
-/// Nodes that may share the resources of one: each change of one of them is a change of all. Far more than a machine has
-/// NUMA nodes.
+/// Nodes that may share the resources of one: each change of one of them is a change of all. Far more than a machine
+/// has NUMA nodes.
 pub const MAX_PARTS: usize = 32;
 
 /// Volumes and ports that one node reports: each is kept, and every change of one is an update of the search index.
@@ -97,10 +101,11 @@ pub(crate) enum Presence {
     Lost(Instant),
 }
 
-/// Whether a report makes a node another one, as far as labels and capacity go.
+/// Whether a report makes a node a different one, as far as labels, names and capacity go: then its traits are derived
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IsOther {
-    /// It does.
+    /// Something else than figures has changed.
     Yes,
     /// Only its figures have changed.
     No,
@@ -117,54 +122,57 @@ impl IsOther {
 pub(crate) struct Node {
     pub(super) uuid: Uuid,
     pub(super) roles: Role,
-    /// Whether its launcher can be sent what the original's do not know.
+    /// Whether its launcher understands what original launchers do not know.
     pub(super) is_native: bool,
     pub(super) presence: Presence,
     pub(super) since: Instant,
-    /// Where its latest connection came from.
+    /// Where its latest connection came from; empty before.
     pub(super) address: Option<SocketAddr>,
     /// The processes of launchers that have reported for it.
     pub(super) processes: Processes,
-    /// How its latest connection ended, once it has.
+    /// How its latest connection ended, once one has.
     pub(super) departure: Departure,
     pub(super) status: NodeStatus,
     pub(super) backlog: Backlog,
     pub(super) report: Option<Box<NodeReport>>,
-    /// Whether it said labels or the like on this connection; what then does not speak of them leaves them as they are.
+    /// Whether it has sent labels or the like on this connection; later reports that do not mention them leave them as
+    /// they are.
     pub(super) has_extras: bool,
     /// Labels, custom resources and ratios, from its reports and the configuration.
     pub(super) traits: Traits,
-    /// What room it has, from both.
+    /// What room it has, from its report and its limits.
     pub(super) room: Room,
-    /// Custom resources that it reports and that do not count: there are too many names.
+    /// Custom resources that it reports and that do not count, because there are too many names.
     pub(super) left_out: Vec<Box<str>>,
-    /// What its launcher was told on this connection of what it says and what does not count.
+    /// Which messages about reports that do not count its launcher was sent on this connection.
     pub(super) advised: Advised,
-    /// What its launcher was told on this connection to admit STARTs by.
+    /// The rules for admitting STARTs that its launcher was sent on this connection.
     pub(super) told: Option<OfferRules>,
-    /// Whether it was short of memory when that was looked at last.
+    /// Whether it was short of memory by the report before.
     pub(super) was_short_of_memory: bool,
-    /// When an instance was last moved away for that, or none could be.
+    /// When an instance was last moved away because it was short of memory, or none could be.
     pub(super) relieved_at: Option<Instant>,
+    /// The claims on it.
     pub(super) ledger: Ledger,
-    /// What it was asked about instances of others.
+    /// Commands that it was sent about instances placed elsewhere.
     pub(super) questions: Questions,
+    /// How often STARTs failed there recently.
     pub(super) failures: Failures,
     /// When it last had its lease extended on this connection.
     pub(super) leased_at: Option<Instant>,
     /// The change that must be on disk before its lease is extended; 0 = none.
     pub(super) lease_ticket: u64,
-    /// Whether it ever said what runs on it: before, it may have instances that no one here knows of.
+    /// Whether it ever listed what runs on it: before, it may have instances that are not known.
     pub(super) has_listed: bool,
-    /// Whether it was said on this connection that claims on it are not known.
+    /// Whether a warning was given on this connection that claims on it are not known.
     pub(super) has_unknown: bool,
-    /// Whether it gets no new work, because somebody said so.
+    /// Whether it is cordoned; a copy of what `cordons` has.
     pub(super) is_cordoned: bool,
     /// STARTs given to it on this connection.
     pub(super) starts_sent: u64,
-    /// What it offered outside the tables when it was looked at last (`NodeStore::last_resort`).
+    /// What it offered outside the tables when that was computed last (`NodeStore::last_resort`).
     pub(super) last_resort: Resources,
-    /// A number that was larger than all before when it last became another node.
+    /// Larger than that of any node before, whenever it has changed in what it is.
     pub(super) generation: u64,
     /// Its slots in the compute and the network table.
     pub(super) slots: [Option<Slot>; 2],
@@ -215,7 +223,8 @@ impl Node {
         }
     }
 
-    /// Starts a new connection of this node: nothing is placed until it reports.
+    /// Starts a new connection of this node: nothing is placed there until it reports, and what its launcher was sent
+    /// or said about itself on the old connection is forgotten. Claims, labels and its latest report stay.
     pub(super) fn attach(&mut self, session: SessionId, now: Instant) {
         self.presence = Presence::Connected(session);
         self.since = now;
@@ -434,7 +443,7 @@ impl Node {
         amount_of(&self.traits.resources, column)
     }
 
-    /// Whether its connection stands, it takes work and is given some, and its table of instances has room.
+    /// Whether it is connected, READY, not cordoned and without a fault, and its ledger has room for one more instance.
     pub(crate) fn takes_work(&self) -> bool {
         self.session().is_some()
             && !self.is_cordoned
@@ -443,12 +452,13 @@ impl Node {
             && self.ledger.len() < MAX_INSTANCES_PER_NODE
     }
 
-    /// Whether the tables offer it: it takes work and its queue is short.
+    /// Whether the tables offer it: it takes work, and its outgoing queue is clear.
     pub(crate) fn is_on_offer(&self) -> bool {
         self.takes_work() && self.backlog == Backlog::Clear
     }
 
-    /// Whether it could be offered once some of what it runs has left: what is lacking may be room alone.
+    /// Whether it could be offered once some of what it runs has left, so that preemption there makes sense: it is on
+    /// offer, or only FULL keeps it from being.
     pub(crate) fn may_make_room(&self) -> bool {
         let is_full = self.status == NodeStatus::Full;
         self.is_on_offer()

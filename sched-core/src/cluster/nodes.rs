@@ -134,7 +134,7 @@ impl NodeStore {
     pub(super) fn set_extras(&mut self, key: NodeKey, mut extras: Box<NodeExtras>) -> IsOther {
         let node = self.node_mut(key);
         let available = extras.available.take();
-        // FULL has no figures: what a node has that is full is told by its STATS alone.
+        // FULL has no figures: what a full node has is known from its STATS alone.
         if node.status == NodeStatus::Full
             && let (Some(report), Some(available)) = (&mut node.report, available)
         {

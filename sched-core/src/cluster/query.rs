@@ -1,4 +1,9 @@
-//! What a node is looked for: what a START asks for, and what is known beyond that of where it may go.
+//! A query: what a node is looked for. That is what a START asks for, and what workflows know beyond it of where it may
+//! go.
+//!
+//! Workflows build it up by value: `Query::of(start).avoiding(tried).pinned(node)`. The START is shared, so a query
+//! costs no copy of it. Whatever decides the choice must be compared in [`Query::is_like`], because answers are reused
+//! for queries that are alike.
 
 use std::sync::Arc;
 
@@ -14,13 +19,13 @@ use crate::cluster::node::Pool;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Query {
     request: Arc<StartRequest>,
-    /// Of a trial, the instance in place of the START's.
+    /// In a dry run, the instance in place of the START's, since several of one kind are tried.
     trial: Option<InstanceId>,
-    /// The amounts in place of the START's.
+    /// The amounts in place of the START's: after or for an UPDATE.
     demand: Option<Box<Demand>>,
-    /// The one node that it is for, where the START does not say so itself.
+    /// The one node that it is for, where the START does not name it itself.
     pin: Option<Uuid>,
-    /// Nodes that it is not for: those it was tried on before, that are kept for others, or that it is to leave.
+    /// Nodes that it is not for: those that could not start it, that are reserved for others, or that it is to leave.
     avoid: Vec<Uuid>,
 }
 
@@ -108,7 +113,8 @@ impl Query {
             && !self.is_pinned()
     }
 
-    /// Whether neither its START nor anybody since has asked for more than memory, vcpus and disk.
+    /// Whether it asks for memory, vcpus and disk alone: the START has no `scheduling`, and no workflow has set other
+    /// amounts.
     #[inline]
     pub(crate) fn asks_for_room_alone(&self) -> bool {
         self.request.scheduling.is_none() && self.demand.is_none()

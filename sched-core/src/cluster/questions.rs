@@ -1,32 +1,34 @@
-//! What nodes were asked about instances of other nodes.
+//! Commands that nodes were sent about instances placed elsewhere. Their answers are reports about others' instances,
+//! which would be dropped as foreign otherwise (`workflow::entitlement`).
 
 use indexmap::IndexMap;
 
 use crate::api::ids::InstanceId;
 use crate::api::sent::{CommandName, ReportName};
 
-/// Commands about instances of other nodes that one node may be asked at a time: the oldest is forgotten for one more,
-/// and its answer taken for foreign. Such commands come one at a time, from people and from controllers that are behind;
-/// and copies of instances that are elsewhere are stopped no faster.
+/// Such commands that are remembered for one node; the oldest is forgotten for a further one, and its answer dropped as
+/// foreign. They come one at a time, from people and from controllers that are behind; copies of instances are stopped
+/// no faster than this.
 pub const MAX_QUESTIONS: usize = 64;
 
-/// What a node was asked about instances that are not its own: its answers are no lies.
+/// The commands that one node has not answered.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    /// By instance: the command, and who hears of the answer.
+    /// By instance, oldest first: the latest command, and who gets the answer.
     asked: IndexMap<InstanceId, (CommandName, Asker)>,
 }
 
 /// Who asked a node about an instance of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asker {
-    /// A controller or operator: the answer is carried on.
+    /// A controller or operator: the answer is forwarded.
     Peer,
-    /// The scheduler itself: no one else hears of it.
+    /// The scheduler itself: the answer goes to no one.
     Scheduler,
 }
 
 impl Questions {
+    /// Notes that a command is sent.
     pub(super) fn ask(&mut self, instance: InstanceId, command: CommandName, asker: Asker) {
         if self.asked.len() >= MAX_QUESTIONS {
             self.asked.shift_remove_index(0);
@@ -34,7 +36,7 @@ impl Questions {
         self.asked.insert(instance, (command, asker));
     }
 
-    /// Who asked what this report answers; it is answered then.
+    /// Who asked what this report answers; `None` if it answers nothing. It is forgotten then.
     pub(super) fn answered(
         &mut self,
         instance: &InstanceId,

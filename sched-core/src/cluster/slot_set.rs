@@ -1,7 +1,7 @@
 //! A set of slots as bits, in words that are aligned with the blocks of the search index: for a search it is a mask of
 //! one word for each block it enters.
 //!
-//! It knows nothing of the table whose slots these are. When the table renumbers its slots, whoever keeps a set drops
+//! It knows nothing of the table whose slots these are. When the table renumbers its slots, the owner of a set drops
 //! it.
 
 use crate::cluster::table::Slot;

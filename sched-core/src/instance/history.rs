@@ -1,5 +1,5 @@
-//! What became of one instance, as far as it is remembered: the latest events, bounded in bytes too, because launchers'
-//! words are in them.
+//! The history of one instance: its latest events, bounded in number and in bytes, because texts of launchers are in
+//! them. With the end of the instance it becomes part of a run (`past`).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,20 +15,20 @@ pub(crate) const MAX_HISTORY: usize = 32;
 /// `MAX_HISTORY` as they usually are.
 pub const MAX_HISTORY_BYTES: usize = 8 * 1024;
 
-/// Something that became of an instance.
+/// One event of an instance: a transition, or an UPDATE that was carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HistoryEvent {
-    /// When.
+    /// When the scheduler made the transition.
     pub(crate) at: Instant,
-    /// The state it came to.
+    /// The state it came to, as clients see states.
     pub(crate) what: LifeState,
-    /// Where.
+    /// The node it is on in that state, or is to be.
     pub(crate) node: Option<Uuid>,
-    /// Why.
+    /// Why, as data; shortened to what is kept (`Cause::kept`).
     pub(crate) cause: Cause,
 }
 
-/// What became of one instance so far, oldest first.
+/// The latest events of one instance, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct History {
     events: VecDeque<HistoryEvent>,
@@ -36,7 +36,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Notes what became of it.
+    /// Adds an event, and drops the oldest until both limits hold.
     pub(crate) fn note(&mut self, event: HistoryEvent) {
         self.bytes += event.cause.text_len();
         self.events.push_back(event);
@@ -61,7 +61,7 @@ impl History {
         self.bytes
     }
 
-    /// Takes no more room than it needs.
+    /// Gives back memory that is not used: the history will not grow any more.
     pub(super) fn shrink(&mut self) {
         self.events.shrink_to_fit();
     }

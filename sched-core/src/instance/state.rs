@@ -1,4 +1,8 @@
-//! How far an instance is. What is known only in some states is data of those.
+//! The states of a managed instance. What is known only in some states is data of those states; what an event makes of
+//! a state is in `machine`, and which events a state has in `lifecycle`.
+//!
+//! Every state that waits for someone else has a time (`due`, `until`) after which that counts as failed. Three are
+//! states of rest: `Waiting`, `Running` and `Suspended`.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -9,19 +13,19 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::phase::EventKind;
 use crate::api::record::Demand;
 
-/// How far an instance is: each state is named for what it awaits, or for where it rests.
+/// How far an instance is: each state is named for what it waits for, or for where it rests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     /// It is on no node, and one is looked for while an input is handled.
     Seeking {
-        /// What it brings along.
+        /// What it keeps until a node lists it.
         transit: Transit,
     },
     /// It is on no node and waits for room.
     Waiting {
         /// As [`Transit::pinned`].
         pinned: Option<Uuid>,
-        /// The change with which it is on disk that it waits: nothing is said of that before.
+        /// The change with which it is on disk that it waits; no client is sent an event about it before that.
         waits_with: u64,
     },
     /// A node is chosen and its room claimed.
@@ -30,16 +34,16 @@ pub(crate) enum State {
     Running {
         /// Where.
         node: NodeKey,
-        /// What its launcher may yet do.
+        /// Commands that its launcher may still carry out.
         late: LateEffects,
     },
-    /// Its launcher was told to suspend it.
+    /// Its launcher was sent SUSPEND, or will be once that is on disk.
     Suspending {
         /// Where.
         node: NodeKey,
-        /// Who wants it.
+        /// For whom.
         by: SuspendedBy,
-        /// Whose command it is, to be told if it fails.
+        /// The session that is sent a CommandFailure if it fails.
         asker: Option<SessionId>,
         /// As [`LateEffects::is_told_to_stop`].
         is_told_to_stop: bool,
@@ -50,85 +54,85 @@ pub(crate) enum State {
     Suspended {
         /// Where.
         node: NodeKey,
-        /// Who wanted it: what was evicted is resumed by itself, what somebody suspended is not.
+        /// For whom: one that was preempted is resumed by the scheduler, one that was suspended by command is not.
         by: SuspendedBy,
         /// As [`LateEffects::is_told_to_stop`].
         is_told_to_stop: bool,
     },
-    /// Its launcher was told to resume it; its vcpus are claimed.
+    /// Its launcher was sent RESUME; its vcpus are claimed.
     Resuming {
         /// Where.
         node: NodeKey,
-        /// Who had it suspended.
+        /// For whom it was suspended.
         by: SuspendedBy,
-        /// Whose command it is to resume it, to be told if it fails.
+        /// The session that is sent a CommandFailure if it fails.
         asker: Option<SessionId>,
         /// As [`LateEffects::is_told_to_stop`].
         is_told_to_stop: bool,
         /// When that counts as failed.
         due: Instant,
     },
-    /// Its launcher was told to stop it.
+    /// Its launcher was sent a stop or a DELETE, or will be once that is on disk.
     Stopping {
         /// Where.
         node: NodeKey,
-        /// What comes then.
+        /// What follows when it has ended.
         then: AfterStop,
-        /// What its launcher was told before.
+        /// Commands that its launcher was sent before.
         late: LateEffects,
         /// When that counts as failed.
         due: Instant,
     },
-    /// Its launcher was told to change what it has; the larger of both is claimed.
+    /// Its launcher was sent UPDATE; the larger of old and new amounts is claimed.
     Updating {
         /// Where.
         node: NodeKey,
-        /// From what to what.
+        /// The old and the new amounts.
         change: Box<DemandChange>,
-        /// What its launcher may yet do.
+        /// Commands that its launcher may still carry out.
         late: LateEffects,
         /// When that counts as failed.
         due: Instant,
     },
-    /// It moves to another node; it is claimed on both.
+    /// It moves to another node; its room is claimed on both.
     Migrating {
-        /// From here.
+        /// The node that has it.
         from: NodeKey,
-        /// To here.
+        /// The target.
         to: NodeKey,
-        /// How.
+        /// How far the move is.
         how: Move,
-        /// What for.
+        /// What the move is for.
         move_request: Box<MoveRequest>,
-        /// What its launcher was told before.
+        /// Commands that its launcher was sent before.
         late: LateEffects,
         /// When that counts as failed.
         due: Instant,
     },
-    /// Its node is lost, or has not come back since the scheduler was started: what it is, that node alone knows.
+    /// Its node is lost, or has not come back since the scheduler was started: only that node knows whether it runs.
     Lost {
         /// The node.
         node: Uuid,
-        /// When nothing is expected of the node any more. Where it is to be restarted, it has certainly been stopped by
-        /// then.
+        /// When nothing is expected of the node any more. Where it is placed again then, this is the fencing deadline:
+        /// it has certainly been stopped by then.
         until: Instant,
-        /// What becomes of it then, and if the node is back before.
+        /// What follows then, or when the node is back before.
         then: AfterLoss,
         /// The node that it was being shipped to when its own was lost: it may have arrived.
         bound_for: Option<Uuid>,
-        /// What its launcher was told before.
+        /// Commands that its launcher was sent before.
         late: LateEffects,
-        /// What it brings along if it was on its way there.
+        /// What it keeps if it was on its way to the node.
         transit: Transit,
     },
 }
 
-/// What an instance brings along until a node lists it.
+/// What an instance keeps on its way until a node lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Transit {
-    /// The node it is to go to, if it waits for one alone; its START does not say so.
+    /// The one node it may go to, if a MIGRATE named it; its START does not say so.
     pub(crate) pinned: Option<Uuid>,
-    /// Whether it has left a node to go on elsewhere and original controllers were not told.
+    /// Whether it has left a node to go on elsewhere and original controllers were not sent that.
     pub(crate) is_stop_unannounced: bool,
 }
 

@@ -1,7 +1,7 @@
-//! UUIDs that certificates are bound to: claimed once with such a certificate, a UUID is never again given to a peer whose
-//! certificate is not bound to it, also after a restart.
+//! UUIDs that belong to certificates. Once a UUID was claimed with a certificate that is bound to it, it is never given
+//! to a peer with another certificate, also after a restart of the scheduler.
 //!
-//! Only what is known of them. Who is let in is `connections`' to decide.
+//! Only data; `peers` decides with it who is let in, and `workflow::commit` puts it on disk.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ pub(crate) struct Bindings {
     uuids: BTreeSet<Uuid>,
 }
 
-/// What became of a UUID that is to be remembered.
+/// What became of a UUID that was to be remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// It is remembered from now on.
     Now,
     /// It was remembered before.
     Already,
-    /// There are [`MAX_BINDINGS`] already. None of them is forgotten for it: that would open a UUID to everybody.
+    /// There are [`MAX_BINDINGS`] already. None of them is forgotten for it: that would let anyone claim that UUID.
     NoRoom,
 }
 

@@ -1,7 +1,7 @@
-//! Whose STARTs they are, for what counts by sender.
+//! To whom STARTs belong, for limits by sender.
 //!
-//! Controllers are one: who is master takes over what the master before it began, and may send it again. Each operator is
-//! on its own. How many STARTs a sender may have waiting is so little for an operator that controllers always find room.
+//! Controllers count as one: a new master takes over what the one before it began, and may send it again. Each operator
+//! counts for itself. The limit of an operator is far below that of all, so that controllers always find room.
 
 use sched_model::Uuid;
 

@@ -23,13 +23,14 @@ pub(crate) struct Session {
     pub(super) is_bound: bool,
     /// The node it reports for, if it is a launcher. `None` once a newer connection has taken the node over.
     pub(super) node: Option<NodeKey>,
-    /// Whether it is a launcher that numbers ends, and all it has told before its next frame are dealt with.
+    /// Whether it is a launcher that numbers ends, and all ends that it has reported before its next frame were dealt
+    /// with.
     pub(super) numbers_ends: bool,
-    /// How its queue stands.
+    /// How full its outgoing queue is.
     pub(super) backlog: Backlog,
     /// What an operator has subscribed to.
     pub(super) topics: Vec<Topic>,
-    /// What was refused, so that each is logged once.
+    /// Kinds of frames that were refused, so that each is logged once; bounded by `MAX_REFUSED_KINDS`.
     refused: IndexSet<Sent>,
 }
 
@@ -89,7 +90,7 @@ impl Session {
         identity(self.uuid, self.role)
     }
 
-    /// Whose what it sends is.
+    /// To whom what it sends belongs.
     pub(super) fn owner(&self) -> Owner {
         if self.role.contains(Role::OPERATOR) {
             Owner::Operator(self.uuid)
@@ -98,13 +99,14 @@ impl Session {
         }
     }
 
-    /// Notes a refusal; whether it is the first of this.
+    /// Notes that a frame of this kind was refused; whether it is the first of its kind. Beyond the limit none is.
     pub(super) fn note_refusal(&mut self, sent: Sent) -> bool {
         self.refused.len() < MAX_REFUSED_KINDS && self.refused.insert(sent)
     }
 }
 
-/// The one peer that may have only one session at a time: its UUID, and its role with both kinds of node as one.
+/// A peer, which has one session at a time: its UUID and its role. Both kinds of node are one role here, so that a
+/// launcher may reconnect with another of them.
 pub(super) type Identity = (Uuid, Role);
 
 /// The identity of a peer in a role.
@@ -116,7 +118,8 @@ pub(super) fn identity(uuid: Uuid, role: Role) -> Identity {
     }
 }
 
-/// The roles of those who hear what they subscribe to, and are never master: OPERATOR, and VIEWER, which commands nothing.
+/// The roles that get only what they have subscribed to and are never master: OPERATOR, and VIEWER, which sends no
+/// commands.
 pub(crate) const LISTENER: Role = Role(Role::OPERATOR.0 | Role::VIEWER.0);
 
 /// The roles of a launcher.

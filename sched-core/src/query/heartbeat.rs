@@ -1,4 +1,5 @@
-//! The heartbeat's few rows: the original's counts and figures, nothing of this project's.
+//! The heartbeat's few rows, for the line that the original scheduler writes to its log: its counts and figures, and
+//! nothing that this project added.
 
 use sched_model::Uuid;
 
@@ -19,12 +20,12 @@ pub struct Heartbeat {
     pub node_count: usize,
 }
 
-/// One compute node in the heartbeat line.
+/// One compute node in the heartbeat line, as the original shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeartbeatNode {
     /// Which.
     pub uuid: Uuid,
-    /// What it last said of itself.
+    /// The status it reported last.
     pub status: NodeStatus,
     /// Whether it was used last.
     pub is_most_recently_used: bool,

@@ -1,4 +1,4 @@
-//! How many wait for room, for how long, and for what: gathered in steps, as the totals are.
+//! How many instances wait for room, for how long, and for what; for the metrics. Gathered in steps, as the totals are.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,13 @@ pub struct QueueTotalsCursor {
     after: Option<(u8, u64)>,
 }
 
-/// Those that wait for room.
+/// Sums over the instances that wait. Each is counted for one reason only, the first of those below that holds. The
+/// reasons compare with the most that is free on any one node, so they are quick to tell and not exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueTotals {
     /// How many wait.
     pub waiting: u64,
-    /// How long the one has waited that came first.
+    /// How long the oldest of them has waited.
     pub oldest: Duration,
     /// Those that ask for more memory than any node has free.
     pub memory: u64,
@@ -34,7 +35,7 @@ pub struct QueueTotals {
     pub pinned: u64,
     /// Of the others, those that wait to be resumed.
     pub resume: u64,
-    /// The others: no one node has all that they ask for, or none that they may be on.
+    /// The others: no single node has everything they ask for, or they may not run where there is room.
     pub placement: u64,
 }
 
@@ -52,6 +53,7 @@ impl QueueTotals {
         ]
     }
 
+    /// Counts one waiter.
     fn add(&mut self, waiter: &Waiter, largest: &Totals) {
         self.waiting += 1;
         let asked = waiter.asked();
@@ -73,7 +75,8 @@ impl QueueTotals {
 }
 
 impl Scheduler {
-    /// Adds some of those that wait to a sum; where to go on, `None` once all were added. `totals` says what is free.
+    /// Adds some of those that wait to a sum. Returns where to go on, `None` once all were added. `totals` must be
+    /// complete: it has the most that is free on a node.
     pub fn add_queue_totals(
         &self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! The whole picture in pages: all nodes, then all instances. What a controller that becomes master is told first
-//! (`workflow::sync`).
+//! The snapshot in pages: all nodes, then all instances, in the order and with the limits of queries. When pages are
+//! made and sent is in `workflow::sync`; here is what is on them.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::Scheduler;
 use crate::api::explained::{Explained, RowCauses};
 use crate::query::page::{Allowance, InstanceCursor, NodeCursor};
 
-/// How much of the picture was shown.
+/// How much of a snapshot was sent: where the next page begins.
 #[derive(Debug)]
 pub(crate) struct Shown {
     /// The number of the next page.
@@ -33,7 +33,8 @@ impl Default for Shown {
 }
 
 impl Scheduler {
-    /// The next page, as things are now; [`Snapshot::last`] says that it is the last one.
+    /// The next page, with its rows as they are now. [`Snapshot::last`] says that it is the last one. A page with the
+    /// last nodes goes on with instances.
     pub(crate) fn snapshot_page(
         &self,
         now: Instant,

@@ -1,5 +1,6 @@
-//! What the cluster has in all: nodes by role and status, resources, what is in doubt. Gathered in steps, so that however
-//! many nodes there are, no one waits for a sum.
+//! What the cluster has in all: nodes by role and status, resources, what is in doubt; for the metrics. Gathered in
+//! steps of bounded length, between which the lock is released, so that no sum delays other work however many nodes
+//! there are. Nodes that change meanwhile are counted as they are when their step comes.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,14 +15,15 @@ use crate::cluster::node::{Node, NodeStatus, Presence};
 /// Nodes that one step looks at: some 100 µs.
 const NODES_PER_STEP: usize = 500;
 
-/// The name under which custom resources are summed that no configuration names.
+/// The name under which custom resources are summed up that no configuration names. So nodes cannot make the metrics
+/// grow without bound.
 const OTHER: &str = "other";
 
-/// Where the next step goes on.
+/// Where the next step goes on; begins at the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TotalsCursor(usize);
 
-/// How many nodes there are of one kind.
+/// One kind of node, as the key of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeCount {
     /// The roles of a node, AGENT, NETAGENT or both.
@@ -37,7 +39,7 @@ pub struct ResourceTotal {
     pub capacity: i64,
     /// What their instances asked for.
     pub claimed: i64,
-    /// What is in use by their own reports: of memory and disk what is not available, of vcpus the load; of custom
+    /// What is in use by the nodes' own reports: of memory and disk what is not available, of vcpus the load; of custom
     /// resources what is claimed.
     pub used: i64,
     /// The most that is free on one node.
@@ -61,11 +63,12 @@ pub struct Totals {
     pub instances: u64,
     /// Those of them that their nodes have not confirmed.
     pub unconfirmed: u64,
-    /// Those of them that were written to nodes which are lost.
+    /// Those of them whose STARTs were written to nodes which are lost.
     pub in_doubt: u64,
 }
 
 impl ResourceTotal {
+    /// Adds one node; figures below 0, which are not known, count as 0. Sums saturate.
     fn add(&mut self, capacity: i64, claimed: i64, used: i64, free: i64) {
         self.capacity = self.capacity.saturating_add(capacity.max(0));
         self.claimed = self.claimed.saturating_add(claimed.max(0));
@@ -74,7 +77,7 @@ impl ResourceTotal {
     }
 }
 
-/// A few numbers that are at hand.
+/// A few numbers that cost nothing to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Glance {
     /// Instances that wait for room.
@@ -108,8 +111,8 @@ impl Scheduler {
         self.journal.view(now)
     }
 
-    /// Adds some nodes to a sum; where to go on, `None` once all were added. Nodes that come or go between two steps may
-    /// be counted or not.
+    /// Adds some nodes to a sum. Returns where to go on, `None` once all were added. Nodes that come or go between two
+    /// steps may be counted or not.
     pub fn add_totals(&self, from: TotalsCursor, totals: &mut Totals) -> Option<TotalsCursor> {
         let mut nodes = self.cluster.nodes().iter_from(from.0);
         for (key, node) in nodes.by_ref().take(NODES_PER_STEP) {

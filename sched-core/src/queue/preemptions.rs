@@ -1,6 +1,7 @@
-//! What is remembered of instances that are preempted, beyond their states: who waits for whom, and who did not leave.
+//! What is remembered of preempted instances beyond their states: which victim leaves for which preemptor, and which
+//! did not leave.
 //!
-//! Plain data. Who is preempted is chosen in `workflow::preempt`; suspending and resuming is `workflow::suspend`'s.
+//! Plain data. Victims are chosen in `workflow::preempt`; suspending and resuming is done in `workflow::suspend`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -8,22 +9,21 @@ use std::time::{Duration, Instant};
 use super::{Queue, Rank};
 use crate::api::ids::{InstanceId, NodeKey};
 
-/// How long an instance that did not leave when it was told to is not told again: its launcher refused or did not
-/// answer, and would hardly do better at once.
+/// How long an instance that did not leave is not preempted again: its launcher refused or did not answer, and would
+/// hardly do better at once.
 const SPARED_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// What is remembered of instances that are preempted.
 #[derive(Debug, Default)]
 pub(super) struct Preemptions {
-    /// The preemptor of each victim. One that has given up waiting may still be named: it then waits for no one, and the
-    /// pair goes with the victim's next step.
+    /// The preemptor of each victim. One that does not wait any more may still be named; the entry is removed with the
+    /// victim's next step.
     preemptors: BTreeMap<InstanceId, InstanceId>,
-    /// Victims that were stopped, wait, and are looked a node for once the queue has been served, in the order of the
-    /// queue.
+    /// Stopped victims for which a node is looked for once the queue has been served, by rank.
     seeking: BTreeMap<Rank, InstanceId>,
-    /// Until when those that did not leave are left alone.
+    /// Until when those that did not leave are not preempted.
     spared: BTreeMap<InstanceId, Instant>,
-    /// Nodes on which no one is resumed because one of higher priority waits that could run there.
+    /// Nodes on which an instance was not resumed because one of higher priority waits that could run there.
     outranked: BTreeSet<NodeKey>,
 }
 
@@ -33,46 +33,47 @@ impl Queue {
         self.preemptions.preemptors.insert(victim, preemptor);
     }
 
-    /// By whom an instance is preempted.
+    /// The instance that another one was preempted for.
     pub(crate) fn preemptor_of(&self, victim: &InstanceId) -> Option<&InstanceId> {
         self.preemptions.preemptors.get(victim)
     }
 
-    /// An instance has left, does not, or is gone; its preemptor.
+    /// Forgets a victim, because it is out of the way, stays, or is gone; returns its preemptor.
     pub(crate) fn take_preemptor_of(&mut self, victim: &InstanceId) -> Option<InstanceId> {
         self.preemptions.preemptors.remove(victim)
     }
 
-    /// Leaves an instance alone for a while that did not leave.
+    /// Spares an instance that did not leave for [`SPARED_FOR`].
     pub(crate) fn spare(&mut self, victim: InstanceId, now: Instant) {
         let spared = &mut self.preemptions.spared;
         spared.retain(|_, until| *until > now);
         spared.insert(victim, now + SPARED_FOR);
     }
 
-    /// Whether an instance is left alone.
+    /// Whether an instance may not be preempted at present.
     pub(crate) fn is_spared(&self, victim: &InstanceId, now: Instant) -> bool {
         let spared = &self.preemptions.spared;
         !spared.is_empty() && spared.get(victim).is_some_and(|until| *until > now)
     }
 
-    /// An instance is gone.
+    /// Forgets an instance that is gone.
     pub(crate) fn spare_no_more(&mut self, instance: &InstanceId) {
         self.preemptions.spared.remove(instance);
     }
 
-    /// Has a node looked for, for one that waits, at the end of this input.
+    /// Notes that a node is to be looked for at the end of this input.
     pub(crate) fn seek(&mut self, rank: Rank, instance: InstanceId) {
         self.preemptions.seeking.insert(rank, instance);
     }
 
-    /// The next for which a node is to be looked for.
+    /// The first in order for which a node is to be looked for.
     pub(crate) fn next_seeking(&mut self) -> Option<InstanceId> {
         let (_, instance) = self.preemptions.seeking.pop_first()?;
         Some(instance)
     }
 
-    /// Notes that no one was resumed on a node for the sake of one that waits.
+    /// Notes that an instance was not resumed on a node because another one waits. The node is offered again when that
+    /// one leaves.
     pub(crate) fn note_outranked(&mut self, key: NodeKey) {
         self.preemptions.outranked.insert(key);
     }
@@ -84,7 +85,7 @@ impl Queue {
 }
 
 impl Preemptions {
-    /// Whether a node is to be looked for, for somebody.
+    /// Whether there are stopped victims for which a node is to be looked for.
     pub(super) fn is_seeking(&self) -> bool {
         !self.seeking.is_empty()
     }

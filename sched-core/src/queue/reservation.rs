@@ -1,5 +1,8 @@
-//! Who has been passed over how often, and the node that is kept for one of them: the rule against starvation, as
-//! [`super`] states it.
+//! How often waiters have been passed over, and the node that is reserved for one of them: the rule against starvation,
+//! as [`super`] states it. At work in `workflow::reservations`.
+//!
+//! Passes are counted for the head of a pool alone: the first in order that is not parked. Each pool has at most one
+//! reservation.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -8,17 +11,17 @@ use super::{MAX_SET_ASIDE, PASSES_BEFORE_RESERVATION, Queue, RESERVATION_TIME, R
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::cluster::node::Pool;
 
-/// What is kept of the rule for one pool.
+/// The state of the rule for one pool.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// How often waiters have been passed over; who is not in it never was.
+    /// How often waiters have been passed over; those that never were are not listed.
     passes: BTreeMap<Rank, u32>,
-    /// Those for which no node can be reserved, the latest last.
+    /// Parked waiters, for which no node can be reserved, the latest last.
     aside: VecDeque<Rank>,
     reservation: Option<Reservation>,
 }
 
-/// A node that is kept for a waiter.
+/// A node that is reserved for a waiter until a time.
 #[derive(Debug)]
 struct Reservation {
     rank: Rank,
@@ -28,7 +31,7 @@ struct Reservation {
 }
 
 impl Turns {
-    /// Forgets a waiter that is taken out.
+    /// Forgets a waiter that has left the queue; a reservation for it ends.
     pub(super) fn forget(&mut self, rank: Rank) {
         self.passes.remove(&rank);
         self.aside.retain(|other| *other != rank);
@@ -40,13 +43,13 @@ impl Turns {
         self.reservation.as_ref().map(|kept| kept.until)
     }
 
-    /// Whom it knows of.
+    /// All ranks it mentions, for the check that they are in the queue.
     pub(super) fn ranks(&self) -> impl Iterator<Item = Rank> {
         let kept = self.reservation.iter().map(|kept| kept.rank);
         self.passes.keys().chain(&self.aside).copied().chain(kept)
     }
 
-    /// Ends the reservation if it is such a one; the passes of its waiter begin again.
+    /// Ends the reservation if this holds for it; the passes of its waiter are counted from 0 then.
     fn end_if(&mut self, is_such: impl FnOnce(&Reservation) -> bool) -> Option<Reservation> {
         let ended = self.reservation.take_if(|kept| is_such(kept))?;
         self.passes.remove(&ended.rank);
@@ -55,8 +58,9 @@ impl Turns {
 }
 
 impl Queue {
-    /// Counts a placement: of a waiter that has just been taken out, by the place it had, or of a START that came now,
-    /// by [`Rank::newest`].
+    /// Counts a placement against the head of the pool, if it comes before what was placed and has no node reserved.
+    /// `placed` is the rank of a waiter that has just left the queue, or [`Rank::newest`] for a START that did not
+    /// wait.
     pub(crate) fn placed(&mut self, pool: Pool, placed: Rank) {
         let Some(head) = self.watched(pool).map(Waiter::rank) else {
             return;
@@ -81,8 +85,8 @@ impl Queue {
         (passes >= PASSES_BEFORE_RESERVATION).then_some(head)
     }
 
-    /// Keeps a node for a waiter from now on; whether it does: not if the instance does not wait, its pool has a
-    /// reservation, or the node is kept for another.
+    /// Reserves a node for a waiter; whether it did: not if the instance does not wait, its pool has a reservation, or
+    /// the node is reserved.
     pub(crate) fn reserve(&mut self, instance: &InstanceId, node: NodeKey, now: Instant) -> bool {
         let Some(waiter) = self.waiter(instance) else {
             return false;
@@ -100,7 +104,7 @@ impl Queue {
         true
     }
 
-    /// For whom a node is kept: nothing else is placed there but what stands before it in the order.
+    /// The instance that a node is reserved for. Nothing else is placed there except what comes before it in the order.
     pub(crate) fn reserved(&self, node: NodeKey) -> Option<&InstanceId> {
         let mut kept = self
             .turns
@@ -110,8 +114,8 @@ impl Queue {
             .map(|kept| &kept.instance)
     }
 
-    /// Whether a node is open to what has this place in the order of a pool: it is not kept for anybody, or for somebody of
-    /// the same pool who does not stand before it.
+    /// Whether an instance of this rank and pool may be placed on a node: the node is not reserved, or for an instance
+    /// of the same pool that is not before it.
     pub(crate) fn is_open(&self, node: NodeKey, pool: Pool, rank: Rank) -> bool {
         let mut reservations = Pool::ALL.into_iter().filter_map(|kept_for| {
             let kept = self.turns[kept_for as usize].reservation.as_ref()?;
@@ -120,7 +124,7 @@ impl Queue {
         reservations.all(|(kept_for, kept)| kept_for == pool && rank <= kept)
     }
 
-    /// The node that is kept for an instance.
+    /// The node that is reserved for an instance.
     pub(crate) fn node_kept_for(&self, instance: &InstanceId) -> Option<NodeKey> {
         let mut kept = self
             .turns
@@ -136,21 +140,23 @@ impl Queue {
         Some((&kept.instance, kept.node))
     }
 
-    /// Gives a node free: it was lost, or cannot run the waiter any more. Names for whom it was kept.
+    /// Ends the reservation of a node, because it was lost or may not be able to run the waiter any more; returns that
+    /// one.
     pub(crate) fn unreserve(&mut self, node: NodeKey) -> Option<InstanceId> {
         let mut turns = self.turns.iter_mut();
         let ended = turns.find_map(|turns| turns.end_if(|kept| kept.node == node))?;
         Some(ended.instance)
     }
 
-    /// Ends a reservation whose time is over, and names its node: others may be placed there now.
+    /// Ends a reservation whose time is over; returns its node, which is to be offered to all that wait.
     pub(crate) fn take_ended_reservation(&mut self, now: Instant) -> Option<NodeKey> {
         let mut turns = self.turns.iter_mut();
         let ended = turns.find_map(|turns| turns.end_if(|kept| kept.until <= now))?;
         Some(ended.node)
     }
 
-    /// Says that no node can be reserved for a waiter as things are: it no longer stands before others in this.
+    /// Parks a waiter as far as this rule goes: no node can be reserved for it as things are. It still waits as before.
+    /// The one parked longest is unparked if there are too many.
     pub(crate) fn set_aside(&mut self, instance: &InstanceId) {
         let Some(waiter) = self.waiter(instance) else {
             return;
@@ -165,12 +171,12 @@ impl Queue {
         turns.aside.push_back(rank);
     }
 
-    /// No one is set aside any more: a node has joined, or is not what it was.
+    /// Unparks all waiters of a pool: a node has joined or changed.
     pub(crate) fn reconsider(&mut self, pool: Pool) {
         self.turns[pool as usize].aside.clear();
     }
 
-    /// Whose passes are counted: the first in order that is not set aside.
+    /// The waiter whose passes are counted: the first in order that is not parked.
     fn watched(&self, pool: Pool) -> Option<&Waiter> {
         let aside = &self.turns[pool as usize].aside;
         self.iter_after(pool, None)

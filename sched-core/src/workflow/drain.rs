@@ -406,7 +406,7 @@ impl Scheduler {
             && node == key
             && pending_on == Awaits::Commit
         {
-            // Its node was not told of it yet.
+            // Its node was not sent it yet.
             self.release_and_seek(key, instance, &Cause::NodeDrained);
             return Ok(());
         }

@@ -214,7 +214,7 @@ impl Scheduler {
                 let cause = &Cause::StartedAgain;
                 self.transition(instance, LifecycleEvent::StartedAgain, cause);
             }
-            // They end when their launcher has done, or could not do, what it was told.
+            // They end when their launcher has carried out the command, or could not.
             State::Stopping { .. } | State::Migrating { .. } | State::Suspending { .. } => {
                 if let Some(managed) = self.instances.get_mut(instance)
                     && goes_on
@@ -398,7 +398,7 @@ impl Scheduler {
         );
         match then {
             AfterStop::Wait(_) | AfterStop::Again(_) if was_told => {
-                // Its launcher may yet come to it: that is not its end.
+                // Its launcher may still carry it out: an end is not its own then.
                 if let Some(managed) = self.instances.get_mut(instance) {
                     managed.set_told_to_stop(true);
                 }

@@ -240,7 +240,7 @@ impl Scheduler {
     }
 }
 
-/// Whether an instance runs nowhere as far as is known, and no node was told to start it.
+/// Whether an instance runs nowhere as far as is known, and no node was sent its START.
 fn is_not_given(state: &State) -> bool {
     match state {
         State::Seeking { .. } | State::Waiting { .. } => true,

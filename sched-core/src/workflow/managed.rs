@@ -271,7 +271,7 @@ impl Scheduler {
         match managed.state().clone() {
             // Its launcher is at it, and may yet fail.
             State::Placing(_) if reported == InstanceState::Pending => {}
-            // Also where no one was told to start it: it was there when its room was claimed.
+            // Also where its node was not sent the START: it was there when its room was claimed.
             State::Placing(Placing { node, .. }) if node == key => {
                 if !self.may(instance, EventKind::Listed) {
                     return;

@@ -315,7 +315,7 @@ impl Scheduler {
     ) -> EndAudience {
         self.release(from, instance);
         if how == Move::Claimed && !(goes_on && self.has_start(instance)) {
-            // By itself: no one was told to end it yet.
+            // It ended by itself: no stop was sent yet.
             self.unclaim(to, instance);
             let cause = &Cause::EndedBeforeMove;
             let (move_request, reason) = (
@@ -422,7 +422,7 @@ impl Scheduler {
                 let entry = self.cluster.nodes().node(key).ledger().get(instance);
                 let may_stop = entry.is_some_and(Entry::may_stop);
                 if let Some(managed) = self.instances.get_mut(instance) {
-                    // It says itself that it goes on running it, unless it was told before.
+                    // The launcher reports that it goes on running it, unless an earlier stop is open.
                     managed.set_told_to_stop(may_stop);
                 }
                 true
@@ -570,7 +570,7 @@ impl Scheduler {
         ledger.insert(query.instance().clone(), entry);
     }
 
-    /// The claim of a managed instance that its node is not told of yet.
+    /// The claim of a managed instance for which its node was sent nothing yet.
     pub(crate) fn claimed(&self, query: &Query) -> Entry {
         Entry::claimed(query.asked(), self.extras(query), self.now).managed()
     }

@@ -201,7 +201,8 @@ impl Scheduler {
     pub(crate) fn reserve(&mut self, now: Instant, key: NodeKey, sender: SessionId, query: &Query) {
         let instance = query.instance();
         let entry = if self.journal.is_recorded(instance) {
-            // What a crash would leave of it says that no node has it: its node is told once that is not so any more.
+            // Its record on disk says that no node has it. Its node is sent the START once that record has been
+            // replaced.
             self.claimed(query)
         } else {
             let restart = query.request().restart;

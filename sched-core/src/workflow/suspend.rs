@@ -207,7 +207,7 @@ impl Scheduler {
         self.send(id, Message::CommandFailure(failure));
     }
 
-    /// Who asked for what is being done with an instance, if anybody did.
+    /// The session whose command is being carried out on an instance, if any.
     pub(crate) fn asker_of(&self, instance: &InstanceId) -> Option<SessionId> {
         self.instances.get(instance)?.state().asker()
     }

@@ -137,7 +137,8 @@ impl Scheduler {
         node.ledger().unconfirmed()
     }
 
-    /// Shrinks what has become far too large, so that a burst of nodes or instances is not paid for for ever.
+    /// Shrinks tables that have become far too large, so that the memory of a burst of nodes or instances is given
+    /// back.
     pub(crate) fn give_back_memory(&mut self) {
         const SHRINK_ABOVE: usize = 4096;
         self.placement.forget_old(self.now);

@@ -137,7 +137,7 @@ impl Word {
         self.number
     }
 
-    /// Whether it is this value, which is this number if it is one.
+    /// Whether it is equal to a value: by text, or by number. `number` is the value as a number, if it is one.
     fn is(&self, value: &str, number: Option<Number>) -> bool {
         self.text == value || self.number.is_some() && number == self.number
     }
@@ -183,7 +183,7 @@ impl From<i64> for Number {
     }
 }
 
-/// The text is not a decimal number, or too large.
+/// A text is not a decimal number, or is too large for one: exponents, `inf` and `nan` are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a decimal number")]
 pub struct NotANumber;

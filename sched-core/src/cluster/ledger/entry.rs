@@ -136,7 +136,7 @@ impl ClaimState {
 /// A START without an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unconfirmed {
-    /// Who is to be told if it fails.
+    /// The session that is sent the failure if it fails.
     pub(crate) sender: SessionId,
     /// Which START on the node's connection it was, from 1.
     pub(crate) ordinal: u64,
@@ -144,7 +144,7 @@ pub(crate) struct Unconfirmed {
     pub(crate) restart: bool,
 }
 
-/// What instances count as once they are listed.
+/// By which rule instances count once they are listed, resource by resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measured {
     mem: CountsAs,
@@ -160,7 +160,7 @@ enum CountsAs {
     Asked,
     /// What it used for some time, as soon as that is known.
     Measured,
-    /// What the node's figures show it to use, and nothing beyond: the resource is not limited.
+    /// What the node's figures already show it to use, and nothing beyond: the resource is not limited.
     Used,
 }
 
@@ -184,10 +184,10 @@ impl Measured {
     }
 }
 
-/// What a node's instances lay claim to, in two counts.
+/// What instances claim of memory, vcpus and disk, in two sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Claims {
-    /// What was asked for and the node's reported figures do not show yet.
+    /// What was asked for and is not visible in the figures that the node reports.
     pub(crate) held: Resources,
     /// What was asked for, used or not; nothing of what counts as what is used.
     pub(crate) asked: Resources,
@@ -274,7 +274,7 @@ impl Entry {
         }
     }
 
-    /// The entry of an instance that no one started here.
+    /// The entry of an instance that a node lists and that this scheduler did not start: it claims what it uses.
     pub(super) fn adopted(since: Instant) -> Self {
         let no_one = Unconfirmed {
             sender: SessionId(0),
@@ -369,14 +369,14 @@ impl Entry {
     /// Counts a STATS that does not list it; whether that was one too many.
     pub(super) fn count_miss(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
         match self.claim_state {
-            // The node was not told of it.
+            // The node was sent nothing of it.
             ClaimState::Claimed => return false,
             // The first STATS after a reconnect settles what was in doubt.
             ClaimState::InDoubt(_) => return true,
             // Its launcher may have been restarted with nothing to list.
             ClaimState::Running if self.is_remembered => {}
             _ if !is_evidence => return false,
-            // It may not have left yet, or the launcher says that it has not come to it.
+            // The START may not have been written yet, or the launcher says that it has not seen it.
             ClaimState::Placed(_) if !rules.is_queue_clear => return false,
             ClaimState::Placed(start) if rules.is_unseen(start) => return false,
             ClaimState::Running if self.repeated.is_some_and(|start| rules.is_unseen(start)) => {
@@ -438,7 +438,8 @@ impl Entry {
         used.clamped(MAX_ADOPTED)
     }
 
-    /// What it lays claim to.
+    /// What it claims. Before it is listed, all that it asked for. Once it is listed, by the rule for each resource:
+    /// what it asked for, what it used over the window, or nothing beyond what it uses.
     pub(super) fn claims(&self, measured: Measured) -> Claims {
         let is_listed = self.claim_state == ClaimState::Running;
         let all = self.asked_or_used();
@@ -465,7 +466,8 @@ impl Entry {
         })
     }
 
-    /// What it lays claim to where so much is counted for it while it runs: less what is known to be used already.
+    /// Its claims where this much is counted for it: what it uses already is not held, and a suspended instance claims
+    /// no vcpus.
     fn claims_of(&self, counted: Resources) -> Claims {
         let asked = Resources {
             vcpus: if self.is_suspended { 0 } else { counted.vcpus },

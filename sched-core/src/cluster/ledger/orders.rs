@@ -21,7 +21,7 @@ pub(crate) enum Resumption {
 }
 
 impl Ledger {
-    /// Notes that a node is told to resume an instance.
+    /// Notes that a node is sent a RESUME of an instance.
     pub(crate) fn resume_sent(&mut self, instance: &InstanceId) {
         self.set_resumption(instance, Resumption::Sent);
     }
@@ -37,7 +37,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a node is told to stop an instance.
+    /// Notes that a node is sent a stop or DELETE of an instance.
     pub(crate) fn stop_sent(&mut self, instance: &InstanceId) {
         if let Some(entry) = self.entries.get_mut(instance) {
             entry.stops = entry.stops.saturating_add(1);

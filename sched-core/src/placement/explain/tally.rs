@@ -1,4 +1,4 @@
-//! The count of nodes that fail, by reason, and what is told of it: the inner part of `explain`.
+//! The count of nodes that fail, by reason, and the explanation made from it: the inner part of `explain`.
 //!
 //! One pass over the nodes: each fails for exactly one reason, the first in the order of [`Failed`]. Of a shortage the
 //! count also remembers which node came nearest and how much any such node has in all. From these figures follow the
@@ -275,9 +275,9 @@ impl<'a> Tally<'a> {
         self.could_ever = true;
     }
 
-    /// What is told: reasons by number of nodes, most first. Where a pin gave a list of nodes, all other nodes are
-    /// counted here as failing at the pin. A host name may still be reported by a node that has not said anything, so
-    /// while there is one, waiting could help; a UUID is known from the handshake.
+    /// Makes the explanation: reasons by number of nodes, most first. Where a pin gave a list of nodes, all other nodes
+    /// are counted here as failing at the pin. A host name may still be reported by a node that has not reported
+    /// anything, so while there is one, waiting could help; a UUID is known from the handshake.
     pub(super) fn explanation(mut self) -> Explanation {
         let asked = self.search.asked;
         let table = self.search.view.table();
