@@ -57,7 +57,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The nodes to be tried although they called themselves full are those on which room was released since.
+    /// The list of full nodes to be tried has exactly those that are FULL and on which room was released since.
     fn check_full_nodes(&self) -> Result<(), String> {
         let listed: BTreeSet<NodeKey> = self.full.iter().copied().collect();
         let nodes = self.nodes.iter_from(0);
@@ -68,7 +68,7 @@ impl Cluster {
         })
     }
 
-    /// Groups have exactly the members that ledgers list, where they are.
+    /// Groups have exactly the members that ledgers have, on the right nodes and in the right slots.
     fn check_groups(&self) -> Result<(), String> {
         let mut listed = BTreeMap::new();
         for (key, node) in self.nodes.iter_from(0) {
@@ -94,6 +94,8 @@ impl Cluster {
         })
     }
 
+    /// One table agrees with the nodes: its nodes know their slots and are connected, each offers what is free on it or
+    /// nothing, labels are those of its nodes, and no node with a slot is missing.
     fn check_table(&self, pool: Pool) -> Result<(), String> {
         let table = &self.tables[pool as usize];
         ensure(table.is_consistent(), || {
@@ -147,6 +149,7 @@ impl Cluster {
     }
 }
 
+/// Fails with a text that is made only if it is needed.
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }

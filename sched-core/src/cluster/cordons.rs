@@ -300,7 +300,8 @@ impl Cordons {
         self.by_node.get_mut(&node)?.drain.as_mut()
     }
 
-    /// Begins the drain of a node that is cordoned, or replaces the one under way, whose instances go on.
+    /// Begins the drain of a node that is cordoned, or replaces the one under way: its moves and its total are taken
+    /// over.
     pub(crate) fn begin_drain(&mut self, node: Uuid, mut drain: Drain) {
         if let Some(cordon) = self.by_node.get_mut(&node) {
             match cordon.drain.take() {
@@ -315,7 +316,7 @@ impl Cordons {
         }
     }
 
-    /// Ends the drain of a node, which stays cordoned.
+    /// Ends the drain of a node, which stays cordoned; returns it, if there was one.
     pub(crate) fn end_drain(&mut self, node: Uuid) -> Option<Drain> {
         let drain = self.by_node.get_mut(&node)?.drain.take()?;
         self.drains -= 1;
@@ -331,22 +332,23 @@ impl Cordons {
         drained.map(|(&uuid, _)| uuid).collect()
     }
 
-    /// Whether something happened that a drain may go on after.
+    /// Whether something has happened after which a drain may go on.
     pub(crate) fn is_stirred(&self) -> bool {
         self.is_stirred
     }
 
-    /// Has the drains looked at, at the end of this turn or in the tick after it.
+    /// Has all drains stepped, at the end of this input or in the tick after it. Does nothing without drains.
     pub(crate) fn stir(&mut self) {
         self.is_stirred = self.drains > 0;
     }
 
-    /// Whether they are to be looked at now.
+    /// Whether drains are to be stepped; asked once for each step.
     pub(crate) fn take_stirred(&mut self) -> bool {
         std::mem::take(&mut self.is_stirred) && self.drains > 0
     }
 
-    /// An instance has come to another state, on this node.
+    /// An instance has made a transition, and is on this node: drains are stirred if it is on a drained node or on its
+    /// way off one.
     pub(crate) fn note_transition(&mut self, instance: &InstanceId, node: Option<Uuid>) {
         if self.drains == 0 || self.is_stirred {
             return;
@@ -358,7 +360,8 @@ impl Cordons {
         self.is_stirred = self.by_node.iter().any(concerns);
     }
 
-    /// Some node has more room than before.
+    /// A node offers more than before: drains with instances that fitted nowhere search for room again after
+    /// [`DRAIN_RETRY`].
     pub(crate) fn note_room(&mut self, now: Instant) {
         if self.drains == 0 || self.retry_at.is_some() {
             return;
@@ -369,17 +372,17 @@ impl Cordons {
         }
     }
 
-    /// How often room was looked for.
+    /// How often drains have searched for room.
     pub(crate) fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// When the drains look for room again.
+    /// When drains search for room again.
     pub(crate) fn retry_due(&self) -> Option<Instant> {
         self.retry_at.filter(|_| self.drains > 0)
     }
 
-    /// Has the drains look for room again, if it is time to.
+    /// Begins another search for room, if it is due.
     pub(crate) fn retry(&mut self, now: Instant) {
         if self.retry_due().is_some_and(|at| at <= now) {
             self.retry_at = None;

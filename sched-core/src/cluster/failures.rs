@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-/// The time in which what a failure counts for halves: a node that failed ten times in a row is as good as new after
-/// 25 minutes.
+/// The time in which the weight of a failure halves: ten failures in a row count for nothing after 25 minutes.
 pub(crate) const HALF_LIFE: Duration = Duration::from_secs(300);
 
-/// Below this, what is left of old failures counts for nothing: one failure no longer counts after [`HALF_LIFE`]. Without it
-/// the order of nodes would hang on remnants, because weighers compare, however small the difference.
+/// Below this, old failures count for nothing: a single one after [`HALF_LIFE`]. Without it remnants would decide the
+/// order of nodes, because weighers compare however small the difference is.
 const NEGLIGIBLE: f64 = 0.5;
 
-/// A count of failures in which older ones count less.
+/// A count of failures in which older ones count less. Only the sum and the time of the latest change are kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failures {
     count: f64,
@@ -32,7 +31,7 @@ impl Failures {
         self.at = now;
     }
 
-    /// Takes one back that was counted.
+    /// Takes one off, because it was not the fault of the node.
     pub(crate) fn retract(&mut self, now: Instant) {
         self.count = (self.at(now) - 1.0).max(0.0);
         self.at = now;

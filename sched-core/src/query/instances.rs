@@ -269,6 +269,7 @@ impl Scheduler {
     }
 
     /// Adds what is known of managed instances alone: priority, state, place in the queue, deadline and target.
+    /// The cause of the row is why it waits, if it does.
     fn with_life(
         &self,
         now: Instant,

@@ -1,15 +1,25 @@
 //! Pages: how much one may have, and where the next begins.
 //!
-//! A cursor is text that only this file reads; a client gives it back as it came. The order of rows is such that what
-//! is there all the while is on some page, whatever else comes and goes between two of them:
+//! A cursor is text that only this file reads; a client gives it back as it came. One that cannot be read is an error
+//! for the client, and any that can be read is safe: it names a place, which need not exist. Examples:
 //!
-//! - nodes stand by their keys, which do not change while a node is known; behind them those that are not connected, by
-//!   UUID;
-//! - instances on no node stand by identifier, and the cursor is the last one shown;
-//! - those on a node are shown from the last to the first. The place of one that leaves is taken by the last, which was shown
-//!   already: it may be shown twice, and no one is passed over.
+//! ```text
+//!  nodes       "17"           node with key 17 or the next      "absent:UUID"   absent nodes from this UUID on
+//!  instances   "none:ID"      on no node, behind ID             "17:5"          on node 17, 5 entries left
+//!  queue       "0:50:1234"    pool 0, behind priority 50, order 1234
+//! ```
 //!
-//! What moves from one place to another meanwhile may be shown in both or in neither; who follows the events hears of it.
+//! The order of rows is such that what is there all the while is on some page, whatever else comes and goes between two
+//! of them:
+//!
+//! - nodes are in the order of their keys, which do not change while a node is known; behind them those that are not
+//!   connected, by UUID;
+//! - instances on no node are in the order of identifiers, and the cursor is the last one shown;
+//! - those on a node are shown from the last to the first. When one leaves, the last takes its position, which was
+//!   shown already: it may be   shown twice, and none is skipped.
+//!
+//! What moves from one place to another meanwhile may be shown in both or in neither; a client that must know follows
+//! the events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,15 +28,17 @@ use sched_model::Uuid;
 
 use crate::api::ids::{InstanceId, canonical_uuid};
 
-/// Rows looked at for one page, wanted or not: what bounds the time a page takes.
+/// Rows looked at for one page, wanted or not: bounds the time that a page takes under the lock, even if nothing
+/// matches.
 const MAX_SCAN: usize = 4_000;
 
-/// Bytes of labels, resources, groups and explanations on one page, beyond which it ends with a further page to come. Each
-/// may be long and a row may have many; written with every character escaped, which takes four bytes for one, and the rest
-/// of [`sched_model::query::MAX_LIMIT`] rows beside them, they stay below the longest payload of a frame.
+/// Bytes of labels, resources, groups and explanations on one page, beyond which it ends with a further page to come.
+/// Each may be long and a row may have many. Even written with every character escaped, which takes four bytes for one,
+/// and with the rest of [`sched_model::query::MAX_LIMIT`] rows beside them, they stay below the longest payload of a
+/// frame.
 const MAX_TEXT_LEN: usize = 256 * 1024;
 
-/// What a page may still have.
+/// What a page may still have: rows, bytes of text, and entries looked at. The page ends when any of them is used up.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     rows: usize,
@@ -35,7 +47,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// That of a page of so many rows.
+    /// The allowance of a page of at most this many rows.
     pub(crate) fn new(rows: usize) -> Self {
         Self {
             rows,
@@ -49,7 +61,7 @@ impl Allowance {
         self.rows == 0 || self.text_len == 0 || self.scan == 0
     }
 
-    /// Notes that something was looked at.
+    /// Notes that an entry was looked at, whether or not it becomes a row.
     pub(super) fn look(&mut self) {
         self.scan = self.scan.saturating_sub(1);
     }
@@ -64,9 +76,9 @@ impl Allowance {
 /// The node that a page of nodes begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeCursor {
-    /// That with this key or the next.
+    /// The node with this key, or the next one there is.
     Present(usize),
-    /// Of those that are not connected, that with this UUID or the next.
+    /// Among nodes that are not connected: the one with this UUID, or the next.
     Absent(Uuid),
 }
 
@@ -80,9 +92,9 @@ impl Default for NodeCursor {
 /// Where a page of instances begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InstanceCursor {
-    /// Among those on no node, behind this one.
+    /// Among those on no node, behind this one; `None` = from the first.
     Nowhere(Option<InstanceId>),
-    /// On the node with this key or the next, with so many of its entries still to be shown; `None` = all.
+    /// On the node with this key or the next, with this many of its entries still to be shown; `None` = all.
     Node(usize, Option<usize>),
 }
 
@@ -93,17 +105,17 @@ impl Default for InstanceCursor {
     }
 }
 
-/// A place in the waiting queue: pool, priority and order of the last one shown.
+/// A place in the queue: the pool, and priority and order of the last one looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct QueueCursor {
     pub(super) pool: usize,
     pub(super) after: Option<(u8, u64)>,
 }
 
-/// What stands before the UUID of a node that is not connected.
+/// The prefix of cursors among nodes that are not connected.
 const ABSENT: &str = "absent:";
 
-/// What stands before the identifier of an instance on no node.
+/// The prefix of cursors among instances on no node.
 const NOWHERE: &str = "none:";
 
 impl fmt::Display for NodeCursor {

@@ -61,7 +61,8 @@ impl Scheduler {
         self.note_absent(known);
     }
 
-    /// The nodes that were expected back after the restart and did not come are lost.
+    /// The recovery window is over: nodes that were expected back after the restart and have not come count as lost
+    /// from this moment on.
     pub(crate) fn lose_expected_nodes(&mut self) {
         let expected: Vec<KnownNode> = self
             .cluster
@@ -79,15 +80,19 @@ impl Scheduler {
         }
     }
 
+    /// Puts a node among the absent ones, and logs the one that was forgotten to make room.
     fn note_absent(&mut self, node: KnownNode) {
         if let Some(forgotten) = self.cluster.note_absent(node) {
             self.notice(Notice::NodeForgotten(Box::new(forgotten)));
         }
     }
 
-    /// EVACUATE with `mode: forget`: a node that is not connected is not to be listed any more, nor waited for.
+    /// EVACUATE with `mode: forget`: a node that is not connected is removed from lists, and the recovery window does
+    /// not wait for it any more. Its cordon, drain and remembered claims end, and what was lost with it is final, in
+    /// the order of the queue.
     ///
-    /// What may start again elsewhere only once its lease there is over still waits for that.
+    /// Instances that are to be restarted after its fencing deadline still wait for that: forgetting a node does not
+    /// prove that it runs nothing. Refused for a node that is connected or not known.
     pub(crate) fn forget_node(&mut self, id: SessionId, name: &str) {
         let uuid = canonical_uuid(name);
         let key = uuid.and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
@@ -137,7 +142,7 @@ impl Scheduler {
     }
 }
 
-/// What is remembered of a node.
+/// What is remembered of a node beyond its connection.
 fn known(node: &Node) -> KnownNode {
     KnownNode {
         uuid: node.uuid(),

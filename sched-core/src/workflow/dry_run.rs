@@ -139,7 +139,7 @@ impl Scheduler {
     }
 }
 
-/// Why a START of an instance that is known would not be placed.
+/// Why a START of an instance that exists would not be placed.
 fn why_not_placed(known: Known) -> Explanation {
     let why = match known {
         Known::Waits => Refusal::Waits,
@@ -151,7 +151,7 @@ fn why_not_placed(known: Known) -> Explanation {
 }
 
 impl Scheduler {
-    /// Nodes with members of a request's group: what one choice for it may have to look at.
+    /// How many nodes have members of a request's group: part of the cost of one choice for it.
     fn members_of(&self, request: &StartRequest) -> usize {
         let group = request.scheduling.as_ref().and_then(|it| it.group.as_ref());
         group

@@ -1,4 +1,5 @@
-//! Instances of lost nodes that an operator has the scheduler forget, rather than wait for the node.
+//! DELETE with `forget: true`: an instance of a lost node is dropped from the scheduler's tables, without waiting for
+//! the node. Nothing is sent to the node; if it comes back with the instance, the instance is adopted.
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
@@ -9,8 +10,8 @@ use crate::cluster::node::Presence;
 use crate::instance::State;
 
 impl Scheduler {
-    /// Forgets an instance whose node is lost, and does nothing about any other. If its node comes back with it, it is
-    /// listed again as what it then is: an instance that the node has.
+    /// Forgets an instance whose node is lost, managed or plain, and reports it as deleted. Any other instance is
+    /// refused: it has to be deleted on its node.
     pub(crate) fn forget_lost(&mut self, id: SessionId, instance: &InstanceId) {
         if let Some(managed) = self.instances.get(instance) {
             if let State::Lost { .. } = managed.state() {

@@ -28,14 +28,15 @@ use crate::placement::explain::Explanation;
 use crate::timers::Timer;
 use crate::workflow::managed::COMMAND_TIME;
 
-/// Added to a lease before what was under it is started elsewhere: what a launcher may need to kill it, and what two
-/// clocks may differ by in the time of a lease (an eighth of it, far beyond what any clock is off).
+/// Added to a lease before what ran under it is started elsewhere: the time that a launcher may need to kill it. What
+/// clocks may differ by comes on top ([`CLOCK_PART`]).
 pub(crate) const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
-/// How long after its first report a launcher with a lease is looked at: by then it has said how long that is.
+/// How long after its first report a launcher with a lease is checked for silence first: by then it has said how long
+/// the lease is.
 const LEASE_LOOK: Duration = Duration::from_secs(10);
 
-/// The part of a lease that is added to it for clocks: one in so many.
+/// The part of a lease that is added for clocks: an eighth, far more than two clocks differ by in that time.
 const CLOCK_PART: u32 = 8;
 
 impl Scheduler {

@@ -246,7 +246,8 @@ impl Entry {
         self.claim_state.unconfirmed()
     }
 
-    /// Who sent the START that its node answers next: the latest that has no outcome, or else the one behind it.
+    /// The session whose START its node answers next: the latest that has no outcome, else the one that brought it
+    /// there.
     pub(crate) fn asker(&self) -> Option<SessionId> {
         let latest = self.repeated.or(self.unconfirmed());
         latest.map(|start| start.sender).or(self.sender)
@@ -310,7 +311,7 @@ impl Entry {
         self.used_disk_mib
     }
 
-    /// How sure it is.
+    /// How certain it is that the instance is on the node.
     pub(crate) fn claim_state(&self) -> ClaimState {
         self.claim_state
     }
@@ -320,12 +321,12 @@ impl Entry {
         self.since
     }
 
-    /// The launcher's word for its state, from the latest STATS.
+    /// The state that its launcher reported last; `None` before.
     pub(crate) fn reported(&self) -> Option<InstanceState> {
         self.reported
     }
 
-    /// Who asked for it, while that is known.
+    /// The session that sent its START, while that is known; `None` also for an adopted instance.
     pub(crate) fn sender(&self) -> Option<SessionId> {
         self.sender
     }
@@ -340,7 +341,7 @@ impl Entry {
         self.is_suspended
     }
 
-    /// The same as one that is managed.
+    /// The same entry, marked as that of a managed instance.
     pub(crate) fn managed(self) -> Self {
         Self {
             is_managed: true,
@@ -358,7 +359,8 @@ impl Entry {
         self.extras.as_ref()?.group.as_ref()
     }
 
-    /// Whether nothing but a START that its launcher had not come to, with so many seen, has to do with it.
+    /// Whether every START of it that the node may have is newer than those its launcher has seen: an end that the
+    /// launcher reports belongs to an earlier run then.
     pub(crate) fn is_all_after(&self, starts_seen: u64) -> bool {
         let is_later = |start: Unconfirmed| start.ordinal > starts_seen;
         matches!(self.claim_state, ClaimState::Placed(start) if is_later(start))
@@ -366,7 +368,8 @@ impl Entry {
             && !self.is_doubted
     }
 
-    /// Counts a STATS that does not list it; whether that was one too many.
+    /// Counts a STATS that does not list it; whether its entry is to be removed. What is in doubt is removed at once,
+    /// what the node cannot have seen yet is not counted, anything else after `rules.missed_stats` in a row.
     pub(super) fn count_miss(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
         match self.claim_state {
             // The node was sent nothing of it.

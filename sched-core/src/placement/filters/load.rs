@@ -1,4 +1,6 @@
-//! Only nodes whose load average over a minute is not above a limit; one that reports none is not above any.
+//! Only nodes whose load average over a minute is not above a limit: the filter `load` with a `max`. A node that
+//! reports no load (-1) is not above any limit. The load of a report says nothing of STARTs sent since, so a burst may
+//! still go to one node.
 
 use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
