@@ -9,7 +9,7 @@
 //! 1. Nothing but room counts, for this policy and this START: `Table::first_fit` alone, without a look at any node.
 //! 2. There are filters but nothing is weighed: the first slot in order that has room and that all filters admit.
 //! 3. Only the START's own preferences are weighed, and masks express all of them: the first slot that is in all masks.
-//!    No    other node can be better, so nothing is weighed.
+//!    No other node can be better, so nothing is weighed.
 //! 4. Else up to `policy.candidates` nodes that fit are weighed, and one of the `subset_size` best is taken.
 //! 5. Nothing was found: a node whose outgoing queue is filling, which the tables do not offer.
 //!

@@ -16,11 +16,11 @@ impl Placement {
     /// Checks what a START says about its placement; a START without `scheduling` passes. In this order:
     ///
     /// - `must_understand`: every key listed there must have an effect under the policy in force. A sender lists what
-    ///   it relies   on, so a policy that leaves out the filter or weigher for a key refuses the START rather than
+    ///   it relies on, so a policy that leaves out the filter or weigher for a key refuses the START rather than
     ///   ignoring the key.
     /// - `require` and `prefer`: a name with the prefix of facts (`node.`) must be a fact that exists.
     /// - `dry_run`: its answer is a frame that original peers do not know (`is_native` tells), and a dry run cannot be
-    ///   part of a   batch, which waits for other STARTs.
+    ///   part of a batch, which waits for other STARTs.
     ///
     /// # Errors
     /// What is wrong with it. The sender gets a StartFailure with `invalid_data`: sending it again as it is does not

@@ -7,7 +7,7 @@
 //!
 //! - the node confirms it: [`Placement::forget_try`];
 //! - the node refuses it as full: [`Placement::begin_refusal`] gives the START back, to be placed on another node, and
-//!   its   sender gets no failure. After [`MAX_REFUSALS`] of these it is placed on READY nodes alone;
+//!   its sender gets no failure. After [`MAX_REFUSALS`] of these it is placed on READY nodes alone;
 //! - the node is lost or lists what runs on it: [`Placement::forget_tries_on`].
 //!
 //! To be able to place a START again its payload has to be kept; a plain START is kept here, a managed one by its

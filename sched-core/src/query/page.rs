@@ -16,7 +16,7 @@
 //!   connected, by UUID;
 //! - instances on no node are in the order of identifiers, and the cursor is the last one shown;
 //! - those on a node are shown from the last to the first. When one leaves, the last takes its position, which was
-//!   shown already: it may be   shown twice, and none is skipped.
+//!   shown already: it may be shown twice, and none is skipped.
 //!
 //! What moves from one place to another meanwhile may be shown in both or in neither; a client that must know follows
 //! the events.

@@ -124,7 +124,7 @@ impl Scheduler {
     /// 1. If one of them has to wait for nodes after a restart, all wait.
     /// 2. What was queued before them is served first.
     /// 3. Instances that exist by now are taken out, to be answered like any other START; one whose instance was lost
-    ///    with its node    meanwhile is refused.
+    ///    with its node meanwhile is refused.
     /// 4. Room is reserved for the rest (`reserve_all`). Only when there is room for all is anything sent.
     fn place_all(&mut self, now: Instant, id: &BatchId, starts: Vec<PlacedStart>) {
         if starts

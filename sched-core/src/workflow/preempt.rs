@@ -5,7 +5,7 @@
 //! other START gets it; the node is overcommitted by that much until they have left. The order of steps:
 //!
 //! 1. [`Scheduler::preempt`] looks for the node with the cheapest set of victims, and offers that node first to
-//!    instances that    wait and come before the preemptor in the queue.
+//!    instances that wait and come before the preemptor in the queue.
 //! 2. `evict` claims the room, and makes the transitions of preemptor and victims. Nothing is sent yet.
 //! 3. Each victim's transition is on disk: [`Scheduler::begin_preempting`] sends its launcher the suspend or stop.
 //! 4. Each victim is suspended or has ended: [`Scheduler::victim_is_away`]. A stopped victim is queued.

@@ -10,9 +10,9 @@
 //!
 //! - The first page follows the ControllerStatus at once. Where one page is enough, nothing comes between.
 //! - A page has at most `MAX_LIMIT` rows, and no more than one is made for one input: that is as long as a query delays
-//!   everything   else. Further ones follow in ticks that are due at once, whenever the controller's queue is short.
+//!   everything else. Further ones follow in ticks that are due at once, whenever the controller's queue is short.
 //! - An instance that is placed, moves or ends between two pages may be on none of them or on two. For a managed
-//!   instance there is   an InstanceState event then; for a plain one the STATS, InstanceDeleted and the like that all
+//!   instance there is an InstanceState event then; for a plain one the STATS, InstanceDeleted and the like that all
 //!   controllers get.
 //! - Outcomes follow the last page.
 //!
