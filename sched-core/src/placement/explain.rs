@@ -126,8 +126,7 @@ impl Explanations {
 
 impl Placement {
     /// Why no node fits a request now. Requests of the same shape (`Query::is_like`) get the same answer for 100 ms.
-    /// Called after a failed choice; the caller has left out nodes that are reserved for others, or not, as it likes: a
-    /// query that avoids other nodes has another shape.
+    /// Called after a failed choice. A query that avoids other nodes has another shape, so its answer is another one.
     pub(crate) fn why_not(
         &mut self,
         cluster: &mut Cluster,

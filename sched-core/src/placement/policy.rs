@@ -4,7 +4,7 @@
 //!
 //! ```yaml
 //! policy:
-//!   filters: [{name: labels}, {name: load, max: 8}]      # absent: the usual ones
+//!   filters: [labels, near, {name: load, max: 8}]        # absent: the usual ones
 //!   weighers: [{name: free-memory, multiplier: 1.0}]     # absent: first fit
 //!   candidates: 64                                       # nodes that are weighed
 //!   subset_size: 1                                       # of the best so many, one at random
