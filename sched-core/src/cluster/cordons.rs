@@ -262,8 +262,8 @@ impl Cordons {
         self.by_node.get(&node)
     }
 
-    /// Since when the node has been cordoned whose drain has gone on for longest, in milliseconds since 1970; for the
-    /// metrics.
+    /// Of the nodes that are being drained, the earliest time at which one was cordoned, in milliseconds since 1970;
+    /// for the metrics. The beginning of a drain is not kept.
     pub(crate) fn oldest_drain_ms(&self) -> Option<u64> {
         let drained = self.by_node.values().filter(|it| it.drain.is_some());
         drained.map(|it| it.since_ms).min()

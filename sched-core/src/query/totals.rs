@@ -88,7 +88,8 @@ pub struct Glance {
     pub sessions: usize,
     /// Whether nodes that were connected before a restart are still coming back.
     pub is_recovering: bool,
-    /// When the drain began that has been going on for longest, milliseconds of Unix time.
+    /// Of the nodes that are being drained, the earliest time at which one was cordoned, in milliseconds since 1970. A
+    /// node may have been cordoned long before its drain began.
     pub oldest_drain_ms: Option<u64>,
 }
 
