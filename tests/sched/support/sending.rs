@@ -5,9 +5,10 @@ use ciao_scheduler::server::sim_support;
 use proto_frames::{Frame, Kind, Uuid};
 use sched_core::{
     Command, CommandName, Input, Malformed, Parcel, Report, ReportName, Sent, SessionId,
+    StartRequest, Target,
 };
 
-use crate::support::world::World;
+use crate::support::world::{World, id};
 
 /// Something that a peer sends.
 #[derive(Debug)]
@@ -79,6 +80,25 @@ impl World {
         let what = what.into();
         let payload = Bytes::from(what.kind().to_string());
         self.say_with(session, what, payload);
+    }
+
+    /// A START with this payload.
+    pub(crate) fn start_with(&mut self, peer: SessionId, request: StartRequest, payload: Bytes) {
+        self.note_request(&request);
+        self.say_with(peer, Command::Start(request.into()), payload);
+    }
+
+    pub(crate) fn delete(&mut self, controller: SessionId, name: &str, node: SessionId) {
+        let node = self.uuid_of(node);
+        self.delete_at(controller, name, node);
+    }
+
+    pub(crate) fn delete_at(&mut self, controller: SessionId, name: &str, node: Uuid) {
+        let target = Target {
+            instance: id(name),
+            node: node.to_string().into(),
+        };
+        self.say(controller, Command::Delete(target));
     }
 
     /// A peer sends something with this payload.

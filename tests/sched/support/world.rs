@@ -14,7 +14,6 @@ use sched_core::{
     Action, ClusterConfiguration, Command, Config, Departure, Dialect, Hello, Input, InstanceId,
     InstanceReport, InstanceState, KnownNode, Message, NodeExtras, NodeReport, Notice,
     RefusedConnect, Report, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport,
-    Target,
 };
 
 /// The core, its peers as far as the test made them, and what was said and not looked at yet.
@@ -397,35 +396,15 @@ impl World {
         self.start_as(controller, request(name, mem));
     }
 
+    /// Notes what the payload of a START would say.
+    pub(super) fn note_request(&mut self, request: &StartRequest) {
+        let instance = request.instance.clone();
+        self.requests.insert(instance, request.clone());
+    }
+
     pub(crate) fn start_as(&mut self, controller: SessionId, request: StartRequest) {
-        self.requests
-            .insert(request.instance.clone(), request.clone());
+        self.note_request(&request);
         self.say(controller, Command::Start(request.into()));
-    }
-
-    /// The same with this payload.
-    pub(crate) fn start_with(
-        &mut self,
-        controller: SessionId,
-        request: StartRequest,
-        payload: bytes::Bytes,
-    ) {
-        self.requests
-            .insert(request.instance.clone(), request.clone());
-        self.say_with(controller, Command::Start(request.into()), payload);
-    }
-
-    pub(crate) fn delete(&mut self, controller: SessionId, name: &str, node: SessionId) {
-        let node = self.uuid_of(node);
-        self.delete_at(controller, name, node);
-    }
-
-    pub(crate) fn delete_at(&mut self, controller: SessionId, name: &str, node: Uuid) {
-        let target = Target {
-            instance: id(name),
-            node: node.to_string().into(),
-        };
-        self.say(controller, Command::Delete(target));
     }
 
     pub(crate) fn start_failed(&mut self, node: SessionId, name: &str, reason: StartFailureReason) {
