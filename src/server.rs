@@ -7,7 +7,7 @@
 //!    down that share one UUID).
 //! 2. `session` is that connection from then on. It has `wire` read each frame as an input of the core, and hands a
 //!    batch of inputs to `hub`.
-//! 3. `hub` handles the batch under the core's lock, has `words` write the sentences into each action, and puts
+//! 3. `hub` handles the batch under the core's lock, has `sentences` write the sentences into each action, and puts
 //!    messages into the queues of their receivers; a receiver's own task writes them, with bytes from `wire`.
 //!
 //! Beside that: `store` keeps records on disk and `restore` reads them at start; `state` keeps the scheduler's UUID and
@@ -36,6 +36,7 @@ mod placement;
 mod profile;
 mod restore;
 mod rules_file;
+mod sentences;
 mod session;
 #[cfg(feature = "test-support")]
 pub mod sim_support;
@@ -51,7 +52,6 @@ mod tasks;
 mod timed;
 mod twins;
 mod wire;
-mod words;
 
 // The programs in `src/bin` see what follows, and nothing else of the server: a configuration goes in, errors come out,
 // and the limits are what their flags have as defaults.

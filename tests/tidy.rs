@@ -217,7 +217,7 @@ fn the_core_makes_no_sentences() {
             }
         }
     }
-    none("sentences, which src/server/words makes", &found);
+    none("sentences, which src/server/sentences makes", &found);
     assert!(unused.is_empty(), "no sentences are left in {unused:?}");
 }
 

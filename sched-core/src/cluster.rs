@@ -360,7 +360,7 @@ impl Cluster {
     /// Removes the placement of an instance if it is placed on this node; whether it was.
     pub(crate) fn remove_placement(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
         match self.placements.get_full(instance) {
-            Some((at, _, &holder)) if holder == key => {
+            Some((at, _, &placement)) if placement == key => {
                 self.placements.swap_remove_index(at);
                 true
             }

@@ -43,7 +43,7 @@ pub struct Footprint {
     /// Payloads of those, in bytes.
     pub tried_bytes: usize,
     /// STARTs that wait for nodes after a restart.
-    pub settling: usize,
+    pub held_for_recovery: usize,
     /// STARTs that wait for a disk that takes no writes.
     pub held: usize,
     /// What they take, in bytes.
@@ -103,7 +103,7 @@ impl Scheduler {
             queued: self.queue.len(),
             tries: self.placement.tries().0,
             tried_bytes: self.placement.tries().1,
-            settling: self.recovery.len(),
+            held_for_recovery: self.recovery.len(),
             held: self.journal.held().0,
             held_bytes: self.journal.held().1,
             unwritten: self.journal.unwritten(),

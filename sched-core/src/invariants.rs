@@ -133,11 +133,11 @@ impl Scheduler {
     /// marked as its own; what is on no node is in no such place.
     fn check_places(&self) -> Result<(), String> {
         for (instance, managed) in self.instances.iter() {
-            let (state, holder) = (
+            let (state, placement) = (
                 managed.state().life_state(),
                 self.cluster.placement(instance),
             );
-            ensure(holder == managed.node(), || {
+            ensure(placement == managed.node(), || {
                 format!("{instance} is {state}, and held by another node than its state says")
             })?;
             let entry = managed.node().and_then(|key| {

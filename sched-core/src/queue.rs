@@ -30,9 +30,9 @@
 //!    ([`Queue::unreserve`]), or after [`RESERVATION_TIME`] ([`Queue::take_ended_reservation`]). Its passes then begin
 //!    again: the node is open to all others for at least as many placements as the waiter was passed over by before, so
 //!    that a waiter whose room never comes does not starve small ones.
-//! 5. A head for which no node can be reserved (its node is lost, its label is nowhere) is set aside
-//!    ([`Queue::set_aside`]): passes are counted for the first waiter in order that is not, so that it does not keep the
-//!    rule from those behind it. It keeps its place in the order. At most [`MAX_SET_ASIDE`] of a pool are set aside, the
+//! 5. A head for which no node can be reserved (its node is lost, its label is nowhere) is parked
+//!    ([`Queue::park`]): passes are counted for the first waiter in order that is not, so that it does not keep the
+//!    rule from those behind it. It keeps its place in the order. At most [`MAX_PARKED`] of a pool are parked, the
 //!    latest ones, and [`Queue::reconsider`] ends it for all of them: a node has joined or changed.
 
 mod awake;
@@ -94,8 +94,8 @@ pub(crate) const PASSES_BEFORE_RESERVATION: u32 = 64;
 /// How long a node is kept for one waiter: what does not drain in this time is not about to.
 pub(crate) const RESERVATION_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// Most waiters of a pool that are set aside: each is a step for every placement that is counted.
-pub(crate) const MAX_SET_ASIDE: usize = 16;
+/// Most waiters of a pool that are parked: each is a step for every placement that is counted.
+pub(crate) const MAX_PARKED: usize = 16;
 
 /// Most steps of one search: a look at a tree's node counts one, at a chunk of 64 waiters 24. Below a microsecond in one
 /// class; a mix of amounts that promises much and holds nothing would otherwise cost a look at every waiter.

@@ -22,10 +22,10 @@ use self::limiter::{Limiter, Summed};
 use crate::printable::Printable;
 use sched_core::Notice;
 
-pub(super) use self::words::Words;
+pub(super) use self::text::NoticeText;
 
 mod limiter;
-mod words;
+mod text;
 
 /// Bytes of one line, about: identifiers and texts that peers choose are in it. A longer one is cut and ends in `…`.
 const MAX_LINE_LEN: usize = 1024;
@@ -44,7 +44,7 @@ impl Notices {
     /// at level `debug` and not limited.
     pub(super) fn log(&self, notice: &Notice, now: Instant) {
         let Some((class, who)) = class_of(notice) else {
-            debug!("{}", Printable::new(Words(notice)));
+            debug!("{}", Printable::new(NoticeText(notice)));
             return;
         };
         let weight = if notice.is_warning() {
@@ -52,7 +52,7 @@ impl Notices {
         } else {
             Weight::News
         };
-        self.say(class, who, weight, Words(notice), now);
+        self.say(class, who, weight, NoticeText(notice), now);
     }
 
     /// Logs a line, or counts it. `weight` is the level that it has, `now` the time by which the window is told. Called
@@ -119,7 +119,7 @@ fn write(class: Class, weight: Weight, line: &str) {
 /// decides which limit a line falls under and by whose name it is counted.
 fn class_of(notice: &Notice) -> Option<(Class, Who)> {
     Some(match notice {
-        Notice::Placed(..) | Notice::Settling(_) => return None,
+        Notice::Placed(..) | Notice::HeldForRecovery(_) => return None,
         Notice::Connected(uuid, _) => (Class::Connected, Who::Peer(*uuid)),
         Notice::Left(uuid, _) => (Class::Left, Who::Peer(*uuid)),
         Notice::NodeLost(node) | Notice::NodeGivenUp(node) | Notice::NodeNotBack(node) => {

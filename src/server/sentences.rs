@@ -36,7 +36,7 @@ const SILENT_DISK: &str = "its disk has not answered in time";
 
 /// Writes the sentences into what the core wants done. Called once for each action, under the core's lock, as it is
 /// taken from the core; most actions carry no cause and pass as they are.
-pub(super) fn word(action: &mut Action) {
+pub(super) fn write(action: &mut Action) {
     match action {
         Action::Send { message, .. } => word_message(message),
         Action::Persist(change) => word_change(change),

@@ -5,8 +5,8 @@ use bytes::{Bytes, BytesMut};
 use proto_frames::payload::CommandRefused;
 use proto_frames::{Encoder, Frame, Kind, Uuid};
 
-use super::notices::Words;
-use super::{wire, words};
+use super::notices::NoticeText;
+use super::{sentences, wire};
 use sched_core::{Action, Input, Message, Notice, Parcel, Refused, RestoredStart, Sent, SessionId};
 
 /// What the core is told of a peer's frame, as a session reads it.
@@ -52,11 +52,11 @@ pub fn kept(payload: Bytes, sender: Uuid) -> Option<RestoredStart> {
 
 /// Writes the sentences for people into what the core wants done.
 pub fn word(action: &mut Action) {
-    words::word(action);
+    sentences::write(action);
 }
 
 /// The line in the log that a notice is.
 #[must_use]
 pub fn words(notice: &Notice) -> String {
-    Words(notice).to_string()
+    NoticeText(notice).to_string()
 }

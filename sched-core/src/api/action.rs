@@ -311,7 +311,7 @@ pub enum DisconnectReason {
     },
 }
 
-/// Something for the log, as data. Its sentence is made in `src/server/words`; its level follows from
+/// Something for the log, as data. Its sentence is made in `src/server/sentences`; its level follows from
 /// [`Notice::is_warning`]. Notices "once per session and name" are limited so that a peer cannot fill the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
@@ -369,7 +369,7 @@ pub enum Notice {
     /// A StartFailure without an instance could not be matched with a START.
     UnmatchedFailure(Uuid),
     /// A START waits, in the recovery window, for nodes that were there before the restart.
-    Settling(InstanceId),
+    HeldForRecovery(InstanceId),
     /// A batch was given up because so many of its STARTs are all that came.
     LateBatch(Box<str>, usize, u32),
     /// A node is in two availability zones; the one named here is left out.
@@ -408,7 +408,7 @@ impl Notice {
                 | Self::NodeForgotten(_)
                 | Self::Master(_)
                 | Self::Placed(..)
-                | Self::Settling(_)
+                | Self::HeldForRecovery(_)
                 | Self::Restored(_)
                 | Self::Disk(DiskSilence::Over)
         )

@@ -13,7 +13,7 @@ pub enum Refusal {
     /// It would have to be kept, and what is kept is as much as may be.
     TooMany,
     /// A DELETE came before it was written to any node.
-    Undone,
+    Cancelled,
     /// The scheduler leaves.
     Leaving,
     /// Its node was lost, or denies having it.

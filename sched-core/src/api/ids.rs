@@ -21,7 +21,7 @@ pub enum InstanceId {
     /// Anything else, as it came.
     Text(Box<str>),
     /// One of a dry run, by number: what no payload can write, lest it be taken for an instance that lives.
-    Trial(u32),
+    DryRun(u32),
 }
 
 impl InstanceId {
@@ -37,7 +37,7 @@ impl InstanceId {
         match self {
             Self::Uuid(uuid) => uuid_starts_with(uuid, prefix),
             Self::Text(text) => text.starts_with(prefix),
-            Self::Trial(_) => false,
+            Self::DryRun(_) => false,
         }
     }
 }
@@ -49,7 +49,7 @@ impl Hash for InstanceId {
         match self {
             Self::Uuid(uuid) => state.write(uuid.as_bytes()),
             Self::Text(text) => text.hash(state),
-            Self::Trial(number) => number.hash(state),
+            Self::DryRun(number) => number.hash(state),
         }
     }
 }
@@ -59,7 +59,7 @@ impl fmt::Display for InstanceId {
         match self {
             Self::Uuid(uuid) => uuid.hyphenated().fmt(f),
             Self::Text(text) => f.write_str(text),
-            Self::Trial(number) => write!(f, "trial {number}"),
+            Self::DryRun(number) => write!(f, "trial {number}"),
         }
     }
 }

@@ -124,7 +124,7 @@ pub enum EventKind {
     /// Its launcher says that it runs.
     Runs,
     /// What was to be done to it was refused, is late or is not needed any more: it goes on as its node has said last.
-    Undone,
+    Reverted,
     /// It is to be stopped for a preemptor.
     Preempted,
     /// A DELETE of it came.
@@ -173,7 +173,7 @@ impl EventKind {
         Self::IsSuspended,
         Self::ResumeAsked,
         Self::Runs,
-        Self::Undone,
+        Self::Reverted,
         Self::Preempted,
         Self::Deleted,
         Self::MovePlanned,

@@ -33,7 +33,7 @@ impl BenchQueue {
             asked,
             hostname: hostname.map(Into::into),
             tenant: Some(InstanceId::Uuid(Uuid::from_u128(tenant.into()))),
-            ..StartRequest::plain(InstanceId::Trial(0))
+            ..StartRequest::plain(InstanceId::DryRun(0))
         };
         let query = Query::of(&Arc::new(request));
         let waiter = Waiter::to_start(instance(order), (0, order), &query);

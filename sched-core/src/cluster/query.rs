@@ -20,7 +20,7 @@ use crate::cluster::node::Pool;
 pub(crate) struct Query {
     request: Arc<StartRequest>,
     /// In a dry run, the instance in place of the START's, since several of one kind are tried.
-    trial: Option<InstanceId>,
+    dry_run: Option<InstanceId>,
     /// The amounts in place of the START's: after or for an UPDATE.
     demand: Option<Box<Demand>>,
     /// The one node that it is for, where the START does not name it itself.
@@ -34,7 +34,7 @@ impl Query {
     pub(crate) fn of(request: &Arc<StartRequest>) -> Self {
         Self {
             request: Arc::clone(request),
-            trial: None,
+            dry_run: None,
             demand: None,
             pin: None,
             avoid: Vec::new(),
@@ -63,8 +63,8 @@ impl Query {
     }
 
     /// The same for an instance that is not to be: one of a dry run.
-    pub(crate) fn on_trial(mut self, number: u32) -> Self {
-        self.trial = Some(InstanceId::Trial(number));
+    pub(crate) fn for_dry_run(mut self, number: u32) -> Self {
+        self.dry_run = Some(InstanceId::DryRun(number));
         self
     }
 
@@ -75,7 +75,7 @@ impl Query {
 
     /// The instance that is to be placed.
     pub(crate) fn instance(&self) -> &InstanceId {
-        self.trial.as_ref().unwrap_or(&self.request.instance)
+        self.dry_run.as_ref().unwrap_or(&self.request.instance)
     }
 
     /// The nodes it is for.
@@ -223,9 +223,9 @@ mod tests {
     #[test]
     fn a_query_does_not_change_the_start_it_is_about() {
         let start = start(None);
-        let query = Query::of(&start).avoiding([Uuid::nil()]).on_trial(3);
+        let query = Query::of(&start).avoiding([Uuid::nil()]).for_dry_run(3);
         assert!(query.avoids(Uuid::nil()));
-        assert_eq!(*query.instance(), InstanceId::Trial(3));
+        assert_eq!(*query.instance(), InstanceId::DryRun(3));
         assert!(query.is_like(&Query::of(&start).avoiding([Uuid::nil()])));
         assert_eq!(*start, StartRequest::plain(InstanceId::new("a")));
         assert!(std::ptr::eq(query.request(), &*start));

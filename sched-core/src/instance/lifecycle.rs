@@ -229,7 +229,7 @@ pub const TRANSITIONS: &[Row] = {
             &[(&[P::Resuming, P::Suspended], &[P::Running])],
         ),
         row(
-            E::Undone,
+            E::Reverted,
             "its launcher could not do what it was told, or not in time; the move was undone; the DELETE was not written; \
              or it is not needed any more",
             &[(

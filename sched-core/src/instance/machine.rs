@@ -74,7 +74,7 @@ pub(crate) enum LifecycleEvent {
         due: Instant,
     },
     Runs,
-    Undone {
+    Reverted {
         /// Who had it suspended, if its node last reported it as suspended; `None` if it runs.
         suspended: Option<SuspendedBy>,
     },
@@ -195,7 +195,7 @@ impl LifecycleEvent {
             Self::IsSuspended { .. } => EventKind::IsSuspended,
             Self::ResumeAsked { .. } => EventKind::ResumeAsked,
             Self::Runs => EventKind::Runs,
-            Self::Undone { .. } => EventKind::Undone,
+            Self::Reverted { .. } => EventKind::Reverted,
             Self::Preempted { .. } => EventKind::Preempted,
             Self::Deleted { .. } => EventKind::Deleted,
             Self::MovePlanned { .. } => EventKind::MovePlanned,
@@ -308,7 +308,7 @@ impl State {
                 _ => self.late().settled(self.node()?, None),
             },
             LifecycleEvent::Runs => self.late().settled(self.node()?, None),
-            LifecycleEvent::Undone { suspended } => {
+            LifecycleEvent::Reverted { suspended } => {
                 let late = match self {
                     // A move that began may still end the instance on its node, however late.
                     Self::Migrating { .. } => self.late_on_leaving(),

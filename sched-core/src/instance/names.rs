@@ -59,7 +59,11 @@ impl Names {
     }
 
     /// The instance that was last called so, whether or not it is still there.
-    pub(super) fn holder(&self, tenant: &Option<TenantId>, name: &str) -> Option<&InstanceId> {
+    pub(super) fn instance_named(
+        &self,
+        tenant: &Option<TenantId>,
+        name: &str,
+    ) -> Option<&InstanceId> {
         if self.by_name.is_empty() {
             return None;
         }
@@ -115,8 +119,8 @@ mod tests {
         );
         let about = names.get(&a).unwrap();
         assert_eq!((&*about.name, &*about.program), ("web", "nginx"));
-        assert_eq!(names.holder(&None, "web"), Some(&a));
-        assert_eq!(names.holder(&None, "other"), None);
+        assert_eq!(names.instance_named(&None, "web"), Some(&a));
+        assert_eq!(names.instance_named(&None, "other"), None);
     }
 
     #[test]
@@ -130,7 +134,10 @@ mod tests {
         let seven = InstanceId::new("7");
         names.prune(|instance| *instance == seven);
         assert!(!names.is_to_prune());
-        assert_eq!((names.len(), names.holder(&None, "n7")), (1, Some(&seven)));
-        assert_eq!(names.holder(&None, "n8"), None);
+        assert_eq!(
+            (names.len(), names.instance_named(&None, "n7")),
+            (1, Some(&seven))
+        );
+        assert_eq!(names.instance_named(&None, "n8"), None);
     }
 }

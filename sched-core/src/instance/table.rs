@@ -331,7 +331,7 @@ impl Instances {
 
     /// The instance of a tenant that had this name last. It may be gone: the caller has to check.
     pub(crate) fn called(&self, tenant: &Option<TenantId>, name: &str) -> Option<&InstanceId> {
-        self.names.holder(tenant, name)
+        self.names.instance_named(tenant, name)
     }
 
     /// Whether it is time to drop the names of instances that are gone.

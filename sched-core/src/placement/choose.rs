@@ -111,13 +111,15 @@ impl Placement {
         let found = if weighers.is_empty() {
             search.first()
         } else {
-            let wishes = wishes(&asked, view, labels, &weighers);
-            let decide = policy.weighs_wishes_alone() && search.say_all(&wishes);
-            match decide.then(|| search.granting(&wishes)).flatten() {
+            let preferences = preferences(&asked, view, labels, &weighers);
+            let decide = policy.weighs_preferences_alone() && search.say_all(&preferences);
+            match decide.then(|| search.granting(&preferences)).flatten() {
                 Some(slot) => Some(slot),
                 // The one mask says all that is wished for, and no node in it fits: the nodes outside are equally good.
-                None if decide && wishes.len() == 1 && asked.group().is_none() => search.first(),
-                None => search.best(&wishes, &weighers, policy, &mut self.chance),
+                None if decide && preferences.len() == 1 && asked.group().is_none() => {
+                    search.first()
+                }
+                None => search.best(&preferences, &weighers, policy, &mut self.chance),
             }
         };
         let found = found.or_else(|| search.filling());
@@ -232,11 +234,11 @@ impl<'a> Search<'a> {
     /// Whether masks express all that the START prefers: then no weigher finds a better node than one that is in all of
     /// them.
     ///
-    /// Counts what it prefers and compares that with the number of masks that [`wishes`] made. They differ where an
+    /// Counts what it prefers and compares that with the number of masks that [`preferences`] made. They differ where an
     /// expression is about a fact that changes (load, say), which no mask expresses. Soft affinity is never expressed:
     /// more members are better, without an upper end. Of anti-affinity there is a mask for "no member", and one for
     /// "fewer than `max`" where `max` is above 1.
-    fn say_all(&self, wishes: &[Mask]) -> bool {
+    fn say_all(&self, preferences: &[Mask]) -> bool {
         let prefer = self.asked.scheduling().map_or(0, |it| it.prefer.len());
         let near = self.asked.near().iter().filter(|near| !near.asked().hard);
         let group = self.asked.group().filter(|group| !group.is_hard());
@@ -244,13 +246,13 @@ impl<'a> Search<'a> {
         let of_group = group.filter(|group| group.members().is_some());
         let masks = of_group.map_or(0, |group| 1 + usize::from(group.max() > 1));
         let volumes = self.asked.volumes().len();
-        group.is_none_or(is_anti) && wishes.len() == prefer + near.count() + masks + volumes
+        group.is_none_or(is_anti) && preferences.len() == prefer + near.count() + masks + volumes
     }
 
     /// The first node in the order of the search that fits and is in all of these masks.
-    fn granting(&self, wishes: &[Mask]) -> Option<Slot> {
+    fn granting(&self, preferences: &[Mask]) -> Option<Slot> {
         let mut found = None;
-        self.visit(wishes, |slot| {
+        self.visit(preferences, |slot| {
             found = Some(slot);
             ControlFlow::Break(())
         });
@@ -261,12 +263,12 @@ impl<'a> Search<'a> {
     /// nothing where there are fewer than two to choose from, so that the random generator stays as it is.
     fn best(
         &self,
-        wishes: &[Mask],
+        preferences: &[Mask],
         weighers: &[Weighted],
         policy: &Policy,
         chance: &mut fastrand::Rng,
     ) -> Option<Slot> {
-        let slots = self.candidates(policy.candidates(), wishes);
+        let slots = self.candidates(policy.candidates(), preferences);
         let candidates: Vec<(Slot, Candidate<'_>)> = slots
             .into_iter()
             .filter_map(|slot| Some((slot, self.candidate(slot)?)))
@@ -283,16 +285,16 @@ impl<'a> Search<'a> {
     /// is, and the number of nodes looked at is bounded by the START rather than by the cluster.
     ///
     /// Without a limit (`usize::MAX`) all nodes that fit are weighed, and the masks are of no use.
-    fn candidates(&self, limit: usize, wishes: &[Mask]) -> Vec<Slot> {
+    fn candidates(&self, limit: usize, preferences: &[Mask]) -> Vec<Slot> {
         let mut slots = Vec::new();
-        if wishes.is_empty() || limit == usize::MAX {
+        if preferences.is_empty() || limit == usize::MAX {
             self.collect(limit, &[], &mut slots);
             return slots;
         }
-        self.collect(limit, wishes, &mut slots);
-        if wishes.len() > 1 {
-            for wish in wishes {
-                self.collect(limit, std::slice::from_ref(wish), &mut slots);
+        self.collect(limit, preferences, &mut slots);
+        if preferences.len() > 1 {
+            for preference in preferences {
+                self.collect(limit, std::slice::from_ref(preference), &mut slots);
             }
         }
         self.collect(limit, &[], &mut slots);
@@ -409,27 +411,27 @@ impl<'a> Search<'a> {
 /// [`Search::say_all`] notices that it is missing.
 ///
 /// The image counts as a preference only where the policy has a weigher for it with a positive multiplier.
-fn wishes(
+fn preferences(
     asked: &Asked<'_>,
     view: View<'_>,
     labels: &mut LabelIndex,
     weighers: &[Weighted],
 ) -> Vec<Mask> {
-    let mut wishes = Vec::new();
+    let mut preferences = Vec::new();
     if let Some(image) = &asked.query().request().image
         && weighers.iter().any(Weighted::wants_image)
     {
         let set = labels.with_key(&image_label(image));
-        wishes.push(Mask::inside(Arc::new(set)));
+        preferences.push(Mask::inside(Arc::new(set)));
     }
     let prefer = asked
         .scheduling()
         .map_or(&[][..], |scheduling| &scheduling.prefer);
     for expression in prefer {
         if !facts::is_fact(expression.key()) {
-            wishes.push(labels.mask(expression));
+            preferences.push(labels.mask(expression));
         } else if let Some(named) = view.named(expression) {
-            wishes.push(Mask::inside(Arc::new(named)));
+            preferences.push(Mask::inside(Arc::new(named)));
         }
     }
     for near in asked.near().iter().filter(|near| !near.asked().hard) {
@@ -438,11 +440,11 @@ fn wishes(
         } else {
             labels.with_values(&near.asked().scope, near.domains())
         };
-        wishes.push(Mask::inside(Arc::new(set)));
+        preferences.push(Mask::inside(Arc::new(set)));
     }
     for volume in asked.volumes() {
         let has_it = labels.with_values(facts::VOLUME, std::iter::once(*volume));
-        wishes.push(Mask::inside(Arc::new(has_it)));
+        preferences.push(Mask::inside(Arc::new(has_it)));
     }
     if let Some(group) = asked.group().filter(|group| !group.is_hard())
         && let Some(members) = group.members()
@@ -454,13 +456,13 @@ fn wishes(
             Arc::new(labels.with_values(&group.asked().scope, group.values_with(least)))
         };
         if group.is_together() {
-            wishes.push(Mask::inside(with_members(1)));
+            preferences.push(Mask::inside(with_members(1)));
         } else {
-            wishes.push(Mask::outside(with_members(1)));
+            preferences.push(Mask::outside(with_members(1)));
             if group.max() > 1 {
-                wishes.push(Mask::outside(with_members(group.max())));
+                preferences.push(Mask::outside(with_members(group.max())));
             }
         }
     }
-    wishes
+    preferences
 }

@@ -12,7 +12,7 @@
 //!    never     false
 //! ```
 //!
-//! `tally` does the counting. The sentences are made in `src/server/words` from the cause.
+//! `tally` does the counting. The sentences are made in `src/server/sentences` from the cause.
 
 mod tally;
 

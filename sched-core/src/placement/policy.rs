@@ -18,7 +18,7 @@ use crate::cluster::facts;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
 use crate::placement::filters::{self, Filter};
-use crate::placement::weighers::{self, WISHES, Weighted};
+use crate::placement::weighers::{self, PREFERENCES, Weighted};
 
 /// How a node is chosen among those that fit.
 #[derive(Debug)]
@@ -159,23 +159,23 @@ impl Policy {
 
     /// Whether only a START's own preferences are weighed and the best node is taken: then masks may stand in for
     /// weighing.
-    pub(crate) fn weighs_wishes_alone(&self) -> bool {
+    pub(crate) fn weighs_preferences_alone(&self) -> bool {
         self.weighers.is_empty() && self.subset_size == 1
     }
 
     /// The weighers that tell nodes apart for a START: the policy's, then those for what the START itself prefers,
     /// unless the policy lists these with a multiplier of its own. Empty where the first node that fits is to be taken.
     pub(crate) fn weighing(&self, asked: &Asked<'_>) -> Vec<Weighted> {
-        let is_listed = |wish: &&Weighted| {
-            let name = wish.weigher().name();
+        let is_listed = |preference: &&Weighted| {
+            let name = preference.weigher().name();
             self.weighers
                 .iter()
                 .all(|weighted| weighted.weigher().name() != name)
         };
-        let wishes = WISHES.iter().filter(is_listed);
+        let preferences = PREFERENCES.iter().filter(is_listed);
         self.weighers
             .iter()
-            .chain(wishes)
+            .chain(preferences)
             .filter(|weighted| weighted.weigher().concerns(asked))
             .cloned()
             .collect()
@@ -213,7 +213,7 @@ impl Policy {
         let is_it = |weighted: &&Weighted| weighted.weigher().name() == name;
         let mut listed = self.weighers.iter().filter(is_it).peekable();
         if listed.peek().is_none() {
-            return WISHES.iter().any(|wish| is_it(&wish));
+            return PREFERENCES.iter().any(|preference| is_it(&preference));
         }
         listed.any(|weighted| weighted.multiplier != 0.0)
     }

@@ -123,7 +123,7 @@ const RESOURCE: &str = "resource.";
 
 /// The weighers for what a START itself prefers. They count under every policy, with this multiplier unless the policy
 /// lists them with another.
-pub(crate) static WISHES: [Weighted; 4] = [
+pub(crate) static PREFERENCES: [Weighted; 4] = [
     Weighted {
         which: Which::Fixed(&Prefer),
         multiplier: PREFER_MULTIPLIER,

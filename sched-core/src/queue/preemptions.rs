@@ -20,7 +20,7 @@ pub(super) struct Preemptions {
     /// victim's next step.
     preemptors: BTreeMap<InstanceId, InstanceId>,
     /// Stopped victims for which a node is looked for once the queue has been served, by rank.
-    seeking: BTreeMap<Rank, InstanceId>,
+    to_reschedule: BTreeMap<Rank, InstanceId>,
     /// Until when those that did not leave are not preempted.
     spared: BTreeMap<InstanceId, Instant>,
     /// Nodes on which an instance was not resumed because one of higher priority waits that could run there.
@@ -62,13 +62,13 @@ impl Queue {
     }
 
     /// Notes that a node is to be looked for at the end of this input.
-    pub(crate) fn seek(&mut self, rank: Rank, instance: InstanceId) {
-        self.preemptions.seeking.insert(rank, instance);
+    pub(crate) fn reschedule(&mut self, rank: Rank, instance: InstanceId) {
+        self.preemptions.to_reschedule.insert(rank, instance);
     }
 
     /// The first in order for which a node is to be looked for.
-    pub(crate) fn next_seeking(&mut self) -> Option<InstanceId> {
-        let (_, instance) = self.preemptions.seeking.pop_first()?;
+    pub(crate) fn next_to_reschedule(&mut self) -> Option<InstanceId> {
+        let (_, instance) = self.preemptions.to_reschedule.pop_first()?;
         Some(instance)
     }
 
@@ -86,7 +86,7 @@ impl Queue {
 
 impl Preemptions {
     /// Whether there are stopped victims for which a node is to be looked for.
-    pub(super) fn is_seeking(&self) -> bool {
-        !self.seeking.is_empty()
+    pub(super) fn is_to_reschedule(&self) -> bool {
+        !self.to_reschedule.is_empty()
     }
 }

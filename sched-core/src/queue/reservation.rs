@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use super::{MAX_SET_ASIDE, PASSES_BEFORE_RESERVATION, Queue, RESERVATION_TIME, Rank, Waiter};
+use super::{MAX_PARKED, PASSES_BEFORE_RESERVATION, Queue, RESERVATION_TIME, Rank, Waiter};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::cluster::node::Pool;
 
@@ -17,7 +17,7 @@ pub(super) struct Turns {
     /// How often waiters have been passed over; those that never were are not listed.
     passes: BTreeMap<Rank, u32>,
     /// Parked waiters, for which no node can be reserved, the latest last.
-    aside: VecDeque<Rank>,
+    parked: VecDeque<Rank>,
     reservation: Option<Reservation>,
 }
 
@@ -34,7 +34,7 @@ impl Turns {
     /// Forgets a waiter that has left the queue; a reservation for it ends.
     pub(super) fn forget(&mut self, rank: Rank) {
         self.passes.remove(&rank);
-        self.aside.retain(|other| *other != rank);
+        self.parked.retain(|other| *other != rank);
         self.reservation.take_if(|kept| kept.rank == rank);
     }
 
@@ -46,7 +46,7 @@ impl Turns {
     /// All ranks it mentions, for the check that they are in the queue.
     pub(super) fn ranks(&self) -> impl Iterator<Item = Rank> {
         let kept = self.reservation.iter().map(|kept| kept.rank);
-        self.passes.keys().chain(&self.aside).copied().chain(kept)
+        self.passes.keys().chain(&self.parked).copied().chain(kept)
     }
 
     /// Ends the reservation if this holds for it; the passes of its waiter are counted from 0 then.
@@ -157,29 +157,29 @@ impl Queue {
 
     /// Parks a waiter as far as this rule goes: no node can be reserved for it as things are. It still waits as before.
     /// The one parked longest is unparked if there are too many.
-    pub(crate) fn set_aside(&mut self, instance: &InstanceId) {
+    pub(crate) fn park(&mut self, instance: &InstanceId) {
         let Some(waiter) = self.waiter(instance) else {
             return;
         };
         let (pool, rank) = (waiter.pool, waiter.rank());
         let turns = &mut self.turns[pool as usize];
         turns.passes.remove(&rank);
-        turns.aside.retain(|other| *other != rank);
-        if turns.aside.len() >= MAX_SET_ASIDE {
-            turns.aside.pop_front();
+        turns.parked.retain(|other| *other != rank);
+        if turns.parked.len() >= MAX_PARKED {
+            turns.parked.pop_front();
         }
-        turns.aside.push_back(rank);
+        turns.parked.push_back(rank);
     }
 
     /// Unparks all waiters of a pool: a node has joined or changed.
     pub(crate) fn reconsider(&mut self, pool: Pool) {
-        self.turns[pool as usize].aside.clear();
+        self.turns[pool as usize].parked.clear();
     }
 
     /// The waiter whose passes are counted: the first in order that is not parked.
     fn watched(&self, pool: Pool) -> Option<&Waiter> {
-        let aside = &self.turns[pool as usize].aside;
+        let parked = &self.turns[pool as usize].parked;
         self.iter_after(pool, None)
-            .find(|waiter| !aside.contains(&waiter.rank()))
+            .find(|waiter| !parked.contains(&waiter.rank()))
     }
 }

@@ -65,7 +65,7 @@ impl Shape {
             vm_type: request.vm_type,
             volumes: request.volumes.clone(),
             scheduling: (scheduling != Scheduling::default()).then(|| Box::new(scheduling)),
-            ..StartRequest::plain(InstanceId::Trial(0))
+            ..StartRequest::plain(InstanceId::DryRun(0))
         };
         let query = Query::of(&Arc::new(shape))
             .pinned(query.node().flatten())

@@ -230,7 +230,7 @@ impl Scheduler {
             return self.answer_known(Known::Taken(why), start);
         }
         match self.recovery.hold(start) {
-            Ok(instance) => self.notice(Notice::Settling(instance)),
+            Ok(instance) => self.notice(Notice::HeldForRecovery(instance)),
             Err(start) => match otherwise {
                 Some(refusal) => self.fail_for_room(&start, refusal),
                 None => self.fail_without_node(&start),

@@ -224,7 +224,7 @@ impl Scheduler {
         let starts = self.take_batch(&id);
         for start in self.end_batch(starts) {
             if start.request.instance == *instance {
-                self.fail_start(&start, Refusal::Undone);
+                self.fail_start(&start, Refusal::Cancelled);
                 continue;
             }
             let why = Refusal::BatchLost {

@@ -395,7 +395,7 @@ impl Scheduler {
             }
         }
         match self.known(instance) {
-            Known::Nowhere if is_cancelled => self.fail_start(&start, Refusal::Undone),
+            Known::Nowhere if is_cancelled => self.fail_start(&start, Refusal::Cancelled),
             // It is elsewhere by now, and this START, which was deleted again, never was.
             _ if is_cancelled => {}
             _ => self.place(now, Box::new(start)),

@@ -95,15 +95,18 @@ impl Scheduler {
                 break;
             }
             work += 1 + self.members_of(request);
-            let trial = Query::of(request).on_trial(number);
-            let found = self.choose(&trial);
+            let dry_run = Query::of(request).for_dry_run(number);
+            let found = self.choose(&dry_run);
             work += self.placement.looked_at();
             let Some(key) = found else {
-                why = Some(self.placement.explain(&mut self.cluster, &trial, self.now));
+                why = Some(
+                    self.placement
+                        .explain(&mut self.cluster, &dry_run, self.now),
+                );
                 break;
             };
-            self.reserve(self.now, key, crate::SessionId(0), &trial);
-            tried.push((key, trial.instance().clone()));
+            self.reserve(self.now, key, crate::SessionId(0), &dry_run);
+            tried.push((key, dry_run.instance().clone()));
         }
         let mut placements = IndexMap::new();
         for (key, _) in &tried {
@@ -116,15 +119,15 @@ impl Scheduler {
                 .and_then(|it| it.alternates)
                 .unwrap_or(0);
             let uuid = |key: &NodeKey| self.cluster.nodes().node(*key).uuid();
-            let mut trial = Query::of(request)
-                .on_trial(count)
+            let mut dry_run = Query::of(request)
+                .for_dry_run(count)
                 .avoiding(placements.keys().map(uuid));
             while wanted > 0 && work <= MAX_WORK {
                 work += 1 + self.members_of(request);
-                let found = self.choose(&trial);
+                let found = self.choose(&dry_run);
                 work += self.placement.looked_at();
                 let Some(key) = found else { break };
-                trial = trial.avoiding([self.cluster.nodes().node(key).uuid()]);
+                dry_run = dry_run.avoiding([self.cluster.nodes().node(key).uuid()]);
                 alternates.push(key);
                 wanted -= 1;
             }

@@ -136,7 +136,7 @@ impl Scheduler {
                     }
                     AfterStop::Again(move_request) => {
                         self.note_demand(instance, move_request.demand);
-                        self.seek(instance, &Cause::LeftNode);
+                        self.reschedule(instance, &Cause::LeftNode);
                         EndAudience::Originals
                     }
                 }
@@ -166,7 +166,7 @@ impl Scheduler {
             }
             State::Lost { node, then, .. } if node == self.cluster.nodes().node(key).uuid() => {
                 if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {
-                    self.seek(instance, &why);
+                    self.reschedule(instance, &why);
                     return EndAudience::Originals;
                 }
                 self.end_managing(instance, &Cause::Ended);
@@ -237,7 +237,7 @@ impl Scheduler {
     fn seek_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         self.queue.remove(instance);
         self.give_up_command(key, instance);
-        self.seek(instance, cause);
+        self.reschedule(instance, cause);
         self.note_out_of_the_way(instance);
     }
 
@@ -277,7 +277,7 @@ impl Scheduler {
             State::Placing(Placing { node, .. }) if node == key => {
                 let ledger = self.cluster.nodes().node(key).ledger();
                 if managed.has_run() || ledger.counts_starts() {
-                    return self.seek(instance, &Cause::NodeWithoutIt);
+                    return self.reschedule(instance, &Cause::NodeWithoutIt);
                 }
                 // An original launcher may yet begin it: nothing is started elsewhere that may run there.
                 self.start_is_lost(key, instance);

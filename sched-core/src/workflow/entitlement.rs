@@ -63,8 +63,8 @@ impl Scheduler {
         statement: Statement,
     ) -> ReportVerdict {
         let Some(managed) = self.instances.get(instance) else {
-            let holder = self.cluster.placement(instance);
-            return if holder.is_none_or(|holder| holder == key) {
+            let placement = self.cluster.placement(instance);
+            return if placement.is_none_or(|placement| placement == key) {
                 ReportVerdict::Counts
             } else {
                 ReportVerdict::Foreign
@@ -227,12 +227,12 @@ impl Scheduler {
         if let Some(managed) = self.instances.get(instance) {
             return !matches!(managed.state(), State::Lost { .. });
         }
-        let holder = self
+        let placement = self
             .cluster
             .placement(instance)
-            .filter(|holder| *holder != key);
-        let entry =
-            holder.and_then(|holder| self.cluster.nodes().node(holder).ledger().get(instance));
+            .filter(|placement| *placement != key);
+        let entry = placement
+            .and_then(|placement| self.cluster.nodes().node(placement).ledger().get(instance));
         // The START was given from here, and is known to have come to something.
         let is_sure = entry
             .is_some_and(|it| it.sender().is_some() && it.claim_state() == ClaimState::Running);

@@ -95,7 +95,7 @@ impl Scheduler {
     /// Fails a START that is held, because its instance was deleted.
     pub(crate) fn cancel_held(&mut self, instance: &InstanceId) {
         if let Some(start) = self.journal.take_held_of(instance) {
-            self.fail_start(&start, Refusal::Undone);
+            self.fail_start(&start, Refusal::Cancelled);
         }
     }
 

@@ -332,7 +332,7 @@ impl Scheduler {
             }) => self.start_is_cancelled(instance),
             Some(_) if is_cancelled => self.start_is_cancelled(instance),
             Some(_) => {
-                self.seek(instance, &Cause::NodeLostUntold);
+                self.reschedule(instance, &Cause::NodeLostUntold);
                 self.note_out_of_the_way(instance);
             }
         }
@@ -340,7 +340,7 @@ impl Scheduler {
 
     /// A DELETE has cancelled a START before any node was sent it: it has failed.
     fn start_is_cancelled(&mut self, instance: &InstanceId) {
-        let why = Explanation::of(Refusal::Undone.into());
+        let why = Explanation::of(Refusal::Cancelled.into());
         self.fail_managed(instance, StartFailureReason::LaunchFailure, None, why);
     }
 
@@ -400,7 +400,7 @@ impl Scheduler {
         };
         match then {
             AfterLoss::Restart | AfterLoss::Replace => {
-                self.seek(instance, &Cause::NodeBackWithout);
+                self.reschedule(instance, &Cause::NodeBackWithout);
             }
             AfterLoss::Forget | AfterLoss::Delete => {
                 self.end_managing(instance, &Cause::NodeBackWithout);
@@ -420,7 +420,7 @@ impl Scheduler {
             return;
         }
         match then {
-            AfterLoss::Restart => self.seek(instance, &Cause::NodeHasStoppedIt),
+            AfterLoss::Restart => self.reschedule(instance, &Cause::NodeHasStoppedIt),
             AfterLoss::Replace => {
                 let why = Explanation::of(Refusal::Lost.into());
                 let reason = StartFailureReason::LaunchFailure;

@@ -98,7 +98,7 @@ impl Scheduler {
             LifecycleEvent::Given { node: key },
             &Cause::Plain,
         );
-        self.hand_over(key, again);
+        self.dispatch(key, again);
     }
 
     /// Finds a node for an instance that is on none. The outcome is one of: claimed on a node, room is made by
@@ -106,7 +106,7 @@ impl Scheduler {
     ///
     /// While a STATS is handled, the instance is only collected: all that the STATS sets free is placed together
     /// afterwards, in the order of the queue.
-    pub(crate) fn seek(&mut self, instance: &InstanceId, cause: &Cause) {
+    pub(crate) fn reschedule(&mut self, instance: &InstanceId, cause: &Cause) {
         if self.on(instance, LifecycleEvent::Sought).is_none()
             || self.queue.add_to_collected(instance, cause)
         {
@@ -115,7 +115,7 @@ impl Scheduler {
         self.place_sought(instance, cause);
     }
 
-    /// Places what [`Scheduler::seek`] collected during a STATS, in the order of the queue. One that was listed
+    /// Places what [`Scheduler::reschedule`] collected during a STATS, in the order of the queue. One that was listed
     /// meanwhile is skipped.
     pub(crate) fn place_collected(&mut self) {
         let mut collected = self.queue.take_collected();
@@ -179,7 +179,7 @@ impl Scheduler {
         {
             return Some(key);
         }
-        self.choose_wary(query)
+        self.choose_avoiding_failing(query)
     }
 
     /// The search for an instance as its START asks, without the nodes that could not start it and restricted to the
@@ -249,14 +249,14 @@ impl Scheduler {
         self.cluster.ledger_mut(key).give(instance, unconfirmed);
         self.on(instance, LifecycleEvent::Given { node: key });
         self.journal.note_instance(instance);
-        self.hand_over(key, start);
+        self.dispatch(key, start);
     }
 
     /// Releases an instance's claim on a node that does not have it, or is not to have it, and looks for another node.
     pub(crate) fn release_and_seek(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         if self.may(instance, EventKind::Sought) {
             self.release(key, instance);
-            self.seek(instance, cause);
+            self.reschedule(instance, cause);
         }
     }
 
@@ -343,7 +343,7 @@ impl Scheduler {
         // An instance that ran before is never given up because of the nodes it was sent to.
         let has_run = self.instances.get(instance).is_some_and(|it| it.has_run());
         if has_run || (may_try_elsewhere(reason) && attempts < max) {
-            self.seek(instance, &cause);
+            self.reschedule(instance, &cause);
             let managed = self.instances.get(instance);
             if has_run && managed.is_some_and(|managed| managed.state().is_waiting()) {
                 let at = self.now + REFUSED_TIME;
@@ -401,7 +401,7 @@ impl Scheduler {
         if let Some(managed) = managed.filter(|managed| managed.state().is_waiting()) {
             managed.forget_refusals();
             self.leave_queue(instance);
-            self.seek(instance, &Cause::RefusalsOver);
+            self.reschedule(instance, &Cause::RefusalsOver);
         }
     }
 

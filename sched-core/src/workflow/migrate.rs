@@ -143,7 +143,7 @@ impl Scheduler {
         if let Some(managed) = self.instances.get_mut(instance) {
             managed.pin(uuid);
         }
-        self.seek(instance, &Cause::WaitsForOneNode);
+        self.reschedule(instance, &Cause::WaitsForOneNode);
         Ok(())
     }
 
@@ -485,7 +485,7 @@ impl Scheduler {
         let Some((from, to, _)) = self.moving(instance) else {
             return;
         };
-        if !self.may(instance, EventKind::Undone) {
+        if !self.may(instance, EventKind::Reverted) {
             return;
         }
         let move_request = self.move_request_of(instance);
@@ -518,16 +518,20 @@ impl Scheduler {
             .get(instance)
             .and_then(|managed| managed.state().suspended_by().cloned());
         if !is_suspended {
-            return self.transition(instance, LifecycleEvent::Undone { suspended: None }, cause);
+            return self.transition(
+                instance,
+                LifecycleEvent::Reverted { suspended: None },
+                cause,
+            );
         }
-        if !self.may(instance, EventKind::Undone) {
+        if !self.may(instance, EventKind::Reverted) {
             return;
         }
         let by = by.unwrap_or(SuspendedBy::Command);
         let is_evicted = by != SuspendedBy::Command;
         self.cluster.ledger_mut(node).note_suspended(instance);
         let suspended = Some(by);
-        self.transition(instance, LifecycleEvent::Undone { suspended }, cause);
+        self.transition(instance, LifecycleEvent::Reverted { suspended }, cause);
         if is_evicted {
             self.wait_for_resume(instance, node);
         }

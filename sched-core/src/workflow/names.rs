@@ -16,8 +16,8 @@ impl Scheduler {
         if name.is_empty() {
             return None;
         }
-        let holder = self.instances.called(&request.tenant, name)?;
-        (*holder != request.instance && self.lives(holder)).then_some(holder)
+        let named = self.instances.called(&request.tenant, name)?;
+        (*named != request.instance && self.lives(named)).then_some(named)
     }
 
     /// Whether an instance is placed, or waits to be: for room, for nodes that come back, or for the rest of its batch.
@@ -54,8 +54,8 @@ impl Scheduler {
             if self.cluster.placement(instance) != Some(key) {
                 continue;
             }
-            let holder = self.instances.called(&workload.tenant, &workload.name);
-            let is_taken = holder.is_some_and(|other| other != instance && self.lives(other));
+            let named = self.instances.called(&workload.tenant, &workload.name);
+            let is_taken = named.is_some_and(|other| other != instance && self.lives(other));
             let about = InstanceInfo {
                 name: if is_taken { "".into() } else { workload.name },
                 tenant: workload.tenant,

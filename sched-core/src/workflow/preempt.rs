@@ -335,7 +335,8 @@ impl Scheduler {
         match self.query_of(victim) {
             Some(query) => {
                 self.wait_or_fail(victim, &query, cause);
-                self.queue.seek(self.rank_of_query(&query), victim.clone());
+                self.queue
+                    .reschedule(self.rank_of_query(&query), victim.clone());
             }
             None => self.end_managing(victim, &Cause::StartUnknown),
         }
@@ -348,7 +349,7 @@ impl Scheduler {
             if self.queue.has_awake() {
                 return any;
             }
-            let Some(instance) = self.queue.next_seeking() else {
+            let Some(instance) = self.queue.next_to_reschedule() else {
                 return any;
             };
             let managed = self.instances.get(&instance);

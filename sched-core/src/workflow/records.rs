@@ -93,9 +93,9 @@ impl Scheduler {
     /// The node that has an instance which is not managed, or may still come back with it: a restarted scheduler must
     /// not place it before that node is back.
     fn has_plain(&self, instance: &InstanceId) -> Option<Uuid> {
-        let holder = self.cluster.placement(instance);
-        let holder = holder.map(|key| self.cluster.nodes().node(key).uuid());
-        holder.or_else(|| self.recovery.expected_on(instance))
+        let placement = self.cluster.placement(instance);
+        let placement = placement.map(|key| self.cluster.nodes().node(key).uuid());
+        placement.or_else(|| self.recovery.expected_on(instance))
     }
 
     /// An event of a history as it is recorded. The server writes the cause's sentence into `detail` before it is

@@ -93,7 +93,7 @@ impl Scheduler {
         let kept = self.node_to_keep(pool, head);
         let is_kept = kept.is_some_and(|key| self.queue.reserve(&instance, key, self.now));
         if !is_kept {
-            self.queue.set_aside(&instance);
+            self.queue.park(&instance);
         }
     }
 

@@ -2,7 +2,7 @@
 //! placed at all is `admission`'s; what is answered where nothing fits is in `start_failures`.
 //!
 //! The way of a plain START: `start` (checks), `let_in` (dry run, batch, or alone), `place` (admission), `place_new`
-//! (choice), `claim` (an entry in the node's ledger), `hand_over` (the frame to the launcher). Choice and claim happen
+//! (choice), `claim` (an entry in the node's ledger), `dispatch` (the frame to the launcher). Choice and claim happen
 //! under one lock, so that no two STARTs are given the same room.
 
 use std::sync::Arc;
@@ -60,10 +60,10 @@ impl Scheduler {
         if !self.is_to_be_managed(request) || self.instances.contains(&request.instance) {
             return true;
         }
-        let is_trial = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
+        let is_dry_run = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
         let is_operators = self.peers.owner(start.sender) != Owner::Controllers;
         let size = self.instances.size();
-        is_trial || size.has_room(start.parcel.payload.len(), is_operators)
+        is_dry_run || size.has_room(start.parcel.payload.len(), is_operators)
     }
 
     /// Places a START that stands alone: on the node that has its instance, else on one that fits; else it waits or
@@ -82,7 +82,7 @@ impl Scheduler {
         }
         let query = Query::of(start.request());
         let chosen = if self.is_to_manage(&start) {
-            self.choose_wary(&query)
+            self.choose_avoiding_failing(&query)
         } else {
             self.choose(&query)
         };
@@ -132,13 +132,13 @@ impl Scheduler {
     }
 
     /// The node for a managed instance: one that failed often recently only if no other fits.
-    pub(crate) fn choose_wary(&mut self, query: &Query) -> Option<NodeKey> {
+    pub(crate) fn choose_avoiding_failing(&mut self, query: &Query) -> Option<NodeKey> {
         let failing = self.cluster.failing_nodes(self.now);
         if failing.is_empty() {
             return self.choose(query);
         }
-        let wary = query.clone().avoiding(failing);
-        self.choose_ready(&wary).or_else(|| self.choose(query))
+        let avoiding = query.clone().avoiding(failing);
+        self.choose_ready(&avoiding).or_else(|| self.choose(query))
     }
 
     /// Runs a choice without the nodes that are reserved for others. The queue is empty as a rule, so that is asked
@@ -190,7 +190,7 @@ impl Scheduler {
             self.begin_placing(key, start);
         } else {
             self.placement.keep_tried(start.as_start());
-            self.hand_over(key, start.into_start());
+            self.dispatch(key, start.into_start());
         }
         if let Some((pool, rank)) = waited {
             self.note_placed(pool, rank);
@@ -254,12 +254,12 @@ impl Scheduler {
         }
         let unconfirmed = self.cluster.number_start(node, sender, restart);
         self.cluster.ledger_mut(node).resend(instance, unconfirmed);
-        self.hand_over(node, start);
+        self.dispatch(node, start);
     }
 
     /// Queues a START for its node's connection. The ledger has its entry by now; if the connection ends before it is
     /// written, it comes back in `Input::Disconnected`.
-    pub(crate) fn hand_over(&mut self, key: NodeKey, mut start: Box<PlacedStart>) {
+    pub(crate) fn dispatch(&mut self, key: NodeKey, mut start: Box<PlacedStart>) {
         self.counters.placed += 1;
         let node = self.cluster.nodes().node(key);
         let Some(session) = node.session() else {

@@ -346,7 +346,11 @@ impl Scheduler {
             return;
         }
         let cause = Cause::CannotSuspend(failure_text(failure).into());
-        self.transition(instance, LifecycleEvent::Undone { suspended: None }, &cause);
+        self.transition(
+            instance,
+            LifecycleEvent::Reverted { suspended: None },
+            &cause,
+        );
         let (command, reason) = (failure.command.clone(), failure.reason.clone());
         self.notify_asker(
             asker,
@@ -498,7 +502,7 @@ impl Scheduler {
                 if let Some(managed) = self.instances.get_mut(instance) {
                     managed.forget_refusals();
                 }
-                self.seek(instance, &Cause::TriedOnAll);
+                self.reschedule(instance, &Cause::TriedOnAll);
             }
             _ => {}
         }

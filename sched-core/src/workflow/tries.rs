@@ -58,7 +58,7 @@ impl Scheduler {
         self.note_full_again(key);
         if is_managed {
             let uuid = self.cluster.nodes().node(key).uuid();
-            self.seek(instance, &Cause::StillFull(uuid));
+            self.reschedule(instance, &Cause::StillFull(uuid));
         } else if let Some(start) = start {
             self.place(self.now, start);
         }

@@ -150,7 +150,7 @@ impl Scheduler {
         }
         self.update_priority(instance, update);
         self.leave_queue(instance);
-        self.seek(instance, &Cause::DemandChanged);
+        self.reschedule(instance, &Cause::DemandChanged);
         Ok(())
     }
 

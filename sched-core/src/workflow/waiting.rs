@@ -33,7 +33,7 @@ const SERVED_PER_TURN: usize = 64;
 
 /// Waiting instances tried on one node that the queue thinks fit and that do not, for reasons it does not know
 /// (filters, reservations), before the next node is served.
-const MISFITS_PER_NODE: usize = 4;
+const MAX_TRIED_PER_NODE: usize = 4;
 
 impl Scheduler {
     /// A START fits nowhere. In the recovery window, one that may not wait otherwise waits for nodes to come back; else
@@ -304,7 +304,7 @@ impl Scheduler {
 
     /// The same of one pool's queue.
     fn serve_in(&mut self, pool: Pool, key: NodeKey, mut begin: Begin) -> Served {
-        for _ in 0..MISFITS_PER_NODE {
+        for _ in 0..MAX_TRIED_PER_NODE {
             let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
             let room = self.room_to_serve(key);
             let found = self.queue.candidate(pool, &room, begin, may);

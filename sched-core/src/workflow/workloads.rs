@@ -33,7 +33,7 @@ impl Scheduler {
         if self.recovery.len() > 0
             && let Some(start) = self.recovery.take_instance(&target.instance)
         {
-            self.fail_start(&start, Refusal::Undone);
+            self.fail_start(&start, Refusal::Cancelled);
         }
         self.cancel_held(&target.instance);
         self.cancel_batch(&target.instance);

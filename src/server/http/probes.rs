@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::call::{Answer, Call, json_response, text_response};
 use super::limits::READY_WITHIN;
 use super::serve::now;
-use crate::server::words::worded_store;
+use crate::server::sentences::worded_store;
 
 /// `GET /livez`. Never asks the core: a core that is busy is no reason to restart the process.
 pub(super) fn livez(_: Call) -> impl Future<Output = Answer> {

@@ -23,7 +23,7 @@ use super::limits::{MAX_STEPS, ROWS_PER_STEP};
 use super::problem::Problem;
 use super::ring::EventId;
 use super::serve::App;
-use crate::server::words::{worded_page, worded_row};
+use crate::server::sentences::{worded_page, worded_row};
 use sched_core::InstanceId;
 
 /// A row as JSON.

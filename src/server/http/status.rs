@@ -9,7 +9,7 @@ use super::ring::EventId;
 use super::routes::Access;
 use super::serve::App;
 use crate::server::restore::unix_ms;
-use crate::server::words::worded_store;
+use crate::server::sentences::worded_store;
 use sched_core::{ResourceTotal, Totals, TotalsCursor};
 
 /// `GET /v1/status`. Totals are summed in steps ([`App::totals`]); counters, queue and store are read in one step

@@ -27,9 +27,9 @@ use crate::server::limits::{
     MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR,
 };
 use crate::server::notices::{Class, Weight, Who};
+use crate::server::sentences;
 use crate::server::twins::{FREE_REPLACEMENTS, HOLD_TIME, TWIN_WINDOW};
 use crate::server::wire::{self, Place};
-use crate::server::words;
 use sched_core::{
     Action, Backlog, Departure, DisconnectReason, Input, Message, Scheduler, SessionId,
 };
@@ -110,7 +110,7 @@ impl Hub {
     pub(super) fn dispatch(&self, scheduler: &mut Scheduler, turn: &mut LockTurn<'_>) {
         while let Some(mut action) = scheduler.poll_action() {
             // Before anything else, so that what is sent, kept and logged has the same sentence.
-            words::word(&mut action);
+            sentences::write(&mut action);
             match action {
                 Action::Send { to, message } => self.send(scheduler, turn, to, message),
                 Action::Notice(notice) => self.notices.log(&notice, turn.now),

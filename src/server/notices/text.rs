@@ -9,16 +9,16 @@ use std::fmt;
 use proto_frames::Uuid;
 
 use crate::printable::counted;
+use crate::server::sentences::Why;
 use crate::server::wire::{Place, kind_of};
-use crate::server::words::Why;
 use sched_core::{Cause, MAX_BINDINGS, Notice, PressureNews};
 
 /// A notice as a line for people, without a full stop. What has no arm in a group's function writes nothing: the caller
 /// `fmt` hands each group only its own variants.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::server) struct Words<'a>(pub(in crate::server) &'a Notice);
+pub(in crate::server) struct NoticeText<'a>(pub(in crate::server) &'a Notice);
 
-impl Words<'_> {
+impl NoticeText<'_> {
     /// Notices about instances on a node, and their claims.
     fn fmt_about_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -72,7 +72,7 @@ fn fmt_pressure(node: &Uuid, news: &PressureNews, f: &mut fmt::Formatter<'_>) ->
     }
 }
 
-impl Words<'_> {
+impl NoticeText<'_> {
     /// Notices about nodes that are not connected, or connected twice.
     fn fmt_about_losses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -115,7 +115,7 @@ impl Words<'_> {
     }
 }
 
-impl Words<'_> {
+impl NoticeText<'_> {
     /// Notices about frames that were refused, dropped or not carried on.
     fn fmt_about_frames(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -164,7 +164,7 @@ impl Words<'_> {
 }
 
 /// All notices in one line each. Groups of one subject are written by the methods above.
-impl fmt::Display for Words<'_> {
+impl fmt::Display for NoticeText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Notice::Connected(uuid, role) => write!(f, "{role} {uuid} connected"),
@@ -223,7 +223,7 @@ impl fmt::Display for Words<'_> {
             Notice::BadRules(error) => write!(f, "configuration left out: {error}"),
             // A defect of the core; the instance stays in the state that it had.
             Notice::IllegalTransition(illegal) => illegal.fmt(f),
-            Notice::Settling(instance) => write!(
+            Notice::HeldForRecovery(instance) => write!(
                 f,
                 "START {instance} waits for nodes that are still coming back"
             ),

@@ -29,7 +29,7 @@ impl fmt::Display for Refused<'_> {
             Refusal::TooMany => {
                 "it would have to be kept to be placed again, and STARTs that are take as much memory as they may"
             }
-            Refusal::Undone => "deleted before any node was told of it",
+            Refusal::Cancelled => "deleted before any node was told of it",
             Refusal::Leaving => "the scheduler was stopped before it was placed",
             Refusal::Lost => "its node is lost or does not have it",
             // From here on, mistakes in `start.scheduling`, by their key.

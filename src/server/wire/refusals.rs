@@ -1,7 +1,7 @@
 //! Why something was refused, in words.
 //!
 //! The words of the answer to a frame that came; why a START or command came to nothing is worded in
-//! [`crate::server::words`], because that is decided and this is refused before.
+//! [`crate::server::sentences`], because that is decided and this is refused before.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use proto_frames::Uuid;
 use proto_frames::payload::{CommandRefused, ConnectionAborted};
 
 use super::kinds::kind_of;
-use crate::server::words::Why;
+use crate::server::sentences::Why;
 use sched_core::{RefusalCause, Refused};
 
 /// What a native peer is told of a frame or command that was refused: CommandRefused, with type and operand of what it

@@ -200,7 +200,7 @@ mod tests {
         ) {
             let (mut entries, mut oracle) = (Entries::with_places(), IndexMap::new());
             for (mem_mib, (is_added, name)) in (0..).zip(steps) {
-                let instance = InstanceId::Trial(name);
+                let instance = InstanceId::DryRun(name);
                 if is_added {
                     let earlier = entries.insert(instance.clone(), asking(mem_mib));
                     let earlier = earlier.map(|entry| entry.asked().mem_mib);
@@ -223,17 +223,17 @@ mod tests {
         let mut entries = Entries::with_places();
         let count = 4 * SHRINK_ABOVE as u32;
         for name in 0..count {
-            entries.insert(InstanceId::Trial(name), asking(i64::from(name)));
+            entries.insert(InstanceId::DryRun(name), asking(i64::from(name)));
         }
         for name in 0..count - 2 {
-            entries.remove(&InstanceId::Trial(name), |_| ());
+            entries.remove(&InstanceId::DryRun(name), |_| ());
         }
         assert!(entries.places.capacity() <= 2 * SHRINK_ABOVE);
         let mut left = all(&entries);
         left.sort();
-        let expected = [count - 2, count - 1].map(|it| (InstanceId::Trial(it), i64::from(it)));
+        let expected = [count - 2, count - 1].map(|it| (InstanceId::DryRun(it), i64::from(it)));
         assert_eq!(left, expected);
-        entries.insert(InstanceId::Trial(0), asking(0));
+        entries.insert(InstanceId::DryRun(0), asking(0));
         assert_eq!(entries.len(), 3);
     }
 

@@ -132,7 +132,7 @@ fn events_of(kind: EventKind, due: Instant) -> Vec<LifecycleEvent> {
     let (node, to, asker) = (NodeKey(0), NodeKey(1), None);
     let by = || SuspendedBy::Preemptor(InstanceId::new("b"));
     let forgotten = || loss(due, AfterLoss::Forget);
-    let suspended = |suspended| LifecycleEvent::Undone { suspended };
+    let suspended = |suspended| LifecycleEvent::Reverted { suspended };
     let back = |suspended| LifecycleEvent::NodeBack {
         node,
         suspended,
@@ -179,7 +179,7 @@ fn events_of(kind: EventKind, due: Instant) -> Vec<LifecycleEvent> {
             due,
         }],
         EventKind::Runs => vec![LifecycleEvent::Runs],
-        EventKind::Undone => vec![suspended(None), suspended(Some(by()))],
+        EventKind::Reverted => vec![suspended(None), suspended(Some(by()))],
         EventKind::Preempted => vec![LifecycleEvent::Preempted {
             by: InstanceId::new("b"),
             due,

@@ -1,7 +1,7 @@
 //! The rule against starvation, point by point, and in a small world.
 
 use super::super::{
-    Begin, Found, MAX_SET_ASIDE, PASSES_BEFORE_RESERVATION, Queue, RESERVATION_TIME, Rank, Waiter,
+    Begin, Found, MAX_PARKED, PASSES_BEFORE_RESERVATION, Queue, RESERVATION_TIME, Rank, Waiter,
 };
 use super::{amounts, epoch, instance, queue_of, room, waiter};
 use crate::api::ids::{InstanceId, NodeKey};
@@ -129,7 +129,7 @@ fn a_node_that_is_given_up_is_kept_no_more() {
 fn a_head_that_no_node_can_be_kept_for_does_not_keep_the_rule_from_the_next() {
     let mut queue = waiting(2);
     pass(&mut queue, Rank::newest(5), PASSES_BEFORE_RESERVATION);
-    queue.set_aside(&instance(1));
+    queue.park(&instance(1));
     assert_eq!(reserving(&queue), None);
     pass(&mut queue, Rank::newest(5), PASSES_BEFORE_RESERVATION);
     assert_eq!(reserving(&queue), Some(instance(2)));
@@ -146,11 +146,11 @@ fn a_head_that_no_node_can_be_kept_for_does_not_keep_the_rule_from_the_next() {
 
 #[test]
 fn of_those_set_aside_the_latest_are_remembered() {
-    let many = MAX_SET_ASIDE as u64 + 1;
+    let many = MAX_PARKED as u64 + 1;
     let mut queue = waiting(many + 1);
     for number in 1..=many {
-        queue.set_aside(&instance(number));
-        queue.set_aside(&instance(number));
+        queue.park(&instance(number));
+        queue.park(&instance(number));
     }
     pass(&mut queue, Rank::newest(5), PASSES_BEFORE_RESERVATION);
     assert_eq!(reserving(&queue), Some(instance(1)));

@@ -43,16 +43,16 @@ impl Scheduler {
                 misfits.push((instance, why.into()));
                 continue;
             }
-            let trial = self.query_on(key, &instance, None).on_trial(number);
-            let found = self.choose_ready(&trial);
+            let dry_run = self.query_on(key, &instance, None).for_dry_run(number);
+            let found = self.choose_ready(&dry_run);
             work += 1 + self.placement.looked_at();
             match found {
                 Some(to) => {
-                    self.reserve(self.now, to, SessionId(0), &trial);
-                    tried.push((to, trial.instance().clone()));
+                    self.reserve(self.now, to, SessionId(0), &dry_run);
+                    tried.push((to, dry_run.instance().clone()));
                 }
                 None if misfits.len() < MAX_EXPLAINED => {
-                    let why = self.why_not_now(&trial);
+                    let why = self.why_not_now(&dry_run);
                     misfits.push((instance, why.cause));
                 }
                 None => misfits.push((instance, Objection::NoOtherNode.into())),

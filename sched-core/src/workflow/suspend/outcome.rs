@@ -138,13 +138,13 @@ impl Scheduler {
         by: SuspendedBy,
         cause: &Cause,
     ) {
-        if !self.may(instance, EventKind::Undone) {
+        if !self.may(instance, EventKind::Reverted) {
             return;
         }
         self.cluster.ledger_mut(key).note_suspended(instance);
         let is_evicted = by != SuspendedBy::Command;
         let suspended = Some(by);
-        self.transition(instance, LifecycleEvent::Undone { suspended }, cause);
+        self.transition(instance, LifecycleEvent::Reverted { suspended }, cause);
         if is_evicted {
             // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
             let due = self.now + RESUME_AGAIN_AFTER;
@@ -194,7 +194,7 @@ impl Scheduler {
             self.runs_again(
                 key,
                 instance,
-                LifecycleEvent::Undone { suspended: None },
+                LifecycleEvent::Reverted { suspended: None },
                 cause,
             );
         }

@@ -139,7 +139,7 @@ const VERBS: [(&str, Verb); 8] = [
         it.scheduler
             .claim_managed(&it.instance, it.other, &Cause::Plain);
     }),
-    ("seek", |it| {
+    ("reschedule", |it| {
         it.scheduler
             .release_and_seek(it.one, &it.instance, &Cause::Plain);
     }),
