@@ -67,14 +67,14 @@ impl Placement {
     }
 
     /// Puts other rules into force, for every choice from here on; nothing that is placed already is looked at again.
-    /// The random generator begins again with the seed of these rules. Explanations of the earlier policy may be given
-    /// for another 100 ms.
+    /// The random generator begins again with the seed of these rules, and explanations by the earlier policy are dropped.
     ///
     /// # Errors
     /// The first rule that does not hold together, with its key. The earlier rules stay in force.
     pub(crate) fn set_rules(&mut self, rules: &PolicyRules) -> Result<(), RuleError> {
         self.policy = Policy::new(rules)?;
         self.chance = fastrand::Rng::with_seed(rules.seed);
+        self.explanations.clear();
         Ok(())
     }
 

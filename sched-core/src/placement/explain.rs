@@ -89,6 +89,11 @@ struct Kept {
 }
 
 impl Explanations {
+    /// Drops all explanations: by other rules they may be wrong. What was spent on them still counts.
+    pub(super) fn clear(&mut self) {
+        self.kept.clear();
+    }
+
     /// Whether `nodes` nodes may be walked over now; if so, they are counted. Starts a window where the last one is
     /// over.
     fn may_walk(&mut self, now: Instant, nodes: usize) -> bool {

@@ -469,3 +469,27 @@ fn a_node_whose_queue_fills_is_short_of_what_it_lacks() {
     assert_eq!(counts(&failure), [(ReasonKind::Memory, 1)]);
     assert_eq!(world.place(controller, "y", 1), Some(node));
 }
+
+#[test]
+fn explanations_of_an_earlier_policy_are_not_given() {
+    let (mut world, controller, _) = World::new().with_node(1000);
+    let start = |name: &str| requiring(name, 1, &["zone = us-1"]).waiting(30);
+    world.start_as(controller, start("a"));
+    assert_eq!(world.failures(controller).len(), 1, "no node could run it");
+    let without_labels = PolicyRules {
+        filters: Some(vec![FilterRule {
+            name: "pin".into(),
+            max: None,
+        }]),
+        ..PolicyRules::default()
+    };
+    let rules = Rules {
+        policy: without_labels,
+        ..Rules::default()
+    };
+    world.configure(controller, Some(rules));
+    // The only node is full, so that the START waits.
+    world.place(controller, "full", 1000).expect("it fits");
+    world.start_as(controller, start("b"));
+    assert_eq!(world.failures(controller), []);
+}
