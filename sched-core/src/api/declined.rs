@@ -89,8 +89,6 @@ pub enum Refusal {
         /// The other instance.
         other: InstanceId,
     },
-    /// The same of a START that is only tried.
-    NameTakenAlready(InstanceId),
     /// Its instance waits for room.
     Waits,
     /// Its instance is lost, and its node expected back.

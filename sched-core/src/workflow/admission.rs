@@ -210,11 +210,7 @@ impl Scheduler {
                 self.recovery.take_instance(&instance);
                 self.hold(start, Some(Refusal::Crowded));
             }
-            Known::NameTaken(other) => {
-                let name = start.request.scheduling.as_ref().map(|it| &*it.name);
-                let name = name.unwrap_or_default().into();
-                self.refuse_start(&start, Refusal::NameTaken { name, other });
-            }
+            Known::NameTaken(other) => self.refuse_start(&start, name_taken(&start.request, other)),
             Known::Taken(why) => {
                 let reason = StartFailureReason::InstanceExists;
                 self.fail_with(&start, reason, Explanation::of(why.into()));
@@ -244,4 +240,11 @@ impl Scheduler {
             managed.set_sender(start.sender);
         }
     }
+}
+
+/// The refusal of a START that asks for the name of another instance.
+pub(crate) fn name_taken(request: &StartRequest, other: InstanceId) -> Refusal {
+    let name = request.scheduling.as_ref().map(|it| &*it.name);
+    let name = name.unwrap_or_default().into();
+    Refusal::NameTaken { name, other }
 }

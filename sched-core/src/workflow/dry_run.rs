@@ -17,7 +17,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::cluster::query::Query;
 use crate::placement::explain::Explanation;
-use crate::workflow::admission::Known;
+use crate::workflow::admission::{Known, name_taken};
 
 /// After this much work a dry run of many instances ends, with what it has found: some 20 ms, in which the core does
 /// nothing else. Counted are choices, nodes looked at one by one, and nodes with members of the group.
@@ -32,12 +32,17 @@ impl Scheduler {
         let count = request.scheduling.as_ref().map_or(1, |it| it.instances());
         let mut reason = self.no_room(request);
         let mut alternates = Vec::new();
-        let (placements, fits, why) = match self.known(&request.instance) {
+        let (placements, fits, why) = match self.known_of(request) {
             // Of several, this one only says what kind they are.
             _ if count != 1 => self.try_out(request, count, &mut alternates),
             Known::Nowhere => self.try_out(request, count, &mut alternates),
             // It would go to the node that has it, as any START of an instance that lives.
             Known::On(holder) => (IndexMap::from([(holder, 1)]), 1, None),
+            Known::NameTaken(other) => {
+                reason = StartFailureReason::InvalidData;
+                let why = Explanation::of(name_taken(request, other).into());
+                (IndexMap::new(), 0, Some(why))
+            }
             known => {
                 reason = StartFailureReason::InstanceExists;
                 (IndexMap::new(), 0, Some(why_not_placed(known)))
@@ -146,7 +151,6 @@ impl Scheduler {
 fn why_not_placed(known: Known) -> Explanation {
     let why = match known {
         Known::Waits => Refusal::Waits,
-        Known::NameTaken(other) => Refusal::NameTakenAlready(other),
         Known::Taken(why) => why,
         _ => Refusal::ExpectedBack,
     };

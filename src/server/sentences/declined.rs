@@ -121,7 +121,6 @@ impl fmt::Display for Refused<'_> {
                      that of one instance of a tenant at a time"
                 );
             }
-            Refusal::NameTakenAlready(other) => return write!(f, "instance {other} has its name"),
             // The instance is known here already, in one state or another.
             Refusal::Waits => "the instance waits for room here already",
             Refusal::ExpectedBack => {

@@ -6,6 +6,7 @@ use proto_frames::payload::{
 };
 use sched_core::{InstanceReport, PolicyRules, Rules, SessionId, StartRequest, WeigherRule};
 
+use crate::support::requests::Asking;
 use crate::support::words::{asking, group, member, needing, requiring, resources, tried};
 use crate::support::world::{World, config, request, running};
 
@@ -260,4 +261,25 @@ fn a_dry_run_without_nodes_says_so() {
         assert_eq!(decision.reason, reason);
         assert!(!decision.detail.is_empty() && !decision.never);
     }
+}
+
+#[test]
+fn a_dry_run_says_that_a_name_is_taken() {
+    let (mut world, controller, _) = World::new().with_node(1000);
+    let web = |instance: &str| {
+        let start = request(instance, 100).priority(50);
+        start.placed_as(|it| it.name = "web".into())
+    };
+    world.place_as(controller, web("a")).expect("it fits");
+    let decision = world.decided(controller, tried(web("b"), 1));
+    assert_eq!(decision.fits, 0);
+    assert!(
+        decision.detail.contains("'web' is the name of"),
+        "{}",
+        decision.detail
+    );
+    let failure = world.refused(controller, web("b"));
+    assert_eq!(failure.reason, decision.reason);
+    // Several have no names, so none is taken.
+    assert_eq!(world.decided(controller, tried(web("b"), 3)).fits, 3);
 }
