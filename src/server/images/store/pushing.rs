@@ -26,7 +26,7 @@ use super::{Image, InUse, Owner, PART, Refused, Store, failed};
 use crate::image_file::{Hash, Stamp, gone, unix_ms};
 
 /// Images that may be pushed at a time. Each has a file open.
-const MAX_UPLOADS: usize = 64;
+pub(super) const MAX_UPLOADS: usize = 64;
 
 /// How long after its last chunk a push gives way to others that need its place or its room. Until then its room is
 /// reserved.
@@ -89,12 +89,27 @@ impl Uploads {
         open.chain(self.found.values().map(|len| ("", *len)))
     }
 
-    /// One that may go: found, or abandoned for [`ABANDONED`]. Those found go first.
+    /// One whose bytes may go: found, or abandoned. Those found go first.
     pub(super) fn abandoned(&self) -> Option<Digest> {
+        let found = self.found.keys().next().copied();
+        found.or_else(|| self.abandoned_place())
+    }
+
+    /// The push that gives its place to another: of those for which no bytes have come for [`ABANDONED`], the one that
+    /// has waited for longest. Parts that were found have no place.
+    fn abandoned_place(&self) -> Option<Digest> {
         let is_old = |upload: &Upload| upload.touched.elapsed() >= ABANDONED;
-        let old = self.open.iter().find(|(_, upload)| is_old(upload));
-        let found = self.found.keys().next();
-        found.or(old.map(|(digest, _)| digest)).copied()
+        let old = self.open.iter().filter(|(_, upload)| is_old(upload));
+        old.min_by_key(|(_, upload)| upload.touched)
+            .map(|(digest, _)| *digest)
+    }
+
+    /// Makes a push one that was abandoned.
+    #[cfg(test)]
+    pub(super) fn abandon(&mut self, digest: &Digest) {
+        let upload = self.open.get_mut(digest).expect("it is being pushed");
+        let then = Instant::now().checked_sub(ABANDONED);
+        upload.touched = then.expect("the clock goes back as far");
     }
 }
 
@@ -202,17 +217,19 @@ impl Store {
         if part.total == 0 {
             return Err(Refused::new(ImageFailure::InvalidData, "an empty file"));
         }
-        if self.uploads.open.len() >= MAX_UPLOADS {
-            match self.uploads.abandoned() {
-                Some(abandoned) => self.drop_upload(&abandoned)?,
-                None => {
-                    let detail = format!("{MAX_UPLOADS} images are being pushed; try again");
-                    return Err(Refused::new(ImageFailure::Busy, detail));
-                }
-            }
+        let is_full = |uploads: &Uploads| uploads.open.len() >= MAX_UPLOADS;
+        if is_full(&self.uploads) && self.uploads.abandoned_place().is_none() {
+            let detail = format!("{MAX_UPLOADS} images are being pushed; try again");
+            return Err(Refused::new(ImageFailure::Busy, detail));
         }
         self.uploads.found.remove(digest);
         self.make_room(part.total, &part.tenant, in_use)?;
+        // Once there is room, so that a push without room ends no other.
+        if is_full(&self.uploads)
+            && let Some(abandoned) = self.uploads.abandoned_place()
+        {
+            self.drop_upload(&abandoned)?;
+        }
         let upload = self.open_part(digest, part);
         let upload = upload.map_err(|error| failed("the scheduler cannot write it", &error))?;
         self.uploads.open.insert(*digest, upload);

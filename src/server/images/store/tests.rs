@@ -4,7 +4,8 @@ use std::fs;
 
 use proto_frames::payload::{Digest, ImageFailure, WriteImage};
 
-use super::{InUse, Pushed, Quota, Refused, Store};
+use super::pushing::MAX_UPLOADS;
+use super::{InUse, PART, Pushed, Quota, Refused, Store};
 use crate::image_file::Hash;
 
 const QUOTA: Quota = Quota {
@@ -59,6 +60,17 @@ impl World {
 
     fn push(&mut self, whole: &[u8], tenant: &str) -> Result<Pushed, Refused> {
         self.write(whole, tenant, whole, 0)
+    }
+
+    /// Asks how much of a file is there, which begins its push. A push is refused where it has no place or no room.
+    fn begin(&mut self, whole: &[u8], tenant: &str) -> Result<Pushed, Refused> {
+        self.write(whole, tenant, b"", 0)
+    }
+
+    /// Whether a part of a file is on disk.
+    fn has_part(&self, whole: &[u8]) -> bool {
+        let name = digest(whole).hex() + PART;
+        fs::symlink_metadata(self.directory.path().join(name)).is_ok()
     }
 
     fn listed(&mut self) -> Vec<Digest> {
@@ -173,4 +185,28 @@ fn a_directory_has_one_store() {
     let world = World::new();
     let error = Store::open(world.directory.path(), QUOTA).unwrap_err();
     assert!(error.to_string().contains("another process"), "{error}");
+}
+
+#[test]
+fn a_part_that_may_go_on_stays_where_as_many_are_pushed_as_may_be() {
+    let mut world = World::new();
+    let resumable = b"to go on";
+    world.write(resumable, "r", b"to", 0).unwrap();
+    world.restart();
+    let file = |number: usize| [u8::try_from(number).unwrap()];
+    let tenant = |number: usize| ["a", "b"][number % 2];
+    for number in 0..MAX_UPLOADS {
+        world.begin(&file(number), tenant(number)).unwrap();
+    }
+    let refused = world.begin(b"x", "c");
+    assert_eq!(failure(refused), ImageFailure::Busy);
+    // The one that is abandoned gives its place to the next, and to no other.
+    world.store().uploads.abandon(&digest(&file(7)));
+    world.begin(b"x", "c").unwrap();
+    assert!(!world.has_part(&file(7)) && world.has_part(&file(8)));
+    assert_eq!(failure(world.begin(b"y", "c")), ImageFailure::Busy);
+    // The part that may go on needs a place as well, and has its bytes then.
+    assert_eq!(failure(world.begin(resumable, "r")), ImageFailure::Busy);
+    world.store().uploads.abandon(&digest(&file(8)));
+    assert_eq!(world.begin(resumable, "r").unwrap(), Pushed::Part(2));
 }
