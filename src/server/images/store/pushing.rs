@@ -32,6 +32,9 @@ pub(super) const MAX_UPLOADS: usize = 64;
 /// reserved.
 const ABANDONED: Duration = Duration::from_secs(600);
 
+/// Mode of a part: its owner may write it.
+const WRITABLE: u32 = 0o600;
+
 /// Mode of an image in the store: its owner may read it; nothing there is changed or run.
 const READABLE: u32 = 0o400;
 
@@ -153,8 +156,7 @@ impl Store {
             if let Err(error) = written {
                 // What of it is in the file is hashed once more by the push that goes on.
                 self.uploads.open.remove(digest);
-                let len = fs::metadata(self.path(digest, PART)).map_or(0, |file| file.len());
-                self.uploads.found(*digest, len);
+                self.note_part(digest);
                 return Err(failed("the scheduler cannot write it", &error));
             }
             upload.hash.add(data);
@@ -203,8 +205,22 @@ impl Store {
         None
     }
 
-    /// Begins to take an image in, or goes on where it was left: finds a place among [`MAX_UPLOADS`] and room for all
-    /// of the image, then opens its part.
+    /// Notes what is on disk of an image that is not being pushed any more: it counts, and a push may go on from it.
+    /// An empty part is of no use and is removed.
+    fn note_part(&mut self, digest: &Digest) {
+        let path = self.path(digest, PART);
+        let len = fs::symlink_metadata(&path).map(|file| file.len());
+        let is_gone = match &len {
+            Ok(0) => gone(fs::remove_file(path)).is_ok(),
+            Ok(_) => false,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        if !is_gone {
+            self.uploads.found(*digest, len.unwrap_or_default());
+        }
+    }
+
+    /// Begins to take an image in, or goes on where it was left. Where that is refused, what is on disk of it stays.
     ///
     /// # Errors
     /// As [`Store::write`].
@@ -217,12 +233,35 @@ impl Store {
         if part.total == 0 {
             return Err(Refused::new(ImageFailure::InvalidData, "an empty file"));
         }
+        // Not counted beside the room that is made for all of the image.
+        self.uploads.found.remove(digest);
+        match self.take_place(digest, part, in_use) {
+            Ok(upload) => {
+                self.uploads.open.insert(*digest, upload);
+                Ok(())
+            }
+            Err(refused) => {
+                self.note_part(digest);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Finds a place among [`MAX_UPLOADS`] and room for all of an image, then opens its part.
+    ///
+    /// # Errors
+    /// `busy`, `quota` and `failed` as [`Store::write`].
+    fn take_place(
+        &mut self,
+        digest: &Digest,
+        part: &WriteImage,
+        in_use: impl FnOnce() -> InUse,
+    ) -> Result<Upload, Refused> {
         let is_full = |uploads: &Uploads| uploads.open.len() >= MAX_UPLOADS;
         if is_full(&self.uploads) && self.uploads.abandoned_place().is_none() {
             let detail = format!("{MAX_UPLOADS} images are being pushed; try again");
             return Err(Refused::new(ImageFailure::Busy, detail));
         }
-        self.uploads.found.remove(digest);
         self.make_room(part.total, &part.tenant, in_use)?;
         // Once there is room, so that a push without room ends no other.
         if is_full(&self.uploads)
@@ -230,10 +269,8 @@ impl Store {
         {
             self.drop_upload(&abandoned)?;
         }
-        let upload = self.open_part(digest, part);
-        let upload = upload.map_err(|error| failed("the scheduler cannot write it", &error))?;
-        self.uploads.open.insert(*digest, upload);
-        Ok(())
+        self.open_part(digest, part)
+            .map_err(|error| failed("the scheduler cannot write it", &error))
     }
 
     /// Opens the part of an image, hashing what is in it. A part that is longer than the image is to be is of no use
@@ -244,7 +281,7 @@ impl Store {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o600)
+            .mode(WRITABLE)
             .open(self.path(digest, PART))?;
         let mut hash = Hash::of(&mut file)?;
         if hash.len() > part.total {
@@ -265,7 +302,7 @@ impl Store {
     /// away.
     ///
     /// # Errors
-    /// `wrong_digest`; `failed` where the files cannot be put in place.
+    /// `wrong_digest`; `failed` where the files cannot be put in place. The part stays then, for a push that goes on.
     fn complete(&mut self, digest: &Digest, by: &str) -> Result<Pushed, Refused> {
         let Some(upload) = self.uploads.open.remove(digest) else {
             return Err(Refused::no_image(digest));
@@ -281,8 +318,10 @@ impl Store {
             by: by.to_owned(),
             at_ms: unix_ms(SystemTime::now()),
         };
-        self.keep(digest, &upload.file, &owner)
-            .map_err(|error| failed("the scheduler cannot keep it", &error))?;
+        if let Err(error) = self.keep(digest, &upload.file, &owner) {
+            self.note_part(digest);
+            return Err(failed("the scheduler cannot keep it", &error));
+        }
         let now = SystemTime::now();
         let image = Image {
             bytes: upload.total,
@@ -296,12 +335,17 @@ impl Store {
     }
 
     /// Puts an image in place: bytes to disk, owner, name, mode, and the directory to disk, in this order, so that a
-    /// crash leaves no image that is not whole.
+    /// crash leaves no image that is not whole. Where a step fails the file is a part, as before.
     fn keep(&self, digest: &Digest, file: &File, owner: &Owner) -> std::io::Result<()> {
         file.sync_all()?;
         self.write_owner(digest, owner)?;
-        fs::rename(self.path(digest, PART), self.path(digest, ""))?;
-        file.set_permissions(Permissions::from_mode(READABLE))?;
-        File::open(&self.directory)?.sync_all()
+        let (part, whole) = (self.path(digest, PART), self.path(digest, ""));
+        fs::rename(&part, &whole)?;
+        let may = |mode| file.set_permissions(Permissions::from_mode(mode));
+        let on_disk = || File::open(&self.directory)?.sync_all();
+        may(READABLE).and_then(|()| on_disk()).inspect_err(|_| {
+            // What fails here as well is put right by the next start, which finds the image.
+            let _ = may(WRITABLE).and_then(|()| fs::rename(&whole, &part));
+        })
     }
 }

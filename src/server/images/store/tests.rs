@@ -210,3 +210,52 @@ fn a_part_that_may_go_on_stays_where_as_many_are_pushed_as_may_be() {
     world.store().uploads.abandon(&digest(&file(8)));
     assert_eq!(world.begin(resumable, "r").unwrap(), Pushed::Part(2));
 }
+
+#[test]
+fn a_part_whose_push_is_refused_is_counted_and_can_be_deleted() {
+    let mut world = World::new();
+    let whole = [1; 50];
+    world.write(&whole, "a", &whole[..30], 0).unwrap();
+    world.restart();
+    world.push(&[2; 20], "b").unwrap();
+    world.in_use = InUse::from([digest(&[2; 20]).short()]);
+    let counted = |world: &mut World| world.store().uploads.bytes().map(|(_, len)| len).sum();
+    for _ in 0..2 {
+        assert_eq!(failure(world.begin(&whole, "b")), ImageFailure::Quota);
+        let counted: u64 = counted(&mut world);
+        assert_eq!(counted, 30, "the part is on disk");
+    }
+    // The bytes that are there go on where there is room.
+    assert_eq!(world.begin(&whole, "a").unwrap(), Pushed::Part(30));
+    world.restart();
+    world.begin(&whole, "b").unwrap_err();
+    let digest = digest(&whole);
+    world.store().delete(&digest, &InUse::new()).unwrap();
+    assert!(!world.has_part(&whole));
+}
+
+#[test]
+fn a_part_that_cannot_be_opened_can_be_deleted() {
+    let mut world = World::new();
+    let name = digest(b"abc").hex() + PART;
+    // A link to itself, which cannot be opened.
+    std::os::unix::fs::symlink(&name, world.directory.path().join(&name)).unwrap();
+    world.restart();
+    assert_eq!(failure(world.push(b"abc", "a")), ImageFailure::Failed);
+    let abc = digest(b"abc");
+    world.store().delete(&abc, &InUse::new()).unwrap();
+    assert!(!world.has_part(b"abc"));
+}
+
+#[test]
+fn a_part_that_is_whole_and_cannot_be_kept_goes_on_later() {
+    let mut world = World::new();
+    // A directory in the way of the image.
+    let path = world.directory.path().join(digest(b"abc").hex());
+    fs::create_dir(&path).unwrap();
+    assert_eq!(failure(world.push(b"abc", "a")), ImageFailure::Failed);
+    let counted: u64 = world.store().uploads.bytes().map(|(_, len)| len).sum();
+    assert_eq!(counted, 3, "the part is on disk");
+    fs::remove_dir(&path).unwrap();
+    assert_eq!(world.begin(b"abc", "a").unwrap(), Pushed::Complete(3));
+}
