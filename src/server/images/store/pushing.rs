@@ -92,19 +92,27 @@ impl Uploads {
         open.chain(self.found.values().map(|len| ("", *len)))
     }
 
-    /// One whose bytes may go: found, or abandoned. Those found go first.
-    pub(super) fn abandoned(&self) -> Option<Digest> {
-        let found = self.found.keys().next().copied();
-        found.or_else(|| self.abandoned_place())
+    /// Those that give way to others that need their room, with tenants and bytes as in [`Uploads::bytes`]: first those
+    /// that were found, then those that were abandoned.
+    pub(super) fn idle(&self) -> Vec<(Digest, &str, u64)> {
+        let found = self.found.iter().map(|(digest, len)| (*digest, "", *len));
+        let open = self.abandoned().into_iter();
+        let open = open.map(|(digest, upload)| (*digest, upload.tenant.as_str(), upload.total));
+        found.chain(open).collect()
     }
 
-    /// The push that gives its place to another: of those for which no bytes have come for [`ABANDONED`], the one that
-    /// has waited for longest. Parts that were found have no place.
+    /// The push that gives its place to another. Parts that were found have no place.
     fn abandoned_place(&self) -> Option<Digest> {
+        self.abandoned().first().map(|(digest, _)| **digest)
+    }
+
+    /// Those for which no bytes have come for [`ABANDONED`]; the one that has waited for longest is the first.
+    fn abandoned(&self) -> Vec<(&Digest, &Upload)> {
         let is_old = |upload: &Upload| upload.touched.elapsed() >= ABANDONED;
         let old = self.open.iter().filter(|(_, upload)| is_old(upload));
-        old.min_by_key(|(_, upload)| upload.touched)
-            .map(|(digest, _)| *digest)
+        let mut old: Vec<_> = old.collect();
+        old.sort_by_key(|(_, upload)| upload.touched);
+        old
     }
 
     /// Makes a push one that was abandoned.

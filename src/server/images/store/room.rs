@@ -8,8 +8,8 @@ use super::{InUse, Refused, Store};
 
 impl Store {
     /// Makes room for so many bytes of a tenant, in its quota and in that of all, or says why there is none. In this
-    /// order: parts that nothing comes for, then images of the tenant, then images of any. Images are removed only if
-    /// that is enough.
+    /// order: parts that nothing comes for, then images, of the tenant before those of any. What goes is removed only
+    /// if that is enough.
     ///
     /// `in_use` takes the core's lock and is called only if images have to go.
     ///
@@ -21,23 +21,21 @@ impl Store {
         tenant: &str,
         in_use: impl FnOnce() -> InUse,
     ) -> Result<(), Refused> {
-        // For the quota of all alone: a part is not given up for its tenant's quota.
-        while self.excess(bytes, None) > 0
-            && let Some(abandoned) = self.uploads.abandoned()
-        {
-            self.drop_upload(&abandoned)?;
-        }
-        if self.excess(bytes, None) == 0 && self.excess(bytes, Some(tenant)) == 0 {
-            return Ok(());
-        }
-        let in_use = in_use();
-        // Chosen first and removed then: a push that does not fit evicts nothing.
+        // Chosen first and removed then: a push that does not fit evicts nothing. The tenant's own first, so that a
+        // tenant that is over its quota does not evict what others have; what that frees counts for the whole as well.
+        let whose = [Some(tenant), None];
+        let mut parts = Vec::new();
+        let left = whose.map(|whose| (whose, self.choose_parts(bytes, whose, &mut parts)));
         let mut chosen = Vec::new();
-        // The tenant's own first, so that a tenant that is over its quota does not evict images of others; what that
-        // frees counts for the whole as well.
-        for whose in [Some(tenant), None] {
-            self.choose(self.excess(bytes, whose), whose, &in_use, &mut chosen)
-                .map_err(|()| self.no_room(bytes, whose))?;
+        if left.iter().any(|(_, excess)| *excess > 0) {
+            let in_use = in_use();
+            for (whose, excess) in left {
+                self.choose(excess, whose, &in_use, &mut chosen)
+                    .map_err(|()| self.no_room(bytes, whose))?;
+            }
+        }
+        for part in parts {
+            self.drop_upload(&part)?;
         }
         for digest in chosen {
             info!(
@@ -49,6 +47,24 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Adds parts that nothing comes for, of a tenant or of all, to those that are chosen already, which are of this
+    /// tenant too, until there is room for so many bytes. Returns how many are too many then all the same.
+    fn choose_parts(&self, bytes: u64, tenant: Option<&str>, chosen: &mut Vec<Digest>) -> u64 {
+        let is_own = |whose: &str| tenant.is_none_or(|tenant| tenant == whose);
+        let mut idle = self.uploads.idle();
+        idle.retain(|(_, whose, _)| is_own(whose));
+        let is_chosen = |(digest, ..): &&(Digest, &str, u64)| chosen.contains(digest);
+        let freed: u64 = idle.iter().filter(is_chosen).map(|(.., len)| len).sum();
+        let mut excess = self.excess(bytes, tenant).saturating_sub(freed);
+        for (digest, _, len) in idle {
+            if excess > 0 && !chosen.contains(&digest) {
+                excess = excess.saturating_sub(len);
+                chosen.push(digest);
+            }
+        }
+        excess
     }
 
     /// How many bytes are too many if so many come to those of a tenant, or of all (`None`). Walks over all images.

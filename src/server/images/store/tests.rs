@@ -259,3 +259,34 @@ fn a_part_that_is_whole_and_cannot_be_kept_goes_on_later() {
     fs::remove_dir(&path).unwrap();
     assert_eq!(world.begin(b"abc", "a").unwrap(), Pushed::Complete(3));
 }
+
+#[test]
+fn an_abandoned_push_gives_way_to_others_of_its_tenant() {
+    let mut world = World::new();
+    let file = |byte: u8, len: usize| vec![byte; len];
+    world.begin(&file(1, 50), "a").unwrap();
+    world.begin(&file(2, 30), "b").unwrap();
+    world.store().uploads.abandon(&digest(&file(2, 30)));
+    let refused = world.begin(&file(3, 11), "a");
+    assert_eq!(failure(refused), ImageFailure::Quota, "it goes on");
+    world.store().uploads.abandon(&digest(&file(1, 50)));
+    world.begin(&file(3, 11), "a").unwrap();
+    assert!(!world.has_part(&file(1, 50)));
+    assert!(world.has_part(&file(2, 30)), "another tenant's stays");
+}
+
+#[test]
+fn a_push_without_room_ends_no_other() {
+    let mut world = World::new();
+    let file = |byte: u8, len: usize| vec![byte; len];
+    world.write(&file(1, 50), "a", &[1; 9], 0).unwrap();
+    world.restart();
+    world.begin(&file(2, 50), "b").unwrap();
+    world.store().uploads.abandon(&digest(&file(2, 50)));
+    // More than its tenant may have, and more than there is room for unless these go.
+    assert_eq!(failure(world.begin(&file(3, 61), "c")), ImageFailure::Quota);
+    assert!(world.has_part(&file(1, 50)) && world.has_part(&file(2, 50)));
+    // What was found goes before what was abandoned, and only as much as is needed.
+    world.begin(&file(3, 45), "c").unwrap();
+    assert!(!world.has_part(&file(1, 50)) && world.has_part(&file(2, 50)));
+}
