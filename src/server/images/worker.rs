@@ -1,10 +1,11 @@
 //! The thread that does what is asked of the store, one thing after the other.
 //!
 //! What launchers fetch is limited in bytes a second. So a request to read is put into a queue of its own and done when
-//! its time has come; what is pushed, listed and deleted is done at once, before the reads that wait. All blocking
-//! calls on the store's files are made here.
+//! its time has come; what is pushed, listed and deleted is done as it comes. Between two requests one read is done that
+//! is due, so that neither holds up the other. All blocking calls on the store's files are made here.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -67,21 +68,28 @@ impl Worker {
     /// Works until the sending end of the channel is gone. While reads wait it waits no longer than until the next is
     /// due.
     pub(super) fn run(mut self, asked: &Receiver<Ask>) {
-        loop {
-            // Requests that have come are done before a read that is due, except as `take` says.
-            let ask = match self.reads.is_empty() {
-                true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => {
-                    let wait = self.next_read.saturating_duration_since(Instant::now());
-                    asked.recv_timeout(wait)
-                }
-            };
-            match ask {
-                Ok(ask) => self.take(ask),
-                Err(RecvTimeoutError::Timeout) => self.read_next(),
-                Err(RecvTimeoutError::Disconnected) => return,
+        while self.step(asked).is_continue() {}
+    }
+
+    /// Does the next request, then the read that is due, if one is: requests that come without a pause keep no read
+    /// waiting. `Break` once the sending end is gone.
+    fn step(&mut self, asked: &Receiver<Ask>) -> ControlFlow<()> {
+        let ask = match self.reads.is_empty() {
+            true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => {
+                let wait = self.next_read.saturating_duration_since(Instant::now());
+                asked.recv_timeout(wait)
             }
+        };
+        match ask {
+            Ok(ask) => self.take(ask),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(()),
         }
+        if self.next_read <= Instant::now() {
+            self.read_next();
+        }
+        ControlFlow::Continue(())
     }
 
     /// Does what was asked, or puts it into the queue of reads. A payload that cannot be read is answered with
@@ -92,10 +100,6 @@ impl Worker {
             Kind::READ_IMAGE => match ReadImage::decode(&frame.payload) {
                 Ok(read) => {
                     self.reads.push_back((session, read));
-                    // Otherwise requests that come without a pause would keep reads waiting.
-                    if self.next_read <= Instant::now() {
-                        self.read_next();
-                    }
                     return;
                 }
                 Err(error) => unreadable(&error),
@@ -264,4 +268,53 @@ fn failure(id: u64, digest: &str, refused: Refused) -> ImageChunk {
 fn unreadable(error: &PayloadError) -> Frame {
     let part = ImagePart::fail(0, "", ImageFailure::InvalidData, error.to_string());
     answer(&ImageChunk::new(part, Bytes::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::super::store::Quota;
+    use super::*;
+
+    /// Longer than any test runs.
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_read_that_is_due_is_done_although_other_requests_go_on_coming() {
+        let directory = tempfile::tempdir().unwrap();
+        let quota = Quota {
+            all: 100,
+            tenant: 100,
+        };
+        let store = Store::open(directory.path(), quota).unwrap();
+        let mut worker = Worker::new(store, 1, Weak::new(), Arc::default());
+        let (asks, asked) = sync_channel(8);
+        let ask = |kind, payload| {
+            let parcel = wire::parcel(Frame::new(kind, Uuid::nil(), payload));
+            let session = SessionId(1);
+            asks.send(Ask { session, parcel }).unwrap();
+        };
+        worker.next_read = Instant::now() + LONG;
+        for id in 1..=2 {
+            let read = ReadImage {
+                id,
+                ..ReadImage::default()
+            };
+            ask(Kind::READ_IMAGE, read.encode());
+            assert!(worker.step(&asked).is_continue());
+        }
+        for _ in 0..3 {
+            ask(Kind::LIST_IMAGES, ListImages::default().encode());
+        }
+        assert!(worker.step(&asked).is_continue());
+        assert_eq!(worker.reads.len(), 2, "none is due");
+        for left in [1, 0] {
+            worker.next_read = Instant::now();
+            assert!(worker.step(&asked).is_continue());
+            assert_eq!(worker.reads.len(), left, "one after each request");
+        }
+        drop(asks);
+        assert!(worker.step(&asked).is_break());
+    }
 }
