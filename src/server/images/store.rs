@@ -14,7 +14,7 @@
 //! ```
 //!
 //! An image comes to be by a rename, behind its owner's file and once its bytes are on disk. So after a crash a file
-//! with a digest as its name is whole; an owner's file alone is removed.
+//! with a digest as its name is whole; an owner's file alone, or one that is not complete (`….new`), is removed.
 //!
 //! All calls block. One thread makes them ([`worker`](super::worker)), so that the disk is asked for one thing at a
 //! time. [`pushing`] has what is on its way in, [`room`] what is evicted for it.
@@ -49,6 +49,9 @@ const PART: &str = ".part";
 
 /// Suffix of the file that says whose an image is.
 const OWNER: &str = ".json";
+
+/// Suffix of that file while it is being written.
+const NEW_OWNER: &str = ".new";
 
 /// How much may be stored, in bytes: images that are complete and those being pushed, together.
 #[derive(Debug, Clone, Copy)]
@@ -182,6 +185,13 @@ impl Store {
             && !self.path(&digest, "").exists()
         {
             fs::remove_file(entry.path())?;
+        // One that was being written.
+        } else if name
+            .strip_suffix(NEW_OWNER)
+            .and_then(Digest::from_hex)
+            .is_some()
+        {
+            fs::remove_file(entry.path())?;
         }
         Ok(())
     }
@@ -295,7 +305,7 @@ impl Store {
     /// The system's.
     fn write_owner(&self, digest: &Digest, owner: &Owner) -> io::Result<()> {
         let path = self.path(digest, OWNER);
-        let new = path.with_extension("new");
+        let new = self.path(digest, NEW_OWNER);
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)

@@ -290,3 +290,20 @@ fn a_push_without_room_ends_no_other() {
     world.begin(&file(3, 45), "c").unwrap();
     assert!(!world.has_part(&file(1, 50)) && world.has_part(&file(2, 50)));
 }
+
+#[test]
+fn what_a_crash_left_of_an_owner_is_removed_at_the_next_start() {
+    let mut world = World::new();
+    world.push(b"abc", "t").unwrap();
+    let directory = world.directory.path().to_owned();
+    let of_another = directory.join(digest(b"x").hex() + ".new");
+    let of_this = directory.join(digest(b"abc").hex() + ".new");
+    let of_others = directory.join("notes.new");
+    for path in [&of_another, &of_this, &of_others] {
+        fs::write(path, "{\"ten").unwrap();
+    }
+    world.restart();
+    assert!(!of_another.exists() && !of_this.exists());
+    assert!(of_others.exists(), "a name that is none of the store's");
+    assert_eq!(world.listed(), [digest(b"abc")]);
+}
