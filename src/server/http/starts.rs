@@ -31,15 +31,14 @@ use crate::server::wire::{self, Ordered};
 use sched_core::{Command, CommandName, Input, InstanceId, Message};
 
 /// STARTs that came over HTTP, by instance: the digest of each payload, 32 bytes rather than up to 256 KiB. Beyond
-/// [`MAX_POSTED`] an older one is forgotten for each that comes. They do not survive a restart; then, as for STARTs
+/// [`MAX_POSTED`] the one that has been here for longest is forgotten for each that comes. They do not survive a restart; then, as for STARTs
 /// that came as frames, what the instance asked for decides ([`asks_alike`]).
 #[derive(Debug, Default)]
 pub(super) struct Posted {
     /// SHA-256 of the payload as it went to the core, so of the YAML also for a START that came as JSON.
     by_instance: IndexMap<InstanceId, [u8; 32]>,
-    /// The position of the entry that was replaced last; positions are gone through round and round.
-    /// `swap_remove_index` moves the last entry to the position that becomes free, so the order is only roughly that of
-    /// arrival; in exchange removing one costs the same however many there are.
+    /// The position of the entry that is replaced next, which came before all others. Positions are gone through round
+    /// and round, so that the order is that of arrival and replacing one costs the same however many there are.
     oldest: usize,
 }
 
@@ -57,12 +56,12 @@ enum Known {
 impl Posted {
     /// Remembers a START that goes to the core.
     fn note(&mut self, instance: &InstanceId, digest: [u8; 32]) {
-        if self.by_instance.len() >= MAX_POSTED && !self.by_instance.contains_key(instance) {
-            // Some older entry is replaced; positions are taken one after the other.
-            self.oldest = (self.oldest + 1) % MAX_POSTED;
-            self.by_instance.swap_remove_index(self.oldest);
-        }
         self.by_instance.insert(instance.clone(), digest);
+        if self.by_instance.len() > MAX_POSTED {
+            // The entry that was put in last takes the position that becomes free.
+            self.by_instance.swap_remove_index(self.oldest);
+            self.oldest = (self.oldest + 1) % MAX_POSTED;
+        }
     }
 
     /// What a START means. `is_known` says that the core would not place it as the first of its instance (it is on a
@@ -352,11 +351,18 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_starts_are_remembered() {
+    fn only_so_many_starts_are_remembered_and_the_oldest_is_forgotten() {
         let mut posted = Posted::default();
-        for number in 0..MAX_POSTED + 100 {
-            posted.note(&InstanceId::new(&number.to_string()), [0; 32]);
+        let instance = |number: usize| InstanceId::new(&number.to_string());
+        for number in 0..3 * MAX_POSTED {
+            posted.note(&instance(number), [0; 32]);
+            assert!(posted.by_instance.len() <= MAX_POSTED);
+            let kept = (number + 1).saturating_sub(MAX_POSTED);
+            assert!(posted.by_instance.contains_key(&instance(kept)));
+            if kept > 0 {
+                let forgotten = instance(kept - 1);
+                assert!(!posted.by_instance.contains_key(&forgotten), "{number}");
+            }
         }
-        assert_eq!(posted.by_instance.len(), MAX_POSTED);
     }
 }
