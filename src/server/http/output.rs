@@ -239,7 +239,7 @@ struct Stream {
     is_begun: bool,
     /// Whether a chunk is being waited for.
     state: ReaderState,
-    /// Ends the stream when the scheduler is about to leave.
+    /// Cuts the answer off when the scheduler is about to leave. Not polled any more once it has ended.
     leaving: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
@@ -299,11 +299,12 @@ impl hyper::body::Body for Stream {
             if let Some(bytes) = this.take() {
                 return Poll::Ready(Some(Ok(BodyFrame::data(bytes))));
             }
-            if this.leaving.as_mut().poll(cx).is_ready() {
-                this.state = ReaderState::Over;
-            }
             let mut reading = match std::mem::replace(&mut this.state, ReaderState::Over) {
                 ReaderState::Over => return Poll::Ready(None),
+                // Something is missing then, as where a chunk does not come.
+                _ if this.leaving.as_mut().poll(cx).is_ready() => {
+                    return cut_off(&Problem::leaving());
+                }
                 ReaderState::Reading(reading) => reading,
                 ReaderState::Between(mut reader) => Box::pin(async move {
                     let chunk = reader.next().await;
@@ -319,13 +320,15 @@ impl hyper::body::Body for Stream {
                     this.state = ReaderState::Between(reader);
                     this.ready = Some(chunk);
                 }
-                // The head is written: an answer that is cut off says that something is missing.
-                Poll::Ready((_, Err(problem))) => {
-                    return Poll::Ready(Some(Err(io::Error::other(problem.text()))));
-                }
+                Poll::Ready((_, Err(problem))) => return cut_off(&problem),
             }
         }
     }
+}
+
+/// The end of an answer whose head is written and that is not whole: cut off, so that its reader knows.
+fn cut_off(problem: &Problem) -> Poll<Option<Result<BodyFrame<Bytes>, io::Error>>> {
+    Poll::Ready(Some(Err(io::Error::other(problem.text()))))
 }
 
 impl From<NoPlace> for Problem {
@@ -351,5 +354,41 @@ impl From<&OutputPart> for Problem {
             _ => StatusCode::BAD_GATEWAY,
         };
         Self::new(status, part.failure.as_str(), &part.detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// A stream of a scheduler that leaves.
+    fn leaving(state: ReaderState, ready_chunk: Option<OutputChunk>) -> Stream {
+        Stream {
+            ready: ready_chunk,
+            is_begun: true,
+            state,
+            leaving: Box::pin(ready(())),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_cut_off_where_the_scheduler_leaves_before_its_end() {
+        let mut stream = leaving(ReaderState::Reading(Box::pin(pending())), None);
+        let error = stream.frame().await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("leaving"), "{error}");
+        assert!(stream.frame().await.is_none(), "it has ended");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_whole_ends_as_such_although_the_scheduler_leaves() {
+        let last = OutputChunk::new(OutputPart::default(), Bytes::from_static(b"end"));
+        let mut stream = leaving(ReaderState::Over, Some(last));
+        let frame = stream.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), "end");
+        assert!(stream.frame().await.is_none());
     }
 }
