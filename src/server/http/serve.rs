@@ -226,7 +226,7 @@ fn router(app: &Arc<App>) -> Router {
                            headers: HeaderMap| async move {
             match permitted(&connection, Access::Read, ("GET", asset.path)) {
                 Ok(()) => asset.answer(&headers),
-                Err(problem) => problem.into_response(),
+                Err(problem) => uncached(problem.into_response()),
             }
         };
         router = router.route(
@@ -237,22 +237,23 @@ fn router(app: &Arc<App>) -> Router {
     router
         .fallback(|request: Request| async move {
             let path = request.uri().path();
-            Problem::not_found("no_such_path", format!("there is nothing at {path}"))
-                .with_help("GET /v1/openapi.json has every path")
+            let detail = format!("there is nothing at {path}");
+            let problem = Problem::not_found("no_such_path", detail)
+                .with_help("GET /v1/openapi.json has every path");
+            uncached(problem.into_response())
         })
         .method_not_allowed_fallback(|request: Request| async move {
             let (method, path) = (request.method(), request.uri().path());
             let detail = format!("{path} does not take {method}");
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
-                .with_help("GET /v1/openapi.json has every path and its methods")
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            let problem = Problem::new(status, "method_not_allowed", detail)
+                .with_help("GET /v1/openapi.json has every path and its methods");
+            uncached(problem.into_response())
         })
 }
 
 /// Answers a request of a route. Errors become problem documents here, and so does a panic of the handler: it is logged
 /// and ends this request alone, not the connection with its other requests.
-///
-/// Every answer is marked `no-store`, because it says how things are at one moment, and `nosniff`, because output of
-/// workloads is bytes that a browser must not take for a page.
 async fn respond(
     route: &'static Route,
     app: Arc<App>,
@@ -260,7 +261,7 @@ async fn respond(
     request: Request,
 ) -> Response {
     let is_head = request.method() == Method::HEAD;
-    let mut response = match call(route, app, connection, request).await {
+    let response = match call(route, app, connection, request).await {
         Ok(call) => match caught((route.handler)(call)).await {
             Ok(answer) => answer.unwrap_or_else(Problem::into_response),
             Err(why) => {
@@ -276,13 +277,20 @@ async fn respond(
         },
         Err(problem) => problem.into_response(),
     };
+    let mut response = uncached(response);
+    if is_head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+/// Marks an answer `no-store`, because it says how things are at one moment, and `nosniff`, because output of workloads
+/// is bytes that a browser must not take for a page. All answers but files of the page, which are marked otherwise.
+fn uncached(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-    if is_head {
-        *response.body_mut() = Body::empty();
-    }
     response
 }
 

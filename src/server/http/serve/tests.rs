@@ -28,10 +28,15 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::of(Role::CONTROLLER | Role::OPERATOR)
+    }
+
+    /// The same with a connection of these roles.
+    fn of(roles: Role) -> Self {
         let hub = Arc::new(hub());
         let door = HttpDoor::open(&hub, Vec::new());
         let identity = PeerIdentity {
-            roles: Role::CONTROLLER | Role::OPERATOR,
+            roles,
             bound_uuid: None,
             subject: "O=ciao".to_owned(),
             fingerprint: [0; 32],
@@ -45,10 +50,14 @@ impl World {
         Self { hub, router }
     }
 
-    async fn send(&self, method: &str, path: &str, body: Body) -> (StatusCode, Bytes) {
+    async fn answer(&self, method: &str, path: &str, body: Body) -> Response {
         let request = Request::builder().method(method).uri(path).body(body);
         let service = TowerToHyperService::new(self.router.clone());
-        let response = service.call(request.unwrap()).await.unwrap();
+        service.call(request.unwrap()).await.unwrap()
+    }
+
+    async fn send(&self, method: &str, path: &str, body: Body) -> (StatusCode, Bytes) {
+        let response = self.answer(method, path, body).await;
         let status = response.status();
         let body = to_bytes(Body::new(response.into_body()), usize::MAX);
         (status, body.await.unwrap())
@@ -162,4 +171,25 @@ async fn a_body_that_does_not_come_ends_its_request() {
     assert_eq!(problem["reason"], "timeout", "{problem}");
     // The clock is the test's own: it stands still but for this wait.
     assert_eq!(begun.elapsed().as_secs(), BODY_DEADLINE.as_secs());
+}
+
+#[tokio::test]
+async fn answers_for_no_path_no_method_and_no_role_are_not_kept_either() {
+    let world = World::new();
+    let of_a_node = World::of(Role::AGENT);
+    for (world, method, path, status) in [
+        (&world, "GET", "/v1/livez", StatusCode::NOT_FOUND),
+        (&world, "PUT", "/v1/nodes", StatusCode::METHOD_NOT_ALLOWED),
+        (&world, "POST", "/", StatusCode::METHOD_NOT_ALLOWED),
+        (&of_a_node, "GET", "/", StatusCode::FORBIDDEN),
+        (&of_a_node, "GET", "/v1/nodes", StatusCode::FORBIDDEN),
+    ] {
+        let response = world.answer(method, path, Body::empty()).await;
+        assert_eq!(response.status(), status, "{method} {path}");
+        let headers = response.headers();
+        let said = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        assert_eq!(said(header::CACHE_CONTROL), Some("no-store"), "{path}");
+        let nosniff = said(header::X_CONTENT_TYPE_OPTIONS);
+        assert_eq!(nosniff, Some("nosniff"), "{path}");
+    }
 }
