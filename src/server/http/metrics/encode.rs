@@ -7,6 +7,7 @@
 //! Names are given without their suffixes: the encoder adds `_total` to counters, and `_bucket`, `_sum` and `_count` to
 //! histograms.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -166,6 +167,33 @@ fn measured(times: &Times) -> Measured {
     }
 }
 
+/// The sums of each resource, by the value of its label. No two have the same, or Prometheus would refuse the scrape:
+/// before a custom resource that is called like one of the others stands `custom:`, with a sign that no name has.
+fn by_label(totals: &Totals) -> Vec<(Cow<'_, str>, ResourceTotal)> {
+    // Memory and disk in MiB, as the values of the label say; what is used of disk is in 10⁶ bytes, as launchers report
+    // it.
+    let plain = [
+        ("memory_mib", totals.mem),
+        ("vcpus", totals.vcpus),
+        ("disk_mib", totals.disk),
+    ];
+    let none = [("other", ResourceTotal::default())];
+    // The core sums custom resources that no configuration names under this name.
+    let has_other = totals.custom.contains_key("other");
+    let none = none.into_iter().filter(|_| !has_other);
+    let custom = totals.custom.iter().map(|(name, it)| {
+        let is_taken = plain.iter().any(|(plain, _)| plain == name);
+        let label = match is_taken {
+            true => Cow::Owned(format!("custom:{name}")),
+            false => Cow::Borrowed(name.as_str()),
+        };
+        (label, *it)
+    });
+    let plain = plain.into_iter().chain(none);
+    let plain = plain.map(|(label, it)| (Cow::Borrowed(label), it));
+    plain.chain(custom).collect()
+}
+
 /// Called once for each scrape, by the registry.
 impl Collector for Gathered {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Written {
@@ -304,22 +332,9 @@ impl Gathered {
     /// summed as `other`, so that a node cannot make series by reporting names. `other` is there with 0 where none is
     /// reported.
     fn resources(&self, out: &mut Writer<'_>) -> Written {
-        let totals = &self.totals;
-        // Memory and disk in MiB, as the values of the label say; what is used of disk is in 10⁶ bytes, as launchers
-        // report it.
-        let plain = [
-            ("memory_mib", totals.mem),
-            ("vcpus", totals.vcpus),
-            ("disk_mib", totals.disk),
-        ];
-        let none = [("other", ResourceTotal::default())];
-        // The core sums custom resources that no configuration names under this name.
-        let has_other = totals.custom.contains_key("other");
-        let none = none.into_iter().filter(|_| !has_other);
-        let custom = totals.custom.iter().map(|(name, it)| (name.as_str(), *it));
-        let all: Vec<(&str, ResourceTotal)> = plain.into_iter().chain(custom).chain(none).collect();
+        let all = by_label(&self.totals);
         let mut put = |named, of: fn(&ResourceTotal) -> i64| {
-            let values = all.iter().map(|(name, it)| (*name, of(it) as f64));
+            let values = all.iter().map(|(name, it)| (&**name, of(it) as f64));
             out.gauges(named, "resource", values)
         };
         put(
@@ -443,5 +458,38 @@ impl Gathered {
             ("process_threads", "Threads of the process"),
             process.threads as f64,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_custom_resource_with_the_name_of_another_has_a_label_of_its_own() {
+        let total = |capacity| ResourceTotal {
+            capacity,
+            ..ResourceTotal::default()
+        };
+        let names = ["disk_mib", "gpu", "memory_mib", "other", "vcpus"];
+        let totals = Totals {
+            mem: total(1),
+            custom: names.map(|name| (name.to_owned(), total(2))).into(),
+            ..Totals::default()
+        };
+        let all = by_label(&totals);
+        let labels: BTreeSet<&str> = all.iter().map(|(label, _)| &**label).collect();
+        assert_eq!(labels.len(), all.len(), "{labels:?}");
+        let capacity = |label: &str| {
+            let found = all.iter().find(|(it, _)| it == label);
+            found.map(|(_, it)| it.capacity)
+        };
+        assert_eq!(capacity("memory_mib"), Some(1));
+        assert_eq!(capacity("custom:memory_mib"), Some(2));
+        for name in ["gpu", "other"] {
+            assert_eq!(capacity(name), Some(2), "{name}");
+        }
     }
 }
