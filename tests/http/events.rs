@@ -109,7 +109,7 @@ async fn what_is_not_kept_is_said_and_never_left_out_silently() {
     let mut stream = Stream::open(&http, "/v1/events", Some(&future)).await;
     let resync = stream.next().await;
     assert!(
-        resync.name == "resync" && resync.data.contains("too_old"),
+        resync.name == "resync" && resync.data.contains("unknown_id"),
         "{resync:?}"
     );
     // And it goes on from there.

@@ -96,7 +96,7 @@ pub(super) async fn events(call: Call) -> Answer {
         Some(text) => match text.parse::<EventId>() {
             // An id of this run that was not given out yet.
             Ok(id) if id.epoch == ring.end().epoch && id.sequence > ring.end().sequence => {
-                resync(&mut first, ring, "too_old")
+                resync(&mut first, ring, "unknown_id")
             }
             Ok(id) if id.epoch == ring.end().epoch => id.sequence,
             // Of an earlier run of the scheduler.
@@ -125,7 +125,7 @@ pub(super) async fn events(call: Call) -> Answer {
     ))
 }
 
-/// Adds the event that says that events are missing, and why: `too_old` or `unknown_epoch`. Returns the number behind
+/// Adds the event that says that events are missing, and why: `too_old`, `unknown_epoch` or `unknown_id`. Returns the number behind
 /// which the stream goes on, which is the latest.
 fn resync(out: &mut String, ring: &Ring, reason: &str) -> u64 {
     let end = ring.end();
