@@ -27,8 +27,8 @@ const MAX_LABELS: usize = 64;
 const MAX_VM_TYPES: usize = 16;
 
 /// What a node says of itself beyond the original's figures; `None` if nothing, which is the usual case for STATS of
-/// original launchers and takes no memory. The lists, texts and UUIDs decide whether it says anything: a report with
-/// `pressure`, `lease` or figures alone counts as silent.
+/// original launchers and takes no memory. Figures decide nothing, since original launchers report them as well: a report
+/// with these alone says nothing, and leaves what the node said before as it is.
 ///
 /// # Errors
 /// [`Unusable::Extras`], with the key and what is expected.
@@ -40,6 +40,8 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
         && figures.capabilities.is_empty()
         && figures.vm_types.is_empty()
         && figures.fault.is_empty()
+        && !figures.pressure
+        && figures.lease.is_none()
         && figures.volumes.is_empty()
         && figures.incarnation.is_empty();
     if is_silent {
@@ -164,4 +166,43 @@ fn check_name(key: &str, name: &str) -> Result<(), Unusable> {
 
 fn bad<T>(detail: String) -> Result<T, Unusable> {
     Err(Unusable::Extras(detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proto_frames::Kind;
+
+    use super::super::inputs::tests::input_of;
+    use sched_core::{Input, NodeExtras, Report};
+
+    /// What a READY and a STATS with this key say of their node.
+    fn extras(key: &str) -> [Option<Box<NodeExtras>>; 2] {
+        let uuid = "00000000-0000-4000-8000-000000000001";
+        let payload = format!("node_uuid: {uuid}\nmem_total_mb: 8\nload: 1\n{key}");
+        [Kind::READY, Kind::STATS].map(|kind| match input_of(kind, &payload) {
+            Input::Report {
+                report: Report::Ready(ready),
+                ..
+            } => ready.extras,
+            Input::Report {
+                report: Report::Stats(stats),
+                ..
+            } => stats.extras,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_report_that_says_only_that_memory_is_short_or_only_a_lease_says_it() {
+        for said in extras("pressure: true\n") {
+            assert!(said.expect("it says something").is_short_of_memory);
+        }
+        for said in extras("lease: 30s\n") {
+            let lease = said.expect("it says something").lease;
+            assert_eq!(lease, Some(Duration::from_secs(30)));
+        }
+        assert_eq!(extras(""), [None, None], "as of original launchers");
+    }
 }
