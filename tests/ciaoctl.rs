@@ -40,5 +40,7 @@ mod queueing;
 mod scheduler;
 #[path = "ciaoctl/session.rs"]
 mod session;
+#[path = "ciaoctl/sets.rs"]
+mod sets;
 #[path = "ciaoctl/starting.rs"]
 mod starting;

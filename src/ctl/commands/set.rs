@@ -16,7 +16,7 @@ use crate::ctl::commands::start::{new_uuid, submit};
 use crate::ctl::commands::{CommandError, Context, instances};
 use crate::ctl::exit::Exit;
 use crate::ctl::start_file::StartFile;
-use crate::printable::Printable;
+use crate::printable::{Printable, counted};
 
 /// How long another connection is tried for while instances are waited for.
 ///
@@ -126,7 +126,8 @@ async fn scale(
 
 /// In rounds: delete old instances that do not run and up to `max_down` that run, start as many new ones, wait until
 /// these run, list again. At most `max_down` instances are down at a time; new ones that do not come up stop the
-/// update, and the old ones that are left go on.
+/// update, and the old ones that are left go on. An old one that cannot be deleted stops it as well: it stays listed,
+/// and each further round would start a replacement for it.
 async fn update(
     context: &mut Context<'_>,
     name: &SetName,
@@ -134,7 +135,6 @@ async fn update(
     max_down: u32,
 ) -> Result<Exit, CommandError> {
     let version = file.version();
-    let mut exit = Exit::Done;
     loop {
         let all = some(context, name).await?;
         let old: Vec<Member> = all
@@ -146,7 +146,7 @@ async fn update(
             context.out.remark(&Printable::new(format_args!(
                 "all of set {name} is of version {version}"
             )))?;
-            return Ok(exit);
+            return Ok(Exit::Done);
         }
         // Those that do not run first, then as many of the others as may be down.
         let (idle, running): (Vec<_>, Vec<_>) = old.into_iter().partition(|it| !it.is_running());
@@ -165,10 +165,27 @@ async fn update(
             )));
         }
         // Deleted first: the numbers of those that go are free for the new ones.
-        exit = exit.and(delete(context, &goes).await?);
-        let count = u32::try_from(goes.len()).unwrap_or(u32::MAX);
-        let rest: Vec<Member> = all.into_iter().filter(|it| !goes.contains(it)).collect();
-        let started = start(context, name, file, &rest, count).await?;
+        let deleted = delete(context, &goes).await?;
+        let (mut left, mut rest) = (0, all);
+        rest.retain(|it| !goes.contains(it));
+        if deleted != Exit::Done {
+            rest = members(context, name).await?;
+            let is_left = |it: &&Member| rest.iter().any(|left| left.is_same(it));
+            left = goes.iter().filter(is_left).count();
+        }
+        if left > 0 {
+            context.out.remark(&Printable::new(format_args!(
+                "{} of set {name} could not be deleted: the update ends, give it again later",
+                counted(left, "instance")
+            )))?;
+        }
+        let started = match u32::try_from(goes.len() - left).unwrap_or(u32::MAX) {
+            0 => Exit::Done,
+            count => start(context, name, file, &rest, count).await?,
+        };
+        if left > 0 {
+            return Ok(deleted.and(started));
+        }
         if started != Exit::Done {
             // The file does not start properly: no more instances of it.
             return Ok(started);
@@ -293,6 +310,11 @@ fn member(prefix: &str, view: InstanceView) -> Option<Member> {
 }
 
 impl Member {
+    /// The same instance, in whatever state.
+    fn is_same(&self, other: &Self) -> bool {
+        self.view.instance_uuid == other.view.instance_uuid
+    }
+
     /// Confirmed by its node, whose connection stands.
     fn is_running(&self) -> bool {
         self.view.state == PlacementState::Running
