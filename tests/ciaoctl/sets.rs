@@ -1,4 +1,4 @@
-//! `set update`: what becomes of a set of which an instance cannot be deleted.
+//! `set update`: what becomes of a set of which an instance cannot be deleted, and of one that is to be smaller.
 
 use std::sync::{Arc, Mutex};
 
@@ -160,4 +160,21 @@ async fn an_update_goes_on_where_a_member_has_gone_before_it_could_be_deleted() 
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(scheduler.seen(Kind::START).len(), 3, "{ran:?}");
     assert!(members(&all).iter().all(|(_, is_old)| !is_old));
+}
+
+#[tokio::test]
+async fn an_update_to_fewer_replicas_deletes_those_with_the_highest_numbers() {
+    let (scheduler, all) = cluster(vec![old(0), old(1), old(2)], Lost::Failed).await;
+    let file = file(&scheduler);
+    let ran = scheduler
+        .ctl(&["set", "update", "web", &file, "--replicas", "1"])
+        .await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(members(&all), [("0".to_owned(), false)]);
+    let again = scheduler
+        .ctl(&["set", "update", "web", &file, "--replicas", "2"])
+        .await;
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let expected = [("0".to_owned(), false), ("1".to_owned(), false)];
+    assert_eq!(members(&all), expected);
 }

@@ -79,7 +79,7 @@ pub enum SetCommand {
         /// Most instances that are down at a time
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPLICAS)))]
         max_down: u32,
-        /// How many instances it is to have in the end; as many as it has, if not given
+        /// How many instances it is to have in the end: the latest go, or further ones are started; as many as it has, if not given
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPLICAS)))]
         replicas: Option<u32>,
     },

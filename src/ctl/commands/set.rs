@@ -60,9 +60,12 @@ pub async fn set(context: &mut Context<'_>, command: &SetCommand) -> Result<Exit
             replicas,
         } => {
             let file = StartFile::read(file)?;
-            match update(context, name, &file, *max_down).await? {
-                Exit::Done => fill(context, name, &file, *replicas).await,
-                other => Ok(other),
+            let updated = update(context, name, &file, *max_down).await?;
+            match replicas {
+                Some(replicas) if updated == Exit::Done => {
+                    resize(context, name, &file, *replicas).await
+                }
+                _ => Ok(updated),
             }
         }
         SetCommand::Delete { name } => {
@@ -193,21 +196,22 @@ async fn update(
     }
 }
 
-/// Starts instances of this file until there are `replicas`.
+/// Starts instances of this file until there are `replicas`, or deletes those with the highest numbers.
 ///
-/// Nothing if no number was given, or if there are enough.
-async fn fill(
+/// Every instance is of this file's version by now.
+async fn resize(
     context: &mut Context<'_>,
     name: &SetName,
     file: &StartFile,
-    replicas: Option<u32>,
+    replicas: u32,
 ) -> Result<Exit, CommandError> {
     let all = members(context, name).await?;
-    let missing = (replicas.unwrap_or(0) as usize).saturating_sub(all.len());
-    match u32::try_from(missing).unwrap_or(u32::MAX) {
-        0 => Ok(Exit::Done),
-        missing => start(context, name, file, &all, missing).await,
+    let wanted = replicas as usize;
+    if wanted <= all.len() {
+        return delete(context, &all[wanted..]).await;
     }
+    let missing = u32::try_from(wanted - all.len()).unwrap_or(u32::MAX);
+    start(context, name, file, &all, missing).await
 }
 
 /// Starts so many further instances, and waits until they run.
