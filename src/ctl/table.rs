@@ -105,12 +105,12 @@ fn known(figure: i64) -> Option<i64> {
     (figure >= 0).then_some(figure)
 }
 
-/// `FREE/TOTAL` with units.
+/// `FREE / TOTAL`, both with their units.
 ///
-/// The name of the second parameter is that of the lists of nodes. The list of instances passes what is used and what
-/// was asked for.
-fn of(free: i64, total: i64, unit: fn(i64) -> String) -> String {
-    format!("{} / {}", unit(free), unit(total))
+/// The names of the parameters are those of the lists of nodes. The list of instances passes what is used and what was
+/// asked for.
+fn of(free: &str, total: &str) -> String {
+    format!("{free} / {total}")
 }
 
 /// The ranks say what a narrow terminal does without. Identity, host and status always stay.
@@ -152,8 +152,11 @@ impl Row for NodeView {
             self.hostname.clone(),
             status(self),
             self.roles.clone(),
-            of(self.mem_free_mb, self.mem_total_mb, mebibytes),
-            of(self.disk_free_mb, self.disk_total_mb, megabytes),
+            of(&mebibytes(self.mem_free_mb), &mebibytes(self.mem_total_mb)),
+            of(
+                &megabytes(self.disk_free_mb),
+                &megabytes(self.disk_total_mb),
+            ),
             count(self.vcpus_free),
             count(self.load),
             format!("{}{unconfirmed}", self.instances),

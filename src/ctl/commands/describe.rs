@@ -225,7 +225,8 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// `is_there` is false for an instance that has ended: it has an exit status, and no resources any more.
+/// `is_there` is false for an instance that has ended: it has an exit status, and no resources any more. The disk that
+/// is used is in units of 10⁶ bytes, what was asked for is in MiB.
 fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, Facts)> {
     let of = |used: String, asked: String| format!("{used} used of {asked}");
     let state = match &*view.life {
@@ -244,7 +245,7 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
         ),
         (
             "disk",
-            of(mebibytes(view.disk_used_mb), mebibytes(view.disk_mb)),
+            of(megabytes(view.disk_used_mb), mebibytes(view.disk_mb)),
         ),
         ("vcpus", count(view.vcpus)),
     ];
@@ -339,4 +340,22 @@ fn section(context: &mut Context<'_>, name: &str, facts: &Facts) -> Result<(), C
 /// Empty for no, so that the line is left out.
 fn yes(is_so: bool) -> String {
     if is_so { "yes" } else { "" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_that_is_used_is_converted_to_the_unit_of_what_was_asked_for() {
+        let view = InstanceView {
+            disk_used_mb: 10_000,
+            disk_mb: 20_480,
+            ..InstanceView::default()
+        };
+        let sections = instance_sections(&view, true);
+        let (_, resources) = sections.iter().find(|it| it.0 == "Resources").unwrap();
+        let (_, disk) = resources.iter().find(|it| it.0 == "disk").unwrap();
+        assert_eq!(disk, "9.3 GiB used of 20.0 GiB");
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Column, Columns, Row, Wide, known, list, of};
 use crate::ctl::status::exit_status;
-use crate::ctl::units::{UNKNOWN, count, mebibytes, span, span_of_ms};
+use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, span, span_of_ms};
 
 /// The columns that stay on every terminal are the UUID, the state, the host and why it waits.
 impl Row for InstanceView {
@@ -56,8 +56,8 @@ impl Row for InstanceView {
             or_unknown(self.hostname.clone()),
             // Empty for an instance that waits: a prefix of nothing is nothing.
             or_unknown(id(&self.node_uuid)),
-            of(self.mem_used_mb, self.mem_mb, mebibytes),
-            of(self.disk_used_mb, self.disk_mb, mebibytes),
+            of(&mebibytes(self.mem_used_mb), &mebibytes(self.mem_mb)),
+            of(&megabytes(self.disk_used_mb), &mebibytes(self.disk_mb)),
             count(self.vcpus),
             priority(self),
             attempts(self),
@@ -314,4 +314,23 @@ fn or_unknown(text: String) -> String {
         return UNKNOWN.into();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_that_is_used_is_converted_to_the_unit_of_what_was_asked_for() {
+        let view = InstanceView {
+            disk_used_mb: 10_000,
+            disk_mb: 20_480,
+            ..InstanceView::default()
+        };
+        let cells = view.cells(&|id| id.to_owned());
+        assert!(
+            cells.contains(&"9.3 GiB / 20.0 GiB".to_owned()),
+            "{cells:?}"
+        );
+    }
 }
