@@ -234,19 +234,23 @@ impl Drain {
         }
     }
 
-    /// In this order: a failure has its own code; a check is done if everything would fit; an abort is done if the
-    /// drain is over in any way; a drain is done only in the state `done`.
+    /// In this order: a failure has its own code; without a state that answers the goal it is a timeout; a check is done
+    /// if everything would fit; an abort is done if the drain is over in any way; a drain is done only in the state
+    /// `done`.
     fn exit(&self) -> Exit {
         if let Some((_, exit)) = &self.failure {
             return *exit;
         }
-        match (self.goal, &self.last) {
-            (Goal::Check, Some(last)) if last.misfit_count == 0 => Exit::Done,
-            (Goal::Abort, Some(last)) if last.state.is_over() => Exit::Done,
-            (_, Some(last)) if last.state == DrainState::Done => Exit::Done,
-            (_, Some(last)) if self.is_end(&last.state) => Exit::Refused,
-            _ => Exit::Timeout,
-        }
+        // A check may have seen only the progress of a drain that was under way before.
+        let Some(last) = self.last.as_ref().filter(|last| self.is_end(&last.state)) else {
+            return Exit::Timeout;
+        };
+        let is_done = match self.goal {
+            Goal::Check => last.misfit_count == 0,
+            Goal::Abort => true,
+            Goal::Move => last.state == DrainState::Done,
+        };
+        if is_done { Exit::Done } else { Exit::Refused }
     }
 
     /// The last lines: how it ended, and what fits nowhere else.
@@ -267,6 +271,7 @@ impl Drain {
         let progress = progress_text(last);
         lines.push(match (self.goal, &last.state) {
             (Goal::Check, DrainState::Checking) => check_text(node, last),
+            (Goal::Check, _) => format!("{node} {progress}; gave up waiting for the check"),
             (_, DrainState::Done) if last.total == 0 => format!("{node} drained: nothing to move"),
             (_, DrainState::Done) => format!("{node} drained: {} moved", last.moved),
             _ if self.is_over() => format!("{node} {progress}"),
@@ -439,6 +444,22 @@ mod tests {
         assert_eq!(end(&check), expected);
         assert_eq!(check.exit(), Exit::Refused);
         assert_eq!(check.json()["progress"]["misfit_count"], 3);
+    }
+
+    #[test]
+    fn a_check_that_has_no_answer_in_time_is_a_timeout() {
+        // Of a drain that was under way when the check was asked for.
+        for state in [DrainState::Moving, DrainState::Done, DrainState::Incomplete] {
+            let mut check = drain(Goal::Check);
+            check.observe(&progress(state, 1));
+            assert!(!check.is_over());
+            assert_eq!(check.exit(), Exit::Timeout);
+            let end = end(&check);
+            assert!(
+                end[0].ends_with("; gave up waiting for the check"),
+                "{end:?}"
+            );
+        }
     }
 
     #[test]
