@@ -18,9 +18,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    ControllerView, Delete, Evacuate, HistoryRow, InstancePlaced, InstanceView, NodeView,
-    OutputRow, Payload, PlacementDecision, Query, QueryKind, QueryResult, Restore, StatusView,
-    StoreView, Topic, Watch,
+    ControllerView, Delete, Evacuate, HistoryRow, InstanceView, NodeView, OutputRow, Payload,
+    Query, QueryKind, QueryResult, Restore, StatusView, StoreView, Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
@@ -34,6 +33,7 @@ mod error;
 mod images;
 mod life;
 mod output;
+mod start;
 
 pub use error::{ClientError, ConnectError, StartError};
 pub use images::{ImageError, PushDone, PushFile};
@@ -269,31 +269,6 @@ impl Client {
         }
     }
 
-    /// Submits a START and waits until it is given to a node. What happens to it there comes as events.
-    ///
-    /// Subscribes to placements, because a START is confirmed by an event of that topic only. A START that is queued
-    /// has no answer within the time: callers that allow queueing follow events instead.
-    ///
-    /// # Errors
-    /// [`StartError`]: no node took it, it was refused, or there was no answer.
-    pub async fn start(
-        &mut self,
-        instance_uuid: &str,
-        payload: Bytes,
-    ) -> Result<InstancePlaced, StartError> {
-        self.watch_also(Topic::Placements)
-            .await
-            .map_err(ClientError::from)?;
-        self.answer_to_start(payload, |event| match event {
-            Event::Placed(placed) if placed.instance_uuid == instance_uuid => Ok(Ok(placed)),
-            Event::StartFailure(failure) if failure.instance_uuid == instance_uuid => {
-                Ok(Err(StartError::Failed(failure)))
-            }
-            other => Err(other),
-        })
-        .await
-    }
-
     /// A handle that submits STARTs in this session while the client itself takes events in.
     ///
     /// `start` sends thousands of STARTs with it while the client takes in what becomes of the first ones: neither
@@ -304,48 +279,6 @@ impl Client {
             uuid: self.uuid,
             sender: self.sender.clone(),
         }
-    }
-
-    /// Submits a START that is a dry run and waits for the decision.
-    ///
-    /// No subscription is needed: the decision is an answer to its sender.
-    ///
-    /// # Errors
-    /// [`StartError`]: it was refused, or there was no answer.
-    pub async fn decide(
-        &mut self,
-        instance_uuid: &str,
-        payload: Bytes,
-    ) -> Result<PlacementDecision, StartError> {
-        self.answer_to_start(payload, |event| match event {
-            Event::Decided(decision) if decision.instance_uuid == instance_uuid => {
-                Ok(Ok(*decision))
-            }
-            Event::StartFailure(failure) if failure.instance_uuid == instance_uuid => {
-                Ok(Err(StartError::Failed(failure)))
-            }
-            Event::Refused(refused) if refused_kind(&refused) == Kind::START => Ok(Err(
-                StartError::Client(ClientError::Refused(Box::new(refused))),
-            )),
-            other => Err(other),
-        })
-        .await
-    }
-
-    /// Submits a START and waits for the event that this takes for its answer.
-    ///
-    /// `answer` gives back an event that it does not take, which is then kept.
-    async fn answer_to_start<T>(
-        &mut self,
-        payload: Bytes,
-        answer: impl FnMut(Event) -> Result<Result<T, StartError>, Event>,
-    ) -> Result<T, StartError> {
-        self.submitter()
-            .submit(payload)
-            .await
-            .map_err(ClientError::from)?;
-        self.wait_for("answer to START", self.answer_timeout, answer)
-            .await?
     }
 
     /// The oldest event that came while something else was waited for; never waits.

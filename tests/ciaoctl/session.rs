@@ -7,8 +7,8 @@ use ciao_scheduler::ctl::client::{Client, ClientConfig, ClientError, StartError}
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    InstanceStopped, Payload, Query, QueryKind, QueryResult, Start, StartFailure,
-    StartFailureReason, Topic, Watch,
+    CommandRefused, InstanceStopped, Payload, Query, QueryKind, QueryResult, RefusalReason, Start,
+    StartFailure, StartFailureReason, Topic, Watch,
 };
 
 use crate::scheduler::{DEADLINE, Scheduler, answer, instance_of, node, placed};
@@ -94,6 +94,36 @@ async fn a_start_that_fails_is_an_error_with_the_reason() {
         matches!(&error, StartError::Failed(failure) if failure.reason == StartFailureReason::NoComputeNodes)
     );
     assert_eq!(error.to_string(), "could not be started: no_cn");
+}
+
+#[tokio::test]
+async fn a_start_that_is_refused_is_an_error_at_once_unless_another_is_meant() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        if frame.kind == Kind::START {
+            let refused = |instance: &str| CommandRefused {
+                ty: Kind::START.ty.0,
+                operand: Kind::START.operand,
+                name: Kind::START.to_string(),
+                reason: RefusalReason::NotPermitted,
+                detail: format!("{instance} is refused"),
+                instance_uuid: Some(instance.to_owned()),
+            };
+            let refusals = ["other".to_owned(), instance_of(frame)];
+            for instance in &refusals {
+                peers.send(from, Kind::COMMAND_REFUSED, refused(instance).encode());
+            }
+        }
+    })
+    .await;
+    let mut client = connect(&scheduler, DEADLINE).await;
+    let error = client.start("i1", start("i1")).await.unwrap_err();
+    assert!(
+        matches!(&error, StartError::Client(ClientError::Refused(refused)) if refused.detail == "i1 is refused"),
+        "{error:?}"
+    );
+    assert!(
+        matches!(client.kept_event(), Some(Event::Refused(refused)) if refused.detail == "other is refused")
+    );
 }
 
 #[tokio::test]
