@@ -161,8 +161,8 @@ impl Anchor {
         Self::with(CertifiedPem::new(&certificate, &key_pem), key)
     }
 
-    /// The same anchor with a new certificate: its key, names and roles, with the extensions and from the moment that
-    /// new ones have. What it has signed stays signed by it.
+    /// The same anchor with a new certificate: its key, names, roles and bound UUID, with the extensions and from the
+    /// moment that new ones have. What it has signed stays signed by it.
     ///
     /// The subject must come out byte for byte the same: leaves name their issuer by it. An anchor whose subject
     /// `rcgen` writes in another form is therefore refused.
@@ -194,7 +194,7 @@ impl Anchor {
 
     /// Whom its certificate is for.
     ///
-    /// Names and roles are read from the certificate; key and validity are defaults.
+    /// Names, roles and the bound UUID are read from the certificate; key and validity are defaults.
     ///
     /// # Errors
     /// [`CertError::Crypto`], [`CertError::UnusableSubject`].
@@ -335,14 +335,16 @@ fn as_ca(params: &mut CertificateParams, shape: Shape) {
     }
 }
 
-/// A specification with the names and roles of a certificate.
+/// A specification with the names, the roles and the bound UUID of a certificate.
 ///
-/// Names of kinds that specifications do not have, and a bound UUID, are not taken over.
+/// Names of kinds that specifications do not have are not taken over.
 fn named_alike(x509: &X509Certificate<'_>) -> Result<Spec, CertError> {
     let roles = identity::roles(x509).map_err(|error| CertError::Crypto(error.to_string()))?;
+    let uuid = identity::bound_uuid(x509).map_err(|error| CertError::Crypto(error.to_string()))?;
     let mut spec = Spec {
         hosts: Vec::new(),
         ips: Vec::new(),
+        uuid,
         ..Spec::localhost(roles)
     };
     let names = x509

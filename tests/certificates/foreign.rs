@@ -8,7 +8,7 @@ use std::process::Command;
 
 use ciao_scheduler::cert::{Anchor, CertifiedPem, Shape, Spec};
 use ciao_scheduler::net::tls::TrustAnchors;
-use proto_frames::Role;
+use proto_frames::{Role, Uuid};
 use rustls::pki_types::UnixTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -58,6 +58,7 @@ fn a_renewed_anchor_has_its_key_and_names_and_has_signed_what_the_old_one_did() 
             shape,
             emails: vec!["ops@example.test".to_owned()],
             organization: Some("Example Inc".to_owned()),
+            uuid: Some(Uuid::from_u128(7)),
             ..Spec::localhost(Role::SCHEDULER)
         };
         let old = Anchor::new(&spec).unwrap();
@@ -73,6 +74,7 @@ fn a_renewed_anchor_has_its_key_and_names_and_has_signed_what_the_old_one_did() 
         let names = renewed.spec().unwrap();
         assert_eq!((&names.hosts, &names.ips), (&spec.hosts, &spec.ips));
         assert_eq!(names.emails, spec.emails);
+        assert_eq!(names.uuid, spec.uuid, "it stays bound to one peer");
         let anchors = |pem: &str| {
             TrustAnchors::from_pem(pem.as_bytes(), Path::new("CA"), UnixTime::now()).unwrap()
         };
