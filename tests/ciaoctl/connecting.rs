@@ -110,7 +110,7 @@ async fn certificates_that_will_not_do_say_why_and_what_would() {
         ),
         (
             ["--cacert", &ca, "--cert", &agent],
-            format!("{agent}: the certificate grants AGENT; ciaoctl needs CONTROLLER or OPERATOR"),
+            format!("{agent}: the certificate grants AGENT; ciaoctl needs CONTROLLER, OPERATOR or VIEWER"),
         ),
         (
             ["--cacert", &own_ca, "--cert", &controller],

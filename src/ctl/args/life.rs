@@ -101,7 +101,7 @@ pub struct DrainArgs {
 /// `ciaoctl history`.
 #[derive(Debug, Args)]
 pub struct HistoryArgs {
-    /// The instance: UUID or a unique prefix of it; of one that is gone the whole UUID
+    /// The instance: UUID, name, or a unique prefix of its UUID; also one that has ended, as far as the scheduler remembers it
     #[arg(value_name = "INSTANCE")]
     pub instance: String,
     /// No line with the columns' names

@@ -32,7 +32,7 @@ pub enum ConnectError {
     ///
     /// Found before anything is sent: the scheduler would refuse the same.
     #[error(
-        "{}: the certificate grants {granted}; ciaoctl needs CONTROLLER or OPERATOR (ciao-cert -role controller)",
+        "{}: the certificate grants {granted}; ciaoctl needs CONTROLLER, OPERATOR or VIEWER (ciao-cert -role controller, or viewer to look only)",
         path.display()
     )]
     NoOperator {
