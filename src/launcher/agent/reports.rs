@@ -322,7 +322,10 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
         memory_usage_mb: usage.mem_mb,
         disk_usage_mb: usage.disk_mb,
         // Of what it has, as the original counts.
-        cpu_usage: usage.cpu_percent / (*vcpus).max(1),
+        cpu_usage: match usage.cpu_percent {
+            UNKNOWN => UNKNOWN,
+            percent => percent / (*vcpus).max(1),
+        },
         requested: Some(Requested {
             mem_mb: *mem_mb,
             vcpus: *vcpus,

@@ -322,3 +322,23 @@ fn no_report_is_made_without_a_connection() {
     world.advance(INTERVAL * 3);
     assert_eq!((world.samples, world.agent.poll_timeout()), (0, None));
 }
+
+#[test]
+fn processor_time_that_is_not_known_is_reported_so_for_any_number_of_vcpus() {
+    let mut world = World::connected();
+    let mut start = process("a", 10);
+    start.requirements.vcpus = 4;
+    world.start(start);
+    world.handle(Input::Started {
+        instance: "a".to_owned(),
+    });
+    for (cpu_percent, reported) in [(-1, -1), (0, 0), (200, 50)] {
+        let usage = Usage {
+            mem_mb: 1,
+            disk_mb: 1,
+            cpu_percent,
+        };
+        world.usage.insert("a".to_owned(), usage);
+        assert_eq!(world.stats().instances[0].cpu_usage, reported);
+    }
+}
