@@ -26,7 +26,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use proto_frames::Uuid;
-use proto_frames::payload::{InstanceState, Stats};
+use proto_frames::payload::{InstanceStat, InstanceState, Stats};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -71,7 +71,7 @@ struct Node {
     /// Of all instances together; unknown figures count as 0, here and below.
     mem_used_mib: u64,
     disk_used_mb: u64,
-    /// The sum of the instances' `cpu_usage`. Each is a percentage of the instance's own vcpus, as STATS has it.
+    /// Of one processor; instances on four busy ones have 400. STATS has rounded down for each instance.
     cpu_percent: u64,
     mem_total_mib: u64,
     mem_available_mib: u64,
@@ -98,13 +98,17 @@ impl Metrics {
         for it in &stats.instances {
             *instances.entry(it.state.as_str().to_owned()).or_default() += 1;
         }
+        // STATS has the part of an instance's own vcpus that is used.
+        let vcpus = |it: &InstanceStat| it.requested.as_ref().map_or(1, |it| it.vcpus.max(1));
         let all = || stats.instances.iter();
         let mut nodes = self.nodes.lock();
         let node = nodes.entry(node).or_default();
         node.instances = instances;
         node.mem_used_mib = all().map(|it| known(it.memory_usage_mb)).sum();
         node.disk_used_mb = all().map(|it| known(it.disk_usage_mb)).sum();
-        node.cpu_percent = all().map(|it| known(it.cpu_usage)).sum();
+        node.cpu_percent = all()
+            .map(|it| known(it.cpu_usage.saturating_mul(vcpus(it))))
+            .sum();
         node.mem_total_mib = known(stats.mem_total_mb);
         node.mem_available_mib = known(stats.mem_available_mb);
     }

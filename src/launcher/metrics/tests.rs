@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto_frames::Uuid;
-use proto_frames::payload::{InstanceStat, InstanceState, Stats};
+use proto_frames::payload::{InstanceStat, InstanceState, Requested, Stats};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -57,8 +57,19 @@ async fn a_scrape_tells_what_the_node_has_reported() {
         mem_available_mb: -1,
         instances: vec![
             instance(InstanceState::Active),
-            instance(InstanceState::Active),
+            InstanceStat {
+                // Half of four processors.
+                requested: Some(Requested {
+                    vcpus: 4,
+                    ..Requested::default()
+                }),
+                ..instance(InstanceState::Active)
+            },
             instance(InstanceState::Exited),
+            InstanceStat {
+                cpu_usage: -1,
+                ..instance(InstanceState::Exited)
+            },
         ],
         ..Stats::default()
     };
@@ -66,12 +77,12 @@ async fn a_scrape_tells_what_the_node_has_reported() {
     let text = scrape(address).await;
     for line in [
         "ciao_launcher_instances{state=\"active\"} 2.0",
-        "ciao_launcher_instances{state=\"exited\"} 1.0",
+        "ciao_launcher_instances{state=\"exited\"} 2.0",
         "ciao_launcher_instances{state=\"hung\"} 0.0",
         "ciao_launcher_connected 1.0",
         "ciao_launcher_reconnects_total 1",
-        "ciao_launcher_instances_memory_bytes 6291456.0",
-        "ciao_launcher_instances_cpu_ratio 1.5",
+        "ciao_launcher_instances_memory_bytes 8388608.0",
+        "ciao_launcher_instances_cpu_ratio 3.0",
         "ciao_launcher_memory_available_bytes 0.0",
     ] {
         assert!(text.lines().any(|it| it == line), "no {line}: {text}");
