@@ -1,14 +1,15 @@
 //! Tokens: who may call which service.
 //!
-//! They are in `tokens.json` in the state directory, by their SHA-256 alone: who reads the file has no token. The
-//! subcommand `token` changes the file, and a server with `-tokens` reads it again within a second or so. A token is
-//! random, so that a plain hash of it is enough; there is nothing to guess.
+//! They are in `tokens.json` in the state directory, by their SHA-256 alone: who reads the file has no token. `ciao-rik
+//! token` changes the file, and a server with `-tokens` reads it again within a second or so. A token is random, so
+//! that a plain hash of it is enough; there is nothing to guess. Commands take turns by a lock on `tokens.lock` beside
+//! it; servers only read, and need none.
 //!
 //! ```json
 //! [{"name": "rack-1", "role": "worker", "sha256": "9f86d081…", "banned": false}]
 //! ```
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -119,6 +120,7 @@ pub(crate) fn issue(state: &Path, name: &str, role: Role) -> Result<String, Toke
     if !(1..=MAX_NAME).contains(&name.len()) || !name.chars().all(is_plain) {
         return Err(TokenError::Name(name.to_owned()));
     }
+    let _turn = lock(state)?;
     let mut all = list(state)?;
     if all.iter().any(|it| it.name == name) {
         return Err(TokenError::Exists(name.to_owned()));
@@ -144,9 +146,16 @@ pub(crate) fn issue(state: &Path, name: &str, role: Role) -> Result<String, Toke
 /// # Errors
 /// [`TokenError`].
 pub(crate) fn ban(state: &Path, name: &str) -> Result<(), TokenError> {
+    let is_it = |it: &Token| it.name == name;
+    let unknown = || TokenError::Unknown(name.to_owned());
+    // Looked for before the lock, which makes the directory if there is none.
+    if !list(state)?.iter().any(is_it) {
+        return Err(unknown());
+    }
+    let _turn = lock(state)?;
     let mut all = list(state)?;
-    let token = all.iter_mut().find(|it| it.name == name);
-    token.ok_or(TokenError::Unknown(name.to_owned()))?.banned = true;
+    let token = all.iter_mut().find(|it| is_it(it));
+    token.ok_or_else(unknown)?.banned = true;
     write(state, &all)
 }
 
@@ -169,15 +178,36 @@ fn file(state: &Path) -> PathBuf {
     state.join("tokens.json")
 }
 
-/// Replaces the file as a whole, so that a reader sees the earlier or the later one. Two commands at the same time may
-/// lose one's change: there is no lock.
+/// Waits until no other command changes the file. Until the returned file is dropped, or its process ends, no other
+/// command does: each reads the file and replaces it, and two at once would lose one's change.
+///
+/// The lock is on a file of its own, because the file of tokens is another one after each change.
+///
+/// # Errors
+/// [`TokenError::File`]: there is no lock file and it cannot be made, or the file system has no locks.
+fn lock(state: &Path) -> Result<File, TokenError> {
+    let path = state.join("tokens.lock");
+    let locked = || {
+        make_private(state)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path)?;
+        file.lock()?;
+        Ok(file)
+    };
+    locked().map_err(|source| TokenError::File {
+        path: path.clone(),
+        source,
+    })
+}
+
+/// Replaces the file as a whole, so that a reader sees the earlier or the later one. Called with the lock held.
 ///
 /// # Errors
 /// [`TokenError::File`].
 fn write(state: &Path, all: &[Token]) -> Result<(), TokenError> {
     let path = file(state);
     let replace = || {
-        make_private(state)?;
         let next = path.with_extension("json.new");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
@@ -348,5 +378,26 @@ mod tests {
             tonic::Code::PermissionDenied
         );
         assert!(ban(state.path(), "w2").is_err());
+    }
+    #[test]
+    fn commands_at_the_same_time_lose_no_change_of_each_other() {
+        const COMMANDS: usize = 8;
+        const EACH: usize = 10;
+        let state = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for command in 0..COMMANDS {
+                let state = state.path();
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        let name = format!("{command}-{number}");
+                        issue(state, &name, Role::Worker).unwrap();
+                        ban(state, &name).unwrap();
+                    }
+                });
+            }
+        });
+        let all = list(state.path()).unwrap();
+        assert_eq!(all.len(), COMMANDS * EACH);
+        assert!(all.iter().all(|it| it.banned));
     }
 }
