@@ -16,11 +16,12 @@
 //! ```
 //!
 //! `orders` has the part for controllers, `progress` that for scheduler and workers, [`sets`] what makes instances by
-//! number, `telling` what controllers read.
+//! number, `steps` what is carried out after the write, `telling` what controllers read.
 
 mod orders;
 mod progress;
 pub(crate) mod sets;
+mod steps;
 mod telling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -178,13 +179,31 @@ pub(crate) struct Desk {
     down: String,
     /// Until when instances that are not listed may still come back with their workers.
     back_by: Instant,
-    /// What is to be written with this round. A failed write leaves it for the next.
+    /// What is to be written with this round. A failed write leaves it for the next. It has a bound: the fate of
+    /// an instance changes a few times at most, and while the disk takes no writes no instance is added and no set changed.
     changes: Vec<Change>,
-    /// Instances that this round has made, and who is to be told. They are sent after the write, or removed if it
-    /// fails.
-    accepting: Vec<(Arc<str>, Answer)>,
+    /// Instances that this round has made, and who is to be told; no one for those of sets. They are sent after the
+    /// write, or removed if it fails.
+    accepting: Vec<(Arc<str>, Option<Answer>)>,
+    /// Requests that change what is here already. They are written first and carried out after the write, or refused if
+    /// it fails.
+    staged: Vec<(Step, Answer)>,
     /// Other requests whose answer waits for the write.
     answers: Vec<Answer>,
+    /// Whether the last write failed. Until one succeeds or the next look, sets are not settled: what they add could
+    /// not be kept.
+    is_unwritten: bool,
+}
+
+/// What a request changes, for [`Desk::commit`].
+#[derive(Debug)]
+enum Step {
+    /// Destroy this instance.
+    Destroy(Arc<str>),
+    /// The set of this key is to be so.
+    Set(String, Box<Set>),
+    /// Destroy the set of this key, and its instances.
+    ForgetSet(String),
 }
 
 /// What UUIDs of instances of this family begin with: eight hex digits, the UUID's first field.
@@ -215,7 +234,9 @@ impl Desk {
             back_by: Instant::now(),
             changes: Vec::new(),
             accepting: Vec::new(),
+            staged: Vec::new(),
             answers: Vec::new(),
+            is_unwritten: false,
         };
         for record in kept.instances {
             desk.insert(record, true);
@@ -225,8 +246,8 @@ impl Desk {
 
     /// Handles what comes until `stop` is ready.
     ///
-    /// One round: wait for input, take what is there, settle the sets that it touched, and write once
-    /// ([`Desk::commit`]). The write blocks this thread.
+    /// One round: wait for input, take what is there, settle the sets that it touched, and write ([`Desk::commit`]). The
+    /// write blocks this thread.
     ///
     /// # Errors
     /// A part that gives input has ended, which only a panic there can cause.
@@ -256,6 +277,7 @@ impl Desk {
                 }
                 _ = looks.tick() => {
                     looked += 1;
+                    self.is_unwritten = false;
                     self.tidy();
                     if looked.is_multiple_of(RETRY_LOOKS) {
                         self.try_again();
@@ -268,33 +290,69 @@ impl Desk {
             }
             news.drain(..).for_each(|it| self.news(it));
             events.drain(..).for_each(|it| self.hear(it));
-            some_orders.drain(..).for_each(|it| self.order(it));
-            self.settle_sets();
-            if !self.changes.is_empty() || !self.answers.is_empty() {
-                tokio::task::block_in_place(|| self.commit());
+            if !some_orders.is_empty() || !self.unsettled.is_empty() || self.has_to_write() {
+                tokio::task::block_in_place(|| {
+                    some_orders.drain(..).for_each(|it| self.order(it));
+                    self.end_round();
+                });
             }
         }
     }
 
-    /// Writes what has changed. After that it answers controllers, and sends new instances.
+    /// Whether something waits for a write, or for an answer that says that it is written.
+    fn has_to_write(&self) -> bool {
+        !(self.changes.is_empty() && self.staged.is_empty() && self.answers.is_empty())
+    }
+
+    /// Settles sets and writes, and once more for what follows from the requests that were carried out with the write.
+    fn end_round(&mut self) {
+        const PASSES: usize = 2;
+        for _ in 0..PASSES {
+            if !self.is_unwritten {
+                self.settle_sets();
+            }
+            if self.has_to_write() {
+                self.commit();
+            }
+            if self.is_unwritten {
+                return;
+            }
+        }
+    }
+
+    /// Writes what has changed and what is asked for. After that it carries the requests out, answers controllers, and
+    /// sends new instances.
     ///
-    /// If the write fails, the instances of this round are removed again and their controllers told, and all other
-    /// requests of the round are refused. What the latter changed stays, in memory and to be written; a controller that
-    /// asks again gets the same.
+    /// If the write fails, the instances of this round are removed again, and all requests of the round are refused and
+    /// change nothing. What has happened to instances stays to be written.
     fn commit(&mut self) {
+        let happened = self.changes.len();
+        let staged = std::mem::take(&mut self.staged);
+        for (step, _) in &staged {
+            let asked = self.changes_of(step);
+            self.changes.extend(asked);
+        }
         let written = self.store.write(&self.changes);
         let accepting = std::mem::take(&mut self.accepting);
         let answers = std::mem::take(&mut self.answers);
         match written {
             Ok(()) => {
+                // Without changes the disk was not asked.
+                self.is_unwritten &= self.changes.is_empty();
                 self.changes.clear();
                 let notice = self.cut_off();
-                for answer in answers {
+                for (step, answer) in staged {
+                    self.carry_out(step);
                     // The controller may have gone.
                     let _ = answer.send(Ok(notice.clone()));
                 }
-                for (instance, answer) in accepting {
+                for answer in answers {
                     let _ = answer.send(Ok(notice.clone()));
+                }
+                for (instance, answer) in accepting {
+                    if let Some(answer) = answer {
+                        let _ = answer.send(Ok(notice.clone()));
+                    }
                     self.submit(&instance);
                     self.tell(&instance);
                 }
@@ -305,20 +363,31 @@ impl Desk {
                     event = "desk_not_written",
                     "cannot write down what has changed, and accept nothing until then: {error}"
                 );
+                self.is_unwritten = true;
+                self.changes.truncate(happened);
+                self.remove_unwritten(&accepting);
                 let refusal =
                     Status::unavailable(format!("what was asked for cannot be kept: {error}"));
-                for (instance, answer) in accepting {
-                    self.remove(&instance);
-                    self.changes.retain(
-                        |it| !matches!(it, Change::Instance(record) if record.instance == instance),
-                    );
-                    let _ = answer.send(Err(refusal.clone()));
-                }
-                for answer in answers {
+                let accepting = accepting.into_iter().filter_map(|(_, answer)| answer);
+                let staged = staged.into_iter().map(|(_, answer)| answer);
+                for answer in accepting.chain(staged).chain(answers) {
                     let _ = answer.send(Err(refusal.clone()));
                 }
             }
         }
+    }
+
+    /// Removes instances that were made in this round, for they could not be written. Their sets are settled again
+    /// later.
+    fn remove_unwritten(&mut self, accepting: &[(Arc<str>, Option<Answer>)]) {
+        for (instance, _) in accepting {
+            self.touch_set(instance);
+            self.remove(instance);
+        }
+        let made: BTreeSet<&Arc<str>> = accepting.iter().map(|(it, _)| it).collect();
+        self.changes.retain(
+            |it| !matches!(it, Change::Instance(record) if made.contains(&record.instance)),
+        );
     }
 
     /// The notice for controllers while there is no connection.
@@ -490,3 +559,6 @@ fn group(workload: &str) -> String {
     let plain: String = workload.chars().filter(is_plain).take(40).collect();
     format!("rik-{plain}")
 }
+
+#[cfg(test)]
+mod tests;

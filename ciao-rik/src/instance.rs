@@ -138,6 +138,17 @@ impl Instance {
         matches!(self.record.fate, Fate::Run | Fate::Destroy)
     }
 
+    /// What its fate becomes when it is destroyed: it is over at once if the scheduler has it not, or if it has ended or
+    /// failed. `None` if it is being destroyed, or is over.
+    pub(crate) fn fate_when_destroyed(&self) -> Option<Fate> {
+        let has_ended = matches!(self.stage(), Stage::Failed { .. } | Stage::Ended { .. });
+        match self.record.fate {
+            Fate::Run if self.is_sent && !has_ended => Some(Fate::Destroy),
+            Fate::Run | Fate::Failed(_) => Some(Fate::Over),
+            Fate::Destroy | Fate::Over => None,
+        }
+    }
+
     /// Whether controllers are told that it runs.
     pub(crate) fn is_running(&self) -> bool {
         self.status().0 == ResourceStatus::Running

@@ -278,3 +278,11 @@ fn read(database: &Database) -> Result<Raw, redb::Error> {
         family: u32::try_from(family).unwrap_or(u32::MAX),
     })
 }
+
+#[cfg(test)]
+impl Store {
+    /// Closes the file, which the next write opens again: a test can put something else in its place.
+    pub(crate) fn close(&mut self) {
+        self.database = None;
+    }
+}

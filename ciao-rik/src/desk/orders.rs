@@ -11,7 +11,9 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::definition::Definition;
-use crate::desk::{Answer, Desk, MAX_DEFINITIONS, MAX_INSTANCES, MAX_SUBSCRIBERS, Order, Request};
+use crate::desk::{
+    Answer, Desk, MAX_DEFINITIONS, MAX_INSTANCES, MAX_SUBSCRIBERS, Order, Request, Step,
+};
 use crate::instance::{Fate, Member, Record};
 use crate::session::Ask;
 use crate::updates::{self, Caller, Updates};
@@ -48,6 +50,11 @@ impl Desk {
         // One controller's ids are apart from those of another token.
         let key = (Arc::clone(&caller.owner), request.id.clone());
         let known = self.by_id.get(&key).cloned();
+        if self.is_staged(&request.workload, caller, known.as_ref()) {
+            // The earlier request comes first, and may change what is known.
+            self.commit();
+        }
+        let known = self.by_id.get(&key).cloned();
         match (request.create, known) {
             // It is there, or will be: nothing is made twice.
             (Some(_), Some(instance)) if self.is_wanted(&instance) => self.answers.push(answer),
@@ -61,15 +68,11 @@ impl Desk {
             // Not answered before the record is on disk.
             (Some(definition), None) => {
                 match self.create(request.workload, request.id, &definition, caller, None) {
-                    Ok(instance) => self.accepting.push((instance, answer)),
+                    Ok(instance) => self.accepting.push((instance, Some(answer))),
                     Err(status) => drop(answer.send(Err(status))),
                 }
             }
-            // Answered after the write. The DELETE is sent before it: repeated after a crash, it does no harm.
-            (None, Some(instance)) => {
-                self.answers.push(answer);
-                self.destroy(&instance);
-            }
+            (None, Some(instance)) => self.staged.push((Step::Destroy(instance), answer)),
             // Nothing of it is left: its controller may still list it.
             (None, None) => {
                 self.answers.push(answer);
@@ -84,7 +87,7 @@ impl Desk {
         fate == Some(&Fate::Run)
     }
 
-    /// Makes an instance in memory and has it written. It is not sent: the caller puts it into `accepting` or `unsent`.
+    /// Makes an instance in memory and has it written. It is not sent: the caller puts it into `accepting`.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` where there are too many instances or bytes of definitions.
@@ -128,22 +131,18 @@ impl Desk {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
         };
-        // Not sent, or ended by what the scheduler said: there is nothing to delete.
-        let is_nowhere =
-            !it.is_sent || matches!(it.stage(), Stage::Failed { .. } | Stage::Ended { .. });
-        match it.record.fate {
-            Fate::Over => {}
-            Fate::Run if !is_nowhere => {
+        match it.fate_when_destroyed() {
+            Some(Fate::Destroy) => {
                 it.record.fate = Fate::Destroy;
                 self.touch_set(instance);
                 self.keep(instance);
                 self.tell(instance);
                 self.delete(instance);
             }
+            Some(_) => self.finish(instance),
             // A repeated request: it may be that the first was not heard.
-            Fate::Destroy => self.delete(instance),
-            // No DELETE is needed: the instance is over at once.
-            Fate::Run | Fate::Failed(_) => self.finish(instance),
+            None if it.record.fate == Fate::Destroy => self.delete(instance),
+            None => {}
         }
     }
 

@@ -14,9 +14,8 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::definition::Definition;
-use crate::desk::{Answer, Desk, Request};
+use crate::desk::{Answer, Desk, Request, Step};
 use crate::instance::{Fate, Instance, Member, shared};
-use crate::store::Change;
 use crate::updates::Caller;
 
 /// Most sets of all controllers together.
@@ -40,7 +39,8 @@ pub(crate) struct Set {
 }
 
 impl Desk {
-    /// Makes, changes or destroys a set. Answered after the write to disk; instances follow later.
+    /// Makes, changes or destroys a set. Carried out and answered after the write to disk; instances
+    /// follow later.
     ///
     /// All streams of this caller are told of instances of sets from here on.
     pub(super) fn schedule_set(&mut self, request: Request, caller: &Caller, answer: Answer) {
@@ -54,46 +54,50 @@ impl Desk {
             subscriber.caller.knows_sets |= subscriber.caller.address == caller.address
                 && subscriber.caller.owner == caller.owner;
         }
+        if self.is_staged(&request.workload, caller, None) {
+            // The earlier request comes first: the number of the definition follows from it.
+            self.commit();
+        }
         let key = key(&caller.owner, &request.workload);
-        match request.create {
-            Some(_) if !self.sets.contains_key(&key) && self.sets.len() >= MAX_SETS => {
+        // Those that are staged may all be new ones.
+        let count = self.sets.len() + self.staged.len();
+        let step = match request.create {
+            Some(_) if !self.sets.contains_key(&key) && count >= MAX_SETS => {
                 let text = format!("there are {MAX_SETS} sets already");
                 let _ = answer.send(Err(Status::resource_exhausted(text)));
                 return;
             }
-            Some(definition) => self.change_set(&key, request.workload, *definition, caller),
-            None => {
-                if self.sets.remove(&key).is_some() {
-                    self.changes.push(Change::ForgetSet(key.clone()));
-                }
-                let all = self.members(&key, |_| true);
-                all.iter().for_each(|it| self.destroy(it));
+            Some(definition) => {
+                let set = self.changed_set(&key, request.workload, *definition, caller);
+                Step::Set(key, Box::new(set))
             }
-        }
-        self.answers.push(answer);
+            None => Step::ForgetSet(key),
+        };
+        self.staged.push((step, answer));
     }
 
-    /// Notes what a set is to be. A set that is made begins with a random generation: instances of an earlier set of
-    /// this workload, which are still being destroyed, must not count as its own.
-    fn change_set(&mut self, key: &str, workload: String, definition: Definition, caller: &Caller) {
-        let before = self.sets.get(key);
-        let generation = match before {
+    /// What a set is to be. A set that is made begins with a random generation: instances of an earlier set of this
+    /// workload, which are still being destroyed, must not count as its own.
+    fn changed_set(
+        &self,
+        key: &str,
+        workload: String,
+        definition: Definition,
+        caller: &Caller,
+    ) -> Set {
+        let generation = match self.sets.get(key) {
             Some(before) if is_same(&before.definition, &definition.json) => before.generation,
             Some(before) => before.generation + 1,
             // What is left of one that was destroyed is of no generation of this.
             None => fastrand::u64(1 << 32..1 << 48),
         };
-        let set = Set {
+        Set {
             workload,
             owner: Arc::clone(&caller.owner),
             generation,
             replicas: definition.replicas,
             definition: definition.json,
-        };
-        let change = Change::Set(key.to_owned(), Box::new(set.clone()));
-        self.changes.push(change);
-        self.sets.insert(key.to_owned(), set);
-        self.unsettled.insert(key.to_owned());
+        }
     }
 
     /// Notes that an instance's set is to be looked at in this round. Call it where the instance's fate or running
@@ -192,7 +196,7 @@ impl Desk {
             };
             let made = self.create(set.workload.clone(), id, &definition, &caller, Some(member));
             match made {
-                Ok(instance) => self.unsent.push_back(instance),
+                Ok(instance) => self.accepting.push((instance, None)),
                 Err(status) => {
                     tracing::warn!(
                         event = "rik_set_short",
@@ -206,7 +210,7 @@ impl Desk {
     }
 
     /// UUIDs of the instances of a set that match and are not over, in the order of their ids.
-    fn members(&self, key_: &str, matches: impl Fn(&Instance) -> bool) -> Vec<Arc<str>> {
+    pub(super) fn members(&self, key_: &str, matches: impl Fn(&Instance) -> bool) -> Vec<Arc<str>> {
         let is_member = |it: &&Instance| {
             it.record.set.is_some()
                 && it.record.fate != Fate::Over
@@ -234,6 +238,6 @@ fn is_same(one: &str, other: &str) -> bool {
 
 /// What a set is found by, here and in the store: owner, line end, workload. A token's name has no line end, so that
 /// two pairs never have one key.
-fn key(owner: &str, workload: &str) -> String {
+pub(super) fn key(owner: &str, workload: &str) -> String {
     format!("{owner}\n{workload}")
 }
