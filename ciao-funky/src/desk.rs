@@ -41,7 +41,7 @@ use crate::task::{Binary, Record, Shape, Task};
 use self::orders::Copied;
 
 /// Most tasks that have not ended, so that memory has a bound: some 200 MiB with short arguments. Tasks whose files are
-/// still being copied are not counted yet; how many those can be is bounded by the connections that wait for an answer.
+/// still being copied, and those that wait for the write, are counted.
 pub(crate) const MAX_TASKS: usize = 100_000;
 
 /// Most ended tasks that are kept and listed; the oldest are forgotten first.
@@ -170,6 +170,8 @@ pub(crate) struct Desk {
     vcpus: Option<i64>,
     /// What has happened and is not on disk. A failed write leaves it here for the next.
     changes: Vec<Change>,
+    /// How many tasks have their number, and their files still being copied.
+    copying: usize,
     /// Tasks that become tasks with the next write, and who is to be told.
     accepting: Vec<(Record, Answer)>,
     /// Files of tasks whose end is not on disk yet. They are released after the write: after a crash the task would be
@@ -217,6 +219,7 @@ impl Desk {
             down: "not connected yet".to_owned(),
             back_by: Instant::now(),
             changes: Vec::new(),
+            copying: 0,
             accepting: Vec::new(),
             releases: Vec::new(),
             is_unwritten: false,
@@ -259,7 +262,7 @@ impl Desk {
                 _ = retries.tick() => self.try_again(),
             }
             news.drain(..).for_each(|it| self.hear(it));
-            files.drain(..).for_each(|it| self.take_copy(it));
+            files.drain(..).for_each(|it| self.take_copied(it));
             some_orders.drain(..).for_each(|it| self.order(it));
             tokio::task::block_in_place(|| self.commit());
         }
@@ -423,3 +426,6 @@ impl fmt::Display for Accepted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,7 +93,7 @@ impl Desk {
         // A line of arguments that cannot be split, too many tasks, or no number left (after 4 294 967 294 tasks).
         let refused = match arguments(&extras.args, &self.settings.shape) {
             Err(error) => Some(error.to_string()),
-            Ok(_) if self.living() >= MAX_TASKS => {
+            Ok(_) if self.living() + self.copying + self.accepting.len() >= MAX_TASKS => {
                 Some(format!("there are {MAX_TASKS} tasks already"))
             }
             Ok(_) if self.next_task == u32::MAX => Some("there are no numbers left".to_owned()),
@@ -120,6 +120,7 @@ impl Desk {
                 answer,
             }),
             Source::Paths(paths) => {
+                self.copying += 1;
                 let (binaries, copies) = (self.binaries.clone(), self.copies.clone());
                 tokio::spawn(async move {
                     let names = paths.iter().map(|it| it.display().to_string()).collect();
@@ -138,11 +139,17 @@ impl Desk {
         }
     }
 
+    /// Takes the result of a copy that [`Desk::begin`] has asked for; each comes back once.
+    pub(super) fn take_copied(&mut self, copied: Copied) {
+        self.copying = self.copying.saturating_sub(1);
+        self.take_copy(copied);
+    }
+
     /// Makes the record of a task whose files are there, or are not.
     ///
     /// With files it waits in `accepting` for the next write. Without, it is a task that has failed, which is kept and
     /// listed as any other: its number has been given. Its client is told at once, for there is nothing to lose.
-    pub(super) fn take_copy(&mut self, copied: Copied) {
+    fn take_copy(&mut self, copied: Copied) {
         let id = copied.id;
         let (files, outcome) = match copied.files {
             Ok(files) => (files, None),
