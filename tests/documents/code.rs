@@ -124,3 +124,21 @@ fn names_of_code_in_documents_are_in_the_code() {
         missing.join("\n")
     );
 }
+
+/// Lines of Rust without comments and empty lines.
+fn without_comments(code: &str) -> Vec<&str> {
+    let lines = code.lines();
+    lines
+        .filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//"))
+        .collect()
+}
+
+#[test]
+fn the_filter_that_is_shown_is_the_file() {
+    const FILTER: &str = "sched-core/src/placement/filters/load.rs";
+    let document = text("CONTRIBUTING.md");
+    let (_, shown) = document.split_once(FILTER).expect("it is named");
+    let (_, shown) = shown.split_once("```rust\n").expect("it is shown");
+    let (shown, _) = shown.split_once("```").expect("the block has an end");
+    assert_eq!(without_comments(shown), without_comments(&text(FILTER)));
+}

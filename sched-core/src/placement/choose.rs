@@ -97,7 +97,8 @@ impl Placement {
                 policy
                     .concerned(&view.asked(query, labels))
                     .next()
-                    .is_none()
+                    .is_none(),
+                "a filter concerns a START that takes the short cut: its `concerns_all` has to be true"
             );
             return found;
         }

@@ -176,5 +176,8 @@ fn these_are_all_the_filters_there_are() {
     let error = rules.check().expect_err("there is no such filter");
     let names = FILTERS.map(|(name, _)| name).join(", ");
     let expected = format!("there is no filter 'none'; there are {names}");
-    assert!(error.to_string().ends_with(&expected), "{error}");
+    assert!(
+        error.to_string().ends_with(&expected),
+        "a filter is missing in FILTERS above, or too many are there: {error}"
+    );
 }
