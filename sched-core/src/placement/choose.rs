@@ -98,7 +98,7 @@ impl Placement {
                     .concerned(&view.asked(query, labels))
                     .next()
                     .is_none(),
-                "a filter concerns a START that takes the short cut: its `concerns_all` has to be true"
+                "`concerns_all` has to be true"
             );
             return found;
         }
