@@ -97,8 +97,7 @@ impl Placement {
                 policy
                     .concerned(&view.asked(query, labels))
                     .next()
-                    .is_none(),
-                "`concerns_all` has to be true"
+                    .is_none()
             );
             return found;
         }
