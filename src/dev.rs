@@ -46,6 +46,8 @@ pub struct DevConfig {
     pub nodes: NonZeroU32,
     /// Port on 127.0.0.1; 8888, or any free one if that is taken, unless given.
     pub port: Option<u16>,
+    /// Where the cluster configuration is, as [`crate::server::ServerConfig::configuration_uri`].
+    pub configuration_uri: Option<String>,
     /// Where certificates, logs and output are kept; a new private directory, removed at the end, unless given.
     pub directory: Option<PathBuf>,
     /// The name of the context of `ciaoctl` to write, if any.

@@ -106,7 +106,7 @@ impl Cluster {
     pub(super) async fn start(config: &DevConfig, directory: &Directory) -> anyhow::Result<Self> {
         let certificates = Certificates::make(directory, config.nodes.get())
             .context("cannot make certificates")?;
-        let server = bind(config.port, &certificates, directory)?;
+        let server = bind(config, &certificates, directory)?;
         let address = server.local_addrs()?[0];
         let http = server.http_addrs()?[0];
         let (stop, stopping) = watch::channel(false);
@@ -380,10 +380,11 @@ fn node_spec(name: &str, uuid: Uuid) -> Spec {
 ///
 /// `http` falls back to any free port by itself; the port for peers only if none was asked for.
 fn bind(
-    port: Option<u16>,
+    dev: &DevConfig,
     certificates: &Certificates,
     directory: &Directory,
 ) -> Result<Server, StartError> {
+    let port = dev.port;
     let config = |port, http| ServerConfig {
         cert: certificates.scheduler.clone(),
         ca_cert: certificates.ca.clone(),
@@ -392,7 +393,7 @@ fn bind(
         http_cert: None,
         placement: None,
         key_files: tls::KeyFiles::Strict,
-        configuration_uri: None,
+        configuration_uri: dev.configuration_uri.clone(),
         node_file: None,
         state_dir: Some(directory.scheduler()),
         images: Some(ImagesConfig::new(directory.images())),

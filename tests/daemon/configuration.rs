@@ -2,6 +2,7 @@
 
 use proto_frames::payload::{Configuration, Payload};
 use proto_frames::{Encoding, Kind, Role};
+use tokio::process::Command;
 
 use crate::boot::refused;
 use crate::site::{Site, repository};
@@ -45,6 +46,23 @@ async fn native_peers_get_the_file_byte_for_byte_and_original_ones_with_the_orig
     let read = |text: &str| Configuration::decode(text.as_bytes()).unwrap();
     assert_eq!(read(&payload), read(FIRST));
     assert!(daemon.log().iter().all(|line| !line.contains("WARN")));
+}
+
+#[tokio::test]
+async fn a_cluster_on_one_machine_takes_a_configuration_as_well() {
+    let site = Site::new();
+    let file = site.path("policy.yaml");
+    std::fs::write(
+        &file,
+        "configure: {scheduler: {policy: {weighers: [{name: fastest}]}}}\n",
+    )
+    .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-scheduler"));
+    command
+        .args(["dev", "--port", "0", "--configuration-uri"])
+        .arg(format!("file://{}", file.display()));
+    let said = refused(command).await;
+    assert!(said.contains("fastest"), "{said}");
 }
 
 #[tokio::test]

@@ -33,6 +33,10 @@ pub(crate) struct DevFlags {
     /// Port on 127.0.0.1 [default: 8888, or any free one if that is taken]
     #[arg(long)]
     port: Option<u16>,
+    /// Where the cluster configuration is, with the policy, aggregates and zones, as of the daemon [default:
+    /// file:///etc/ciao/configuration.yaml, if it exists]
+    #[arg(long = "configuration-uri", value_name = "URI")]
+    configuration_uri: Option<String>,
     /// Keep certificates, logs and output in this directory [default: a new private one, removed at the end]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
@@ -53,6 +57,7 @@ impl From<DevFlags> for DevConfig {
             timeout: flags.timeout,
             nodes: flags.nodes,
             port: flags.port,
+            configuration_uri: flags.configuration_uri,
             directory: flags.directory,
             context: flags.context,
             log: flags.log,
