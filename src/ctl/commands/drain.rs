@@ -12,10 +12,11 @@
 
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode,
-    LifeCommand, Restore, RestoreMode, Topic,
+    LifeCommand, Misfit, Restore, RestoreMode, Topic,
 };
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
@@ -277,8 +278,16 @@ impl Drain {
             _ if self.is_over() => format!("{node} {progress}"),
             _ => format!("{node} {progress}; gave up waiting, it goes on"),
         });
-        for it in &last.misfits {
-            lines.push(format_args!("  {}  {}", it.instance_uuid, it.detail));
+        for (why, instances) in by_reason(&last.misfits) {
+            match instances.as_slice() {
+                [only] => lines.push(format_args!("  {only}  {why}")),
+                several => {
+                    lines.push(format_args!("  {why}:"));
+                    for instance in several {
+                        lines.push(format_args!("    {instance}"));
+                    }
+                }
+            }
         }
         let named = u32::try_from(last.misfits.len()).unwrap_or(u32::MAX);
         if let more @ 1.. = last.misfit_count.saturating_sub(named) {
@@ -304,6 +313,15 @@ impl Drain {
             "reason": self.failure.as_ref().map(|(why, _)| why),
         })
     }
+}
+
+/// Instances that cannot be moved by why, in the order of the first of each: many have the same reason, which is long.
+fn by_reason(misfits: &[Misfit]) -> IndexMap<&str, Vec<&str>> {
+    let mut all = IndexMap::<_, Vec<_>>::new();
+    for it in misfits {
+        all.entry(&*it.detail).or_default().push(&*it.instance_uuid);
+    }
+    all
 }
 
 /// `node-a (4cb19522): 2 of 40 will not fit:`; the instances follow on lines of their own.
@@ -334,12 +352,19 @@ fn failure_exit(failure: &CommandFailure) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::payload::{Misfit, NodeDisconnected, NodeType};
+    use proto_frames::payload::{NodeDisconnected, NodeType};
 
     use super::*;
 
     fn end(drain: &Drain) -> Vec<String> {
         drain.end().iter().map(ToString::to_string).collect()
+    }
+
+    fn misfit(instance: &str, why: &str) -> Misfit {
+        Misfit {
+            instance_uuid: instance.into(),
+            detail: why.into(),
+        }
     }
 
     fn drain(goal: Goal) -> Drain {
@@ -429,21 +454,25 @@ mod tests {
             node_uuid: "4cb19522-aaaa".into(),
             state: DrainState::Checking,
             total: 40,
-            misfits: vec![Misfit {
-                instance_uuid: "i1".into(),
-                detail: "no gpu".into(),
-            }],
-            misfit_count: 3,
+            misfits: vec![
+                misfit("i1", "no gpu"),
+                misfit("i2", "pinned"),
+                misfit("i3", "no gpu"),
+            ],
+            misfit_count: 5,
             ..DrainProgress::default()
         })));
         let expected = [
-            "a (4cb19522): 3 of 40 will not fit:",
-            "  i1  no gpu",
+            "a (4cb19522): 5 of 40 will not fit:",
+            "  no gpu:",
+            "    i1",
+            "    i3",
+            "  i2  pinned",
             "  and 2 more",
         ];
         assert_eq!(end(&check), expected);
         assert_eq!(check.exit(), Exit::Refused);
-        assert_eq!(check.json()["progress"]["misfit_count"], 3);
+        assert_eq!(check.json()["progress"]["misfit_count"], 5);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) fn word(progress: &mut Explained<DrainProgress, DrainCauses>) {
     payload.detail = if is_check {
         checked(payload, causes.untried)
     } else {
-        ended(payload, causes.end)
+        ended(causes.end).to_owned()
     };
 }
 
@@ -59,22 +59,17 @@ fn checked(progress: &DrainProgress, untried: usize) -> String {
     words
 }
 
-/// Why a drain has ended, and what is left. `None` while it goes on. Instances that cannot be moved are not named once
-/// it is done: nothing is left.
-fn ended(progress: &DrainProgress, end: Option<DrainEnd>) -> String {
-    let end = match end {
+/// Why a drain has ended; nothing while it goes on. Instances that cannot be moved are in the payload, each with its
+/// reason, and are not named again here.
+fn ended(end: Option<DrainEnd>) -> &'static str {
+    match end {
         None => "",
         Some(DrainEnd::Asked) => "as requested",
         Some(DrainEnd::Uncordoned) => "its node is to take work again",
         Some(DrainEnd::NothingMovable) => "what is left cannot be moved",
         Some(DrainEnd::TimeOver) => "its time is over",
         Some(DrainEnd::NodeLost) => "the node is lost",
-    };
-    if progress.misfits.is_empty() || progress.state == DrainState::Done {
-        return end.to_owned();
     }
-    let separator = if end.is_empty() { "" } else { ": " };
-    format!("{end}{separator}{}", not_fitting(progress))
 }
 
 /// Instances that fit nowhere else.
