@@ -11,6 +11,27 @@ use crate::root;
 
 const LEVELS: [&str; 3] = ["info", "warn", "error"];
 
+/// What lines say whose text is made elsewhere than where they are written.
+const MADE_ELSEWHERE: [(&str, &str); 6] = [
+    (
+        "certificate_problem",
+        "what is wrong with a certificate, or soon will be: it ends, or lacks a name",
+    ),
+    ("key_file_open_to_others", OPEN_TO_OTHERS),
+    (
+        "panic",
+        "what the panic says, where it was, and the backtrace",
+    ),
+    ("state_file_open_to_others", OPEN_TO_OTHERS),
+    (
+        "task_changed",
+        "the task, as the original's primary prints it",
+    ),
+    ("token_file_open_to_others", OPEN_TO_OTHERS),
+];
+
+const OPEN_TO_OTHERS: &str = "which file other users can read, and what to do";
+
 /// Who writes it, at which levels, and what it says.
 #[derive(Default)]
 struct Event {
@@ -28,7 +49,13 @@ fn every_line_of_the_log_has_an_event_that_the_page_lists() {
     let mut out =
         String::from("| event | written by | level | says |\n| --- | --- | --- | --- |\n");
     let words = |set: &BTreeSet<&str>| set.iter().copied().collect::<Vec<_>>().join(", ");
+    for (name, said) in MADE_ELSEWHERE {
+        let event = events.get_mut(name);
+        let event = event.unwrap_or_else(|| panic!("{name} is not written"));
+        event.sentences.insert(said.to_owned());
+    }
     for (name, event) in &events {
+        assert!(!event.sentences.is_empty(), "{name} is not explained");
         let says: Vec<_> = event.sentences.iter().map(String::as_str).collect();
         let (programs, levels) = (words(&event.programs), words(&event.levels));
         let says = says.join("; ").replace('|', "\\|");
@@ -81,11 +108,28 @@ fn of_file(file: &str, text: &str, events: &mut BTreeMap<String, Event>) {
             let event = events.entry(name).or_default();
             event.programs.insert(program(file));
             event.levels.insert(level);
-            if let Some(says) = sentence(rest).filter(|it| it.contains(' ')) {
-                event.sentences.insert(says);
-            }
+            let says = sentence(rest).map(|it| without_values(&it));
+            event.sentences.extend(says.filter(|it| it != ELLIPSIS));
         }
     }
+}
+
+/// Stands for what differs from line to line.
+const ELLIPSIS: &str = "…";
+
+/// A format string as a reader of the log sees it: [`ELLIPSIS`] for each value.
+fn without_values(format: &str) -> String {
+    let mut text = String::new();
+    let mut rest = format;
+    while let Some((before, inside)) = rest.split_once('{') {
+        let (_, after) = inside.split_once('}').expect("a value's name ends");
+        text += before;
+        if !text.ends_with(ELLIPSIS) {
+            text += ELLIPSIS;
+        }
+        rest = after;
+    }
+    text + rest
 }
 
 fn program(file: &str) -> &'static str {
