@@ -41,9 +41,9 @@ impl fmt::Display for WhyNoFit<'_> {
         match no_fit.never {
             None => Ok(()),
             Some(Never::NoMatch) => f.write_str("; no node matches; waiting will not help"),
-            Some(Never::TooLarge) => f.write_str(
-                "; it asks for more than the largest of them has in all; waiting will not help",
-            ),
+            Some(Never::TooLarge) => {
+                f.write_str("; more than any of them has in all; waiting will not help")
+            }
         }
     }
 }
@@ -119,7 +119,7 @@ impl fmt::Display for Short<'_> {
             write!(f, " on {}", short.host)?;
         }
         if let Some(largest) = short.largest {
-            write!(f, ", never: the largest has {largest}")?;
+            write!(f, ", the largest has {largest}")?;
         }
         f.write_str(")")
     }

@@ -274,14 +274,14 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
     assert_eq!(
         detail(&mut world),
         "none of 3 compute nodes fits: 1 that have not reported yet; 1 short of memory (asks 200 MiB, most free 100 on host-2, \
-         never: the largest has 100); 1 short of vcpus (asks 2, most free 1 on host-3, never: the largest has 1)"
+         the largest has 100); 1 short of vcpus (asks 2, most free 1 on host-3, the largest has 1)"
     );
     // No one knows yet what the third has.
     world.start(controller, "b", 301);
     assert_eq!(
         detail(&mut world),
         "none of 3 compute nodes fits: \
-         2 short of memory (asks 301 MiB, most free 300 on host-3, never: the largest has 300); \
+         2 short of memory (asks 301 MiB, most free 300 on host-3, the largest has 300); \
          1 that have not reported yet"
     );
     world.ready(third, Size::default());
@@ -290,7 +290,7 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
     assert_eq!(
         detail(&mut world),
         "none of 3 compute nodes fits: \
-         3 short of memory (asks 1001 MiB, most free 1000 on host-4, never: the largest has 1000); \
-         it asks for more than the largest of them has in all; waiting will not help"
+         3 short of memory (asks 1001 MiB, most free 1000 on host-4, the largest has 1000); \
+         more than any of them has in all; waiting will not help"
     );
 }

@@ -187,7 +187,7 @@ fn never_is_said_of_what_no_node_could_take_if_it_were_empty() {
     let failure = world.refused(controller, request("too large", 1001));
     assert!(failure.never && failure.reasons[0].never);
     let detail = failure.detail.unwrap_or_default();
-    assert!(detail.contains("never: the largest has 1000"), "{detail}");
+    assert!(detail.contains("the largest has 1000"), "{detail}");
     let failure = world.refused(controller, requiring("elsewhere", 1, &["zone = us-1"]));
     assert!(failure.never && failure.reasons[0].never);
     world.status(node, Kind::MAINTENANCE);
