@@ -6,8 +6,9 @@
 //! 2026-11-24T12:00:00.000000Z  INFO ciao_scheduler::server::notices: event=node_lost node-7 (…) is lost: …
 //! ```
 //!
-//! Level by `-v` and `-vmodule`; where it goes by `-logtostderr`, `-log_dir` and the program's [`Destination`]. A file
-//! is written by a thread of its own, so that a slow disk does not stop the program.
+//! Level by `-v` and `-vmodule`; where it goes by `-logtostderr`, `-log_dir` and the program's [`Destination`]. Files and
+//! standard error are each written by a thread of their own, so that neither a slow disk nor a terminal that was stopped,
+//! nor a pipe that is not read, stops the program.
 
 mod fields;
 
@@ -16,11 +17,12 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use tokio::sync::watch;
 use tracing::Level;
-use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::fmt::{self, MakeWriter};
@@ -32,6 +34,10 @@ use crate::printable::{Printable, is_unprintable};
 
 /// Daily log files kept; older ones are removed when the next is begun.
 const MAX_LOG_FILES: usize = 14;
+
+/// Most lines that wait to be written, for each of the two threads: some 10 MiB. Further ones are dropped, and the log
+/// says how many.
+const MAX_WAITING_LINES: usize = 1 << 16;
 
 /// glog's flags.
 // The comments on the fields are the help texts that `clap` shows.
@@ -137,21 +143,29 @@ pub enum LogError {
     Init(#[from] TryInitError),
 }
 
-/// The logs of a process. Keep it until the end: it writes out what is buffered. Dropping it ends the thread that
-/// writes the log file.
+/// The logs of a process. Keep it until the end: it writes out what is buffered. Dropping it ends the threads that
+/// write them; it waits a second at most for what they have left.
 #[derive(Debug)]
 pub struct Logs {
-    /// Ends the writing thread when dropped; `None` where no file is written.
-    _guard: Option<WorkerGuard>,
-    /// Closed when the writing thread has ended, because its end of the channel is dropped with what it writes to.
-    ended: Option<watch::Receiver<()>>,
+    /// `None` where no file is written.
+    file: Option<Writing>,
+    _stderr: Writing,
+}
+
+/// A thread that writes a log.
+#[derive(Debug)]
+struct Writing {
+    /// Ends the thread when dropped.
+    _guard: WorkerGuard,
+    /// Closed when the thread has ended, because its end of the channel is dropped with what it writes to.
+    ended: watch::Receiver<()>,
 }
 
 impl Logs {
     /// Waits until nothing is written to the log file any more, though the process goes on: its writer has panicked.
     /// Pending for ever where no file is written.
     pub fn writer_ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        let ended = self.ended.clone();
+        let ended = self.file.as_ref().map(|file| file.ended.clone());
         async move {
             match ended {
                 Some(mut ended) => while ended.changed().await.is_ok() {},
@@ -185,7 +199,12 @@ pub fn init(
     } else {
         flags.stderrthreshold.0.into()
     };
-    let (writer, logs) = file.unzip();
+    let (writer, file) = file.unzip();
+    let (stderr, writing) = written_to(io::stderr());
+    let logs = Logs {
+        file,
+        _stderr: writing,
+    };
     tracing_subscriber::registry()
         .with(filter)
         .with(writer.map(|writer| {
@@ -195,7 +214,7 @@ pub fn init(
         .with(
             fmt::layer()
                 .with_ansi(false)
-                .with_writer(OneLine(io::stderr))
+                .with_writer(OneLine(stderr))
                 .fmt_fields(EventFirst)
                 .with_filter(stderr_level),
         )
@@ -208,10 +227,7 @@ pub fn init(
         );
     }
     std::panic::set_hook(Box::new(log_panic));
-    Ok(logs.unwrap_or(Logs {
-        _guard: None,
-        ended: None,
-    }))
+    Ok(logs)
 }
 
 /// A panic is a defect, and the log is where people look for it. Installed as the process's panic hook. Backtraces are
@@ -278,20 +294,37 @@ fn directory(flags: &LogFlags, default: Destination) -> Option<PathBuf> {
     })
 }
 
-/// What the thread that writes the log file writes to; with it goes the sender, which tells that the thread has ended.
+/// What a thread writes to; with it goes the sender, which tells that the thread has ended.
 struct Watched<W> {
-    file: W,
+    to: W,
+    /// How many lines were dropped; set once the thread is there.
+    dropped: Arc<OnceLock<ErrorCounter>>,
+    /// How many of them the log has told.
+    reported: usize,
     /// Dropped with this, when the thread that owns it ends, for whatever reason.
     _ended: watch::Sender<()>,
 }
 
 impl<W: Write> Write for Watched<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+    /// Takes a line, and writes before it how many were dropped since the last that says so.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let dropped = self.dropped.get().map_or(0, ErrorCounter::dropped_lines);
+        if dropped > self.reported {
+            let missing = dropped - self.reported;
+            let now = jiff::Timestamp::now();
+            writeln!(
+                self.to,
+                "{now:.6}  WARN ciao_scheduler::logging: event=log_lines_dropped {missing} lines of this log are \
+                 missing: they came faster than they could be written"
+            )?;
+            self.reported = dropped;
+        }
+        self.to.write_all(line)?;
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.to.flush()
     }
 }
 
@@ -299,7 +332,7 @@ impl<W: Write> Write for Watched<W> {
 ///
 /// # Errors
 /// The system's: the directory or the file cannot be made.
-fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, Logs)> {
+fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, Writing)> {
     std::fs::create_dir_all(directory)?;
     let appender = RollingFileAppender::builder()
         .rotation(Rotation::DAILY)
@@ -311,19 +344,25 @@ fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, Logs)> {
     Ok(written_to(appender))
 }
 
-/// Logs that are written by a thread of their own. What is logged waits in a queue of the library, which drops lines
+/// A log that is written by a thread of its own. What is logged waits in a queue of the library, which drops lines
 /// rather than wait once it is full.
-fn written_to(file: impl Write + Send + 'static) -> (NonBlocking, Logs) {
+fn written_to(to: impl Write + Send + 'static) -> (NonBlocking, Writing) {
     let (sender, ended) = watch::channel(());
-    let (writer, guard) = tracing_appender::non_blocking(Watched {
-        file,
+    let dropped = Arc::<OnceLock<_>>::default();
+    let watched = Watched {
+        to,
+        dropped: Arc::clone(&dropped),
+        reported: 0,
         _ended: sender,
-    });
-    let logs = Logs {
-        _guard: Some(guard),
-        ended: Some(ended),
     };
-    (writer, logs)
+    let builder = NonBlockingBuilder::default().buffered_lines_limit(MAX_WAITING_LINES);
+    let (writer, guard) = builder.thread_name("log").finish(watched);
+    let _ = dropped.set(writer.error_counter());
+    let writing = Writing {
+        _guard: guard,
+        ended,
+    };
+    (writer, writing)
 }
 
 /// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones; of other crates only
@@ -365,13 +404,13 @@ fn level(verbosity: u8) -> LevelFilter {
 #[cfg(test)]
 mod tests {
     use std::io::{self, Write};
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Mutex, mpsc};
     use std::time::Duration;
 
     use tracing_subscriber::fmt;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    use super::{EventFirst, LogFlags, OneLine, filter, one_line, written_to};
+    use super::{EventFirst, LogFlags, Logs, OneLine, filter, one_line, written_to};
 
     /// A log file whose writer panics.
     struct Defective;
@@ -388,11 +427,52 @@ mod tests {
 
     #[tokio::test]
     async fn a_log_writer_that_panics_is_noticed() {
-        let (mut writer, logs) = written_to(Defective);
+        let (mut writer, writing) = written_to(Defective);
+        let (_, stderr) = written_to(io::sink());
+        let logs = Logs {
+            file: Some(writing),
+            _stderr: stderr,
+        };
         writer.write_all(b"a line\n").unwrap();
         tokio::time::timeout(Duration::from_secs(60), logs.writer_ended())
             .await
             .expect("it is noticed");
+    }
+
+    /// A log whose reader is stopped until the test lets it go on.
+    struct Stopped(mpsc::Receiver<()>, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Stopped {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            self.1.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_that_a_log_cannot_take_are_counted_in_it() {
+        const TOO_MANY: usize = 5;
+        let (go_on, stopped) = mpsc::channel();
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let (mut writer, writing) = written_to(Stopped(stopped, Arc::clone(&written)));
+        let dropped = writer.error_counter();
+        let mut lines = 0;
+        while dropped.dropped_lines() < TOO_MANY {
+            writer.write_all(b"a line\n").unwrap();
+            lines += 1;
+        }
+        drop(go_on);
+        let mut ended = writing.ended.clone();
+        drop((writer, writing));
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended.changed());
+        assert!(ended.await.expect("all is written").is_err());
+        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.matches("a line\n").count(), lines - TOO_MANY);
+        assert_eq!(text.matches("event=log_lines_dropped 5 lines").count(), 1);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Daemon {
     pub(crate) uuid: Uuid,
     child: Child,
     log: watch::Receiver<Vec<String>>,
+    /// Whether its log is read at all.
+    is_read: watch::Sender<bool>,
 }
 
 impl Site {
@@ -141,8 +143,11 @@ impl Daemon {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let (sender, mut log) = watch::channel(Vec::new());
+        let (is_read, mut may_read) = watch::channel(true);
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
+                // Read to its end once the daemon is dropped.
+                let _ = may_read.wait_for(|may| *may).await;
                 sender.send_modify(|log: &mut Vec<String>| log.push(line));
             }
         });
@@ -157,7 +162,13 @@ impl Daemon {
             uuid,
             child,
             log,
+            is_read,
         }
+    }
+
+    /// Reads its log from now on, or does not, as a terminal that was stopped.
+    pub(crate) fn read_log(&self, is_read: bool) {
+        self.is_read.send_replace(is_read);
     }
 
     /// Waits for a line of the log that contains this; the line.

@@ -101,6 +101,30 @@ async fn verbosity_1_says_where_each_start_went_and_0_does_not() {
 }
 
 #[tokio::test]
+async fn a_log_that_is_not_read_stops_nothing_and_loses_nothing() {
+    /// Of each a line is logged: together more than the pipe of the log holds.
+    const STARTS: u128 = 2000;
+    let site = Site::new();
+    let mut daemon = site.start(&["-v", "1"]).await;
+    let mut master = site.master(&daemon).await;
+    let mut node = site.node(&daemon).await;
+    master.expect_node().await;
+    node.ready(PLENTY).await;
+    node.nothing_else().await;
+    daemon.read_log(false);
+    for number in 1..=STARTS {
+        master.start(instance(number), 1).await;
+        node.expect_start().await;
+    }
+    daemon.read_log(true);
+    daemon.terminate();
+    daemon.ended().await;
+    let log = daemon.log();
+    let logged = log.iter().filter(|line| line.contains(" given to node "));
+    assert_eq!(logged.count() as u128, STARTS);
+}
+
+#[tokio::test]
 async fn the_heartbeat_prints_a_line_a_second_about_both_sides() {
     let site = Site::new();
     let daemon = site.start(&["-heartbeat"]).await;
