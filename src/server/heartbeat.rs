@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::Zoned;
 use proto_frames::Uuid;
 use tokio::time::{MissedTickBehavior, interval};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder};
 
 use super::hub::Hub;
 use sched_core::{Heartbeat, HeartbeatNode};
@@ -23,25 +24,32 @@ const MAX_NODES: usize = 4;
 /// Lines between two column headers, as the original.
 const HEADER_EVERY: u64 = 22;
 
+/// Lines that wait while standard error is not read, a minute's; later ones are dropped.
+const MAX_WAITING_LINES: usize = 60;
+
 /// Prints the heartbeat to standard error; ends never. A reading of the core a second, under its lock for as long as it
-/// takes to copy a handful of rows.
+/// takes to copy a handful of rows. A thread of its own writes, because writing waits where a terminal was stopped or a
+/// pipe is not read.
 pub(super) async fn beat(hub: Arc<Hub>) {
+    let builder = NonBlockingBuilder::default().buffered_lines_limit(MAX_WAITING_LINES);
+    let (mut out, _guard) = builder.thread_name("heartbeat").finish(std::io::stderr());
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for count in 0u64.. {
         second.tick().await;
         let time = Zoned::now().strftime("%Y/%m/%d %H:%M:%S").to_string();
         if count.is_multiple_of(HEADER_EVERY) {
-            say(&time, HEADER);
+            say(&mut out, &time, HEADER);
         }
         let state = hub.read(|scheduler| scheduler.heartbeat(MAX_CONTROLLERS, MAX_NODES));
-        say(&time, &line(&state));
+        say(&mut out, &time, &line(&state));
     }
 }
 
 /// Where standard error is gone there is no reader, which harms nothing else.
-fn say(time: &str, text: &str) {
-    let _ = writeln!(std::io::stderr(), "{time} {text}");
+fn say(out: &mut NonBlocking, time: &str, text: &str) {
+    // In one piece: each piece that is written waits as a line of its own.
+    let _ = out.write_all(format!("{time} {text}\n").as_bytes());
 }
 
 /// Above the first column of controllers and the first of nodes.
