@@ -41,7 +41,7 @@ use super::procfs::ProcessId;
 use super::readers::Readers;
 use super::state::StateDir;
 use super::supervise::KILL_WORKLOAD;
-use super::usage::{DISK_UNIT, Disks, Meter};
+use super::usage::{DISK_UNIT, Disks, Meter, sum_known};
 
 mod spawning;
 mod starting;
@@ -486,8 +486,8 @@ impl Processes {
         });
         tokio::task::spawn_blocking(move || {
             let usage = meter.lock().read(&instances, &disks);
-            let mem_used_mb = usage.values().map(|usage| usage.mem_mb).sum();
-            let disk_used_mb: i64 = usage.values().map(|usage| usage.disk_mb.max(0)).sum();
+            let mem_used_mb = sum_known(usage.values().map(|usage| usage.mem_mb));
+            let disk_used_mb = sum_known(usage.values().map(|usage| usage.disk_mb));
             let disk_used_mb = disk_used_mb.saturating_add(kept_mb);
             let host = share.of(
                 host::sample(&instances_dir, &pressure_file),

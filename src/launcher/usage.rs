@@ -30,6 +30,11 @@ const UNKNOWN: i64 = -1;
 /// STATS count disk in units of 10⁶ bytes, as the original does.
 pub(super) const DISK_UNIT: u64 = 1_000_000;
 
+/// The sum of the figures that are known: [`UNKNOWN`] ones count as nothing.
+pub(super) fn sum_known(figures: impl Iterator<Item = i64>) -> i64 {
+    figures.fold(0, |sum, figure| sum.saturating_add(figure.max(0)))
+}
+
 /// What a file's block count is in, whatever the file system's own blocks are (`stat(2)`).
 const BLOCK_BYTES: u64 = 512;
 
@@ -197,7 +202,13 @@ mod tests {
 
     use super::super::procfs::ProcStat;
     use super::{Disks, MAX_FILES_COUNTED, MAX_FILES_PER_ROUND, PathBuf, UNKNOWN};
-    use super::{disk_mb, percent, sum_processes};
+    use super::{disk_mb, percent, sum_known, sum_processes};
+
+    #[test]
+    fn what_is_not_known_takes_nothing_from_a_sum() {
+        assert_eq!(sum_known([40, UNKNOWN, 2].into_iter()), 42);
+        assert_eq!(sum_known([i64::MAX, 1].into_iter()), i64::MAX);
+    }
 
     #[test]
     fn a_supervisors_descendants_count_and_itself_does_not() {
