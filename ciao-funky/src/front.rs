@@ -1,4 +1,4 @@
-//! Funky's socket: accepts connections, reads one command from each, hands it to the desk and writes the reply.
+//! Funky's socket: accepts connections, reads one command from each, hands it to the coordinator and writes the reply.
 //!
 //! A command ends at a line end, or where the client closes its end or its half of the connection. The reply is one
 //! text and a line end, `task 7 queued` or `error: …`. A client that closes without reading it is served as well.
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use crate::command::{Command, MAX_COMMAND};
-use crate::desk::{Order, Source};
+use crate::coordinator::{Order, Source};
 use crate::socket::Socket;
 
 /// Connections at a time, until each has its reply; further ones wait in the kernel's queue. It is below 1024, the
@@ -61,9 +61,9 @@ struct Client {
 /// A connection and its command, or what is wrong with it, as text for the client.
 type Received = (Client, Result<Command, String>);
 
-/// Accepts and reads connections until the desk's channel is closed. A peer that may not give commands gets an `error:`
-/// line and is not read from. When this returns, the socket's file is removed with `socket`.
-pub(crate) async fn serve(socket: Socket, allowed: Allowed, desk: mpsc::Sender<Order>) {
+/// Accepts and reads connections until the coordinator's channel is closed. A peer that may not give commands gets an
+/// `error:` line and is not read from. When this returns, the socket's file is removed with `socket`.
+pub(crate) async fn serve(socket: Socket, allowed: Allowed, coordinator: mpsc::Sender<Order>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut open = FuturesUnordered::new();
     loop {
@@ -71,7 +71,7 @@ pub(crate) async fn serve(socket: Socket, allowed: Allowed, desk: mpsc::Sender<O
             // Commands that have come, before connections that have.
             biased;
             Some((client, command)) = open.next(), if !open.is_empty() => {
-                if hand_over(client, command, &desk).await.is_err() {
+                if hand_over(client, command, &coordinator).await.is_err() {
                     return;
                 }
             }
@@ -88,7 +88,7 @@ pub(crate) async fn serve(socket: Socket, allowed: Allowed, desk: mpsc::Sender<O
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
-            () = desk.closed() => return,
+            () = coordinator.closed() => return,
         }
     }
 }
@@ -155,17 +155,17 @@ async fn read_command(stream: &mut UnixStream, bytes: &mut Vec<u8>) -> io::Resul
     }
 }
 
-/// Gives a command to the desk and spawns the task that writes the answer. A command that cannot be read is answered
-/// here.
+/// Gives a command to the coordinator and spawns the task that writes the answer. A command that cannot be read is
+/// answered here.
 ///
-/// Waits while the desk's channel is full, and then no connection is read either.
+/// Waits while the coordinator's channel is full, and then no connection is read either.
 ///
 /// # Errors
-/// The desk is gone; the caller ends.
+/// The coordinator is gone; the caller ends.
 async fn hand_over(
     client: Client,
     command: Result<Command, String>,
-    desk: &mpsc::Sender<Order>,
+    coordinator: &mpsc::Sender<Order>,
 ) -> Result<(), mpsc::error::SendError<Order>> {
     let (answer, answered) = oneshot::channel();
     let order = match command {
@@ -183,7 +183,7 @@ async fn hand_over(
         Ok(Command::Migrate { task, node }) => Order::Migrate { task, node, answer },
         Ok(Command::List { json }) => Order::List { json, answer },
     };
-    desk.send(order).await?;
+    coordinator.send(order).await?;
     tokio::spawn(async move {
         let text = match answered.await {
             Ok(Ok(accepted)) => accepted.to_string(),

@@ -1,5 +1,5 @@
 //! The two texts of the command `Ps:`, which `ciao-funky ps` prints: tables for people, JSON for programs. Pure
-//! functions; the desk calls them with what it has in memory.
+//! functions; the coordinator calls them with what it has in memory.
 //!
 //! ```text
 //! TASK  STATE    PRIORITY  NODE  INSTANCE                              PROGRAM  DETAIL

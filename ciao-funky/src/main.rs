@@ -7,16 +7,16 @@
 //!
 //! ```text
 //!   front.sock ──▶ front ──▶ command ──┐                  ┌──▶ store     tasks and numbers (redb)
-//!   POST /upload ──▶ upload ───────────┼──▶ desk ─────────┼──▶ binaries  copies of the tasks' files
+//!   POST /upload ──▶ upload ───────────┼──▶ coordinator ──┼──▶ binaries  copies of the tasks' files
 //!   scheduler ◀──▶ session ────────────┘  (decides alone) └──▶ output    the lines that Funky's primary prints
 //! ```
 //!
-//! [`desk`] alone changes tasks. The other parts run as tokio tasks of their own and speak with it over channels.
-//! `ciao-funky ps` is a second, short-lived process which asks the running one at its socket.
+//! [`coordinator`] alone changes tasks. The other parts run as tokio tasks of their own and speak with it over
+//! channels. `ciao-funky ps` is a second, short-lived process which asks the running one at its socket.
 
 mod binaries;
 mod command;
-mod desk;
+mod coordinator;
 mod flags;
 mod front;
 mod list;
@@ -46,7 +46,7 @@ use tracing::warn;
 
 use crate::binaries::{Binaries, Limits};
 use crate::command::words;
-use crate::desk::Desk;
+use crate::coordinator::Coordinator;
 use crate::flags::{Cli, Command};
 use crate::front::Allowed;
 use crate::output::Output;
@@ -54,8 +54,8 @@ use crate::socket::Socket;
 use crate::store::Store;
 use crate::task::Shape;
 
-/// Length of each of the two channels to the desk, in messages: orders of clients, and what the session reports. A
-/// sender that finds its channel full waits, and with it the connection that it serves.
+/// Length of each of the two channels to the coordinator, in messages: orders of clients, and what the session reports.
+/// A sender that finds its channel full waits, and with it the connection that it serves.
 const BACKLOG: usize = 1024;
 
 /// Mode of the socket's file without `-allow-uid`: the file system keeps all users but the owner and root out.
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
 /// `Listening uploads` appear once both accept connections.
 ///
 /// # Errors
-/// A part cannot be opened, or one of the tasks that feed the desk has ended by itself.
+/// A part cannot be opened, or one of the tasks that feed the coordinator has ended by itself.
 #[tokio::main]
 async fn serve(cli: Cli) -> anyhow::Result<()> {
     let _logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
@@ -137,34 +137,34 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
 
     let session = session::Settings {
         client,
-        family: desk::prefix(kept.family),
+        family: coordinator::prefix(kept.family),
         everybody: settings.vcpus.is_none(),
     };
     let (orders, ordered) = mpsc::channel(BACKLOG);
     let (hear, heard) = mpsc::channel(BACKLOG);
     let shape = settings.shape.clone();
-    let (desk, copied) = Desk::new(settings, (store, kept), binaries.clone(), output);
+    let (coordinator, copied) = Coordinator::new(settings, (store, kept), binaries.clone(), output);
     let front = tokio::spawn(front::serve(socket, allowed, orders.clone()));
     tokio::spawn(session::run(session, hear));
     if let Some(uploads) = uploads {
         tokio::spawn(upload::serve(uploads, binaries, shape, orders));
     }
-    let stopped = desk.run(ordered, heard, copied, stop).await;
-    // It ends once the desk is gone, and takes the socket's file with it.
+    let stopped = coordinator.run(ordered, heard, copied, stop).await;
+    // It ends once the coordinator is gone, and takes the socket's file with it.
     front.await.context("the socket's part failed")?;
     stopped
 }
 
-/// Checks the flags that clap cannot check and makes the desk's settings from them.
+/// Checks the flags that clap cannot check and makes the coordinator's settings from them.
 ///
 /// # Errors
 /// `-monitor` has an unclosed quotation mark, or no `{}` in which to put the task's file.
-fn settings(cli: &Cli) -> anyhow::Result<desk::Settings> {
+fn settings(cli: &Cli) -> anyhow::Result<coordinator::Settings> {
     let monitor = words(&cli.serve.monitor).context("-monitor")?;
     if !monitor.is_empty() && !monitor.iter().any(|word| word.contains("{}")) {
         bail!("-monitor: nothing stands for the task's file: write {{}} where it is to be");
     }
-    Ok(desk::Settings {
+    Ok(coordinator::Settings {
         shape: Shape {
             mem_mb: cli.serve.mem,
             tenant: cli.serve.tenant.clone(),

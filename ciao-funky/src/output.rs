@@ -1,7 +1,7 @@
 //! The standard output, for programs that read the lines of Funky's primary: one line for each thing that happens.
 //!
-//! Writing blocks while a pipe is full, and the desk must not. So a thread writes, from a bounded queue. A reader that
-//! stands still loses lines; the log has them too.
+//! Writing blocks while a pipe is full, and the coordinator must not. So a thread writes, from a bounded queue. A
+//! reader that stands still loses lines; the log has them too.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};

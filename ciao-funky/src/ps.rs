@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-/// Longest time without a byte of the answer. The desk answers from memory, but after the write to disk that is under
-/// way.
+/// Longest time without a byte of the answer. The coordinator answers from memory, but after the write to disk that is
+/// under way.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// Longest answer in bytes, against a process at the socket that never ends its reply. All the tasks that there may be,

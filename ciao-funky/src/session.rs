@@ -1,9 +1,9 @@
 //! The connection with the scheduler: one task that connects, listens, asks, and connects again after a loss.
 //!
-//! It knows no tasks. It reports to [`desk`](crate::desk) what happened ([`Heard`]) and sends what the desk wants
-//! ([`Ask`]). Two sources say how instances are: events, which come at once, and a listing every few seconds (a
-//! [`Look`]), which shows what events did not: those of the time without a connection, and those that the scheduler
-//! dropped.
+//! It knows no tasks. It reports to [`coordinator`](crate::coordinator) what happened ([`Heard`]) and sends what the
+//! coordinator wants ([`Ask`]). Two sources say how instances are: events, which come at once, and a listing every few
+//! seconds (a [`Look`]), which shows what events did not: those of the time without a connection, and those that the
+//! scheduler dropped.
 //!
 //! ```text
 //! connect ─▶ Up(asks) ─▶ Event, Event, Look, Event, … ─▶ connection lost ─▶ Down(why) ─▶ pause ─▶ connect …
@@ -63,8 +63,8 @@ pub(crate) struct Shipped {
     pub(crate) tenant: String,
 }
 
-/// What the desk wants sent. The channel for these exists as long as one connection: what is in it when the connection
-/// is lost is dropped.
+/// What the coordinator wants sent. The channel for these exists as long as one connection: what is in it when the
+/// connection is lost is dropped.
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// Push the program if need be, and send the START. There is no answer here: what comes of it comes as events.
@@ -90,7 +90,7 @@ pub(crate) struct Look {
     pub(crate) nodes: Vec<NodeView>,
 }
 
-/// What the session reports to the desk.
+/// What the session reports to the coordinator.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A connection exists and its events are subscribed to; commands go into this channel. Instances that ended while
@@ -116,16 +116,16 @@ pub(crate) struct Settings {
     pub(crate) everybody: bool,
 }
 
-/// Keeps a connection until the desk's end of the channel is closed. Errors are reported as [`Heard::Down`]; none ends
-/// it.
-pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
+/// Keeps a connection until the coordinator's end of the channel is closed. Errors are reported as [`Heard::Down`];
+/// none ends it.
+pub(crate) async fn run(settings: Settings, coordinator: mpsc::Sender<Heard>) {
     let mut pause = FIRST_PAUSE;
     let mut told = String::new();
-    while !desk.is_closed() {
+    while !coordinator.is_closed() {
         let why = match Client::connect(&settings.client).await {
             Ok(client) => {
                 pause = FIRST_PAUSE;
-                let lost = attend(client, &settings, &desk).await;
+                let lost = attend(client, &settings, &coordinator).await;
                 told.clear();
                 lost
             }
@@ -133,25 +133,25 @@ pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
         };
         if why != told {
             told.clone_from(&why);
-            if desk.send(Heard::Down(why)).await.is_err() {
+            if coordinator.send(Heard::Down(why)).await.is_err() {
                 return;
             }
         }
         tokio::select! {
             () = sleep(pause) => {}
-            () = desk.closed() => return,
+            () = coordinator.closed() => return,
         }
         pause = (pause * 3 / 2).min(LAST_PAUSE);
     }
 }
 
 /// Serves one connection to its end, and returns why it ended, for people.
-async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>) -> String {
+async fn attend(client: Client, settings: &Settings, coordinator: &mpsc::Sender<Heard>) -> String {
     let mut session = Session {
         client,
         ships: true,
         settings,
-        desk,
+        coordinator,
     };
     match session.attend().await {
         Ok(()) => "this program is about to end".to_owned(),
@@ -175,15 +175,15 @@ struct Session<'a> {
     /// START costs a futile question.
     ships: bool,
     settings: &'a Settings,
-    desk: &'a mpsc::Sender<Heard>,
+    coordinator: &'a mpsc::Sender<Heard>,
 }
 
 impl Session<'_> {
-    /// Subscribes, announces the connection to the desk, and then handles events, listings and commands as they come.
-    /// All three share one connection and one task: while a listing or a push is awaited, events are kept by the client
-    /// and commands wait in their channel.
+    /// Subscribes, announces the connection to the coordinator, and then handles events, listings and commands as they
+    /// come. All three share one connection and one task: while a listing or a push is awaited, events are kept by the
+    /// client and commands wait in their channel.
     ///
-    /// Returns without an error once the desk is gone.
+    /// Returns without an error once the coordinator is gone.
     ///
     /// # Errors
     /// The connection is lost, or the scheduler did not answer a listing in time; the caller connects again.
@@ -195,10 +195,10 @@ impl Session<'_> {
             Topic::Placements,
         ];
         self.client.watch(&topics).await?;
-        // Unbounded, for the desk must not wait; what is in it is bounded by the tasks there are and by the commands
-        // that are read at a time.
+        // Unbounded, for the coordinator must not wait; what is in it is bounded by the tasks there are and by the
+        // commands that are read at a time.
         let (asks, mut asked) = mpsc::unbounded_channel();
-        if self.desk.send(Heard::Up(asks)).await.is_err() {
+        if self.coordinator.send(Heard::Up(asks)).await.is_err() {
             return Ok(());
         }
         let mut next_look = Instant::now();
@@ -225,7 +225,7 @@ impl Session<'_> {
                     }
                 },
             };
-            if self.desk.send(heard).await.is_err() {
+            if self.coordinator.send(heard).await.is_err() {
                 return Ok(());
             }
         }
@@ -236,8 +236,8 @@ impl Session<'_> {
     /// machine's files.
     ///
     /// # Errors
-    /// The connection is lost or does not answer. The START is not sent then; the desk finds out from the listing of
-    /// the next connection that the instance is not there, and sends it again.
+    /// The connection is lost or does not answer. The START is not sent then; the coordinator finds out from the
+    /// listing of the next connection that the instance is not there, and sends it again.
     async fn start_of(&mut self, submission: Submission) -> Result<Bytes, ClientError> {
         let Some(shipped) = submission.shipped.filter(|_| self.ships) else {
             return Ok(submission.start);
@@ -281,8 +281,8 @@ impl Session<'_> {
 
     /// Lists instances, ended instances and nodes, in three queries.
     ///
-    /// The events that came meanwhile are handed over first. Otherwise the desk would see a state in the listing and
-    /// then, in the older events, how it came about.
+    /// The events that came meanwhile are handed over first. Otherwise the coordinator would see a state in the listing
+    /// and then, in the older events, how it came about.
     async fn look(&mut self) -> Result<Look, ClientError> {
         let family = Some(&*self.settings.family);
         let whose = family.filter(|_| !self.settings.everybody);
@@ -290,8 +290,8 @@ impl Session<'_> {
         let ended = self.client.ended(family).await?;
         let nodes = self.client.list(QueryKind::Nodes, None).await?;
         while let Some(event) = self.client.kept_event() {
-            // The desk is found to be gone where the look is handed over.
-            let _ = self.desk.send(Heard::Event(Box::new(event))).await;
+            // The coordinator is found to be gone where the look is handed over.
+            let _ = self.coordinator.send(Heard::Event(Box::new(event))).await;
         }
         Ok(Look {
             instances: instances.instances,

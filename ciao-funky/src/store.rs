@@ -1,7 +1,7 @@
 //! What is kept over a restart: tasks with their numbers, and nodes with theirs, in one redb file.
 //!
-//! The desk writes groups of changes, each group in one transaction: all of it is on disk when [`Store::write`]
-//! returns, or none is. The file is read once, at the start; the tables in memory are the desk's.
+//! The coordinator writes groups of changes, each group in one transaction: all of it is on disk when [`Store::write`]
+//! returns, or none is. The file is read once, at the start; the tables in memory are the coordinator's.
 //!
 //! ```text
 //! tasks.redb
@@ -40,8 +40,8 @@ const FAMILY: &str = "family";
 /// Mode of the state directory: programs, and arguments that may hold secrets, are in it.
 const PRIVATE: u32 = 0o700;
 
-/// Why something cannot be kept or read. At the start it ends the program; later the desk refuses new tasks until a
-/// write succeeds.
+/// Why something cannot be kept or read. At the start it ends the program; later the coordinator refuses new tasks
+/// until a write succeeds.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// The state directory cannot be made.

@@ -1,7 +1,7 @@
 //! One task: the record that is kept on disk, the START that it becomes, and how far it is.
 //!
-//! A pure module without IO. [`desk`](crate::desk) owns the tasks and decides when they are sent; how far an instance
-//! is is found by the [`Tracker`] of `ciaoctl`, which each task has one of.
+//! A pure module without IO. [`coordinator`](crate::coordinator) owns the tasks and decides when they are sent; how far
+//! an instance is is found by the [`Tracker`] of `ciaoctl`, which each task has one of.
 
 use std::collections::BTreeMap;
 
@@ -172,7 +172,7 @@ pub(crate) fn arguments(line: &str, shape: &Shape) -> Result<Vec<String>, Comman
     }
 }
 
-/// What the desk does with a task whose START was refused.
+/// What the coordinator does with a task whose START was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
     /// The task has failed: another try would give the same answer.

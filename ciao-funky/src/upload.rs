@@ -34,7 +34,7 @@ use tracing::{debug, info, warn};
 
 use crate::binaries::{Binaries, BinaryError};
 use crate::command::{CommandError, Extras, MAX_COMMAND, MAX_FILES, Priority, check_counts};
-use crate::desk::{Accepted, Order, Source};
+use crate::coordinator::{Accepted, Order, Source};
 use crate::task::{Binary, Shape, arguments};
 
 /// Connections at a time; others wait to be accepted.
@@ -106,7 +106,7 @@ enum UploadError {
     /// A file cannot be stored (400, 413, 500 or 507).
     #[error("{0}")]
     Binary(#[from] BinaryError),
-    /// The desk accepts no task at present (503).
+    /// The coordinator accepts no task at present (503).
     #[error("{0}")]
     NotAccepted(String),
 }
@@ -127,7 +127,7 @@ struct Form<'a> {
 #[derive(Debug, Clone)]
 struct Shared {
     binaries: Binaries,
-    desk: mpsc::Sender<Order>,
+    coordinator: mpsc::Sender<Order>,
     /// One permit for each of [`MAX_UPLOADS`].
     uploads: Arc<Semaphore>,
     /// Where this server listens, to recognize its own page as an origin.
@@ -136,12 +136,12 @@ struct Shared {
     shape: Arc<Shape>,
 }
 
-/// Answers requests until the desk is gone.
+/// Answers requests until the coordinator is gone.
 pub(crate) async fn serve(
     listener: TcpListener,
     binaries: Binaries,
     shape: Shape,
-    desk: mpsc::Sender<Order>,
+    coordinator: mpsc::Sender<Order>,
 ) {
     let address = match listener.local_addr() {
         Ok(address) => address,
@@ -149,7 +149,7 @@ pub(crate) async fn serve(
     };
     let shared = Shared {
         binaries,
-        desk: desk.clone(),
+        coordinator: coordinator.clone(),
         uploads: Arc::new(Semaphore::new(MAX_UPLOADS)),
         address,
         shape: Arc::new(shape),
@@ -179,7 +179,7 @@ pub(crate) async fn serve(
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
-            () = desk.closed() => return,
+            () = coordinator.closed() => return,
         }
     }
 }
@@ -212,10 +212,10 @@ async fn upload(State(shared): State<Shared>, headers: HeaderMap, form: Multipar
     }
 }
 
-/// Reads a form and has the desk make a task of it.
+/// Reads a form and has the coordinator make a task of it.
 ///
-/// The place in the desk's channel is reserved before the files leave the form: if this is dropped while it waits, the
-/// form's `Drop` releases them.
+/// The place in the coordinator's channel is reserved before the files leave the form: if this is dropped while it
+/// waits, the form's `Drop` releases them.
 ///
 /// # Errors
 /// [`UploadError`]; the form's files are released.
@@ -248,7 +248,7 @@ async fn take(
         false => "Successfully Uploaded File\n",
     };
     let (answer, answered) = oneshot::channel();
-    let place = shared.desk.reserve().await;
+    let place = shared.coordinator.reserve().await;
     let place =
         place.map_err(|_| UploadError::NotAccepted("this program is about to end".to_owned()))?;
     place.send(Order::New {

@@ -1,12 +1,12 @@
-//! The gRPC service that controllers call: checks a request's token and form, makes an order for the desk of it, and
-//! answers with what the desk answers. It keeps no state.
+//! The gRPC service that controllers call: checks a request's token and form, makes an order for the coordinator of it,
+//! and answers with what the coordinator answers. It keeps no state.
 
 use tokio::sync::{mpsc, oneshot};
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
+use crate::coordinator::{self, Order};
 use crate::definition::Definition;
-use crate::desk::{self, Order};
 use crate::rpc::common::WorkloadRequestKind;
 use crate::rpc::controller::WorkloadScheduling;
 use crate::rpc::controller::controller_server::Controller;
@@ -26,14 +26,17 @@ const KNOWS_SETS: &str = "ciao-sets";
 /// The service.
 #[derive(Debug)]
 pub(crate) struct Controllers {
-    desk: mpsc::Sender<Order>,
+    coordinator: mpsc::Sender<Order>,
     tokens: Tokens,
 }
 
 impl Controllers {
-    /// One that hands its orders to this desk.
-    pub(crate) fn new(desk: mpsc::Sender<Order>, tokens: Tokens) -> Self {
-        Self { desk, tokens }
+    /// One that hands its orders to this coordinator.
+    pub(crate) fn new(coordinator: mpsc::Sender<Order>, tokens: Tokens) -> Self {
+        Self {
+            coordinator,
+            tokens,
+        }
     }
 
     /// Who calls, by token and address.
@@ -48,18 +51,18 @@ impl Controllers {
         })
     }
 
-    /// Hands an order to the desk and waits for its answer. A controller that gives up drops the wait; the order is
-    /// carried out all the same.
+    /// Hands an order to the coordinator and waits for its answer. A controller that gives up drops the wait; the order
+    /// is carried out all the same.
     ///
     /// # Errors
-    /// The desk's own, or `UNAVAILABLE` while this program ends.
+    /// The coordinator's own, or `UNAVAILABLE` while this program ends.
     async fn ask<T>(
         &self,
         order: Order,
         answer: oneshot::Receiver<Result<T, Status>>,
     ) -> Result<T, Status> {
         let ending = || Status::unavailable("ciao-rik is about to end");
-        self.desk.send(order).await.map_err(|_| ending())?;
+        self.coordinator.send(order).await.map_err(|_| ending())?;
         answer.await.map_err(|_| ending())?
     }
 }
@@ -68,7 +71,7 @@ impl Controllers {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT`: an id that is too long, a definition that is none, or an unknown action.
-fn read(scheduling: WorkloadScheduling) -> Result<desk::Request, Status> {
+fn read(scheduling: WorkloadScheduling) -> Result<coordinator::Request, Status> {
     for (name, id) in [
         ("instance_id", &scheduling.instance_id),
         ("workload_id", &scheduling.workload_id),
@@ -93,7 +96,7 @@ fn read(scheduling: WorkloadScheduling) -> Result<desk::Request, Status> {
             return Err(Status::invalid_argument(text));
         }
     };
-    Ok(desk::Request {
+    Ok(coordinator::Request {
         workload: scheduling.workload_id,
         id: scheduling.instance_id,
         create,

@@ -1,5 +1,5 @@
-//! One instance of a controller: the record that is kept, and how it is, from two sources. Without IO; [`crate::desk`]
-//! owns all of them.
+//! One instance of a controller: the record that is kept, and how it is, from two sources. Without IO;
+//! [`crate::coordinator`] owns all of them.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(crate) struct Record {
 /// Membership in a set. The set itself is found by owner and workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
-    /// The number of the definition that it was made of; see [`crate::desk::sets::Set`].
+    /// The number of the definition that it was made of; see [`crate::coordinator::sets::Set`].
     pub(crate) generation: u64,
 }
 
@@ -138,8 +138,8 @@ impl Instance {
         matches!(self.record.fate, Fate::Run | Fate::Destroy)
     }
 
-    /// What its fate becomes when it is destroyed: it is over at once if the scheduler has it not, or if it has ended or
-    /// failed. `None` if it is being destroyed, or is over.
+    /// What its fate becomes when it is destroyed: it is over at once if the scheduler has it not, or if it has ended
+    /// or failed. `None` if it is being destroyed, or is over.
     pub(crate) fn fate_when_destroyed(&self) -> Option<Fate> {
         let has_ended = matches!(self.stage(), Stage::Failed { .. } | Stage::Ended { .. });
         match self.record.fate {

@@ -4,15 +4,16 @@
 //! a node, each instance of a controller as an instance with a START.
 //!
 //! ```text
-//! controller ──gRPC──▶ controllers ──Order──▶ ┌──────┐ ◀──Heard── session ◀──SSNTP, as a controller──▶ scheduler
-//!            ◀─stream─ updates ◀──────────────│ desk │ ──Ask────▶                                         ▲
-//!                                             └──────┘ ──▶ store (redb)                                   │
-//! worker ────gRPC───▶ workers ──Report──▶ node ──News──▲                                                  │
-//!        ◀──jobs──────────────────────────── └──── SSNTP, as a launcher, one connection a worker ─────────┘
+//! controller ──gRPC──▶ controllers ──Order──▶ ┌─────────────┐ ◀──Heard── session ◀──SSNTP, as a controller──▶ scheduler
+//!            ◀─stream─ updates ◀──────────────│ coordinator │ ──Ask────▶                                         ▲
+//!                                             └─────────────┘ ──▶ store (redb)                                   │
+//! worker ────gRPC───▶ workers ──Report──▶ node ──News──▲                                                         │
+//!        ◀──jobs──────────────────────────── └──── SSNTP, as a launcher, one connection a worker ────────────────┘
 //! ```
 //!
-//! [`desk`] alone decides about instances and sets. [`node`] drives the same state machine as `ciao-launcher`, with a
-//! worker in place of processes. [`tokens`] says who may call; [`definition`] makes a START of a controller's JSON.
+//! [`coordinator`] alone decides about instances and sets. [`node`] drives the same state machine as `ciao-launcher`,
+//! with a worker in place of processes. [`tokens`] says who may call; [`definition`] makes a START of a controller's
+//! JSON.
 
 #![allow(
     clippy::result_large_err,
@@ -20,8 +21,8 @@
 )]
 
 mod controllers;
+mod coordinator;
 mod definition;
-mod desk;
 mod flags;
 mod instance;
 mod listen;
@@ -54,8 +55,8 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::controllers::Controllers;
+use crate::coordinator::{Coordinator, Order};
 use crate::definition::Defaults;
-use crate::desk::{Desk, Order};
 use crate::flags::{Cli, Command, OnWorkerLoss, ServeFlags, TokenCommand};
 use crate::listen::{FOR_CONTROLLERS, FOR_WORKERS, Listener};
 use crate::node::kept::Budget;
@@ -65,7 +66,7 @@ use crate::store::Store;
 use crate::tokens::Tokens;
 use crate::workers::Workers;
 
-/// Length of each of the three channels to the desk, in messages. A sender that finds its channel full waits.
+/// Length of each of the three channels to the coordinator, in messages. A sender that finds its channel full waits.
 const BACKLOG: usize = 1024;
 
 /// As in the scheduler: messages are made by one thread and dropped by another all the time, which glibc's allocator
@@ -114,7 +115,7 @@ fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
 /// Runs both services until SIGINT or SIGTERM. All that can refuse to start is tried before the first call is answered.
 ///
 /// # Errors
-/// A part cannot be opened, or a service or the desk has ended by itself.
+/// A part cannot be opened, or a service or the coordinator has ended by itself.
 #[tokio::main]
 async fn serve(cli: Cli) -> anyhow::Result<()> {
     let _logs = logging::init(&cli.log, "ciao-rik", Destination::Stderr)?;
@@ -128,11 +129,11 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
     let tokens = match cli.serve.tokens {
         false => Tokens::none(),
         true => {
-            let desk = orders.clone();
+            let coordinator = orders.clone();
             Tokens::of(&state, move |banned| {
-                let desk = desk.clone();
-                // Without a desk this program is about to end.
-                tokio::spawn(async move { desk.send(Order::Banned(banned)).await });
+                let coordinator = coordinator.clone();
+                // Without a coordinator this program is about to end.
+                tokio::spawn(async move { coordinator.send(Order::Banned(banned)).await });
             })?
         }
     };
@@ -152,8 +153,8 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
         for_controllers.address()?
     );
 
-    let family = desk::prefix(kept.family);
-    let desk = Desk::new(settings(&cli.serve), (store, kept));
+    let family = coordinator::prefix(kept.family);
+    let coordinator = Coordinator::new(settings(&cli.serve), (store, kept));
     let (hear, heard) = mpsc::channel(BACKLOG);
     let (news, told) = mpsc::channel(BACKLOG);
     tokio::spawn(session::run(session::Settings { client, family }, hear));
@@ -161,19 +162,19 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
     let workers = workers.max_decoding_message_size(FOR_WORKERS.message);
     let controllers = ControllerServer::new(Controllers::new(orders, tokens));
     let controllers = controllers.max_decoding_message_size(FOR_CONTROLLERS.message);
-    let desk = tokio::spawn(desk.run(ordered, heard, told, stop));
+    let coordinator = tokio::spawn(coordinator.run(ordered, heard, told, stop));
     tokio::select! {
         served = for_workers.serve(workers) => served.context("the service for workers ended"),
         served = for_controllers.serve(controllers) => served.context("the service for controllers ended"),
-        stopped = desk => stopped.context("the desk failed")?,
+        stopped = coordinator => stopped.context("the coordinator failed")?,
     }
 }
 
 /// How instances are run, as the flags say. A `-queue` beyond the longest that a START may have is cut to that.
-fn settings(flags: &ServeFlags) -> desk::Settings {
+fn settings(flags: &ServeFlags) -> coordinator::Settings {
     let queue = u64::try_from(flags.queue.as_millis()).unwrap_or(u64::MAX);
     let longest = proto_frames::payload::scheduling::MAX_QUEUE;
-    desk::Settings {
+    coordinator::Settings {
         defaults: Defaults {
             mem_mb: flags.default_mem,
             vcpus: flags.default_cpus,
@@ -189,8 +190,8 @@ fn settings(flags: &ServeFlags) -> desk::Settings {
     }
 }
 
-/// How workers become nodes. It reads two certificates: one with which the desk is a controller, and one with the role
-/// of a launcher for the workers' connections.
+/// How workers become nodes. It reads two certificates: one with which the coordinator is a controller, and one with
+/// the role of a launcher for the workers' connections.
 ///
 /// # Errors
 /// A key file that others can read with `-strict-files`, a certificate that cannot be read or has not the role, or an

@@ -34,8 +34,8 @@ use tokio::time::{sleep, sleep_until, timeout};
 use tonic::Status;
 use tracing::{debug, info, warn};
 
+use crate::coordinator::News;
 use crate::definition::{Carried, VM_TYPE, carried};
-use crate::desk::News;
 use crate::instance::Said;
 use crate::node::kept::{Budget, Kept};
 use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric};
@@ -123,20 +123,20 @@ pub(crate) struct Node {
     agent: Agent,
     /// The node's UUID, from the worker's name.
     uuid: Uuid,
-    /// The same as text, for what is told to the desk.
+    /// The same as text, for what is told to the coordinator.
     node: Arc<str>,
     /// The worker's name; the node's host name too.
     name: Arc<str>,
     address: SocketAddr,
     /// The worker's stream of jobs.
     jobs: JobSender,
-    desk: mpsc::Sender<News>,
+    coordinator: mpsc::Sender<News>,
     connection: Connection,
     backoff: Backoff,
     /// Frames that the connection has not taken yet. While there are any, no commands are read: a slow scheduler slows
     /// its own commands.
     outbox: VecDeque<Frame>,
-    /// What the desk is to be told. It is sent between two waits.
+    /// What the coordinator is to be told. It is sent between two waits.
     news: Vec<News>,
     /// The id and definition of a START that is being handled, by instance, until the state machine orders it spawned
     /// or refuses it.
@@ -162,7 +162,7 @@ impl Node {
         settings: Arc<Settings>,
         (name, address): (Arc<str>, SocketAddr),
         jobs: JobSender,
-        desk: mpsc::Sender<News>,
+        coordinator: mpsc::Sender<News>,
     ) -> Self {
         let uuid = Uuid::new_v5(&WORKERS, name.as_bytes());
         let agent = Agent::new(AgentSettings {
@@ -189,7 +189,7 @@ impl Node {
             name,
             address,
             jobs,
-            desk,
+            coordinator,
             connection: Connection::Waiting,
             backoff: Backoff::new(1.0, LAST_PAUSE),
             outbox: VecDeque::new(),
@@ -401,8 +401,8 @@ impl Node {
         });
     }
 
-    /// Takes an instance's status in: first for the desk, then for the state machine. A status of an id that the worker
-    /// was not given, or that has ended, is ignored.
+    /// Takes an instance's status in: first for the coordinator, then for the state machine. A status of an id that the
+    /// worker was not given, or that has ended, is ignored.
     fn instance_reported(&mut self, now: Instant, metric: InstanceMetric) {
         let Some(instance) = self.by_id.get(&metric.instance_id).cloned() else {
             debug!(worker = %self.name, "status of an instance that the worker does not have ignored");
@@ -488,7 +488,7 @@ impl Node {
         }
     }
 
-    /// Notes an instance's status for the desk.
+    /// Notes an instance's status for the coordinator.
     fn say(&mut self, instance: &str, status: ResourceStatus, metrics: String) {
         self.news.push(News::Instance {
             instance: instance.into(),
@@ -501,19 +501,19 @@ impl Node {
         });
     }
 
-    /// Hands the desk what has been noted. Waits while its channel is full.
+    /// Hands the coordinator what has been noted. Waits while its channel is full.
     async fn tell(&mut self) {
         for news in self.news.drain(..) {
-            // Without a desk this program is about to end.
-            let _ = self.desk.send(news).await;
+            // Without a coordinator this program is about to end.
+            let _ = self.coordinator.send(news).await;
         }
     }
 
     /// Ends the node: its stream is gone, and with it what the worker ran.
     ///
     /// The scheduler is told of the ends of instances without a lease. Those with a lease are left: the lost node makes
-    /// the scheduler start them elsewhere. The desk is told which are which, and the last frames have [`LEAVE_WITHIN`]
-    /// to leave.
+    /// the scheduler start them elsewhere. The coordinator is told which are which, and the last frames have
+    /// [`LEAVE_WITHIN`] to leave.
     async fn leave(mut self) {
         let now = Instant::now();
         let held = std::mem::take(&mut self.held);

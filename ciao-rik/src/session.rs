@@ -1,9 +1,9 @@
 //! The connection with the scheduler as a controller: one task that connects, listens, sends, and connects again after
 //! a loss.
 //!
-//! It knows no instances. It reports to [`desk`](crate::desk) what happened ([`Heard`]) and sends what the desk wants
-//! ([`Ask`]). Events come at once; a listing every few seconds (a [`Look`]) shows what events did not. The workers'
-//! connections are others, in [`node`](crate::node).
+//! It knows no instances. It reports to [`coordinator`](crate::coordinator) what happened ([`Heard`]) and sends what
+//! the coordinator wants ([`Ask`]). Events come at once; a listing every few seconds (a [`Look`]) shows what events did
+//! not. The workers' connections are others, in [`node`](crate::node).
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Added to it for each entry of the previous listing, which costs the scheduler some µs an entry.
 const LOOK_LESS: Duration = Duration::from_millis(10);
 
-/// What the desk wants sent. Neither has an answer here: what comes of it comes as events.
+/// What the coordinator wants sent. Neither has an answer here: what comes of it comes as events.
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// The payload of a START.
@@ -44,7 +44,7 @@ pub(crate) struct Look {
     pub(crate) ended: Vec<InstanceView>,
 }
 
-/// What the session reports to the desk.
+/// What the session reports to the coordinator.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A connection exists and its events are subscribed to; commands go into this channel, which lasts as long as the
@@ -67,15 +67,15 @@ pub(crate) struct Settings {
     pub(crate) family: String,
 }
 
-/// Keeps a connection until the desk's end of the channel is closed. Errors are reported as [`Heard::Down`].
-pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
+/// Keeps a connection until the coordinator's end of the channel is closed. Errors are reported as [`Heard::Down`].
+pub(crate) async fn run(settings: Settings, coordinator: mpsc::Sender<Heard>) {
     let mut pause = FIRST_PAUSE;
     let mut told = String::new();
-    while !desk.is_closed() {
+    while !coordinator.is_closed() {
         let why = match Client::connect(&settings.client).await {
             Ok(client) => {
                 pause = FIRST_PAUSE;
-                let lost = attend(client, &settings, &desk).await;
+                let lost = attend(client, &settings, &coordinator).await;
                 told.clear();
                 lost
             }
@@ -83,24 +83,24 @@ pub(crate) async fn run(settings: Settings, desk: mpsc::Sender<Heard>) {
         };
         if why != told {
             told.clone_from(&why);
-            if desk.send(Heard::Down(why)).await.is_err() {
+            if coordinator.send(Heard::Down(why)).await.is_err() {
                 return;
             }
         }
         tokio::select! {
             () = sleep(pause) => {}
-            () = desk.closed() => return,
+            () = coordinator.closed() => return,
         }
         pause = (pause * 3 / 2).min(LAST_PAUSE);
     }
 }
 
 /// Serves one connection to its end, and returns why it ended.
-async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>) -> String {
+async fn attend(client: Client, settings: &Settings, coordinator: &mpsc::Sender<Heard>) -> String {
     let mut session = Session {
         client,
         settings,
-        desk,
+        coordinator,
     };
     match session.attend().await {
         Ok(()) => "this program is about to end".to_owned(),
@@ -112,21 +112,22 @@ async fn attend(client: Client, settings: &Settings, desk: &mpsc::Sender<Heard>)
 struct Session<'a> {
     client: Client,
     settings: &'a Settings,
-    desk: &'a mpsc::Sender<Heard>,
+    coordinator: &'a mpsc::Sender<Heard>,
 }
 
 impl Session<'_> {
     /// Subscribes, announces the connection, and then handles events, listings and commands as they come.
     ///
     /// # Errors
-    /// The connection is lost, or a listing was not answered in time. Returns without an error once the desk is gone.
+    /// The connection is lost, or a listing was not answered in time. Returns without an error once the coordinator is
+    /// gone.
     async fn attend(&mut self) -> Result<(), ClientError> {
         self.client
             .watch(&[Topic::Instances, Topic::Failures])
             .await?;
-        // Unbounded, for the desk must not wait; what is in it is bounded by the instances there are.
+        // Unbounded, for the coordinator must not wait; what is in it is bounded by the instances there are.
         let (asks, mut asked) = mpsc::unbounded_channel();
-        if self.desk.send(Heard::Up(asks)).await.is_err() {
+        if self.coordinator.send(Heard::Up(asks)).await.is_err() {
             return Ok(());
         }
         let mut next_look = Instant::now();
@@ -152,7 +153,7 @@ impl Session<'_> {
                     }
                 },
             };
-            if self.desk.send(heard).await.is_err() {
+            if self.coordinator.send(heard).await.is_err() {
                 return Ok(());
             }
         }
@@ -164,8 +165,8 @@ impl Session<'_> {
         let instances = self.client.list(QueryKind::Instances, family).await?;
         let ended = self.client.ended(family).await?;
         while let Some(event) = self.client.kept_event() {
-            // The desk is found to be gone where the look is handed over.
-            let _ = self.desk.send(Heard::Event(Box::new(event))).await;
+            // The coordinator is found to be gone where the look is handed over.
+            let _ = self.coordinator.send(Heard::Event(Box::new(event))).await;
         }
         Ok(Look {
             instances: instances.instances,

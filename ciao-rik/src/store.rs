@@ -1,6 +1,6 @@
 //! What is kept over a restart: instances and sets, in one redb file.
 //!
-//! The desk writes groups of changes, each group in one transaction: all of it is on disk when [`Store::write`]
+//! The coordinator writes groups of changes, each group in one transaction: all of it is on disk when [`Store::write`]
 //! returns, or none is. The file is read once, at the start. It is the twin of `ciao-funky`'s store with other tables.
 //!
 //! ```text
@@ -20,7 +20,7 @@ use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition}
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::desk::sets::Set;
+use crate::coordinator::sets::Set;
 use crate::instance::Record;
 
 /// Records as JSON, by the instances' UUIDs.
@@ -39,8 +39,8 @@ const FAMILY: &str = "family";
 /// Mode of the state directory: definitions may hold secrets, and the tokens' file is in it.
 const PRIVATE: u32 = 0o700;
 
-/// Why something cannot be kept or read. At the start it ends the program; later the desk refuses requests until a
-/// write succeeds.
+/// Why something cannot be kept or read. At the start it ends the program; later the coordinator refuses requests until
+/// a write succeeds.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// The state directory cannot be made.

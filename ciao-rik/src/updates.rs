@@ -1,8 +1,8 @@
 //! One controller's stream of updates: what it is yet to be told, and how that is read.
 //!
 //! Of each instance and worker only the latest status waits, in the order in which they began to be news. So a
-//! controller that does not read costs memory by the number of subjects, not by the number of events, and the desk
-//! never waits for it.
+//! controller that does not read costs memory by the number of subjects, not by the number of events, and the
+//! coordinator never waits for it.
 //!
 //! ```text
 //! push(a, Creating)  push(b, Running)  push(a, Running)   ──▶   reader gets: a Running, b Running
@@ -58,14 +58,14 @@ pub(crate) struct Caller {
     pub(crate) knows_sets: bool,
 }
 
-/// The desk's end of a stream.
+/// The coordinator's end of a stream.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) caller: Caller,
     shared: Arc<Mutex<State>>,
 }
 
-/// The reader's end, which tonic polls. Dropping it is how the desk learns that the controller has gone.
+/// The reader's end, which tonic polls. Dropping it is how the coordinator learns that the controller has gone.
 #[derive(Debug)]
 pub(crate) struct Updates {
     shared: Arc<Mutex<State>>,
@@ -78,7 +78,7 @@ struct State {
     order: VecDeque<About>,
     /// The unread update of each of them.
     latest: HashMap<About, (WorkerStatus, Last)>,
-    /// Instances whose last update has been read since the desk last asked.
+    /// Instances whose last update has been read since the coordinator last asked.
     done: Vec<Arc<str>>,
     /// Ids of instances whose last update was pushed, and when; the oldest first.
     ends: VecDeque<(Instant, String)>,

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
-use crate::desk::News;
+use crate::coordinator::News;
 use crate::node::{self, Report};
 use crate::rpc::common::worker_status::Status as Subject;
 use crate::rpc::common::{WorkerRegistration, WorkerStatus};
@@ -58,7 +58,7 @@ pub(crate) struct Workers {
 struct Shared {
     /// What all nodes have in common.
     settings: Arc<node::Settings>,
-    desk: mpsc::Sender<News>,
+    coordinator: mpsc::Sender<News>,
     tokens: Tokens,
     /// Registered workers by name. The lock is held for moments, never across an `await`.
     all: Mutex<HashMap<Arc<str>, Handle>>,
@@ -144,10 +144,14 @@ fn cost(job: &InstanceScheduling) -> usize {
 
 impl Workers {
     /// A service without workers.
-    pub(crate) fn new(settings: node::Settings, desk: mpsc::Sender<News>, tokens: Tokens) -> Self {
+    pub(crate) fn new(
+        settings: node::Settings,
+        coordinator: mpsc::Sender<News>,
+        tokens: Tokens,
+    ) -> Self {
         let shared = Arc::new(Shared {
             settings: Arc::new(settings),
-            desk,
+            coordinator,
             tokens,
             all: Mutex::new(HashMap::new()),
         });
@@ -197,7 +201,7 @@ impl Workers {
             Arc::clone(&self.shared.settings),
             (Arc::clone(&name), address),
             sender.clone(),
-            self.shared.desk.clone(),
+            self.shared.coordinator.clone(),
         );
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most bytes of definitions that are kept for all workers together: as many as controllers may have instances of.
-pub(crate) const MAX_KEPT: usize = crate::desk::MAX_DEFINITIONS;
+pub(crate) const MAX_KEPT: usize = crate::coordinator::MAX_DEFINITIONS;
 
 /// Bytes that are kept at present, of all workers. Clones share the count.
 #[derive(Debug, Clone, Default)]

@@ -1,8 +1,8 @@
-//! The desk's part for clients: new tasks, migrations, lists. Each ends in an answer, which the client reads as it is,
-//! or as an error.
+//! The coordinator's part for clients: new tasks, migrations, lists. Each ends in an answer, which the client reads as
+//! it is, or as an error.
 //!
 //! A new task goes through three functions here: `begin` gives it a number and has its files copied, `take_copy` makes
-//! its record when they are there, and [`Desk::accept`] follows once that is on disk.
+//! its record when they are there, and [`Coordinator::accept`] follows once that is on disk.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
-use crate::desk::{Accepted, Answer, Desk, MAX_TASKS, Order, Source};
+use crate::coordinator::{Accepted, Answer, Coordinator, MAX_TASKS, Order, Source};
 use crate::list;
 use crate::session::Ask;
 use crate::store::Change;
@@ -37,9 +37,9 @@ pub(crate) struct Copied {
     answer: Answer,
 }
 
-impl Desk {
+impl Coordinator {
     /// Carries out one order. Lists are answered here; a migration is answered by a small task of its own, once the
-    /// scheduler has answered; a new task after [`Desk::commit`].
+    /// scheduler has answered; a new task after [`Coordinator::commit`].
     pub(super) fn order(&mut self, order: Order) {
         match order {
             Order::New {
@@ -132,14 +132,14 @@ impl Desk {
                         extras,
                         answer,
                     };
-                    // Without a desk there is no task.
+                    // Without a coordinator there is no task.
                     let _ = copies.send(copied).await;
                 });
             }
         }
     }
 
-    /// Takes the result of a copy that [`Desk::begin`] has asked for; each comes back once.
+    /// Takes the result of a copy that [`Coordinator::begin`] has asked for; each comes back once.
     pub(super) fn take_copied(&mut self, copied: Copied) {
         self.copying = self.copying.saturating_sub(1);
         self.take_copy(copied);
@@ -211,7 +211,7 @@ impl Desk {
             .nodes
             .get(node)
             .ok_or(format!("there is no node {node}"))?;
-        // From here on: what the desk knows better than the scheduler.
+        // From here on: what the coordinator knows better than the scheduler.
         if task.is_over() {
             return Err(format!("task {id} has ended: {}", task.word()));
         }

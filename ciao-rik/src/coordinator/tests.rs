@@ -1,4 +1,4 @@
-//! Tests of the desk without a scheduler, with a disk that takes no writes for a while.
+//! Tests of the coordinator without a scheduler, with a disk that takes no writes for a while.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
 
-use super::{Desk, Order, Request, Settings};
+use super::{Coordinator, Order, Request, Settings};
 use crate::definition::{Defaults, Definition};
 use crate::instance::Fate;
 use crate::session::{Ask, Heard};
 use crate::store::Store;
 use crate::updates::Caller;
 
-/// A desk that is connected, and its disk.
+/// A coordinator that is connected, and its disk.
 struct World {
-    desk: Desk,
+    coordinator: Coordinator,
     asked: mpsc::UnboundedReceiver<Ask>,
     state: TempDir,
 }
@@ -49,10 +49,14 @@ impl World {
             return_time: Duration::ZERO,
             max_down: 1,
         };
-        let mut desk = Desk::new(settings, Store::open(state.path()).unwrap());
+        let mut coordinator = Coordinator::new(settings, Store::open(state.path()).unwrap());
         let (session, asked) = mpsc::unbounded_channel();
-        desk.hear(Heard::Up(session));
-        Self { desk, asked, state }
+        coordinator.hear(Heard::Up(session));
+        Self {
+            coordinator,
+            asked,
+            state,
+        }
     }
 
     fn file(&self) -> PathBuf {
@@ -61,7 +65,7 @@ impl World {
 
     /// From now on the disk takes no writes.
     fn break_disk(&mut self) {
-        self.desk.store.close();
+        self.coordinator.store.close();
         std::fs::rename(self.file(), self.state.path().join("aside")).unwrap();
         std::fs::create_dir(self.file()).unwrap();
     }
@@ -85,7 +89,7 @@ impl World {
             address: None,
             knows_sets: true,
         };
-        self.desk.order(Order::Schedule {
+        self.coordinator.order(Order::Schedule {
             request,
             caller,
             answer,
@@ -96,7 +100,7 @@ impl World {
     /// The same in a round of its own.
     fn ordered(&mut self, id: &str, create: Option<&str>) -> Result<(), Code> {
         let answer = self.order(id, create);
-        self.desk.end_round();
+        self.coordinator.end_round();
         told(answer)
     }
 
@@ -117,11 +121,15 @@ impl World {
 
     /// The fates of all instances, and how many sets there are with how many replicas in all.
     fn is(&self) -> (usize, usize, usize, u32) {
-        let fates = self.desk.instances.values().map(|it| &it.record.fate);
+        let fates = self
+            .coordinator
+            .instances
+            .values()
+            .map(|it| &it.record.fate);
         let run = fates.filter(|it| **it == Fate::Run).count();
-        let sets = self.desk.sets.values().map(|it| it.replicas);
-        let count = self.desk.instances.len();
-        (count, run, self.desk.sets.len(), sets.sum())
+        let sets = self.coordinator.sets.values().map(|it| it.replicas);
+        let count = self.coordinator.instances.len();
+        (count, run, self.coordinator.sets.len(), sets.sum())
     }
 }
 
@@ -157,7 +165,7 @@ fn what_cannot_be_written_is_refused_and_nothing_comes_of_it() {
     assert_eq!(world.ordered("", None), Ok(()));
     assert_eq!((world.sent(), world.is()), ((0, 4), (5, 0, 0, 0)));
     // The disk has the same.
-    world.desk.store.close();
+    world.coordinator.store.close();
     let (_, kept) = Store::open(world.state.path()).unwrap();
     let destroyed = kept.instances.iter().filter(|it| it.fate == Fate::Destroy);
     assert_eq!((destroyed.count(), kept.sets.len()), (5, 0));
@@ -172,21 +180,21 @@ fn what_waits_for_the_disk_has_a_bound() {
     for image in 2..50 {
         let refused = world.ordered("", Some(&web(2, &image.to_string())));
         assert_eq!(refused, Err(Code::Unavailable));
-        assert_eq!(world.desk.changes.len(), 0);
+        assert_eq!(world.coordinator.changes.len(), 0);
     }
     // An end is no request: it has happened, and is to be written. What takes its place could not be kept.
-    let member: Arc<str> = world.desk.instances.keys().next().unwrap().clone();
-    world.desk.finish(&member);
+    let member: Arc<str> = world.coordinator.instances.keys().next().unwrap().clone();
+    world.coordinator.finish(&member);
     for _ in 0..50 {
-        world.desk.is_unwritten = false; // as each look begins
-        world.desk.end_round();
-        assert_eq!((world.desk.changes.len(), world.sent()), (1, (0, 0)));
+        world.coordinator.is_unwritten = false; // as each look begins
+        world.coordinator.end_round();
+        assert_eq!((world.coordinator.changes.len(), world.sent()), (1, (0, 0)));
         assert_eq!(world.is(), (2, 1, 1, 2));
     }
     world.mend_disk();
-    world.desk.is_unwritten = false;
-    world.desk.end_round();
-    assert_eq!((world.desk.changes.len(), world.sent()), (0, (1, 0)));
+    world.coordinator.is_unwritten = false;
+    world.coordinator.end_round();
+    assert_eq!((world.coordinator.changes.len(), world.sent()), (0, (1, 0)));
     assert_eq!(world.is(), (3, 2, 1, 2));
 }
 
@@ -202,7 +210,7 @@ fn requests_of_one_round_about_the_same_are_carried_out_in_their_order() {
         world.order("b", Some("{}")),
         world.order("b", None),
     ];
-    world.desk.end_round();
+    world.coordinator.end_round();
     let told = answers.map(told);
     assert_eq!(told[0], Ok(()));
     assert_eq!(

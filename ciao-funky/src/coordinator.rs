@@ -2,7 +2,7 @@
 //!
 //! It alone changes tasks, in one tokio task without locks. The socket and the upload server give it [`Order`]s, the
 //! session reports what the scheduler said ([`Heard`]), and copies of files come back when they are made. One round of
-//! the loop takes a group of each and ends with one write to disk ([`Desk::run`]).
+//! the loop takes a group of each and ends with one write to disk ([`Coordinator::run`]).
 //!
 //! What was accepted is on disk before its client hears of it and before the scheduler does. A crash at any point
 //! leaves either no task, and a client without an answer, or a task that is sent after the restart.
@@ -98,8 +98,8 @@ pub(crate) enum Order {
 pub(crate) enum Source {
     /// Paths that a client wrote at the socket; the files are copied before the task is accepted.
     Paths(Vec<PathBuf>),
-    /// Files of an upload, which are in the store already. Each has been counted as in use once, and the desk releases
-    /// them if it accepts no task.
+    /// Files of an upload, which are in the store already. Each has been counted as in use once, and the coordinator
+    /// releases them if it accepts no task.
     Stored(Vec<Binary>),
 }
 
@@ -136,10 +136,11 @@ pub(crate) struct Settings {
 /// A task that has not ended is in `by_instance`; it is in `unsent` too if the scheduler is not known to have it.
 /// `retry` is a part of `unsent`.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Coordinator {
     settings: Settings,
     store: Store,
-    /// Copies of files. It counts their uses; the desk's tasks hold one use of each of their files until they end.
+    /// Copies of files. It counts their uses; the coordinator's tasks hold one use of each of their files until they
+    /// end.
     binaries: Binaries,
     output: Output,
     /// All that are listed, by number: those that have not ended, and the latest [`MAX_ENDED`] that have.
@@ -189,8 +190,8 @@ pub(crate) fn prefix(family: u32) -> String {
     format!("{family:08x}")
 }
 
-impl Desk {
-    /// A desk with what was kept, and the channel from which [`Desk::run`] takes finished copies.
+impl Coordinator {
+    /// A coordinator with what was kept, and the channel from which [`Coordinator::run`] takes finished copies.
     ///
     /// Tasks from the store count as sent: whether they were is not on disk. The first listing of the first connection
     /// finds out which of them the scheduler knows, and [`Settings::return_time`] later the others are sent.
@@ -201,7 +202,7 @@ impl Desk {
         output: Output,
     ) -> (Self, mpsc::Receiver<Copied>) {
         let (copies, copied) = mpsc::channel(GROUP);
-        let mut desk = Self {
+        let mut coordinator = Self {
             vcpus: settings.vcpus,
             settings,
             store,
@@ -226,15 +227,15 @@ impl Desk {
             copies,
         };
         for record in kept.tasks {
-            desk.insert(record, true);
+            coordinator.insert(record, true);
         }
-        (desk, copied)
+        (coordinator, copied)
     }
 
     /// Handles what comes until `stop` is ready.
     ///
     /// One round: wait until something is there, take at most [`GROUP`] of that kind, handle it in memory, then write
-    /// once ([`Desk::commit`]). The write blocks this thread, and nothing of the desk goes on meanwhile.
+    /// once ([`Coordinator::commit`]). The write blocks this thread, and nothing of the coordinator goes on meanwhile.
     ///
     /// # Errors
     /// A part that gives orders or reports has ended, which only a panic there can cause.

@@ -1,16 +1,17 @@
-//! The desk's part for requests that change what is here already: what each has written, and what is done after that.
+//! The coordinator's part for requests that change what is here already: what each has written, and what is done after
+//! that.
 //!
 //! The order matters. A controller whose request cannot be written is told that it is refused, and then nothing may
 //! come of it: no DELETE is sent, and no set is another than the one on disk.
 
 use std::sync::Arc;
 
-use crate::desk::{Desk, Step, sets};
+use crate::coordinator::{Coordinator, Step, sets};
 use crate::instance::{Fate, Record};
 use crate::store::Change;
 use crate::updates::Caller;
 
-impl Desk {
+impl Coordinator {
     /// Whether a request that is staged concerns this instance, or the set of this workload.
     pub(super) fn is_staged(
         &self,

@@ -1,4 +1,4 @@
-//! The desk's part for controllers: instances made and destroyed, and streams of updates.
+//! The coordinator's part for controllers: instances made and destroyed, and streams of updates.
 //!
 //! Both requests may be repeated without harm: to make what is there, or to destroy what is not, is answered as a
 //! success.
@@ -10,15 +10,15 @@ use proto_frames::payload::{Delete, LifeState};
 use tonic::Status;
 use uuid::Uuid;
 
-use crate::definition::Definition;
-use crate::desk::{
-    Answer, Desk, MAX_DEFINITIONS, MAX_INSTANCES, MAX_SUBSCRIBERS, Order, Request, Step,
+use crate::coordinator::{
+    Answer, Coordinator, MAX_DEFINITIONS, MAX_INSTANCES, MAX_SUBSCRIBERS, Order, Request, Step,
 };
+use crate::definition::Definition;
 use crate::instance::{Fate, Member, Record};
 use crate::session::Ask;
 use crate::updates::{self, Caller, Updates};
 
-impl Desk {
+impl Coordinator {
     /// Carries out one order.
     pub(super) fn order(&mut self, order: Order) {
         match order {

@@ -53,7 +53,7 @@ pub(crate) const MAX_DEFINITIONS: usize = 256 << 20;
 /// Most streams of updates at a time. Each holds at most one message for each instance and worker.
 pub(crate) const MAX_SUBSCRIBERS: usize = 64;
 
-/// Most inputs of each kind that one round of [`Desk::run`] takes from its channel before a write to disk.
+/// Most inputs of each kind that one round of [`Coordinator::run`] takes from its channel before a write to disk.
 const GROUP: usize = 256;
 
 /// Pause between two rounds of housekeeping: forgetting what controllers have been told, and, at each fifth, sending
@@ -148,7 +148,7 @@ pub(crate) struct Settings {
 
 /// All instances and sets, and what waits to be written, sent or told.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Coordinator {
     settings: Settings,
     store: Store,
     /// All that are kept, by UUID.
@@ -180,7 +180,8 @@ pub(crate) struct Desk {
     /// Until when instances that are not listed may still come back with their workers.
     back_by: Instant,
     /// What is to be written with this round. A failed write leaves it for the next. It has a bound: the fate of
-    /// an instance changes a few times at most, and while the disk takes no writes no instance is added and no set changed.
+    /// an instance changes a few times at most, and while the disk takes no writes no instance is added and no set
+    /// changed.
     changes: Vec<Change>,
     /// Instances that this round has made, and who is to be told; no one for those of sets. They are sent after the
     /// write, or removed if it fails.
@@ -195,7 +196,7 @@ pub(crate) struct Desk {
     is_unwritten: bool,
 }
 
-/// What a request changes, for [`Desk::commit`].
+/// What a request changes, for [`Coordinator::commit`].
 #[derive(Debug)]
 enum Step {
     /// Destroy this instance.
@@ -211,11 +212,11 @@ pub(crate) fn prefix(family: u32) -> String {
     format!("{family:08x}")
 }
 
-impl Desk {
-    /// A desk with what was kept. Every kept instance counts as sent, for whether it was is not on disk; the first
-    /// listing tells. Every set is looked at in the first round.
+impl Coordinator {
+    /// A coordinator with what was kept. Every kept instance counts as sent, for whether it was is not on disk; the
+    /// first listing tells. Every set is looked at in the first round.
     pub(crate) fn new(settings: Settings, (store, kept): (Store, Kept)) -> Self {
-        let mut desk = Self {
+        let mut coordinator = Self {
             settings,
             store,
             instances: HashMap::new(),
@@ -239,15 +240,15 @@ impl Desk {
             is_unwritten: false,
         };
         for record in kept.instances {
-            desk.insert(record, true);
+            coordinator.insert(record, true);
         }
-        desk
+        coordinator
     }
 
     /// Handles what comes until `stop` is ready.
     ///
-    /// One round: wait for input, take what is there, settle the sets that it touched, and write ([`Desk::commit`]). The
-    /// write blocks this thread.
+    /// One round: wait for input, take what is there, settle the sets that it touched, and write
+    /// ([`Coordinator::commit`]). The write blocks this thread.
     ///
     /// # Errors
     /// A part that gives input has ended, which only a panic there can cause.

@@ -1,4 +1,4 @@
-//! Tests of the desk without a scheduler.
+//! Tests of the coordinator without a scheduler.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
 use super::orders::Copied;
-use super::{Accepted, Desk, MAX_TASKS, Order, Settings, Source};
+use super::{Accepted, Coordinator, MAX_TASKS, Order, Settings, Source};
 use crate::binaries::{Binaries, Limits};
 use crate::command::{Extras, Priority};
 use crate::output::Output;
@@ -26,8 +26,8 @@ fn record(id: u32) -> Record {
     }
 }
 
-/// A desk that has so many tasks that have not ended.
-fn desk(state: &TempDir, tasks: u32) -> (Desk, mpsc::Receiver<Copied>) {
+/// A coordinator that has so many tasks that have not ended.
+fn coordinator(state: &TempDir, tasks: u32) -> (Coordinator, mpsc::Receiver<Copied>) {
     let settings = Settings {
         shape: Shape {
             mem_mb: 1,
@@ -49,14 +49,14 @@ fn desk(state: &TempDir, tasks: u32) -> (Desk, mpsc::Receiver<Copied>) {
         all: 100,
     };
     let binaries = Binaries::open(&state.path().join("binaries"), limits, [].into_iter()).unwrap();
-    Desk::new(settings, (store, kept), binaries, Output::open().unwrap())
+    Coordinator::new(settings, (store, kept), binaries, Output::open().unwrap())
 }
 
 type Told = oneshot::Receiver<Result<Accepted, String>>;
 
-fn begin(desk: &mut Desk, path: &Path) -> Told {
+fn begin(coordinator: &mut Coordinator, path: &Path) -> Told {
     let (answer, told) = oneshot::channel();
-    desk.order(Order::New {
+    coordinator.order(Order::New {
         source: Source::Paths(vec![path.to_owned()]),
         priority: Priority::High,
         extras: Extras::default(),
@@ -69,25 +69,28 @@ fn begin(desk: &mut Desk, path: &Path) -> Told {
 async fn a_task_whose_files_are_being_copied_counts_among_the_most_there_may_be() {
     let state = tempfile::tempdir().unwrap();
     let most = u32::try_from(MAX_TASKS).unwrap();
-    let (mut desk, mut copied) = desk(&state, most - 2);
+    let (mut coordinator, mut copied) = coordinator(&state, most - 2);
     let file = state.path().join("file");
     std::fs::write(&file, "a program").unwrap();
     let missing = state.path().join("missing");
-    let (mut first, mut second) = (begin(&mut desk, &file), begin(&mut desk, &missing));
+    let (mut first, mut second) = (
+        begin(&mut coordinator, &file),
+        begin(&mut coordinator, &missing),
+    );
     let refused = |mut told: Told| told.try_recv().unwrap().unwrap_err();
     let why = format!("there are {MAX_TASKS} tasks already");
-    assert_eq!(refused(begin(&mut desk, &file)), why);
+    assert_eq!(refused(begin(&mut coordinator, &file)), why);
     for _ in 0..2 {
-        desk.take_copied(copied.recv().await.unwrap());
+        coordinator.take_copied(copied.recv().await.unwrap());
     }
     // The one waits for its write, and the other has failed, which makes room.
     assert!(second.try_recv().unwrap().is_err());
-    let mut third = begin(&mut desk, &file);
-    assert_eq!(refused(begin(&mut desk, &file)), why);
-    desk.commit();
+    let mut third = begin(&mut coordinator, &file);
+    assert_eq!(refused(begin(&mut coordinator, &file)), why);
+    coordinator.commit();
     assert!(first.try_recv().unwrap().is_ok());
-    desk.take_copied(copied.recv().await.unwrap());
-    desk.commit();
+    coordinator.take_copied(copied.recv().await.unwrap());
+    coordinator.commit();
     assert!(third.try_recv().unwrap().is_ok());
-    assert_eq!(desk.living(), MAX_TASKS);
+    assert_eq!(coordinator.living(), MAX_TASKS);
 }

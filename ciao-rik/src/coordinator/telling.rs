@@ -1,18 +1,18 @@
-//! The desk's part for what controllers read: how instances and workers are.
+//! The coordinator's part for what controllers read: how instances and workers are.
 //!
 //! Updates go into each subscriber's [`crate::updates`], which keeps the latest of each subject until the controller
 //! reads it. Nothing here waits.
 
 use std::sync::Arc;
 
-use crate::desk::Desk;
+use crate::coordinator::Coordinator;
 use crate::instance::Instance;
 use crate::rpc::common::worker_status::Status as Subject;
 use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric, WorkerStatus};
 use crate::store::Change;
 use crate::updates::{About, Caller, Last, Subscriber};
 
-impl Desk {
+impl Coordinator {
     /// Tells an instance's status to the controllers that it concerns, unless they were told the same, without a
     /// detail, last.
     pub(super) fn tell(&mut self, instance: &Arc<str>) {

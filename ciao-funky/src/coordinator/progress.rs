@@ -1,8 +1,8 @@
-//! The desk's part for what the scheduler says: how far tasks are, how they ended, which nodes there are.
+//! The coordinator's part for what the scheduler says: how far tasks are, how they ended, which nodes there are.
 //!
-//! Each event and each listing goes to the tracker of the task that it concerns. If its stage changes, `Desk::settle`
-//! does what follows. Events and listings may repeat or overtake each other; the tracker sorts that out, and `settle`
-//! may run more than once for the same stage.
+//! Each event and each listing goes to the tracker of the task that it concerns. If its stage changes,
+//! `Coordinator::settle` does what follows. Events and listings may repeat or overtake each other; the tracker sorts
+//! that out, and `settle` may run more than once for the same stage.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use proto_frames::payload::{CommandFailure, InstanceView, LifeState, NodeType};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::desk::{Desk, MAX_ENDED};
+use crate::coordinator::{Coordinator, MAX_ENDED};
 use crate::nodes::{is_compute, vcpus_for_one};
 use crate::session::{Heard, Look};
 use crate::store::Change;
 use crate::task::{After, Outcome, Task, after_failure};
 
-impl Desk {
+impl Coordinator {
     /// Handles one report of the session.
     ///
     /// At a new connection, all trackers of sent tasks are told that events may have been missed, and what could not be

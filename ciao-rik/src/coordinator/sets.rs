@@ -1,8 +1,8 @@
 //! Sets: instances of one definition, as many as it says, that are made, changed and destroyed together.
 //!
 //! A set is asked for with a workload and no instance id. What it is to be is kept ([`Set`]); what it is, is what its
-//! instances are. [`Desk::settle_sets`] compares the two after each round and takes the steps from one to the other, a
-//! few at a time where the definition has changed.
+//! instances are. [`Coordinator::settle_sets`] compares the two after each round and takes the steps from one to the
+//! other, a few at a time where the definition has changed.
 //!
 //! An instance of the present definition has the set's `generation`, one of an earlier definition a different one.
 
@@ -13,8 +13,8 @@ use serde_json::Value;
 use tonic::Status;
 use uuid::Uuid;
 
+use crate::coordinator::{Answer, Coordinator, Request, Step};
 use crate::definition::Definition;
-use crate::desk::{Answer, Desk, Request, Step};
 use crate::instance::{Fate, Instance, Member, shared};
 use crate::updates::Caller;
 
@@ -38,7 +38,7 @@ pub(crate) struct Set {
     pub(crate) replicas: u32,
 }
 
-impl Desk {
+impl Coordinator {
     /// Makes, changes or destroys a set. Carried out and answered after the write to disk; instances
     /// follow later.
     ///

@@ -1,5 +1,5 @@
-//! The desk's part for what the scheduler and the workers say: how far instances are, how they ended, which workers
-//! there are.
+//! The coordinator's part for what the scheduler and the workers say: how far instances are, how they ended, which
+//! workers there are.
 //!
 //! Two sources say how an instance is. The worker's own status comes first and is passed on to controllers as it is.
 //! The scheduler's word decides what follows from an end: only it knows whether the instance goes on elsewhere.
@@ -14,12 +14,12 @@ use proto_frames::payload::{DeleteFailureReason, InstanceView, StartFailureReaso
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::desk::{Desk, News};
+use crate::coordinator::{Coordinator, News};
 use crate::instance::{Fate, Instance, Said};
 use crate::rpc::common::{ResourceStatus, WorkerMetric};
 use crate::session::{Heard, Look};
 
-/// What the desk does with an instance whose START was refused.
+/// What the coordinator does with an instance whose START was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     /// It has failed: another try would give the same answer.
@@ -30,7 +30,7 @@ enum After {
     TryNameless,
 }
 
-impl Desk {
+impl Coordinator {
     /// Handles one report of the session.
     pub(super) fn hear(&mut self, heard: Heard) {
         match heard {
