@@ -273,9 +273,9 @@ impl Session<'_> {
     ) -> Result<(), ClientError> {
         let done = self.client.order(&LifecycleOrder::Migrate(migrate)).await;
         let closed = matches!(done, Err(ClientError::Closed(_)));
-        let told = done.as_ref().map(drop).map_err(ToString::to_string);
+        let answered = done.as_ref().map(drop).map_err(ToString::to_string);
         // The client may have gone.
-        let _ = answer.send(told);
+        let _ = answer.send(answered);
         if closed { done } else { Ok(()) }
     }
 

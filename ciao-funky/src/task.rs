@@ -92,10 +92,10 @@ pub(crate) struct Task {
     /// Whether the scheduler may have its START. Listings are compared only with such tasks.
     pub(crate) is_sent: bool,
     /// UUID of the node that the last line `task N node M` named; `None` before the first.
-    pub(crate) told_node: Option<String>,
+    pub(crate) announced_node: Option<String>,
     /// Whether that line holds still. It is cleared when the task waits or is suspended, so that its next start is told
     /// even if it is on the same node.
-    pub(crate) is_told: bool,
+    pub(crate) is_announced: bool,
     /// Why the task is not with the scheduler: not connected, no node, or the reason of the last refusal. Empty once it
     /// is sent.
     pub(crate) held_back: String,
@@ -211,8 +211,8 @@ impl Task {
             tracker: tracker(&record),
             record,
             is_sent,
-            told_node: None,
-            is_told: false,
+            announced_node: None,
+            is_announced: false,
             held_back: String::new(),
         };
         if is_sent {
@@ -231,7 +231,7 @@ impl Task {
     pub(crate) fn begin_again(&mut self) {
         self.tracker = tracker(&self.record);
         self.is_sent = false;
-        self.told_node = None;
+        self.announced_node = None;
     }
 
     /// The tracker of a task always has exactly one instance.
@@ -279,7 +279,7 @@ impl Task {
                 LifeState::Lost => "lost",
                 _ => "stopping",
             },
-            _ if self.told_node.is_some() => "paused",
+            _ if self.announced_node.is_some() => "paused",
             _ => "queued",
         }
     }

@@ -11,18 +11,18 @@
 //! read that.
 //!
 //! ```text
-//! Run ──(failed for good)──▶ Failed ──(destroy)──▶ Over ──(told)──▶ forgotten
+//! Run ──(failed for good)──▶ Failed ──(destroy)──▶ Over ──(notified)──▶ forgotten
 //!  └──(destroy)──▶ Destroy ──(ended, or not there)──▶ Over
 //! ```
 //!
 //! `orders` has the part for controllers, `progress` that for scheduler and workers, [`sets`] what makes instances by
-//! number, `steps` what is carried out after the write, `telling` what controllers read.
+//! number, `steps` what is carried out after the write, `notify` what controllers read.
 
+mod notify;
 mod orders;
 mod progress;
 pub(crate) mod sets;
 mod steps;
-mod telling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -355,7 +355,7 @@ impl Coordinator {
                         let _ = answer.send(Ok(notice.clone()));
                     }
                     self.submit(&instance);
-                    self.tell(&instance);
+                    self.notify(&instance);
                 }
                 self.submit_unsent();
             }
@@ -511,7 +511,7 @@ impl Coordinator {
         it.record.fate = Fate::Failed(why);
         self.touch_set(instance);
         self.keep(instance);
-        self.tell(instance);
+        self.notify(instance);
     }
 
     /// Makes an instance one that is over: its id is free, its definition is dropped, and all that is left is to tell
@@ -534,7 +534,7 @@ impl Coordinator {
         self.touch_set(instance);
         self.keep(instance);
         self.over.push_back(Arc::clone(instance));
-        self.tell(instance);
+        self.notify(instance);
         while self.over.len() > MAX_INSTANCES
             && let Some(oldest) = self.over.pop_front()
         {

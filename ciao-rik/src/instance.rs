@@ -72,7 +72,7 @@ pub(crate) struct Instance {
     /// The worker's latest status; `None` once the instance waits or is held elsewhere.
     pub(crate) said: Option<Said>,
     /// The status that controllers were told last; the same without a detail is not told twice in a row.
-    pub(crate) told: Option<ResourceStatus>,
+    pub(crate) notified: Option<ResourceStatus>,
     /// Why it is not with the scheduler, for people.
     pub(crate) held_back: String,
 }
@@ -100,7 +100,7 @@ impl Instance {
             is_sent,
             is_nameless: false,
             said: None,
-            told: None,
+            notified: None,
             held_back: String::new(),
         };
         if is_sent {
@@ -128,9 +128,9 @@ impl Instance {
 
     /// UUID of the node that it is on: that of the worker which spoke of it last, or else the scheduler's latest.
     pub(crate) fn node(&self) -> Option<&str> {
-        let told = self.tracker.all()[0].node.as_ref();
+        let listed = self.tracker.all()[0].node.as_ref();
         let said = self.said.as_ref().map(|it| &*it.node);
-        said.or(told.map(|(uuid, _)| &**uuid))
+        said.or(listed.map(|(uuid, _)| &**uuid))
     }
 
     /// Whether it may still run, so that events and listings are of interest.

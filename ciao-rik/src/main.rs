@@ -156,13 +156,13 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
     let family = coordinator::prefix(kept.family);
     let coordinator = Coordinator::new(settings(&cli.serve), (store, kept));
     let (hear, heard) = mpsc::channel(BACKLOG);
-    let (news, told) = mpsc::channel(BACKLOG);
+    let (news, reported) = mpsc::channel(BACKLOG);
     tokio::spawn(session::run(session::Settings { client, family }, hear));
     let workers = WorkerServer::new(Workers::new(node, news, tokens.clone()));
     let workers = workers.max_decoding_message_size(FOR_WORKERS.message);
     let controllers = ControllerServer::new(Controllers::new(orders, tokens));
     let controllers = controllers.max_decoding_message_size(FOR_CONTROLLERS.message);
-    let coordinator = tokio::spawn(coordinator.run(ordered, heard, told, stop));
+    let coordinator = tokio::spawn(coordinator.run(ordered, heard, reported, stop));
     tokio::select! {
         served = for_workers.serve(workers) => served.context("the service for workers ended"),
         served = for_controllers.serve(controllers) => served.context("the service for controllers ended"),

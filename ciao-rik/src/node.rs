@@ -213,7 +213,7 @@ impl Node {
     ) {
         while !self.is_given_up {
             self.act();
-            self.tell().await;
+            self.notify().await;
             let woken = self.wait(&mut reports).await;
             if let Woken::Gone = woken {
                 break;
@@ -502,7 +502,7 @@ impl Node {
     }
 
     /// Hands the coordinator what has been noted. Waits while its channel is full.
-    async fn tell(&mut self) {
+    async fn notify(&mut self) {
         for news in self.news.drain(..) {
             // Without a coordinator this program is about to end.
             let _ = self.coordinator.send(news).await;
@@ -539,7 +539,7 @@ impl Node {
             ended,
             moves,
         });
-        self.tell().await;
+        self.notify().await;
         let Connection::Up(link) = &self.connection else {
             return;
         };

@@ -52,14 +52,14 @@ impl Coordinator {
             // connection lasts: the answer is left to a task of its own.
             Order::Migrate { task, node, answer } => match self.migration(task, node) {
                 Ok((migrate, session)) => {
-                    let (told, hears) = oneshot::channel();
+                    let (reply, replied) = oneshot::channel();
                     let asked = session.send(Ask::Migrate {
                         migrate,
-                        answer: told,
+                        answer: reply,
                     });
                     let asked = asked.map_err(drop);
                     tokio::spawn(async move {
-                        let done = match (asked, hears.await) {
+                        let done = match (asked, replied.await) {
                             (Ok(()), Ok(done)) => done,
                             _ => Err("the scheduler is not reachable".to_owned()),
                         };

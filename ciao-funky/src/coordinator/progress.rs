@@ -161,7 +161,7 @@ impl Coordinator {
                 state: LifeState::Suspended,
                 ..
             }
-            | Stage::Waiting(_) => task.is_told = false,
+            | Stage::Waiting(_) => task.is_announced = false,
             // Nothing to do. `Decided` answers dry runs, which are not sent here.
             Stage::Sent | Stage::Held { .. } | Stage::Decided(_) => {}
             // The process has ended by itself, or by a signal.
@@ -224,11 +224,11 @@ impl Coordinator {
             return;
         };
         // The same node again, and no pause since: it was told.
-        if task.is_told && task.told_node.as_ref() == Some(&uuid) {
+        if task.is_announced && task.announced_node.as_ref() == Some(&uuid) {
             return;
         }
-        task.is_told = true;
-        task.told_node = Some(uuid.clone());
+        task.is_announced = true;
+        task.announced_node = Some(uuid.clone());
         let Some((node, change)) = self.nodes.number(&uuid) else {
             return;
         };

@@ -52,17 +52,17 @@ fn coordinator(state: &TempDir, tasks: u32) -> (Coordinator, mpsc::Receiver<Copi
     Coordinator::new(settings, (store, kept), binaries, Output::open().unwrap())
 }
 
-type Told = oneshot::Receiver<Result<Accepted, String>>;
+type Answered = oneshot::Receiver<Result<Accepted, String>>;
 
-fn begin(coordinator: &mut Coordinator, path: &Path) -> Told {
-    let (answer, told) = oneshot::channel();
+fn begin(coordinator: &mut Coordinator, path: &Path) -> Answered {
+    let (answer, answered) = oneshot::channel();
     coordinator.order(Order::New {
         source: Source::Paths(vec![path.to_owned()]),
         priority: Priority::High,
         extras: Extras::default(),
         answer,
     });
-    told
+    answered
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_task_whose_files_are_being_copied_counts_among_the_most_there_may_be(
         begin(&mut coordinator, &file),
         begin(&mut coordinator, &missing),
     );
-    let refused = |mut told: Told| told.try_recv().unwrap().unwrap_err();
+    let refused = |mut answered: Answered| answered.try_recv().unwrap().unwrap_err();
     let why = format!("there are {MAX_TASKS} tasks already");
     assert_eq!(refused(begin(&mut coordinator, &file)), why);
     for _ in 0..2 {

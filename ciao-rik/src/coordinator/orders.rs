@@ -76,7 +76,7 @@ impl Coordinator {
             // Nothing of it is left: its controller may still list it.
             (None, None) => {
                 self.answers.push(answer);
-                self.tell_gone(&request.id, caller);
+                self.notify_gone(&request.id, caller);
             }
         }
     }
@@ -136,7 +136,7 @@ impl Coordinator {
                 it.record.fate = Fate::Destroy;
                 self.touch_set(instance);
                 self.keep(instance);
-                self.tell(instance);
+                self.notify(instance);
                 self.delete(instance);
             }
             Some(_) => self.finish(instance),
@@ -184,7 +184,7 @@ impl Coordinator {
             return Err(Status::resource_exhausted(text));
         }
         let (subscriber, updates) = updates::channel(caller);
-        self.brief(&subscriber);
+        self.push_snapshot(&subscriber);
         self.subscribers.push(subscriber);
         Ok(updates)
     }

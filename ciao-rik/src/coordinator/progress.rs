@@ -156,10 +156,12 @@ impl Coordinator {
             Stage::Held { .. } | Stage::Waiting(_) => {
                 // What a worker said of it is over.
                 it.said = None;
-                self.tell(instance);
+                self.notify(instance);
             }
             // It goes on as it should; controllers see how far it is.
-            Stage::Sent | Stage::Placed | Stage::Running | Stage::Decided(_) => self.tell(instance),
+            Stage::Sent | Stage::Placed | Stage::Running | Stage::Decided(_) => {
+                self.notify(instance)
+            }
         }
     }
 
@@ -206,7 +208,7 @@ impl Coordinator {
         }
         it.held_back = why;
         self.retry.insert(Arc::clone(instance));
-        self.tell(instance);
+        self.notify(instance);
     }
 
     /// Handles one report of a worker's task.
@@ -217,7 +219,7 @@ impl Coordinator {
                 address,
                 metric,
             } => {
-                self.tell_worker(&worker, &address, &metric);
+                self.notify_worker(&worker, &address, &metric);
                 self.workers.insert(worker, (address, metric));
             }
             News::Instance { instance, said } => self.said(&instance, said),
@@ -242,7 +244,7 @@ impl Coordinator {
             // What comes of an end, or of a failure to start, is the scheduler's to say: it may go on elsewhere.
             (ResourceStatus::Terminated | ResourceStatus::Failed, _) => {}
             _ => {
-                self.tell(instance);
+                self.notify(instance);
                 self.touch_set(instance);
             }
         }
@@ -256,7 +258,7 @@ impl Coordinator {
                 status: ResourceStatus::Terminated.into(),
                 ..metric
             };
-            self.tell_worker(worker, &address, &gone);
+            self.notify_worker(worker, &address, &gone);
         }
         // Instances without a lease: the scheduler will not start them elsewhere.
         for instance in ended {
@@ -274,7 +276,7 @@ impl Coordinator {
                 it.held_back = format!("its worker {worker} is gone; it is started on another");
                 match it.record.fate {
                     Fate::Destroy => self.finish(instance),
-                    _ => self.tell(instance),
+                    _ => self.notify(instance),
                 }
             }
         }

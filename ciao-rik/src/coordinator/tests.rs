@@ -23,11 +23,11 @@ struct World {
     state: TempDir,
 }
 
-type Told = oneshot::Receiver<Result<Option<String>, Status>>;
+type Answered = oneshot::Receiver<Result<Option<String>, Status>>;
 
 /// What a controller was told.
-fn told(mut told: Told) -> Result<(), Code> {
-    let answer = told.try_recv().expect("it is answered");
+fn outcome(mut answered: Answered) -> Result<(), Code> {
+    let answer = answered.try_recv().expect("it is answered");
     answer.map(drop).map_err(|status| status.code())
 }
 
@@ -76,8 +76,8 @@ impl World {
     }
 
     /// Gives an order; a set is meant where the id is empty.
-    fn order(&mut self, id: &str, create: Option<&str>) -> Told {
-        let (answer, told) = oneshot::channel();
+    fn order(&mut self, id: &str, create: Option<&str>) -> Answered {
+        let (answer, answered) = oneshot::channel();
         let create = create.map(|json| Box::new(Definition::read(json).unwrap()));
         let request = Request {
             workload: "work".to_owned(),
@@ -94,14 +94,14 @@ impl World {
             caller,
             answer,
         });
-        told
+        answered
     }
 
     /// The same in a round of its own.
     fn ordered(&mut self, id: &str, create: Option<&str>) -> Result<(), Code> {
         let answer = self.order(id, create);
         self.coordinator.end_round();
-        told(answer)
+        outcome(answer)
     }
 
     /// How many STARTs and DELETEs were sent since the last look.
@@ -211,14 +211,14 @@ fn requests_of_one_round_about_the_same_are_carried_out_in_their_order() {
         world.order("b", None),
     ];
     world.coordinator.end_round();
-    let told = answers.map(told);
-    assert_eq!(told[0], Ok(()));
+    let outcomes = answers.map(outcome);
+    assert_eq!(outcomes[0], Ok(()));
     assert_eq!(
-        told[1],
+        outcomes[1],
         Err(Code::FailedPrecondition),
         "it is being destroyed"
     );
-    assert_eq!(told[2..], [Ok(()); 4]);
+    assert_eq!(outcomes[2..], [Ok(()); 4]);
     assert_eq!(world.sent(), (1 + 3, 1), "b is over before it was sent");
     assert_eq!(world.is(), (5, 3, 1, 3));
 }

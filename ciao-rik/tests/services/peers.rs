@@ -107,14 +107,14 @@ impl Worker {
     pub(crate) async fn connect(address: SocketAddr, name: &str, mem_mib: u64) -> Self {
         let channel = channel(address).await;
         let mut jobs = register(&channel, name).await.unwrap();
-        let (tell_jobs, told) = watch::channel(Vec::new());
+        let (push_job, received) = watch::channel(Vec::new());
         let mood = Arc::new(Mutex::new(Mood::Works));
         let (behaves, name_, channel_) = (Arc::clone(&mood), name.to_owned(), channel.clone());
         let task = tokio::spawn(async move {
             loop {
                 match jobs.message().await {
                     Ok(Some(job)) => {
-                        tell_jobs.send_modify(|all| all.push(job.clone()));
+                        push_job.send_modify(|all| all.push(job.clone()));
                         let mood = *behaves.lock().unwrap();
                         obey(&channel_, &name_, &job, mood).await;
                     }
@@ -126,7 +126,7 @@ impl Worker {
         Self {
             name: name.to_owned(),
             channel,
-            jobs: told,
+            jobs: received,
             mood,
             task: task.abort_handle(),
         }

@@ -15,15 +15,15 @@ use crate::updates::{About, Caller, Last, Subscriber};
 impl Coordinator {
     /// Tells an instance's status to the controllers that it concerns, unless they were told the same, without a
     /// detail, last.
-    pub(super) fn tell(&mut self, instance: &Arc<str>) {
+    pub(super) fn notify(&mut self, instance: &Arc<str>) {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
         };
         let (status, detail) = it.status();
-        if it.told == Some(status) && detail.is_empty() {
+        if it.notified == Some(status) && detail.is_empty() {
             return;
         }
-        it.told = Some(status);
+        it.notified = Some(status);
         let it = &self.instances[instance];
         for subscriber in self
             .subscribers
@@ -36,7 +36,7 @@ impl Coordinator {
 
     /// Tells a controller that wants an instance destroyed, of which nothing is known here, that it is `Terminated`: it
     /// may list it from an earlier time. Not if the stream had an end of this id within the last seconds.
-    pub(super) fn tell_gone(&mut self, id: &str, caller: &Caller) {
+    pub(super) fn notify_gone(&mut self, id: &str, caller: &Caller) {
         // Without tokens, callers are told apart by the address of their connection: another controller may list an
         // instance with the same id.
         let is_its = |to: &&Subscriber| match (&caller.owner, caller.address) {
@@ -45,14 +45,19 @@ impl Coordinator {
         };
         // Under a UUID of its own, for it is none that is known.
         let about = About::Instance(self.new_instance());
-        let told = message(id, ResourceStatus::Terminated, String::new(), None);
+        let gone = message(id, ResourceStatus::Terminated, String::new(), None);
         let to = self.subscribers.iter().filter(is_its);
         let to = to.filter(|it| !it.has_heard_the_end(id));
-        to.for_each(|it| it.push(about.clone(), told.clone(), Last::Yes));
+        to.for_each(|it| it.push(about.clone(), gone.clone(), Last::Yes));
     }
 
     /// Tells all controllers a worker's metrics. Workers belong to no controller.
-    pub(super) fn tell_worker(&mut self, worker: &Arc<str>, address: &str, metric: &WorkerMetric) {
+    pub(super) fn notify_worker(
+        &mut self,
+        worker: &Arc<str>,
+        address: &str,
+        metric: &WorkerMetric,
+    ) {
         for subscriber in &self.subscribers {
             let about = About::Worker(Arc::clone(worker));
             subscriber.push(about, of_worker(worker, address, metric), Last::No);
@@ -60,7 +65,7 @@ impl Coordinator {
     }
 
     /// Begins a stream with the state of all workers and of all instances that concern its controller.
-    pub(super) fn brief(&self, subscriber: &Subscriber) {
+    pub(super) fn push_snapshot(&self, subscriber: &Subscriber) {
         for (worker, (address, metric)) in &self.workers {
             let about = About::Worker(Arc::clone(worker));
             subscriber.push(about, of_worker(worker, address, metric), Last::No);
