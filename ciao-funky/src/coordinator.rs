@@ -36,7 +36,7 @@ use crate::nodes::Nodes;
 use crate::output::Output;
 use crate::session::{Ask, Heard, Shipped, Submission};
 use crate::store::{Change, Kept, Store};
-use crate::task::{Binary, Record, Shape, Task};
+use crate::task::{Binary, Shape, Task, TaskRecord};
 
 use self::orders::Copied;
 
@@ -174,7 +174,7 @@ pub(crate) struct Coordinator {
     /// How many tasks have their number, and their files still being copied.
     copying: usize,
     /// Tasks that become tasks with the next write, and who is to be told.
-    accepting: Vec<(Record, Answer)>,
+    accepting: Vec<(TaskRecord, Answer)>,
     /// Files of tasks whose end is not on disk yet. They are released after the write: after a crash the task would be
     /// sent again and need them.
     releases: Vec<Binary>,
@@ -309,7 +309,7 @@ impl Coordinator {
 
     /// Takes a task that is on disk into the tables, sends it if possible, and answers its client. The answer's notice
     /// says why it was not sent.
-    fn accept(&mut self, record: Record, answer: Answer) {
+    fn accept(&mut self, record: TaskRecord, answer: Answer) {
         let id = record.id;
         self.insert(record, false);
         self.submit(id);
@@ -322,7 +322,7 @@ impl Coordinator {
     }
 
     /// Puts a task into the tables in which its state belongs.
-    fn insert(&mut self, record: Record, is_sent: bool) {
+    fn insert(&mut self, record: TaskRecord, is_sent: bool) {
         let id = record.id;
         if record.outcome.is_some() {
             self.ended.push_back(id);

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! tasks.redb
-//!   tasks    7 → {"id":7,"instance":"…",…}        a Record as JSON
+//!   tasks    7 → {"id":7,"instance":"…",…}        a TaskRecord as JSON
 //!   nodes    2 → "c161398f-…"                     UUID of node 2
 //!   numbers  "next_task" → 8, "family" → 1594867242
 //! ```
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use uuid::Uuid;
 
-use crate::task::Record;
+use crate::task::TaskRecord;
 
 /// Records as JSON, by the tasks' numbers.
 const TASKS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("tasks");
@@ -63,7 +63,7 @@ pub(crate) enum StoreError {
         /// Why.
         source: Box<redb::Error>,
     },
-    /// A task's value is not the JSON of a [`Record`], as after a change of the file by hand or by a newer version.
+    /// A task's value is not the JSON of a [`TaskRecord`], as after a change of the file by hand or by a newer version.
     #[error("{}: task {id}: {source}", path.display())]
     Record {
         /// Which file.
@@ -79,7 +79,7 @@ pub(crate) enum StoreError {
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// In the order of their numbers, also those that have ended and are not forgotten.
-    pub(crate) tasks: Vec<Record>,
+    pub(crate) tasks: Vec<TaskRecord>,
     /// Number and UUID of each node that was ever seen.
     pub(crate) nodes: Vec<(u32, String)>,
     /// 1 in an empty file.
@@ -92,7 +92,7 @@ pub(crate) struct Kept {
 #[derive(Debug)]
 pub(crate) enum Change {
     /// Insert or replace this record; [`NEXT_TASK`] is raised past its number in the same transaction.
-    Task(Box<Record>),
+    Task(Box<TaskRecord>),
     /// Remove the record of this number, if there is one.
     Forget(u32),
     /// The node of this UUID has this number.

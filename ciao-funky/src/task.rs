@@ -49,7 +49,7 @@ pub(crate) struct Outcome {
 ///  "frequencies":[],"args":"-x 1","outcome":null}
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct TaskRecord {
     /// The number that clients see: from 1, in the order in which tasks were begun.
     pub(crate) id: u32,
     /// UUID of its instance, which begins with the family. It stays the same when the task is sent again: a START that
@@ -86,7 +86,7 @@ pub(crate) struct Shape {
 /// from the scheduler's listing.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) record: Record,
+    pub(crate) record: TaskRecord,
     /// The instance's stage, from events and listings.
     tracker: Tracker,
     /// Whether the scheduler may have its START. Listings are compared only with such tasks.
@@ -101,7 +101,7 @@ pub(crate) struct Task {
     pub(crate) held_back: String,
 }
 
-impl Record {
+impl TaskRecord {
     /// The START whose program and files are at these paths, in the order of the record's files.
     pub(crate) fn start(&self, shape: &Shape, vcpus: i64, paths: &[String]) -> Bytes {
         self.start_of(shape, vcpus, paths, String::new())
@@ -163,7 +163,8 @@ impl Record {
 /// Splits the line of arguments as [`words`] does, or keeps it as one argument with [`Shape::one_argument`].
 ///
 /// # Errors
-/// A quotation mark is not closed. Callers check this before they accept a task, so that [`Record::start`] cannot fail.
+/// A quotation mark is not closed. Callers check this before they accept a task, so that [`TaskRecord::start`] cannot
+/// fail.
 pub(crate) fn arguments(line: &str, shape: &Shape) -> Result<Vec<String>, CommandError> {
     match (line, shape.one_argument) {
         ("", _) => Ok(Vec::new()),
@@ -206,7 +207,7 @@ pub(crate) fn after_failure(reason: &str) -> After {
 impl Task {
     /// A task that was just accepted (`is_sent` false), or one from the store, which the scheduler may know from before
     /// the restart. The latter's tracker takes a listing as the full truth.
-    pub(crate) fn new(record: Record, is_sent: bool) -> Self {
+    pub(crate) fn new(record: TaskRecord, is_sent: bool) -> Self {
         let mut task = Self {
             tracker: tracker(&record),
             record,
@@ -299,7 +300,7 @@ impl Task {
 }
 
 /// A tracker for this one instance. The payload is empty, for the tracker compares nothing but the UUID.
-fn tracker(record: &Record) -> Tracker {
+fn tracker(record: &TaskRecord) -> Tracker {
     let request = StartRequest {
         name: format!("task {}", record.id),
         instance_uuid: record.instance.clone(),

@@ -35,7 +35,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::definition::{Defaults, Definition};
-use crate::instance::{Fate, Instance, Record};
+use crate::instance::{Fate, Instance, InstanceRecord};
 use crate::rpc::common::WorkerMetric;
 use crate::session::{Ask, Heard};
 use crate::store::{Change, Kept, Store};
@@ -403,7 +403,7 @@ impl Coordinator {
     }
 
     /// Puts an instance into the tables that its fate belongs in.
-    fn insert(&mut self, record: Record, is_sent: bool) {
+    fn insert(&mut self, record: InstanceRecord, is_sent: bool) {
         let instance = Arc::clone(&record.instance);
         self.definitions += record.definition.len();
         match record.fate {

@@ -13,7 +13,7 @@ use crate::rpc::common::ResourceStatus;
 
 /// What is kept of an instance over a restart: one JSON value in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct InstanceRecord {
     /// The controller's id. With `owner` it is unique among the instances that are not over.
     pub(crate) id: String,
     /// UUID of the instance for the scheduler. It begins with the family and stays the same when the START is sent
@@ -62,7 +62,7 @@ pub(crate) enum Fate {
 /// An instance and what is known of it at present. Only the record is on disk.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    pub(crate) record: Record,
+    pub(crate) record: InstanceRecord,
     /// Its stage, from the scheduler's events and listings.
     tracker: Tracker,
     /// Whether the scheduler may have its START.
@@ -93,7 +93,7 @@ pub(crate) struct Said {
 impl Instance {
     /// An instance that was just made (`is_sent` false), or one from the store, which the scheduler may know from
     /// before.
-    pub(crate) fn new(record: Record, is_sent: bool) -> Self {
+    pub(crate) fn new(record: InstanceRecord, is_sent: bool) -> Self {
         let mut instance = Self {
             tracker: tracker(&record),
             record,
@@ -207,7 +207,7 @@ pub(crate) mod shared {
     }
 }
 
-fn tracker(record: &Record) -> Tracker {
+fn tracker(record: &InstanceRecord) -> Tracker {
     let request = StartRequest {
         name: String::new(),
         instance_uuid: record.instance.to_string(),

@@ -59,7 +59,7 @@ use crate::coordinator::{Coordinator, Order};
 use crate::definition::Defaults;
 use crate::flags::{Cli, Command, OnWorkerLoss, ServeFlags, TokenCommand};
 use crate::listen::{FOR_CONTROLLERS, FOR_WORKERS, Listener};
-use crate::node::kept::Budget;
+use crate::node::definitions::Budget;
 use crate::rpc::controller::controller_server::ControllerServer;
 use crate::rpc::worker::worker_server::WorkerServer;
 use crate::store::Store;

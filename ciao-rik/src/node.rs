@@ -12,8 +12,8 @@
 //!             └ Sent ◀── READY, STATS, ends ◀── Agent ◀── Started, Exited ◀── Running, Terminated ── worker
 //! ```
 
+pub(crate) mod definitions;
 mod figures;
-pub(crate) mod kept;
 mod orders;
 
 use std::collections::{HashMap, VecDeque};
@@ -37,9 +37,9 @@ use tracing::{debug, info, warn};
 use crate::coordinator::News;
 use crate::definition::{Carried, VM_TYPE, carried};
 use crate::instance::Said;
-use crate::node::kept::{Budget, Kept};
+use crate::node::definitions::{Budget, KeptDefinition};
 use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric};
-use crate::workers::{JobSender, State};
+use crate::workers::{JobSender, WorkerState};
 
 /// Namespace of the version 5 UUIDs that workers get from their names: a worker that registers again is the same node,
 /// also after a restart of ciao-rik, without anything on disk.
@@ -87,7 +87,7 @@ struct Held {
     /// Its controller's id, by which the worker knows it.
     id: String,
     /// Needed for the job that destroys it.
-    definition: Kept,
+    definition: KeptDefinition,
     /// Whether the state machine was told that it runs. An end before that is a failed start.
     is_started: bool,
     /// Whether the scheduler starts it elsewhere if the worker is gone.
@@ -209,7 +209,7 @@ impl Node {
     pub(crate) async fn run(
         mut self,
         mut reports: mpsc::Receiver<Report>,
-        state: &watch::Sender<State>,
+        state: &watch::Sender<WorkerState>,
     ) {
         while !self.is_given_up {
             self.act();
@@ -227,7 +227,7 @@ impl Node {
                 self.take(more);
             }
         }
-        let _ = state.send(State::Leaving);
+        let _ = state.send(WorkerState::Leaving);
         self.leave().await;
     }
 

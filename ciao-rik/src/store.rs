@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! instances.redb
-//!   instances  "5f0c1e2a-…"  → a Record as JSON
+//!   instances  "5f0c1e2a-…"  → an InstanceRecord as JSON
 //!   sets       "OWNER\nWORKLOAD" → a Set as JSON
 //!   numbers    "family" → 1594867242
 //! ```
@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::coordinator::sets::Set;
-use crate::instance::Record;
+use crate::instance::InstanceRecord;
 
 /// Records as JSON, by the instances' UUIDs.
 const INSTANCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("instances");
@@ -62,7 +62,7 @@ pub(crate) enum StoreError {
         /// Why.
         source: Box<redb::Error>,
     },
-    /// A value is not the JSON of a [`Record`] or a [`Set`].
+    /// A value is not the JSON of an [`InstanceRecord`] or a [`Set`].
     #[error("{}: {key}: {source}", path.display())]
     Record {
         /// Which file.
@@ -78,7 +78,7 @@ pub(crate) enum StoreError {
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// In the order of their UUIDs.
-    pub(crate) instances: Vec<Record>,
+    pub(crate) instances: Vec<InstanceRecord>,
     /// Key and set.
     pub(crate) sets: Vec<(String, Set)>,
     /// [`FAMILY`].
@@ -89,7 +89,7 @@ pub(crate) struct Kept {
 #[derive(Debug)]
 pub(crate) enum Change {
     /// Insert or replace this record.
-    Instance(Box<Record>),
+    Instance(Box<InstanceRecord>),
     /// Remove the record with this UUID, if there is one.
     Forget(Arc<str>),
     /// Insert or replace this set.

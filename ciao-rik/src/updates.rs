@@ -62,18 +62,18 @@ pub(crate) struct Caller {
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) caller: Caller,
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<UpdateQueue>>,
 }
 
 /// The reader's end, which tonic polls. Dropping it is how the coordinator learns that the controller has gone.
 #[derive(Debug)]
 pub(crate) struct Updates {
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<UpdateQueue>>,
 }
 
 /// What both ends share; the lock is held for moments.
 #[derive(Debug, Default)]
-struct State {
+struct UpdateQueue {
     /// Subjects with an unread update, the longest waiting first.
     order: VecDeque<About>,
     /// The unread update of each of them.
@@ -92,7 +92,7 @@ struct State {
 
 /// Both ends of a stream for this caller.
 pub(crate) fn channel(caller: Caller) -> (Subscriber, Updates) {
-    let shared = Arc::new(Mutex::new(State::default()));
+    let shared = Arc::new(Mutex::new(UpdateQueue::default()));
     let subscriber = Subscriber {
         caller,
         shared: Arc::clone(&shared),
@@ -104,18 +104,18 @@ impl Subscriber {
     /// Queues an update, in the place of an unread one about the same subject, and wakes the reader.
     pub(crate) fn push(&self, about: About, status: WorkerStatus, last: Last) {
         let waker = {
-            let mut state = self.shared.lock();
+            let mut queue = self.shared.lock();
             if let (Last::Yes, Some(Subject::Instance(it))) = (last, &status.status) {
-                if state.ends.len() >= MAX_ENDS {
-                    state.ends.pop_front();
+                if queue.ends.len() >= MAX_ENDS {
+                    queue.ends.pop_front();
                 }
                 let end = (Instant::now(), it.instance_id.clone());
-                state.ends.push_back(end);
+                queue.ends.push_back(end);
             }
-            if state.latest.insert(about.clone(), (status, last)).is_none() {
-                state.order.push_back(about);
+            if queue.latest.insert(about.clone(), (status, last)).is_none() {
+                queue.order.push_back(about);
             }
-            state.waker.take()
+            queue.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -124,8 +124,8 @@ impl Subscriber {
 
     /// Whether the end of an instance with this id was pushed within [`REPEATED_AFTER`], read or not.
     pub(crate) fn has_heard_the_end(&self, id: &str) -> bool {
-        let state = self.shared.lock();
-        let mut latest = state.ends.iter().rev();
+        let queue = self.shared.lock();
+        let mut latest = queue.ends.iter().rev();
         latest.any(|(at, it)| it == id && at.elapsed() < REPEATED_AFTER)
     }
 
@@ -142,9 +142,9 @@ impl Subscriber {
     /// Ends the stream with this status once the reader has what waits.
     pub(crate) fn end(&self, status: Status) {
         let waker = {
-            let mut state = self.shared.lock();
-            state.end = Some(status);
-            state.waker.take()
+            let mut queue = self.shared.lock();
+            queue.end = Some(status);
+            queue.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -156,19 +156,19 @@ impl Stream for Updates {
     type Item = Result<WorkerStatus, Status>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut state = self.shared.lock();
-        if let Some(about) = state.order.pop_front()
-            && let Some((status, last)) = state.latest.remove(&about)
+        let mut queue = self.shared.lock();
+        if let Some(about) = queue.order.pop_front()
+            && let Some((status, last)) = queue.latest.remove(&about)
         {
             if let (About::Instance(instance), Last::Yes) = (about, last) {
-                state.done.push(instance);
+                queue.done.push(instance);
             }
             return Poll::Ready(Some(Ok(status)));
         }
-        if let Some(end) = state.end.clone() {
+        if let Some(end) = queue.end.clone() {
             return Poll::Ready(Some(Err(end)));
         }
-        state.waker = Some(context.waker().clone());
+        queue.waker = Some(context.waker().clone());
         Poll::Pending
     }
 }

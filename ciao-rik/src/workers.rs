@@ -71,12 +71,12 @@ struct Handle {
     reports: mpsc::Sender<Report>,
     /// The name of the token that it registered with; empty without tokens.
     owner: Arc<str>,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<WorkerState>,
 }
 
 /// Where a worker's task is, for a worker of the same name that registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum WorkerState {
     /// Its stream is there: the name is taken.
     Connected,
     /// Its stream has ended and its node reports that; the name will be free.
@@ -178,7 +178,7 @@ impl Workers {
         };
         let sender = JobSender { sender, bytes };
         let (reports, reported) = mpsc::channel(REPORTS);
-        let (state, watched) = watch::channel(State::Connected);
+        let (state, watched) = watch::channel(WorkerState::Connected);
         {
             let mut all = self.shared.all.lock();
             if all.len() >= MAX_WORKERS {
@@ -235,7 +235,7 @@ impl Workers {
         let Some(mut handle) = handle else {
             return Ok(());
         };
-        if *handle.state.borrow_and_update() == State::Connected {
+        if *handle.state.borrow_and_update() == WorkerState::Connected {
             return Err(exists());
         }
         // Ends with the task.

@@ -16,7 +16,7 @@ use crate::coordinator::{Accepted, Answer, Coordinator, MAX_TASKS, Order, Source
 use crate::list;
 use crate::session::Ask;
 use crate::store::Change;
-use crate::task::{Binary, Outcome, Record, arguments};
+use crate::task::{Binary, Outcome, TaskRecord, arguments};
 
 /// Tasks whose files are copied at a time; others wait. A disk is no faster for more.
 const COPIES: usize = 4;
@@ -168,7 +168,7 @@ impl Coordinator {
                 (files, Some(outcome))
             }
         };
-        let record = Record {
+        let record = TaskRecord {
             id,
             instance: self.new_instance(),
             priority: copied.priority,

@@ -12,10 +12,10 @@ use crate::binaries::{Binaries, Limits};
 use crate::command::{Extras, Priority};
 use crate::output::Output;
 use crate::store::{Kept, Store};
-use crate::task::{Record, Shape};
+use crate::task::{Shape, TaskRecord};
 
-fn record(id: u32) -> Record {
-    Record {
+fn record(id: u32) -> TaskRecord {
+    TaskRecord {
         id,
         instance: format!("instance {id}"),
         priority: Priority::High,

@@ -14,7 +14,7 @@ use crate::coordinator::{
     Answer, Coordinator, MAX_DEFINITIONS, MAX_INSTANCES, MAX_SUBSCRIBERS, Order, Request, Step,
 };
 use crate::definition::Definition;
-use crate::instance::{Fate, Member, Record};
+use crate::instance::{Fate, InstanceRecord, Member};
 use crate::session::Ask;
 use crate::updates::{self, Caller, Updates};
 
@@ -110,7 +110,7 @@ impl Coordinator {
             );
             return Err(Status::resource_exhausted(text));
         }
-        let record = Record {
+        let record = InstanceRecord {
             id,
             instance: self.new_instance(),
             workload,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::coordinator::{Coordinator, Step, sets};
-use crate::instance::{Fate, Record};
+use crate::instance::{Fate, InstanceRecord};
 use crate::store::Change;
 use crate::updates::Caller;
 
@@ -59,7 +59,7 @@ impl Coordinator {
     }
 
     /// The record of an instance as destroying it makes it; `None` if that changes nothing.
-    fn destroyed(&self, instance: &Arc<str>) -> Option<Box<Record>> {
+    fn destroyed(&self, instance: &Arc<str>) -> Option<Box<InstanceRecord>> {
         let it = self.instances.get(instance)?;
         let mut record = Box::new(it.record.clone());
         record.fate = it.fate_when_destroyed()?;

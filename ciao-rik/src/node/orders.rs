@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ciao_scheduler::launcher::agent::{AgentAction, Input, LaunchFault};
 use tracing::warn;
 
-use crate::node::kept::MAX_KEPT;
+use crate::node::definitions::MAX_KEPT;
 use crate::node::{Held, Node};
 use crate::rpc::common::{ResourceStatus, WorkloadRequestKind};
 use crate::rpc::worker::InstanceScheduling;

@@ -15,7 +15,7 @@ pub(crate) struct Budget(Arc<AtomicUsize>);
 
 /// A definition that is counted. Dropping it gives its bytes back.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptDefinition {
     json: String,
     budget: Budget,
 }
@@ -25,11 +25,11 @@ impl Budget {
     ///
     /// # Errors
     /// The bytes that are kept already, where this one would be too much.
-    pub(crate) fn keep(&self, json: String) -> Result<Kept, usize> {
+    pub(crate) fn keep(&self, json: String) -> Result<KeptDefinition, usize> {
         let before = self.0.fetch_add(json.len(), Ordering::Relaxed);
         let is_too_much = before.saturating_add(json.len()) > MAX_KEPT;
         // Gives its part back where it is dropped.
-        let kept = Kept {
+        let kept = KeptDefinition {
             json,
             budget: self.clone(),
         };
@@ -40,14 +40,14 @@ impl Budget {
     }
 }
 
-impl Kept {
+impl KeptDefinition {
     /// The definition.
     pub(crate) fn json(&self) -> &str {
         &self.json
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptDefinition {
     fn drop(&mut self) {
         self.budget.0.fetch_sub(self.json.len(), Ordering::Relaxed);
     }
