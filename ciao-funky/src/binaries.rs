@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aws_lc_rs::digest::{Context, SHA256};
+use ciao_adapter::store::make_private;
 use rustix::fs::{OFlags, statvfs};
 use uuid::Uuid;
 
-use crate::store::make_private;
 use crate::task::Binary;
 
 /// Bytes read, hashed and written at a time.

@@ -25,10 +25,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ciao_adapter::family::Family;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
-use uuid::Uuid;
 
 use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
@@ -150,8 +150,8 @@ pub(crate) struct Coordinator {
     nodes: Nodes,
     /// The number that the next task gets. It is on disk only as part of a record.
     next_task: u32,
-    /// The first four bytes of the UUIDs of all our instances.
-    family: u32,
+    /// What the UUIDs of all our instances begin with.
+    family: Family,
     /// Numbers of tasks that have ended, the oldest end first.
     ended: VecDeque<u32>,
     /// Tasks that the scheduler does not have, in the order of their numbers, which is the order in which they are
@@ -183,11 +183,6 @@ pub(crate) struct Coordinator {
     is_unwritten: bool,
     /// Given to each task that copies files, to send the result back with.
     copies: mpsc::Sender<Copied>,
-}
-
-/// What UUIDs of instances of this family begin with: eight hex digits, the UUID's first field.
-pub(crate) fn prefix(family: u32) -> String {
-    format!("{family:08x}")
 }
 
 impl Coordinator {
@@ -400,14 +395,6 @@ impl Coordinator {
     /// How many tasks have not ended.
     fn living(&self) -> usize {
         self.tasks.len() - self.ended.len()
-    }
-
-    /// A UUID for a new instance: random, but for the first four bytes, which are the family. The scheduler can list by
-    /// prefix.
-    fn new_instance(&self) -> String {
-        let mut bytes = *Uuid::new_v4().as_bytes();
-        bytes[..4].copy_from_slice(&self.family.to_be_bytes());
-        Uuid::from_bytes(bytes).to_string()
     }
 
     /// Writes a line to the standard output, in the words of the original's primary, whose readers parse it; and to the

@@ -137,7 +137,7 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
 
     let session = session::Settings {
         client,
-        family: coordinator::prefix(kept.family),
+        family: kept.family.prefix(),
         everybody: settings.vcpus.is_none(),
     };
     let (orders, ordered) = mpsc::channel(BACKLOG);

@@ -28,11 +28,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ciao_adapter::family::Family;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tonic::Status;
 use tracing::{info, warn};
-use uuid::Uuid;
 
 use crate::definition::{Defaults, Definition};
 use crate::instance::{Fate, Instance, InstanceRecord};
@@ -166,8 +166,8 @@ pub(crate) struct Coordinator {
     /// Address and latest metrics of each worker that is connected, for streams that begin later.
     workers: BTreeMap<Arc<str>, (String, WorkerMetric)>,
     subscribers: Vec<Subscriber>,
-    /// The first four bytes of the UUIDs of all our instances.
-    family: u32,
+    /// What the UUIDs of all our instances begin with.
+    family: Family,
     /// Instances that the scheduler does not have, in the order in which they were accepted. One that has been
     /// destroyed since is skipped when it is sent.
     unsent: VecDeque<Arc<str>>,
@@ -205,11 +205,6 @@ enum Step {
     Set(String, Box<Set>),
     /// Destroy the set of this key, and its instances.
     ForgetSet(String),
-}
-
-/// What UUIDs of instances of this family begin with: eight hex digits, the UUID's first field.
-pub(crate) fn prefix(family: u32) -> String {
-    format!("{family:08x}")
 }
 
 impl Coordinator {
@@ -489,13 +484,6 @@ impl Coordinator {
                 _ => self.submit(&instance),
             }
         }
-    }
-
-    /// A UUID for a new instance: random, but for the first four bytes, which are the family.
-    fn new_instance(&self) -> Arc<str> {
-        let mut bytes = *Uuid::new_v4().as_bytes();
-        bytes[..4].copy_from_slice(&self.family.to_be_bytes());
-        Uuid::from_bytes(bytes).to_string().into()
     }
 
     /// Makes an instance that should run a failed one. It stays listed with its reason until its controller destroys

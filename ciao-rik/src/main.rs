@@ -153,7 +153,7 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
         for_controllers.address()?
     );
 
-    let family = coordinator::prefix(kept.family);
+    let family = kept.family.prefix();
     let coordinator = Coordinator::new(settings(&cli.serve), (store, kept));
     let (hear, heard) = mpsc::channel(BACKLOG);
     let (news, reported) = mpsc::channel(BACKLOG);

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::{digest, rand};
+use ciao_adapter::store::make_private;
 use clap::ValueEnum;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
@@ -24,8 +25,6 @@ use tokio::sync::watch;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 use tracing::{info, warn};
-
-use crate::store::make_private;
 
 /// Pause between two looks at the file's metadata.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -170,7 +170,7 @@ impl Coordinator {
         };
         let record = TaskRecord {
             id,
-            instance: self.new_instance(),
+            instance: self.family.new_instance().to_string(),
             priority: copied.priority,
             files,
             frequencies: copied.extras.frequencies,

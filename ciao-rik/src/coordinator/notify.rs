@@ -44,7 +44,7 @@ impl Coordinator {
             (owner, _) => to.caller.owner == *owner,
         };
         // Under a UUID of its own, for it is none that is known.
-        let about = About::Instance(self.new_instance());
+        let about = About::Instance(self.family.new_instance().to_string().into());
         let gone = message(id, ResourceStatus::Terminated, String::new(), None);
         let to = self.subscribers.iter().filter(is_its);
         let to = to.filter(|it| !it.has_heard_the_end(id));

@@ -112,7 +112,7 @@ impl Coordinator {
         }
         let record = InstanceRecord {
             id,
-            instance: self.new_instance(),
+            instance: self.family.new_instance().to_string().into(),
             workload,
             definition: definition.json.as_str().into(),
             owner: Arc::clone(&caller.owner),

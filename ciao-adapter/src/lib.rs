@@ -1,0 +1,11 @@
+//! What the adapters of a `ciao-scheduler` have in common: programs that take the requests of another system's clients
+//! and are themselves clients of the scheduler.
+//!
+//! - [`store`]: what an adapter keeps over a restart, in one redb file. The adapter says which tables there are.
+//! - [`family`]: what the UUIDs of one adapter's instances begin with.
+//!
+//! It decides nothing. Which instances there are and what becomes of them is known to the `coordinator` of each adapter,
+//! `ciao-funky` and `ciao-rik`, and of these it knows nothing.
+
+pub mod family;
+pub mod store;

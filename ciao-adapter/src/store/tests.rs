@@ -1,0 +1,102 @@
+//! Tests of the store with a schema of one table.
+
+use tempfile::TempDir;
+
+use super::*;
+
+const WORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("words");
+
+#[derive(Debug)]
+struct Words;
+
+impl Schema for Words {
+    const FILE: &'static str = "words.redb";
+    const PROGRAM: &'static str = "ciao-words";
+    type Change = (&'static str, &'static str);
+    type Kept = (Family, Vec<(String, String)>);
+
+    fn create(transaction: &WriteTransaction) -> Result<(), redb::Error> {
+        transaction.open_table(WORDS)?;
+        Ok(())
+    }
+
+    fn apply(transaction: &WriteTransaction, changes: &[Self::Change]) -> Result<(), redb::Error> {
+        let mut words = transaction.open_table(WORDS)?;
+        for (key, word) in changes {
+            match *word {
+                // In its bare form it is no JSON.
+                "broken" => words.insert(key, word.as_bytes())?,
+                word => words.insert(key, &*json(&word)?)?,
+            };
+        }
+        Ok(())
+    }
+
+    fn read(transaction: &ReadTransaction, family: Family) -> Result<Self::Kept, ReadError> {
+        let words = rows(transaction, WORDS, |key, bytes| {
+            Ok((key.to_owned(), record(format_args!("word {key}"), bytes)?))
+        })?;
+        Ok((family, words))
+    }
+}
+
+type Opened = (Store<Words>, (Family, Vec<(String, String)>));
+
+fn open(state: &TempDir) -> Result<Opened, StoreError> {
+    Store::open(state.path())
+}
+
+#[test]
+fn what_is_written_is_there_when_the_file_is_opened_again() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut store, (family, words)) = open(&state).unwrap();
+    assert_eq!(words, []);
+    store.write(&[("b", "two"), ("a", "one")]).unwrap();
+    store.write(&[]).unwrap();
+    store.write(&[("b", "second")]).unwrap();
+    drop(store);
+    let (_, (again, words)) = open(&state).unwrap();
+    assert_eq!(again, family);
+    let word = |key: &str, word: &str| (key.to_owned(), word.to_owned());
+    assert_eq!(words, [word("a", "one"), word("b", "second")]);
+}
+
+#[test]
+fn a_file_that_is_open_is_refused_with_the_name_of_the_program() {
+    let state = tempfile::tempdir().unwrap();
+    let _open = open(&state).unwrap();
+    let error = open(&state).map(drop).unwrap_err().to_string();
+    let file = state.path().join("words.redb");
+    assert_eq!(
+        error,
+        format!(
+            "{}: another ciao-words uses it: give -state-dir a directory of its own",
+            file.display()
+        )
+    );
+}
+
+#[test]
+fn a_value_that_is_no_record_is_named() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(&state).unwrap();
+    store.write(&[("a", "one"), ("b", "broken")]).unwrap();
+    drop(store);
+    let error = open(&state).map(drop).unwrap_err().to_string();
+    assert!(error.contains("words.redb: word b: "), "{error}");
+}
+
+#[test]
+fn after_a_failure_the_next_write_opens_the_file_again() {
+    let state = tempfile::tempdir().unwrap();
+    let (file, aside) = (state.path().join("words.redb"), state.path().join("aside"));
+    let (mut store, _) = open(&state).unwrap();
+    store.database = None;
+    std::fs::rename(&file, &aside).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let failed = store.write(&[("a", "one")]);
+    assert!(matches!(failed, Err(StoreError::Database { .. })));
+    std::fs::remove_dir(&file).unwrap();
+    std::fs::rename(&aside, &file).unwrap();
+    store.write(&[("a", "one")]).unwrap();
+}
