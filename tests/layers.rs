@@ -38,7 +38,7 @@ const BREACHES: &[(&str, &str)] = &[];
 
 /// The crates of libraries, and which others of these each is built on.
 const CRATES: &[(&str, &[&str])] = &[
-    ("ciao-adapter", &[]),
+    ("ciao-adapter", &["proto-frames"]),
     ("sched-model", &[]),
     ("proto-frames", &["sched-model"]),
     ("sched-core", &["sched-model"]),

@@ -34,7 +34,7 @@ use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
 use crate::nodes::Nodes;
 use crate::output::Output;
-use crate::session::{Ask, Heard, Shipped, Submission};
+use crate::requests::{Ask, Heard, Shipped, Submission};
 use crate::store::{Change, Kept, Store};
 use crate::task::{Binary, Shape, Task, TaskRecord};
 

@@ -23,7 +23,7 @@ mod list;
 mod nodes;
 mod output;
 mod ps;
-mod session;
+mod requests;
 mod socket;
 mod store;
 mod task;
@@ -32,6 +32,7 @@ mod upload;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use ciao_adapter::session;
 use ciao_scheduler::ctl::commands::client_config;
 use ciao_scheduler::ctl::contexts;
 use ciao_scheduler::flags::double_dashes;
@@ -50,6 +51,7 @@ use crate::coordinator::Coordinator;
 use crate::flags::{Cli, Command};
 use crate::front::Allowed;
 use crate::output::Output;
+use crate::requests::TaskRequests;
 use crate::socket::Socket;
 use crate::store::Store;
 use crate::task::Shape;
@@ -135,17 +137,13 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
         ));
     }
 
-    let session = session::Settings {
-        client,
-        family: kept.family.prefix(),
-        everybody: settings.vcpus.is_none(),
-    };
+    let requests = TaskRequests::new(kept.family.prefix(), settings.vcpus.is_none());
     let (orders, ordered) = mpsc::channel(BACKLOG);
     let (hear, heard) = mpsc::channel(BACKLOG);
     let shape = settings.shape.clone();
     let (coordinator, copied) = Coordinator::new(settings, (store, kept), binaries.clone(), output);
     let front = tokio::spawn(front::serve(socket, allowed, orders.clone()));
-    tokio::spawn(session::run(session, hear));
+    tokio::spawn(session::run(client, requests, hear));
     if let Some(uploads) = uploads {
         tokio::spawn(upload::serve(uploads, binaries, shape, orders));
     }

@@ -2,9 +2,10 @@
 //! are told.
 //!
 //! It alone changes instances and sets, in one tokio task without locks. [`crate::controllers`] gives it orders, the
-//! workers' tasks report what workers say ([`News`]), and [`crate::session`] what the scheduler says ([`Heard`]). An
-//! instance that is made is on disk before its controller has an answer and before the scheduler has the START. A
-//! DELETE is sent before the write of its round; after a crash in between, the controller has no answer and asks again.
+//! workers' tasks report what workers say ([`News`]), and [`ciao_adapter::session`] what the scheduler says
+//! ([`Heard`]). An instance that is made is on disk before its controller has an answer and before the scheduler has
+//! the START. A DELETE is sent before the write of its round; after a crash in between, the controller has no answer
+//! and asks again.
 //!
 //! An instance has two sides. Its [`Fate`] is what its controller wants and is kept on disk. Its stage is what the
 //! scheduler says of it, and is learned again after a restart. An instance that is over stays until its controller has
@@ -36,8 +37,8 @@ use tracing::{info, warn};
 
 use crate::definition::{Defaults, Definition};
 use crate::instance::{Fate, Instance, InstanceRecord};
+use crate::requests::{Ask, Heard};
 use crate::rpc::common::WorkerMetric;
-use crate::session::{Ask, Heard};
 use crate::store::{Change, Kept, Store};
 use crate::updates::{Caller, Subscriber, Updates};
 

@@ -27,8 +27,8 @@ mod flags;
 mod instance;
 mod listen;
 mod node;
+mod requests;
 mod rpc;
-mod session;
 mod store;
 mod tokens;
 mod updates;
@@ -38,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use ciao_adapter::session;
 use ciao_scheduler::ctl::client::ClientConfig;
 use ciao_scheduler::ctl::commands::client_config;
 use ciao_scheduler::ctl::contexts;
@@ -60,6 +61,7 @@ use crate::definition::Defaults;
 use crate::flags::{Cli, Command, OnWorkerLoss, ServeFlags, TokenCommand};
 use crate::listen::{FOR_CONTROLLERS, FOR_WORKERS, Listener};
 use crate::node::definitions::Budget;
+use crate::requests::InstanceRequests;
 use crate::rpc::controller::controller_server::ControllerServer;
 use crate::rpc::worker::worker_server::WorkerServer;
 use crate::store::Store;
@@ -153,11 +155,13 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
         for_controllers.address()?
     );
 
-    let family = kept.family.prefix();
+    let requests = InstanceRequests {
+        family: kept.family.prefix(),
+    };
     let coordinator = Coordinator::new(settings(&cli.serve), (store, kept));
     let (hear, heard) = mpsc::channel(BACKLOG);
     let (news, reported) = mpsc::channel(BACKLOG);
-    tokio::spawn(session::run(session::Settings { client, family }, hear));
+    tokio::spawn(session::run(client, requests, hear));
     let workers = WorkerServer::new(Workers::new(node, news, tokens.clone()));
     let workers = workers.max_decoding_message_size(FOR_WORKERS.message);
     let controllers = ControllerServer::new(Controllers::new(orders, tokens));

@@ -14,7 +14,7 @@ use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
 use crate::coordinator::{Accepted, Answer, Coordinator, MAX_TASKS, Order, Source};
 use crate::list;
-use crate::session::Ask;
+use crate::requests::Ask;
 use crate::store::Change;
 use crate::task::{Binary, Outcome, TaskRecord, arguments};
 

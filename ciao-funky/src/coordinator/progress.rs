@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::coordinator::{Coordinator, MAX_ENDED};
 use crate::nodes::{is_compute, vcpus_for_one};
-use crate::session::{Heard, Look};
+use crate::requests::{Heard, Listing};
 use crate::store::Change;
 use crate::task::{After, Outcome, Task, after_failure};
 
@@ -51,7 +51,7 @@ impl Coordinator {
                 self.nodes.forget_statuses();
             }
             Heard::Event(event) => self.event(&event),
-            Heard::Look(look) => self.look(&look),
+            Heard::Listing(listing) => self.compare(&listing),
         }
     }
 
@@ -101,12 +101,12 @@ impl Coordinator {
     /// Nodes first, so that they have numbers; then the vcpus of `-one-task-per-node`; then each open task. Tasks that
     /// are not listed, and not among the ended ones either, may still return with their nodes until `back_by`; later
     /// they have vanished and are sent again. Last, what waited for a connection or for a node's vcpus is sent.
-    fn look(&mut self, look: &Look) {
-        for node in look.nodes.iter().filter(|node| is_compute(node)) {
+    fn compare(&mut self, listing: &Listing) {
+        for node in listing.nodes.iter().filter(|node| is_compute(node)) {
             self.see_node(&node.node_uuid, &node.hostname, &node.status);
         }
         if self.settings.vcpus.is_none() {
-            let most = vcpus_for_one(&look.nodes, &look.instances);
+            let most = vcpus_for_one(&listing.nodes, &listing.instances);
             if let Some(most) = most.filter(|most| Some(*most) != self.vcpus) {
                 info!(
                     event = "tasks_one_per_node",
@@ -121,8 +121,8 @@ impl Coordinator {
             true => Absence::MayReturn,
             false => Absence::Final,
         };
-        let listed = by_instance(&look.instances);
-        let ended = by_instance(&look.ended);
+        let listed = by_instance(&listing.instances);
+        let ended = by_instance(&listing.ended);
         let open = self
             .tasks
             .iter_mut()

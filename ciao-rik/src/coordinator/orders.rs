@@ -15,7 +15,7 @@ use crate::coordinator::{
 };
 use crate::definition::Definition;
 use crate::instance::{Fate, InstanceRecord, Member};
-use crate::session::Ask;
+use crate::requests::Ask;
 use crate::updates::{self, Caller, Updates};
 
 impl Coordinator {

@@ -11,13 +11,14 @@ use std::time::Duration;
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::track::{Absence, Stage};
 use proto_frames::payload::{DeleteFailureReason, InstanceView, StartFailureReason};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::coordinator::{Coordinator, News};
 use crate::instance::{Fate, Instance, Said};
+use crate::requests::{Ask, Heard, Listing};
 use crate::rpc::common::{ResourceStatus, WorkerMetric};
-use crate::session::{Heard, Look};
 
 /// What the coordinator does with an instance whose START was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +45,13 @@ impl Coordinator {
                 self.down = why;
             }
             Heard::Event(event) => self.event(&event),
-            Heard::Look(look) => self.look(&look),
+            Heard::Listing(listing) => self.compare(&listing),
         }
     }
 
     /// A new connection: trackers are told that events may have been missed, DELETEs are sent again for what is to go,
     /// and what waited is sent.
-    fn connected(&mut self, session: tokio::sync::mpsc::UnboundedSender<crate::session::Ask>) {
+    fn connected(&mut self, session: mpsc::UnboundedSender<Ask>) {
         info!(
             event = "scheduler_connected",
             "connected with the scheduler"
@@ -106,15 +107,15 @@ impl Coordinator {
     }
 
     /// Compares all that was sent with a listing. What is not listed may still return until `back_by`.
-    fn look(&mut self, look: &Look) {
+    fn compare(&mut self, listing: &Listing) {
         // Right after a connection, a scheduler that was restarted may not list what its launchers have not yet
         // reported.
         let absence = match Instant::now() < self.back_by {
             true => Absence::MayReturn,
             false => Absence::Final,
         };
-        let listed = by_instance(&look.instances);
-        let ended = by_instance(&look.ended);
+        let listed = by_instance(&listing.instances);
+        let ended = by_instance(&listing.ended);
         let open = self
             .instances
             .iter_mut()

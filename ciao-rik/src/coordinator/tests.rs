@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 use super::{Coordinator, Order, Request, Settings};
 use crate::definition::{Defaults, Definition};
 use crate::instance::Fate;
-use crate::session::{Ask, Heard};
+use crate::requests::{Ask, Heard};
 use crate::store::Store;
 use crate::updates::Caller;
 

@@ -1,0 +1,198 @@
+//! What goes over the connection with the scheduler; [`ciao_adapter::session`] keeps that connection.
+//!
+//! A START is sent in one of two forms: where the scheduler ships programs, its program is pushed first.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use ciao_adapter::session::{self, Requests};
+use ciao_scheduler::ctl::client::{Client, ClientError, ImageError, LifecycleOrder, PushFile};
+use proto_frames::payload::{
+    Digest, ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic,
+};
+use tokio::sync::oneshot;
+use tracing::warn;
+
+/// A START in the forms in which it may be sent. The session chooses, for it alone knows whether the scheduler ships
+/// programs.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    /// The START whose command names the files under this program's state directory. Launchers need that directory at
+    /// the same path, which they have on the same machine or on a shared file system.
+    pub(crate) start: Bytes,
+    /// The START in which the program is an image, so that any node can run it. `None` for a task with several files: a
+    /// START has one image.
+    pub(crate) shipped: Option<Shipped>,
+}
+
+/// A program that is pushed to the scheduler before its START is sent.
+#[derive(Debug)]
+pub(crate) struct Shipped {
+    /// The START whose `image` is the digest and whose command has the launcher's placeholder in place of a path.
+    pub(crate) start: Bytes,
+    /// The file in the store of [`binaries`](crate::binaries).
+    pub(crate) path: PathBuf,
+    /// SHA-256 of its contents in hex, as it was computed when the task was accepted. It is not computed a second time.
+    pub(crate) sha256: String,
+    /// The tenant whose quota of images the file counts towards.
+    pub(crate) tenant: String,
+}
+
+/// What the coordinator wants sent. The channel for these exists as long as one connection: what is in it when the
+/// connection is lost is dropped.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// Push the program if need be, and send the START. There is no answer here: what comes of it comes as events.
+    Start(Box<Submission>),
+    /// Have an instance moved, and answer whether the scheduler accepted the command. That it has moved comes as
+    /// events.
+    Migrate {
+        /// Instance and target node.
+        migrate: Migrate,
+        /// Dropped without an answer if the connection is lost first.
+        answer: oneshot::Sender<Result<(), String>>,
+    },
+}
+
+/// What the scheduler lists.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// Instances that have not ended: those whose UUID begins with our family, or all with [`TaskRequests::everybody`].
+    pub(crate) instances: Vec<InstanceView>,
+    /// Instances of our family that have ended and that the scheduler still remembers, the oldest first.
+    pub(crate) ended: Vec<InstanceView>,
+    /// All nodes that the scheduler lists.
+    pub(crate) nodes: Vec<NodeView>,
+}
+
+/// What the session reports to the coordinator.
+pub(crate) type Heard = session::Heard<Ask, Listing>;
+
+/// How the scheduler is asked about our tasks.
+#[derive(Debug, Clone)]
+pub(crate) struct TaskRequests {
+    /// The first eight hex digits of the UUIDs of our instances; the scheduler is asked for these alone.
+    family: String,
+    /// Whether others' instances are listed as well. Only `-one-task-per-node` needs them: it computes how many vcpus
+    /// nodes have in all.
+    everybody: bool,
+    /// Whether to push programs. It begins as true. The answer that the scheduler takes no images, or another error
+    /// of the client's that leaves the connection open, makes it false until the next connection, so that not each
+    /// START costs a futile question.
+    ships: bool,
+}
+
+impl TaskRequests {
+    /// Requests for a new connection, before it is known whether the scheduler ships programs.
+    pub(crate) const fn new(family: String, everybody: bool) -> Self {
+        Self {
+            family,
+            everybody,
+            ships: true,
+        }
+    }
+
+    /// Chooses the form of the START. Its program is pushed first; if that fails for another reason than the
+    /// connection, the form with a local path is used, with a warning, for it works where launchers share this
+    /// machine's files.
+    ///
+    /// # Errors
+    /// The connection is lost or does not answer. The START is not sent then; the coordinator finds out from the
+    /// listing of the next connection that the instance is not there, and sends it again.
+    async fn start_of(
+        &mut self,
+        client: &mut Client,
+        submission: Submission,
+    ) -> Result<Bytes, ClientError> {
+        let Some(shipped) = submission.shipped.filter(|_| self.ships) else {
+            return Ok(submission.start);
+        };
+        match push(client, &shipped).await {
+            Ok(()) => Ok(shipped.start),
+            Err(ImageError::Client(
+                error @ (ClientError::Closed(_) | ClientError::NoAnswer { .. }),
+            )) => Err(error),
+            Err(why) => {
+                let has_none = |failure: &ImageFailure| *failure == ImageFailure::NotOffered;
+                if matches!(&why, ImageError::Client(_))
+                    || matches!(&why, ImageError::Refused { failure, .. } if has_none(failure))
+                {
+                    self.ships = false;
+                }
+                warn!(
+                    event = "program_not_shipped",
+                    "the scheduler does not ship {}: nodes have to have it at that path: {why}",
+                    shipped.path.display()
+                );
+                Ok(submission.start)
+            }
+        }
+    }
+}
+
+impl Requests for TaskRequests {
+    type Ask = Ask;
+    type Listing = Listing;
+
+    const TOPICS: &'static [Topic] = &[
+        Topic::Nodes,
+        Topic::Instances,
+        Topic::Failures,
+        Topic::Placements,
+    ];
+
+    async fn send(&mut self, client: &mut Client, ask: Ask) -> Result<(), ClientError> {
+        match ask {
+            Ask::Start(submission) => {
+                let start = self.start_of(client, *submission).await?;
+                client.submitter().submit(start).await?;
+                Ok(())
+            }
+            Ask::Migrate {
+                migrate: order,
+                answer,
+            } => migrate(client, order, answer).await,
+        }
+    }
+
+    /// Lists instances, ended instances and nodes, in three queries.
+    async fn list(&mut self, client: &mut Client) -> Result<Listing, ClientError> {
+        let family = Some(&*self.family);
+        let whose = family.filter(|_| !self.everybody);
+        let instances = client.list(QueryKind::Instances, whose).await?;
+        let ended = client.ended(family).await?;
+        let nodes = client.list(QueryKind::Nodes, None).await?;
+        Ok(Listing {
+            instances: instances.instances,
+            ended,
+            nodes: nodes.nodes,
+        })
+    }
+
+    fn entries(listing: &Listing) -> usize {
+        listing.instances.len() + listing.ended.len() + listing.nodes.len()
+    }
+}
+
+/// Stores a program at the scheduler, which skips the transfer if it has a file with this digest.
+async fn push(client: &mut Client, shipped: &Shipped) -> Result<(), ImageError> {
+    let digest = Digest::from_hex(&shipped.sha256);
+    let file = PushFile::known(&shipped.path, digest)?;
+    client.push_image(&file, &shipped.tenant, |_| ()).await?;
+    Ok(())
+}
+
+/// Sends the command, waits for its answer and passes that on. Only a closed connection is an error here; a refusal is
+/// the client's to read.
+async fn migrate(
+    client: &mut Client,
+    migrate: Migrate,
+    answer: oneshot::Sender<Result<(), String>>,
+) -> Result<(), ClientError> {
+    let done = client.order(&LifecycleOrder::Migrate(migrate)).await;
+    let closed = matches!(done, Err(ClientError::Closed(_)));
+    let answered = done.as_ref().map(drop).map_err(ToString::to_string);
+    // The client may have gone.
+    let _ = answer.send(answered);
+    if closed { done } else { Ok(()) }
+}
