@@ -4,6 +4,7 @@
 //! - [`store`]: what an adapter keeps over a restart, in one redb file. The adapter says which tables there are.
 //! - [`family`]: what the UUIDs of one adapter's instances begin with.
 //! - [`session`]: the connection with the scheduler, kept for as long as the adapter runs. The adapter says what is sent.
+//! - [`tracking`]: how far instances are, from events and listings.
 //!
 //! It decides nothing. Which instances there are and what becomes of them is known to the `coordinator` of each adapter,
 //! `ciao-funky` and `ciao-rik`, and of these it knows nothing.
@@ -11,3 +12,4 @@
 pub mod family;
 pub mod session;
 pub mod store;
+pub mod tracking;

@@ -6,12 +6,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use ciao_scheduler::ctl::start_file::StartRequest;
-use ciao_scheduler::ctl::track::{Stage, Tracked, Tracker, Until};
+use ciao_adapter::tracking;
+use ciao_scheduler::ctl::track::{Stage, Tracked, Tracker};
 use ciao_scheduler::launcher::PLACEHOLDER;
-use proto_frames::payload::{
-    LifeState, OnNodeLoss, Payload as _, Requirements, Scheduling, Start, StartFailureReason,
-};
+use proto_frames::payload::{LifeState, OnNodeLoss, Payload as _, Requirements, Scheduling, Start};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{CommandError, Priority, words};
@@ -173,37 +171,6 @@ pub(crate) fn arguments(line: &str, shape: &Shape) -> Result<Vec<String>, Comman
     }
 }
 
-/// What the coordinator does with a task whose START was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum After {
-    /// The task has failed: another try would give the same answer.
-    Fail,
-    /// The task waits here and is sent again some seconds later: it cannot be taken because of the cluster's present
-    /// state.
-    TryAgain,
-}
-
-/// Decides by the protocol's reason word.
-///
-/// A full cluster, a cluster without nodes, a wait that ran out, a scheduler whose disk takes no records, and an
-/// instance of this UUID that still exists are states that pass; Funky's clients expect a task to wait for as long as
-/// that takes. Everything else, including reasons that this version does not know, fails the task.
-pub(crate) fn after_failure(reason: &str) -> After {
-    type Why = StartFailureReason;
-    match StartFailureReason::from(reason) {
-        Why::FullCloud
-        | Why::FullComputeNode
-        | Why::NodeMaintenance
-        | Why::NoComputeNodes
-        | Why::NoNetworkNodes
-        | Why::QueueTimeout
-        | Why::AlreadyRunning
-        | Why::InstanceExists
-        | Why::NotRecorded => After::TryAgain,
-        _ => After::Fail,
-    }
-}
-
 impl Task {
     /// A task that was just accepted (`is_sent` false), or one from the store, which the scheduler may know from before
     /// the restart. The latter's tracker takes a listing as the full truth.
@@ -299,12 +266,7 @@ impl Task {
     }
 }
 
-/// A tracker for this one instance. The payload is empty, for the tracker compares nothing but the UUID.
+/// A tracker for the task's instance.
 fn tracker(record: &TaskRecord) -> Tracker {
-    let request = StartRequest {
-        name: format!("task {}", record.id),
-        instance_uuid: record.instance.clone(),
-        payload: Bytes::new(),
-    };
-    Tracker::new(&[request], Until::Exited)
+    tracking::tracker(format!("task {}", record.id), record.instance.clone())
 }

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use ciao_scheduler::ctl::start_file::StartRequest;
-use ciao_scheduler::ctl::track::{Stage, Tracker, Until};
+use ciao_adapter::tracking;
+use ciao_scheduler::ctl::track::{Stage, Tracker};
 use proto_frames::payload::LifeState;
 use serde::{Deserialize, Serialize};
 
@@ -208,10 +207,5 @@ pub(crate) mod shared {
 }
 
 fn tracker(record: &InstanceRecord) -> Tracker {
-    let request = StartRequest {
-        name: String::new(),
-        instance_uuid: record.instance.to_string(),
-        payload: Bytes::new(),
-    };
-    Tracker::new(&[request], Until::Exited)
+    tracking::tracker(String::new(), record.instance.to_string())
 }

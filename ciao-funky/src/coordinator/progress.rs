@@ -4,12 +4,10 @@
 //! `Coordinator::settle` does what follows. Events and listings may repeat or overtake each other; the tracker sorts
 //! that out, and `settle` may run more than once for the same stage.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
+use ciao_adapter::tracking::{Listed, is_temporary};
 use ciao_scheduler::ctl::event::Event;
-use ciao_scheduler::ctl::track::{Absence, Stage};
-use proto_frames::payload::{CommandFailure, InstanceView, LifeState, NodeType};
+use ciao_scheduler::ctl::track::Stage;
+use proto_frames::payload::{CommandFailure, LifeState, NodeType, StartFailureReason};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -17,7 +15,7 @@ use crate::coordinator::{Coordinator, MAX_ENDED};
 use crate::nodes::{is_compute, vcpus_for_one};
 use crate::requests::{Heard, Listing};
 use crate::store::Change;
-use crate::task::{After, Outcome, Task, after_failure};
+use crate::task::Outcome;
 
 impl Coordinator {
     /// Handles one report of the session.
@@ -115,21 +113,16 @@ impl Coordinator {
                 self.vcpus = Some(most);
             }
         }
-        // Right after a connection, a scheduler that was restarted may not list what its launchers have not yet
-        // reported.
-        let absence = match Instant::now() < self.back_by {
-            true => Absence::MayReturn,
-            false => Absence::Final,
-        };
-        let listed = by_instance(&listing.instances);
-        let ended = by_instance(&listing.ended);
+        let (instances, ended) = (&listing.instances, &listing.ended);
+        let listed = Listed::new(instances, ended, Instant::now(), self.back_by);
         let open = self
             .tasks
             .iter_mut()
             .filter(|(_, it)| it.is_sent && !it.is_over());
         let mut changed = Vec::new();
         for (id, task) in open {
-            if observe(task, &listed, &ended, absence) {
+            let instance = task.record.instance.clone();
+            if listed.observe(&instance, task.tracker()) {
                 changed.push(*id);
             }
         }
@@ -178,10 +171,11 @@ impl Coordinator {
                 };
                 self.finish(id, outcome);
             }
-            // It was never started, or could not be kept: by the reason, the task has failed or waits here.
+            // It was never started, or could not be kept: by the reason, the task has failed or waits here. Funky's
+            // clients expect a task to wait for as long as it takes.
             Stage::Failed { reason, detail, .. } => {
                 let detail = detail.unwrap_or_default();
-                if after_failure(&reason) == After::TryAgain {
+                if is_temporary(&StartFailureReason::from(&*reason)) {
                     warn!(
                         event = "task_not_accepted",
                         "task {id} waits here, the cluster cannot take it: {reason}: {detail}"
@@ -275,27 +269,4 @@ impl Coordinator {
             }
         }
     }
-}
-
-/// Listed instances by UUID.
-type Views<'a> = HashMap<&'a str, &'a InstanceView>;
-
-/// Gives a task's tracker what a listing says of its instance; true if the stage changed.
-fn observe(task: &mut Task, listed: &Views<'_>, ended: &Views<'_>, absence: Absence) -> bool {
-    let instance = task.record.instance.clone();
-    let one = |views: &Views<'_>| views.get(&*instance).map(|&it| it.clone());
-    let (listed, ended) = (one(listed), one(ended));
-    let tracker = task.tracker();
-    let mut news = Vec::new();
-    if listed.is_none() {
-        // Its UUID is its alone: however long ago it ended, it is this one.
-        news.extend(tracker.observe_ended(ended.as_slice(), Duration::MAX));
-    }
-    news.extend(tracker.observe_listing(listed.as_slice(), absence, |_| true));
-    !news.is_empty()
-}
-
-/// Views by UUID; of several with the same UUID the last.
-fn by_instance(views: &[InstanceView]) -> Views<'_> {
-    views.iter().map(|it| (&*it.instance_uuid, it)).collect()
 }

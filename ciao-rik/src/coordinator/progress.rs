@@ -4,19 +4,18 @@
 //! Two sources say how an instance is. The worker's own status comes first and is passed on to controllers as it is.
 //! The scheduler's word decides what follows from an end: only it knows whether the instance goes on elsewhere.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
+use ciao_adapter::tracking::{Listed, is_temporary};
 use ciao_scheduler::ctl::event::Event;
-use ciao_scheduler::ctl::track::{Absence, Stage};
-use proto_frames::payload::{DeleteFailureReason, InstanceView, StartFailureReason};
+use ciao_scheduler::ctl::track::Stage;
+use proto_frames::payload::{DeleteFailureReason, StartFailureReason};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::coordinator::{Coordinator, News};
-use crate::instance::{Fate, Instance, Said};
+use crate::instance::{Fate, Said};
 use crate::requests::{Ask, Heard, Listing};
 use crate::rpc::common::{ResourceStatus, WorkerMetric};
 
@@ -108,21 +107,15 @@ impl Coordinator {
 
     /// Compares all that was sent with a listing. What is not listed may still return until `back_by`.
     fn compare(&mut self, listing: &Listing) {
-        // Right after a connection, a scheduler that was restarted may not list what its launchers have not yet
-        // reported.
-        let absence = match Instant::now() < self.back_by {
-            true => Absence::MayReturn,
-            false => Absence::Final,
-        };
-        let listed = by_instance(&listing.instances);
-        let ended = by_instance(&listing.ended);
+        let (instances, ended) = (&listing.instances, &listing.ended);
+        let listed = Listed::new(instances, ended, Instant::now(), self.back_by);
         let open = self
             .instances
             .iter_mut()
             .filter(|(_, it)| it.is_sent && it.is_living());
         let mut changed = Vec::new();
         for (instance, it) in open {
-            if observe(it, &listed, &ended, absence) {
+            if listed.observe(instance, it.tracker()) {
                 changed.push(Arc::clone(instance));
             }
         }
@@ -288,41 +281,9 @@ impl Coordinator {
 /// of RIK expect an instance to wait for as long as it takes. `InvalidData` is what the scheduler says of a name that
 /// is taken, among others, so that it is tried once without.
 fn after_failure(reason: &str, is_nameless: bool) -> After {
-    type Why = StartFailureReason;
     match StartFailureReason::from(reason) {
-        Why::FullCloud
-        | Why::FullComputeNode
-        | Why::NodeMaintenance
-        | Why::NoComputeNodes
-        | Why::NoNetworkNodes
-        | Why::QueueTimeout
-        | Why::AlreadyRunning
-        | Why::InstanceExists
-        | Why::NotRecorded => After::TryAgain,
-        Why::InvalidData if !is_nameless => After::TryNameless,
+        reason if is_temporary(&reason) => After::TryAgain,
+        StartFailureReason::InvalidData if !is_nameless => After::TryNameless,
         _ => After::Fail,
     }
-}
-
-/// Listed instances by UUID.
-type Views<'a> = HashMap<&'a str, &'a InstanceView>;
-
-/// Gives an instance's tracker what a listing says of it; true if the stage changed.
-fn observe(it: &mut Instance, listed: &Views<'_>, ended: &Views<'_>, absence: Absence) -> bool {
-    let instance = Arc::clone(&it.record.instance);
-    let one = |views: &Views<'_>| views.get(&*instance).map(|&it| it.clone());
-    let (listed, ended) = (one(listed), one(ended));
-    let tracker = it.tracker();
-    let mut news = Vec::new();
-    if listed.is_none() {
-        // Its UUID is its alone: however long ago it ended, it is this one.
-        news.extend(tracker.observe_ended(ended.as_slice(), Duration::MAX));
-    }
-    news.extend(tracker.observe_listing(listed.as_slice(), absence, |_| true));
-    !news.is_empty()
-}
-
-/// Views by UUID; of several with the same UUID the last.
-fn by_instance(views: &[InstanceView]) -> Views<'_> {
-    views.iter().map(|it| (&*it.instance_uuid, it)).collect()
 }
