@@ -415,16 +415,7 @@ impl Node {
         match status {
             ResourceStatus::Running => self.started(now, &instance),
             ResourceStatus::Failed => self.failed(now, &instance, metric.metrics),
-            ResourceStatus::Terminated => {
-                let instance = instance.clone();
-                self.agent.handle(
-                    now,
-                    Input::Exited {
-                        instance,
-                        code: None,
-                    },
-                );
-            }
+            ResourceStatus::Terminated => self.agent.handle(now, exited(&instance)),
             _ => {}
         }
         if matches!(status, ResourceStatus::Failed | ResourceStatus::Terminated) {
@@ -447,14 +438,10 @@ impl Node {
     /// end.
     fn failed(&mut self, now: Instant, instance: &str, detail: String) {
         let is_started = self.held.get(instance).is_none_or(|it| it.is_started);
-        let instance = instance.to_owned();
         let input = match is_started {
-            true => Input::Exited {
-                instance,
-                code: None,
-            },
+            true => exited(instance),
             false => Input::StartFailed {
-                instance,
+                instance: instance.to_owned(),
                 fault: LaunchFault::Launch,
                 detail,
             },
@@ -519,14 +506,7 @@ impl Node {
         let held = std::mem::take(&mut self.held);
         let (moves, ended): (Vec<_>, Vec<_>) = held.into_iter().partition(|(_, it)| it.is_leased);
         for (instance, _) in &ended {
-            let instance = instance.clone();
-            self.agent.handle(
-                now,
-                Input::Exited {
-                    instance,
-                    code: None,
-                },
-            );
+            self.agent.handle(now, exited(instance));
         }
         let names = |all: Vec<(String, Held)>| -> Vec<Arc<str>> {
             all.into_iter().map(|(it, _)| it.into()).collect()
@@ -554,6 +534,14 @@ impl Node {
         };
         // What is not told now is seen from the worker's next first report.
         let _ = timeout(LEAVE_WITHIN, last).await;
+    }
+}
+
+/// That an instance has ended. A worker of RIK tells no exit status.
+fn exited(instance: &str) -> Input {
+    Input::Exited {
+        instance: instance.to_owned(),
+        code: None,
     }
 }
 

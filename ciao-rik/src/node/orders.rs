@@ -9,7 +9,7 @@ use ciao_scheduler::launcher::agent::{AgentAction, Input, LaunchFault};
 use tracing::warn;
 
 use crate::node::definitions::MAX_KEPT;
-use crate::node::{Held, Node};
+use crate::node::{Held, Node, exited};
 use crate::rpc::common::{ResourceStatus, WorkloadRequestKind};
 use crate::rpc::worker::InstanceScheduling;
 
@@ -34,13 +34,7 @@ impl Node {
                 self.job(&instance, WorkloadRequestKind::Destroy);
                 self.say(&instance, ResourceStatus::Terminated, String::new());
                 self.untrack(&instance);
-                self.agent.handle(
-                    now,
-                    Input::Exited {
-                        instance,
-                        code: None,
-                    },
-                );
+                self.agent.handle(now, exited(&instance));
             }
             AgentAction::Freeze(instance) => {
                 let result = cannot();
