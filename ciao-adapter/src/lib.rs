@@ -1,6 +1,7 @@
 //! What the adapters of a `ciao-scheduler` have in common: programs that take the requests of another system's clients
 //! and are themselves clients of the scheduler.
 //!
+//! - [`flags`]: the flags of all adapters.
 //! - [`store`]: what an adapter keeps over a restart, in one redb file. The adapter says which tables there are.
 //! - [`family`]: what the UUIDs of one adapter's instances begin with.
 //! - [`session`]: the connection with the scheduler, kept for as long as the adapter runs. The adapter says what is sent.
@@ -10,6 +11,7 @@
 //! `ciao-funky` and `ciao-rik`, and of these it knows nothing.
 
 pub mod family;
+pub mod flags;
 pub mod session;
 pub mod store;
 pub mod tracking;

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ciao_scheduler::ctl::args::GlobalArgs;
+use ciao_adapter::flags::{CommonFlags, NIL_TENANT};
 use ciao_scheduler::flags::duration;
-use ciao_scheduler::logging::LogFlags;
 use clap::{Args, Parser, Subcommand};
 
 /// Funky's socket and upload in front of a ciao-scheduler.
@@ -15,9 +14,6 @@ use clap::{Args, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "ciao-funky", version = ciao_scheduler::VERSION, propagate_version = true)]
 pub(crate) struct Cli {
-    /// How to connect.
-    #[command(flatten)]
-    pub(crate) global: GlobalArgs,
     /// The socket.
     #[arg(
         long,
@@ -29,9 +25,9 @@ pub(crate) struct Cli {
     /// What to take.
     #[command(flatten)]
     pub(crate) serve: ServeFlags,
-    /// Where logs go.
+    /// How to connect, and where logs go.
     #[command(flatten)]
-    pub(crate) log: LogFlags,
+    pub(crate) common: CommonFlags,
     /// Something else than to serve.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -66,11 +62,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, conflicts_with = "cpus")]
     pub(crate) one_task_per_node: bool,
     /// Tenant that tasks belong to
-    #[arg(
-        long,
-        value_name = "UUID",
-        default_value = "00000000-0000-0000-0000-000000000000"
-    )]
+    #[arg(long, value_name = "UUID", default_value = NIL_TENANT)]
     pub(crate) tenant: String,
     /// Program that is given a task's file instead of running it, and its arguments; {} stands for the file, as in
     /// '/usr/bin/ukvm-bin --mem=1024 --disk={} {}'

@@ -34,7 +34,6 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use ciao_adapter::session;
 use ciao_scheduler::ctl::commands::client_config;
-use ciao_scheduler::ctl::contexts;
 use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::net::tls::KeyFiles;
@@ -70,10 +69,12 @@ const SHARED_SOCKET: u32 = 0o666;
 fn main() -> ExitCode {
     let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));
     let done = match cli.command {
-        Some(Command::Ps) => ps::run(&cli.socket, cli.global.json),
-        None => contexts::apply(cli.global)
+        Some(Command::Ps) => ps::run(&cli.socket, cli.common.global.json),
+        None => cli
+            .common
+            .in_context()
             .map_err(anyhow::Error::from)
-            .and_then(|global| serve(Cli { global, ..cli })),
+            .and_then(|common| serve(Cli { common, ..cli })),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -94,10 +95,10 @@ fn main() -> ExitCode {
 /// A part cannot be opened, or one of the tasks that feed the coordinator has ended by itself.
 #[tokio::main]
 async fn serve(cli: Cli) -> anyhow::Result<()> {
-    let _logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
+    let _logs = logging::init(&cli.common.log, "ciao-funky", Destination::Stderr)?;
     let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
-    let client = client_config(&cli.global);
-    KeyFiles::new(cli.global.strict_files).check(&client.cert, |said| {
+    let client = client_config(&cli.common.global);
+    KeyFiles::new(cli.common.global.strict_files).check(&client.cert, |said| {
         warn!(event = "key_file_open_to_others", "{said}")
     })?;
     let settings = settings(&cli)?;

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ciao_scheduler::ctl::args::GlobalArgs;
+use ciao_adapter::flags::{CommonFlags, NIL_TENANT};
 use ciao_scheduler::flags::{duration, mebibytes};
-use ciao_scheduler::logging::LogFlags;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::tokens::Role;
@@ -18,9 +17,6 @@ use crate::tokens::Role;
 #[derive(Debug, Parser)]
 #[command(name = "ciao-rik", version = ciao_scheduler::VERSION, propagate_version = true)]
 pub(crate) struct Cli {
-    /// How to connect.
-    #[command(flatten)]
-    pub(crate) global: GlobalArgs,
     /// Where to keep instances, sets and tokens; each ciao-rik needs its own
     #[arg(
         long,
@@ -32,9 +28,9 @@ pub(crate) struct Cli {
     /// What to serve.
     #[command(flatten)]
     pub(crate) serve: ServeFlags,
-    /// Where logs go.
+    /// How to connect, and where logs go.
     #[command(flatten)]
-    pub(crate) log: LogFlags,
+    pub(crate) common: CommonFlags,
     /// Something else than to serve.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -123,11 +119,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_down: u32,
     /// Tenant that instances belong to
-    #[arg(
-        long,
-        value_name = "UUID",
-        default_value = "00000000-0000-0000-0000-000000000000"
-    )]
+    #[arg(long, value_name = "UUID", default_value = NIL_TENANT)]
     pub(crate) tenant: String,
     /// How long after a new connection with the scheduler nodes may still bring back an instance that it does not list;
     /// then the instance is started again

@@ -41,7 +41,6 @@ use anyhow::Context as _;
 use ciao_adapter::session;
 use ciao_scheduler::ctl::client::ClientConfig;
 use ciao_scheduler::ctl::commands::client_config;
-use ciao_scheduler::ctl::contexts;
 use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::net::address::Endpoint;
@@ -80,9 +79,11 @@ fn main() -> ExitCode {
     let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));
     let done = match &cli.command {
         Some(Command::Token(command)) => token(&cli.state_dir, command),
-        None => contexts::apply(cli.global.clone())
+        None => cli
+            .common
+            .in_context()
             .map_err(anyhow::Error::from)
-            .and_then(|global| serve(Cli { global, ..cli })),
+            .and_then(|common| serve(Cli { common, ..cli })),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -120,9 +121,9 @@ fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
 /// A part cannot be opened, or a service or the coordinator has ended by itself.
 #[tokio::main]
 async fn serve(cli: Cli) -> anyhow::Result<()> {
-    let _logs = logging::init(&cli.log, "ciao-rik", Destination::Stderr)?;
+    let _logs = logging::init(&cli.common.log, "ciao-rik", Destination::Stderr)?;
     let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
-    let client = client_config(&cli.global);
+    let client = client_config(&cli.common.global);
     let node = node_settings(&cli, &client)?;
     let state = std::path::absolute(&cli.state_dir)?;
     let (store, kept) = Store::open(&state)?;
@@ -203,7 +204,7 @@ fn settings(flags: &ServeFlags) -> coordinator::Settings {
 fn node_settings(cli: &Cli, client: &ClientConfig) -> anyhow::Result<node::Settings> {
     let cert = worker_cert(cli);
     for file in [&client.cert, &cert] {
-        KeyFiles::new(cli.global.strict_files).check(file, |said| {
+        KeyFiles::new(cli.common.global.strict_files).check(file, |said| {
             warn!(event = "key_file_open_to_others", "{said}")
         })?;
     }
@@ -226,7 +227,7 @@ fn node_settings(cli: &Cli, client: &ClientConfig) -> anyhow::Result<node::Setti
 
 /// The launcher's certificate: `-worker-cert`, or `cert-CNAgent-localhost.pem` in `-certs` or `/etc/pki/ciao`.
 fn worker_cert(cli: &Cli) -> PathBuf {
-    let directory = cli.global.certs.as_deref();
+    let directory = cli.common.global.certs.as_deref();
     cli.serve.worker_cert.clone().unwrap_or_else(|| {
         let directory = directory.unwrap_or(Path::new("/etc/pki/ciao"));
         directory.join("cert-CNAgent-localhost.pem")
