@@ -14,6 +14,8 @@
 mod certs;
 #[path = "../tests/services/peers.rs"]
 mod peers;
+#[path = "../../ciao-adapter/tests/common/process.rs"]
+mod process;
 #[path = "../src/rpc.rs"]
 mod rpc;
 #[path = "../tests/services/world.rs"]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-use crate::world::{DEADLINE, World, reply};
+use crate::process::DEADLINE;
+use crate::world::{World, reply};
 
 /// Most resident memory of the adapter in these tests, KiB: what it takes at rest, and a few MiB for what is under way.
 const MAX_RESIDENT_KIB: u64 = 150 * 1024;

@@ -6,6 +6,8 @@
 mod certs;
 mod defects;
 mod hostile;
+#[path = "../../../ciao-adapter/tests/common/process.rs"]
+mod process;
 mod restarts;
 mod shipping;
 #[path = "../../../tests/common/supervisors.rs"]

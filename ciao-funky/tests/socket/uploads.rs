@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::world::{DEADLINE, World};
+use crate::process::DEADLINE;
+use crate::world::World;
 
 /// A form with these fields: name, file name if it is a file, and value.
 fn form(fields: &[(&str, Option<&str>, &[u8])]) -> Vec<u8> {

@@ -3,38 +3,24 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command as StdCommand, Stdio};
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::process::Stdio;
 
 use proto_frames::Role;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
 use tokio::time::{Instant, interval, timeout};
 
 use crate::certs::TestCa;
+use crate::process::{DEADLINE, LOOK_EVERY, Process, Reads, program};
 use crate::supervisors::end_instances;
-
-/// Long enough for anything on a busy machine; only a hang reaches it.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Pause between two looks at a condition.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// Name of the adapter's state directory.
 const STATE: &str = "funky";
-
-/// A program of the cluster and what it has written so far.
-struct Process {
-    child: Child,
-    lines: watch::Receiver<Vec<String>>,
-}
 
 /// The scheduler, launchers by name, and the adapter.
 pub(crate) struct World {
@@ -44,66 +30,6 @@ pub(crate) struct World {
     launchers: Vec<(String, Child)>,
     funky: Option<Process>,
     flags: Vec<String>,
-}
-
-/// Which stream of a program is read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reads {
-    Out,
-    Err,
-}
-
-impl Process {
-    fn start(mut command: Command, reads: Reads) -> Self {
-        command.stdin(Stdio::null()).kill_on_drop(true);
-        match reads {
-            Reads::Out => command.stdout(Stdio::piped()).stderr(Stdio::inherit()),
-            Reads::Err => command.stdout(Stdio::null()).stderr(Stdio::piped()),
-        };
-        let mut child = command.spawn().unwrap();
-        let (sender, lines) = watch::channel(Vec::new());
-        match reads {
-            Reads::Out => drop(tokio::spawn(read(child.stdout.take().unwrap(), sender))),
-            Reads::Err => drop(tokio::spawn(read(child.stderr.take().unwrap(), sender))),
-        }
-        Self { child, lines }
-    }
-
-    /// Waits for a line that contains this; the line.
-    async fn wrote(&self, text: &str) -> String {
-        let found = |lines: &Vec<String>| lines.iter().find(|line| line.contains(text)).cloned();
-        let mut lines = self.lines.clone();
-        let waited = timeout(DEADLINE, lines.wait_for(|lines| found(lines).is_some())).await;
-        match waited {
-            Ok(Ok(lines)) => found(&lines).unwrap(),
-            _ => panic!("no line with '{text}': {:#?}", *self.lines.borrow()),
-        }
-    }
-}
-
-async fn read(stream: impl tokio::io::AsyncRead + Unpin, lines: watch::Sender<Vec<String>>) {
-    let mut read = BufReader::new(stream).lines();
-    while let Ok(Some(line)) = read.next_line().await {
-        lines.send_modify(|lines| lines.push(line));
-    }
-}
-
-/// The programs of the root package: beside the adapter's, where a build of the workspace has put them, or built now.
-fn program(name: &str) -> PathBuf {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    let directory = Path::new(env!("CARGO_BIN_EXE_ciao-funky"))
-        .parent()
-        .unwrap();
-    let path = directory.join(name);
-    if !path.exists() {
-        BUILT.get_or_init(|| {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let mut build = StdCommand::new(cargo);
-            build.args(["build", "--locked", "--package", "ciao-scheduler", "--bins"]);
-            assert!(build.status().unwrap().success(), "the programs are built");
-        });
-    }
-    path
 }
 
 impl World {
@@ -153,7 +79,7 @@ impl World {
     }
 
     fn command(&self, name: &str, certificate: &str) -> Command {
-        let mut command = Command::new(program(name));
+        let mut command = Command::new(program(env!("CARGO_BIN_EXE_ciao-funky"), name));
         command
             .arg("-cert")
             .arg(self.path(certificate))
@@ -200,7 +126,7 @@ impl World {
 
     /// Ends the scheduler as a crash would.
     pub(crate) async fn kill_scheduler(&mut self) {
-        self.scheduler.take().unwrap().child.kill().await.unwrap();
+        self.scheduler.take().unwrap().kill().await;
     }
 
     /// The adapter's command line; of a flag that is given, that counts.
@@ -237,7 +163,7 @@ impl World {
 
     /// Ends the adapter as a crash would.
     pub(crate) async fn kill_funky(&mut self) {
-        self.funky.take().unwrap().child.kill().await.unwrap();
+        self.funky.take().unwrap().kill().await;
     }
 
     /// Ends the adapter in order.
@@ -253,7 +179,7 @@ impl World {
 
     /// The adapter's process number.
     pub(crate) fn funky_pid(&self) -> u32 {
-        self.funky.as_ref().unwrap().child.id().unwrap()
+        self.funky.as_ref().unwrap().pid()
     }
 
     /// Where uploads go.
@@ -269,7 +195,7 @@ impl World {
 
     /// What the adapter has written so far.
     pub(crate) fn output(&self) -> Vec<String> {
-        self.funky.as_ref().unwrap().lines.borrow().clone()
+        self.funky.as_ref().unwrap().lines()
     }
 
     /// Starts a launcher; of a flag that is given, that counts.

@@ -8,9 +8,10 @@ use http::Request;
 use tokio::net::TcpStream;
 use tonic::Code;
 
-use crate::peers::{Worker, channel, metrics, tell};
+use crate::peers::{Controller, Worker, channel, metrics, tell};
 use crate::rpc::common::worker_status::Status as Subject;
 use crate::rpc::common::{ResourceStatus as Is, WorkerMetric};
+use crate::rpc::controller::controller_client::ControllerClient;
 use crate::world::World;
 
 /// Most memory that the adapter may take on top of what it had, in KiB.
@@ -42,6 +43,18 @@ fn message(len: u32, bytes: &[u8]) -> Bytes {
     frame.into()
 }
 
+/// An instance runs on the worker as ever, and the adapter takes little more memory than before (KiB).
+async fn serves_as_before(world: &World, controller: &Controller, worker: &Worker, before: u64) {
+    controller.creates("a").await.unwrap();
+    controller.hears("a", Is::Running).await;
+    assert_eq!(worker.created(), ["a"]);
+    let after = world.rik_memory();
+    assert!(
+        after < before + MORE,
+        "{before} KiB before, {after} KiB after"
+    );
+}
+
 #[tokio::test]
 async fn ten_thousand_streams_that_are_reset_cost_nothing_that_lasts() {
     let world = World::new().await;
@@ -69,14 +82,7 @@ async fn ten_thousand_streams_that_are_reset_cost_nothing_that_lasts() {
         }
     }
     let worker = world.worker("one", 4096).await;
-    controller.creates("a").await.unwrap();
-    controller.hears("a", Is::Running).await;
-    assert_eq!(worker.created(), ["a"]);
-    let after = world.rik_memory();
-    assert!(
-        after < before + MORE,
-        "{before} KiB before, {after} KiB after"
-    );
+    serves_as_before(&world, &controller, &worker, before).await;
 }
 
 #[tokio::test]
@@ -86,9 +92,7 @@ async fn streams_that_are_never_read_cost_what_there_is_and_not_what_happens() {
     let controller = world.controller().await;
     let mut silent = Vec::new();
     for _ in 0..20 {
-        let mut client = crate::rpc::controller::controller_client::ControllerClient::new(
-            channel(world.controllers_at()).await,
-        );
+        let mut client = ControllerClient::new(channel(world.controllers_at()).await);
         silent.push(client.get_status_updates(()).await.unwrap());
     }
     let before = world.rik_memory();
@@ -102,20 +106,11 @@ async fn streams_that_are_never_read_cost_what_there_is_and_not_what_happens() {
         tell(&other, "one", Subject::Worker(metric)).await.unwrap();
     }
     tell(&other, "one", metrics(4096)).await.unwrap();
-    controller.creates("a").await.unwrap();
-    controller.hears("a", Is::Running).await;
-    assert_eq!(worker.created(), ["a"]);
-    let after = world.rik_memory();
-    assert!(
-        after < before + MORE,
-        "{before} KiB before, {after} KiB after"
-    );
+    serves_as_before(&world, &controller, &worker, before).await;
     // One more than there may be.
     let mut more = Vec::new();
     let refused = loop {
-        let mut client = crate::rpc::controller::controller_client::ControllerClient::new(
-            channel(world.controllers_at()).await,
-        );
+        let mut client = ControllerClient::new(channel(world.controllers_at()).await);
         match client.get_status_updates(()).await {
             Ok(stream) => more.push(stream),
             Err(status) => break status,
@@ -171,14 +166,7 @@ async fn giant_lengths_wrong_texts_and_half_messages_are_refused() {
         streams.push((response, stream));
     }
     let worker = world.worker("one", 4096).await;
-    controller.creates("a").await.unwrap();
-    controller.hears("a", Is::Running).await;
-    assert_eq!(worker.created(), ["a"]);
-    let after = world.rik_memory();
-    assert!(
-        after < before + MORE,
-        "{before} KiB before, {after} KiB after"
-    );
+    serves_as_before(&world, &controller, &worker, before).await;
 }
 
 #[tokio::test]

@@ -8,6 +8,8 @@ mod certs;
 mod hostile;
 mod instances;
 mod peers;
+#[path = "../../../ciao-adapter/tests/common/process.rs"]
+mod process;
 mod restarts;
 #[path = "../../src/rpc.rs"]
 mod rpc;

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
+use crate::process::DEADLINE;
 use crate::rpc::common::worker_status::Status as Subject;
 use crate::rpc::common::{
     InstanceMetric, ResourceStatus, WorkerMetric, WorkerRegistration, WorkerStatus,
@@ -21,7 +22,6 @@ use crate::rpc::controller::WorkloadScheduling;
 use crate::rpc::controller::controller_client::ControllerClient;
 use crate::rpc::worker::InstanceScheduling;
 use crate::rpc::worker::worker_client::WorkerClient;
-use crate::world::DEADLINE;
 
 /// A definition of no particular needs.
 pub(crate) const POD: &str = r#"{"apiVersion":"v0","kind":"Pod","name":"web","replicas":3,"spec":{"containers":[{"name":"c","image":"i:1","env":[{"name":"SECRET","value":"hidden-value"}]}]},"unknown":{"key":[1.50]}}"#;

@@ -2,9 +2,17 @@
 
 use tonic::Code;
 
-use crate::peers::{channel, metrics, register, tell};
+use crate::peers::{Controller, Worker, channel, metrics, register, tell};
 use crate::rpc::common::ResourceStatus as Is;
 use crate::world::World;
+
+/// Waits until this worker has the instance "a" as its only one, and the controller hears that it runs.
+async fn runs_on(world: &World, worker: &Worker, controller: &Controller) {
+    let on_the_worker = async || worker.created() == ["a"];
+    world.until("it is on the other", on_the_worker).await;
+    let is_heard = async || controller.latest()["a"] == Is::Running;
+    world.until("and it is heard", is_heard).await;
+}
 
 #[tokio::test]
 async fn a_name_is_one_workers_at_a_time() {
@@ -69,14 +77,7 @@ async fn what_a_lost_worker_ran_goes_on_elsewhere_where_that_is_asked_for() {
     controller.hears("a", Is::Running).await;
     let two = world.worker("two", 4096).await;
     one.leave();
-    world
-        .until("it is on the other", async || two.created() == ["a"])
-        .await;
-    world
-        .until("and it is heard", async || {
-            controller.latest()["a"] == Is::Running
-        })
-        .await;
+    runs_on(&world, &two, &controller).await;
     let heard = controller.heard.borrow().clone();
     assert!(
         heard
@@ -95,14 +96,7 @@ async fn a_worker_that_is_drained_is_emptied_onto_another() {
     controller.hears("a", Is::Running).await;
     let two = world.worker("two", 4096).await;
     world.ciaoctl(&["drain", "one"]).await;
-    world
-        .until("it is on the other", async || two.created() == ["a"])
-        .await;
-    world
-        .until("and it is heard", async || {
-            controller.latest()["a"] == Is::Running
-        })
-        .await;
+    runs_on(&world, &two, &controller).await;
     assert!(
         controller
             .heard

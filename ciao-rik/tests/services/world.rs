@@ -1,36 +1,24 @@
 //! A scheduler with `ciao-rik` before it, both separate processes that a test kills and starts again.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command as StdCommand, Output, Stdio};
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
 
 use proto_frames::Role;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
-use tokio::sync::watch;
-use tokio::time::{Instant, interval, timeout};
+use tokio::process::Command;
+use tokio::time::{Instant, interval};
 
 use crate::certs::TestCa;
 use crate::peers::{Controller, Worker};
+use crate::process::{DEADLINE, LOOK_EVERY, Process, Reads, program};
 
-/// Long enough for anything on a busy machine; only a hang reaches it.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+/// The adapter's program.
+const ADAPTER: &str = env!("CARGO_BIN_EXE_ciao-rik");
 
 /// How often the adapter's nodes report: soon, unless a test's flags say otherwise.
 const REPORT_INTERVAL: &str = "-report-interval";
-
-/// Pause between two looks at a condition.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(25);
-
-/// A program and what it has written so far.
-struct Process {
-    child: Child,
-    lines: watch::Receiver<Vec<String>>,
-}
 
 /// The scheduler and the adapter.
 pub(crate) struct World {
@@ -41,55 +29,6 @@ pub(crate) struct World {
     scheduler: Option<Process>,
     rik: Option<Process>,
     flags: Vec<String>,
-}
-
-impl Process {
-    fn start(mut command: Command) -> Self {
-        command
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (sender, lines) = watch::channel(Vec::new());
-        let mut read = BufReader::new(child.stderr.take().unwrap()).lines();
-        tokio::spawn(async move {
-            while let Ok(Some(line)) = read.next_line().await {
-                sender.send_modify(|lines| lines.push(line));
-            }
-        });
-        Self { child, lines }
-    }
-
-    /// Waits for a line that contains this; the line.
-    async fn wrote(&self, text: &str) -> String {
-        let found = |lines: &Vec<String>| lines.iter().find(|line| line.contains(text)).cloned();
-        let mut lines = self.lines.clone();
-        let waited = timeout(DEADLINE, lines.wait_for(|lines| found(lines).is_some())).await;
-        match waited {
-            Ok(Ok(lines)) => found(&lines).unwrap(),
-            _ => panic!("no line with '{text}': {:#?}", *self.lines.borrow()),
-        }
-    }
-}
-
-/// The programs of the root package: beside the adapter's, where a build of the workspace has put them, or built now.
-fn program(name: &str) -> PathBuf {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    let directory = Path::new(env!("CARGO_BIN_EXE_ciao-rik")).parent().unwrap();
-    let path = directory.join(name);
-    if !path.exists() {
-        BUILT.get_or_init(|| {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let mut build = StdCommand::new(cargo);
-            build.args(["build", "--locked", "--package", "ciao-scheduler", "--bins"]);
-            if directory.ends_with("release") {
-                build.arg("--release");
-            }
-            assert!(build.status().unwrap().success(), "the programs are built");
-        });
-    }
-    path
 }
 
 impl World {
@@ -139,7 +78,7 @@ impl World {
     }
 
     fn command(&self, name: &str, certificate: &str) -> Command {
-        let mut command = Command::new(program(name));
+        let mut command = Command::new(program(ADAPTER, name));
         command
             .arg("--cert")
             .arg(self.path(certificate))
@@ -165,7 +104,7 @@ impl World {
             ])
             .arg("--state-dir")
             .arg(self.path("state"));
-        let scheduler = Process::start(command);
+        let scheduler = Process::start(command, Reads::Err);
         let line = scheduler.wrote(" listens on ").await;
         self.scheduler_at = address_in(&line);
         self.scheduler = Some(scheduler);
@@ -173,7 +112,7 @@ impl World {
 
     /// Ends the scheduler as a crash would.
     pub(crate) async fn kill_scheduler(&mut self) {
-        self.scheduler.take().unwrap().child.kill().await.unwrap();
+        self.scheduler.take().unwrap().kill().await;
     }
 
     /// The adapter's command line.
@@ -197,7 +136,7 @@ impl World {
 
     /// Starts the adapter and waits until it listens.
     pub(crate) async fn start_rik(&mut self) {
-        let rik = Process::start(self.rik());
+        let rik = Process::start(self.rik(), Reads::Err);
         self.workers_at = address_in(&rik.wrote("listens for workers on ").await);
         self.controllers_at = address_in(&rik.wrote("listens for controllers on ").await);
         self.rik = Some(rik);
@@ -205,7 +144,7 @@ impl World {
 
     /// Ends the adapter as a crash would.
     pub(crate) async fn kill_rik(&mut self) {
-        self.rik.take().unwrap().child.kill().await.unwrap();
+        self.rik.take().unwrap().kill().await;
     }
 
     /// Waits for a line in the adapter's log.
@@ -215,13 +154,13 @@ impl World {
 
     /// What the adapter has logged.
     pub(crate) fn log(&self) -> Vec<String> {
-        self.rik.as_ref().unwrap().lines.borrow().clone()
+        self.rik.as_ref().unwrap().lines()
     }
 
     /// The process ids of the scheduler and the adapter.
     pub(crate) fn pids(&self) -> [u32; 2] {
         let all = [&self.scheduler, &self.rik];
-        all.map(|it| it.as_ref().unwrap().child.id().unwrap())
+        all.map(|it| it.as_ref().unwrap().pid())
     }
 
     /// The adapter's memory, in KiB.
@@ -231,7 +170,7 @@ impl World {
 
     /// What `ciao-rik token …` prints.
     pub(crate) async fn token(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(program("ciao-rik"));
+        let mut command = Command::new(ADAPTER);
         command.arg("token").args(args);
         command.arg("-state-dir").arg(self.path("rik"));
         command.output().await.unwrap()
