@@ -1,7 +1,7 @@
 //! What the adapters of a `ciao-scheduler` have in common: programs that take the requests of another system's clients
 //! and are themselves clients of the scheduler.
 //!
-//! - [`flags`]: the flags of all adapters.
+//! - [`flags`]: the command line, with the flags of all adapters; [`exit_code`]: how its program ends.
 //! - [`store`]: what an adapter keeps over a restart, in one redb file. The adapter says which tables there are.
 //! - [`family`]: what the UUIDs of one adapter's instances begin with.
 //! - [`session`]: the connection with the scheduler, kept for as long as the adapter runs. The adapter says what is sent.
@@ -10,8 +10,11 @@
 //! It decides nothing. Which instances there are and what becomes of them is known to the `coordinator` of each adapter,
 //! `ciao-funky` and `ciao-rik`, and of these it knows nothing.
 
+mod exit;
 pub mod family;
 pub mod flags;
 pub mod session;
 pub mod store;
 pub mod tracking;
+
+pub use exit::exit_code;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ciao_adapter::flags::{CommonFlags, NIL_TENANT};
+use ciao_adapter::flags::{self, NIL_TENANT};
 use ciao_scheduler::flags::duration;
 use clap::{Args, Parser, Subcommand};
 
@@ -14,24 +14,13 @@ use clap::{Args, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "ciao-funky", version = ciao_scheduler::VERSION, propagate_version = true)]
 pub(crate) struct Cli {
-    /// The socket.
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        default_value = "/tmp/front.sock"
-    )]
-    pub(crate) socket: PathBuf,
-    /// What to take.
+    /// Flags and subcommands.
     #[command(flatten)]
-    pub(crate) serve: ServeFlags,
-    /// How to connect, and where logs go.
-    #[command(flatten)]
-    pub(crate) common: CommonFlags,
-    /// Something else than to serve.
-    #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) line: CommandLine,
 }
+
+/// What the command line says.
+pub(crate) type CommandLine = flags::CommandLine<ServeFlags, Command>;
 
 /// What else it can do.
 #[derive(Debug, Clone, Copy, Subcommand)]
@@ -43,6 +32,14 @@ pub(crate) enum Command {
 /// What the adapter is told.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeFlags {
+    /// The socket.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        default_value = "/tmp/front.sock"
+    )]
+    pub(crate) socket: PathBuf,
     /// Where to keep tasks and their files; each ciao-funky needs its own
     #[arg(long, value_name = "DIR", default_value = "/var/lib/ciao/funky")]
     pub(crate) state_dir: PathBuf,

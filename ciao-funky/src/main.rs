@@ -32,12 +32,11 @@ mod upload;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use ciao_adapter::session;
+use ciao_adapter::{exit_code, session};
 use ciao_scheduler::ctl::commands::client_config;
 use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::net::tls::KeyFiles;
-use ciao_scheduler::printable::Printable;
 use ciao_scheduler::shutdown::{self, OnHangup};
 use clap::Parser as _;
 use tokio::net::TcpListener;
@@ -47,7 +46,7 @@ use tracing::warn;
 use crate::binaries::{Binaries, Limits};
 use crate::command::words;
 use crate::coordinator::Coordinator;
-use crate::flags::{Cli, Command};
+use crate::flags::{Cli, Command, CommandLine};
 use crate::front::Allowed;
 use crate::output::Output;
 use crate::requests::TaskRequests;
@@ -67,22 +66,12 @@ const PRIVATE_SOCKET: u32 = 0o600;
 const SHARED_SOCKET: u32 = 0o666;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));
+    let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V'])).line;
     let done = match cli.command {
-        Some(Command::Ps) => ps::run(&cli.socket, cli.common.global.json),
-        None => cli
-            .common
-            .in_context()
-            .map_err(anyhow::Error::from)
-            .and_then(|common| serve(Cli { common, ..cli })),
+        Some(Command::Ps) => ps::run(&cli.serve.socket, cli.global.json),
+        None => cli.in_context().map_err(Into::into).and_then(serve),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("ciao-funky: {}", Printable::new(format_args!("{error:#}")));
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("ciao-funky", done)
 }
 
 /// Runs the adapter until SIGINT or SIGTERM.
@@ -94,11 +83,11 @@ fn main() -> ExitCode {
 /// # Errors
 /// A part cannot be opened, or one of the tasks that feed the coordinator has ended by itself.
 #[tokio::main]
-async fn serve(cli: Cli) -> anyhow::Result<()> {
-    let _logs = logging::init(&cli.common.log, "ciao-funky", Destination::Stderr)?;
+async fn serve(cli: CommandLine) -> anyhow::Result<()> {
+    let _logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
     let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
-    let client = client_config(&cli.common.global);
-    KeyFiles::new(cli.common.global.strict_files).check(&client.cert, |said| {
+    let client = client_config(&cli.global);
+    KeyFiles::new(cli.global.strict_files).check(&client.cert, |said| {
         warn!(event = "key_file_open_to_others", "{said}")
     })?;
     let settings = settings(&cli)?;
@@ -123,13 +112,13 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
     } else {
         SHARED_SOCKET
     };
-    let socket = Socket::bind(&cli.socket, mode)?;
+    let socket = Socket::bind(&cli.serve.socket, mode)?;
     let uploads = listen(&cli.serve.upload).await?;
 
     let output = Output::open()?;
     output.line(format_args!(
         "Listening commands at {}",
-        cli.socket.display()
+        cli.serve.socket.display()
     ));
     if let Some(uploads) = &uploads {
         output.line(format_args!(
@@ -158,7 +147,7 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// `-monitor` has an unclosed quotation mark, or no `{}` in which to put the task's file.
-fn settings(cli: &Cli) -> anyhow::Result<coordinator::Settings> {
+fn settings(cli: &CommandLine) -> anyhow::Result<coordinator::Settings> {
     let monitor = words(&cli.serve.monitor).context("-monitor")?;
     if !monitor.is_empty() && !monitor.iter().any(|word| word.contains("{}")) {
         bail!("-monitor: nothing stands for the task's file: write {{}} where it is to be");

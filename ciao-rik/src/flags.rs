@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ciao_adapter::flags::{CommonFlags, NIL_TENANT};
+use ciao_adapter::flags::{self, NIL_TENANT};
 use ciao_scheduler::flags::{duration, mebibytes};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -17,24 +17,13 @@ use crate::tokens::Role;
 #[derive(Debug, Parser)]
 #[command(name = "ciao-rik", version = ciao_scheduler::VERSION, propagate_version = true)]
 pub(crate) struct Cli {
-    /// Where to keep instances, sets and tokens; each ciao-rik needs its own
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        default_value = "/var/lib/ciao/rik"
-    )]
-    pub(crate) state_dir: PathBuf,
-    /// What to serve.
+    /// Flags and subcommands.
     #[command(flatten)]
-    pub(crate) serve: ServeFlags,
-    /// How to connect, and where logs go.
-    #[command(flatten)]
-    pub(crate) common: CommonFlags,
-    /// Something else than to serve.
-    #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) line: CommandLine,
 }
+
+/// What the command line says.
+pub(crate) type CommandLine = flags::CommandLine<ServeFlags, Command>;
 
 /// What else it can do.
 #[derive(Debug, Subcommand)]
@@ -90,10 +79,21 @@ pub(crate) struct ServeFlags {
     /// Ask every call for a token ('ciao-rik token issue')
     #[arg(long)]
     pub(crate) tokens: bool,
+    /// Where to keep instances, sets and tokens; each ciao-rik needs its own
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "/var/lib/ciao/rik"
+    )]
+    pub(crate) state_dir: PathBuf,
     /// Certificate and key of a launcher, one PEM file, bound to no UUID: with it workers are nodes
     /// [default: that of --certs, or /etc/pki/ciao/cert-CNAgent-localhost.pem]
     #[arg(long, value_name = "FILE")]
     pub(crate) worker_cert: Option<PathBuf>,
+    /// Time between two reports about a worker where nothing changes
+    #[arg(long, value_name = "DURATION", default_value = "6s", value_parser = duration)]
+    pub(crate) report_interval: Duration,
     /// Memory that an instance asks for unless its definition says it: MiB, or with a unit
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = mebibytes::<i64>(0))]
     pub(crate) default_mem: i64,
@@ -112,9 +112,6 @@ pub(crate) struct ServeFlags {
     /// How long a worker may take to destroy an instance; then it counts as gone
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) stop_grace: Duration,
-    /// Time between two reports about a worker where nothing changes
-    #[arg(long, value_name = "DURATION", default_value = "6s", value_parser = duration)]
-    pub(crate) report_interval: Duration,
     /// Most instances of a set that are down at a time for a change of its definition
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_down: u32,

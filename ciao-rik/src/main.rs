@@ -38,14 +38,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use ciao_adapter::session;
+use ciao_adapter::{exit_code, session};
 use ciao_scheduler::ctl::client::ClientConfig;
 use ciao_scheduler::ctl::commands::client_config;
 use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::net::address::Endpoint;
 use ciao_scheduler::net::tls::{self, KeyFiles};
-use ciao_scheduler::printable::Printable;
 use ciao_scheduler::shutdown::{self, OnHangup};
 use clap::{Parser as _, ValueEnum as _};
 use mimalloc::MiMalloc;
@@ -57,7 +56,7 @@ use tracing::{info, warn};
 use crate::controllers::Controllers;
 use crate::coordinator::{Coordinator, Order};
 use crate::definition::Defaults;
-use crate::flags::{Cli, Command, OnWorkerLoss, ServeFlags, TokenCommand};
+use crate::flags::{Cli, Command, CommandLine, OnWorkerLoss, ServeFlags, TokenCommand};
 use crate::listen::{FOR_CONTROLLERS, FOR_WORKERS, Listener};
 use crate::node::definitions::Budget;
 use crate::requests::InstanceRequests;
@@ -76,22 +75,12 @@ const BACKLOG: usize = 1024;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));
+    let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V'])).line;
     let done = match &cli.command {
-        Some(Command::Token(command)) => token(&cli.state_dir, command),
-        None => cli
-            .common
-            .in_context()
-            .map_err(anyhow::Error::from)
-            .and_then(|common| serve(Cli { common, ..cli })),
+        Some(Command::Token(command)) => token(&cli.serve.state_dir, command),
+        None => cli.in_context().map_err(Into::into).and_then(serve),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("ciao-rik: {}", Printable::new(format_args!("{error:#}")));
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("ciao-rik", done)
 }
 
 /// Carries out `ciao-rik token …` on the file in the state directory. A running ciao-rik sees the change within a
@@ -120,12 +109,12 @@ fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
 /// # Errors
 /// A part cannot be opened, or a service or the coordinator has ended by itself.
 #[tokio::main]
-async fn serve(cli: Cli) -> anyhow::Result<()> {
-    let _logs = logging::init(&cli.common.log, "ciao-rik", Destination::Stderr)?;
+async fn serve(cli: CommandLine) -> anyhow::Result<()> {
+    let _logs = logging::init(&cli.log, "ciao-rik", Destination::Stderr)?;
     let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
-    let client = client_config(&cli.common.global);
+    let client = client_config(&cli.global);
     let node = node_settings(&cli, &client)?;
-    let state = std::path::absolute(&cli.state_dir)?;
+    let state = std::path::absolute(&cli.serve.state_dir)?;
     let (store, kept) = Store::open(&state)?;
 
     let (orders, ordered) = mpsc::channel(BACKLOG);
@@ -201,10 +190,10 @@ fn settings(flags: &ServeFlags) -> coordinator::Settings {
 /// # Errors
 /// A key file that others can read with `-strict-files`, a certificate that cannot be read or has not the role, or an
 /// address that is none.
-fn node_settings(cli: &Cli, client: &ClientConfig) -> anyhow::Result<node::Settings> {
+fn node_settings(cli: &CommandLine, client: &ClientConfig) -> anyhow::Result<node::Settings> {
     let cert = worker_cert(cli);
     for file in [&client.cert, &cert] {
-        KeyFiles::new(cli.common.global.strict_files).check(file, |said| {
+        KeyFiles::new(cli.global.strict_files).check(file, |said| {
             warn!(event = "key_file_open_to_others", "{said}")
         })?;
     }
@@ -226,8 +215,8 @@ fn node_settings(cli: &Cli, client: &ClientConfig) -> anyhow::Result<node::Setti
 }
 
 /// The launcher's certificate: `-worker-cert`, or `cert-CNAgent-localhost.pem` in `-certs` or `/etc/pki/ciao`.
-fn worker_cert(cli: &Cli) -> PathBuf {
-    let directory = cli.common.global.certs.as_deref();
+fn worker_cert(cli: &CommandLine) -> PathBuf {
+    let directory = cli.global.certs.as_deref();
     cli.serve.worker_cert.clone().unwrap_or_else(|| {
         let directory = directory.unwrap_or(Path::new("/etc/pki/ciao"));
         directory.join("cert-CNAgent-localhost.pem")
