@@ -9,6 +9,9 @@ use crate::{documents, prose, root, text};
 /// Beginnings of paths that name a file or a folder of the repository.
 const FOLDERS: &[&str] = &[
     "benches/",
+    "ciao-adapter/",
+    "ciao-funky/",
+    "ciao-rik/",
     "docs/",
     "examples/",
     "fuzz/",

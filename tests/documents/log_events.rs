@@ -43,7 +43,7 @@ struct Event {
 #[test]
 fn every_line_of_the_log_has_an_event_that_the_page_lists() {
     let mut events = BTreeMap::new();
-    for folder in ["src", "ciao-funky/src", "ciao-rik/src"] {
+    for folder in ["src", "ciao-adapter/src", "ciao-funky/src", "ciao-rik/src"] {
         read(&root().join(folder), &mut events);
     }
     let mut out =
@@ -139,6 +139,7 @@ fn program(file: &str) -> &'static str {
         ("src/server", "scheduler"),
         ("src/bin/ciao-scheduler", "scheduler"),
         ("src/dev", "scheduler"),
+        ("ciao-adapter", "ciao-funky, ciao-rik"),
         ("ciao-funky", "ciao-funky"),
         ("ciao-rik", "ciao-rik"),
     ];
