@@ -287,7 +287,7 @@ impl Coordinator {
             }
             Err(error) => {
                 warn!(
-                    event = "desk_not_written",
+                    event = "changes_not_written",
                     "cannot write down what has changed, and accept no tasks until then: {error}"
                 );
                 self.is_unwritten = true;

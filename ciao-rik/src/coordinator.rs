@@ -357,7 +357,7 @@ impl Coordinator {
             }
             Err(error) => {
                 warn!(
-                    event = "desk_not_written",
+                    event = "changes_not_written",
                     "cannot write down what has changed, and accept nothing until then: {error}"
                 );
                 self.is_unwritten = true;

@@ -60,7 +60,7 @@ pub(crate) async fn ask(dir: &InstanceDir, request: Request) -> Answer {
 
 /// A supervisor's end.
 #[derive(Debug)]
-pub(crate) struct Desk(UnixListener);
+pub(crate) struct ControlSocket(UnixListener);
 
 /// One request, and the way for its answer.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(crate) struct Asked {
     stream: UnixStream,
 }
 
-impl Desk {
+impl ControlSocket {
     /// Opens it for the instance in `dir`.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ async fn read_line<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T
 mod tests {
     use super::super::files::InstanceDir;
     use super::super::limits::Limits;
-    use super::{Desk, Request, ask};
+    use super::{ControlSocket, Request, ask};
 
     #[tokio::test]
     async fn a_request_is_answered_also_where_the_directorys_path_is_long() {
@@ -154,7 +154,7 @@ mod tests {
         std::fs::create_dir(&dir.0).unwrap();
         let unheard = ask(&dir, Request::Freeze).await.unwrap_err();
         assert!(unheard.contains("cannot ask"), "{unheard}");
-        let desk = Desk::open(&dir).unwrap();
+        let socket = ControlSocket::open(&dir).unwrap();
         let limits = Limits {
             mem_mb: 1,
             vcpus: 2,
@@ -164,17 +164,17 @@ mod tests {
             (Request::Thaw, Err("no".to_owned())),
         ] {
             let supervisor = async {
-                let mut asked = desk.next().await;
+                let mut asked = socket.next().await;
                 assert_eq!(asked.request().await.unwrap(), request);
                 asked.answer(answer.clone()).await;
             };
             let (given, ()) = tokio::join!(ask(&dir, request), supervisor);
             assert_eq!(given, answer);
         }
-        let leaving = async { drop(desk.next().await) };
+        let leaving = async { drop(socket.next().await) };
         let (given, ()) = tokio::join!(ask(&dir, Request::Freeze), leaving);
         assert!(given.is_err());
-        drop(desk);
-        Desk::open(&dir).unwrap();
+        drop(socket);
+        ControlSocket::open(&dir).unwrap();
     }
 }

@@ -76,7 +76,7 @@ fn until(file: &Path) -> Duration {
 
 /// The launcher's side: writes the deadline for all supervisors of the node.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct LeaseWriter {
     /// `<state>/lease.json`.
     file: PathBuf,
     /// A file of the same size, which takes its place where there is no room for a new one.
@@ -121,8 +121,8 @@ impl Offset {
     }
 }
 
-impl Keeper {
-    /// A keeper for this file, which may hold what an earlier launcher wrote; nothing is written yet.
+impl LeaseWriter {
+    /// A writer of this file, which may hold what an earlier launcher wrote; nothing is written yet.
     pub(crate) fn new(file: PathBuf) -> Self {
         Self {
             spare: file.with_extension(SPARE),
@@ -253,7 +253,7 @@ impl Watch {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Deadline, Keeper, Offset, Watch, boot_id, boottime, remaining};
+    use super::{Deadline, LeaseWriter, Offset, Watch, boot_id, boottime, remaining};
 
     const LENGTH: Duration = Duration::from_secs(30);
 
@@ -261,12 +261,12 @@ mod tests {
     fn a_lease_lasts_as_long_as_it_was_extended_and_a_missing_or_foreign_one_is_over() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("lease.json");
-        let keeper = Keeper::new(file.clone());
-        assert_eq!(keeper.until(), None);
-        keeper.extend(Instant::now() + LENGTH, LENGTH).unwrap();
+        let writer = LeaseWriter::new(file.clone());
+        assert_eq!(writer.until(), None);
+        writer.extend(Instant::now() + LENGTH, LENGTH).unwrap();
         let left = remaining(&file);
         assert!(left <= LENGTH && left > LENGTH / 2, "{left:?}");
-        assert!(keeper.until().is_some());
+        assert!(writer.until().is_some());
         let boot = "another".to_owned();
         let until_ms = u64::MAX;
         std::fs::write(&file, Deadline { boot, until_ms }.text().unwrap()).unwrap();
@@ -279,16 +279,16 @@ mod tests {
     fn a_lease_is_extended_without_a_new_file_as_often_as_needed() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("lease.json");
-        let keeper = Keeper::new(file.clone());
-        keeper.extend(Instant::now() + LENGTH, LENGTH).unwrap();
-        keeper.reserve().unwrap();
+        let writer = LeaseWriter::new(file.clone());
+        writer.extend(Instant::now() + LENGTH, LENGTH).unwrap();
+        writer.reserve().unwrap();
         for later in 2..5 {
             let boot = boot_id().unwrap();
             let until_ms = (boottime() + LENGTH * later)
                 .as_millis()
                 .try_into()
                 .unwrap();
-            keeper
+            writer
                 .exchange(&Deadline { boot, until_ms }.text().unwrap())
                 .unwrap();
             assert!(remaining(&file) > LENGTH * (later - 1));
@@ -299,17 +299,17 @@ mod tests {
     fn what_a_report_before_a_sleep_promised_counts_the_sleep() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("lease.json");
-        let mut keeper = Keeper::new(file.clone());
+        let mut writer = LeaseWriter::new(file.clone());
         // As if the machine had slept for an hour since: the file's clock went on, that of instants did not.
         let hour = Duration::from_secs(3600);
-        keeper.offset.boottime = boottime().saturating_sub(hour);
+        writer.offset.boottime = boottime().saturating_sub(hour);
         let sent = Instant::now();
-        keeper.extend(sent + LENGTH, LENGTH).unwrap();
+        writer.extend(sent + LENGTH, LENGTH).unwrap();
         assert_eq!(remaining(&file), Duration::ZERO);
-        keeper.reports();
-        keeper.extend(sent + LENGTH, LENGTH).unwrap();
+        writer.reports();
+        writer.extend(sent + LENGTH, LENGTH).unwrap();
         assert_eq!(remaining(&file), Duration::ZERO, "also after a new report");
-        keeper.extend(Instant::now() + LENGTH, LENGTH).unwrap();
+        writer.extend(Instant::now() + LENGTH, LENGTH).unwrap();
         assert!(remaining(&file) > Duration::ZERO);
     }
 
@@ -328,18 +328,18 @@ mod tests {
     async fn a_watch_ends_when_the_lease_does_and_not_before_one_that_was_extended_meanwhile() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("lease.json");
-        let keeper = Keeper::new(file.clone());
+        let writer = LeaseWriter::new(file.clone());
         let watch = Watch::new(file.clone()).unwrap();
         watch.over().await.unwrap();
         let short = Instant::now() + Duration::from_millis(50);
-        keeper.extend(short, LENGTH).unwrap();
+        writer.extend(short, LENGTH).unwrap();
         tokio::select! {
             biased;
             _ = watch.over() => {}
             () = std::future::ready(()) => {}
         }
         let longer = Instant::now() + Duration::from_millis(150);
-        keeper.extend(longer, LENGTH).unwrap();
+        writer.extend(longer, LENGTH).unwrap();
         watch.over().await.unwrap();
         assert!(Instant::now() + Duration::from_millis(2) >= longer);
     }

@@ -34,7 +34,7 @@ use super::files::{Ended, InstanceDir, Supervision, create_json, read_json};
 use super::host::{self, Share};
 use super::images::Images;
 use super::kept::{Shelf, Surplus};
-use super::lease::Keeper;
+use super::lease::LeaseWriter;
 use super::limits::Limits;
 use super::orphans::{self, DIR_VARIABLE};
 use super::procfs::ProcessId;
@@ -81,7 +81,7 @@ pub(crate) struct Processes {
     tree: Option<Tree>,
     /// How long a lease lasts; `None` = there are none.
     lease: Option<Duration>,
-    keeper: Keeper,
+    lease_writer: LeaseWriter,
     /// Running supervisors by instance. An entry is removed with the instance's end.
     supervisors: BTreeMap<String, Supervisor>,
     /// Processor times of the last sample; locked by the thread that samples.
@@ -138,15 +138,15 @@ impl Processes {
     ) -> Self {
         let (events, happened) = mpsc::channel(EVENT_QUEUE_LEN);
         let now = Instant::now();
-        let keeper = Keeper::new(state.lease());
+        let lease_writer = LeaseWriter::new(state.lease());
         let mut state = Backlog::new(state, now);
         if lease.is_some()
-            && let Err(error) = keeper.reserve()
+            && let Err(error) = lease_writer.reserve()
         {
             state.failed(now, &error);
         }
         Self {
-            keeper,
+            lease_writer,
             state,
             told: None,
             lease_kept: None,
@@ -223,7 +223,7 @@ impl Processes {
 
     /// When the lease that an earlier launcher had is over; `None` = it is.
     pub(crate) fn lease_until(&self) -> Option<Instant> {
-        self.keeper.until()
+        self.lease_writer.until()
     }
 
     /// Does what the agent asks and returns at once; what comes of it is told by [`Processes::event`].
@@ -258,7 +258,7 @@ impl Processes {
                 self.state.set_maintenance(now, maintenance);
             }
             AgentAction::Sample => {
-                self.keeper.reports();
+                self.lease_writer.reports();
                 self.sample();
             }
         }
@@ -268,8 +268,8 @@ impl Processes {
     /// until when the old deadline lets instances run.
     fn extend_lease(&mut self, now: Instant, until: Instant) {
         let Some(length) = self.lease else { return };
-        if let Err(error) = self.keeper.extend(until, length) {
-            self.lease_kept = Some(self.keeper.until().unwrap_or(now));
+        if let Err(error) = self.lease_writer.extend(until, length) {
+            self.lease_kept = Some(self.lease_writer.until().unwrap_or(now));
             self.state.failed(now, &error);
         }
     }

@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-use super::control::{Answer, Asked, Desk, Request};
+use super::control::{Answer, Asked, ControlSocket, Request};
 use super::files::{
     Ended, InstanceDir, Launch, Obstacle, Reserved, Supervision, create_json, read_json, write_json,
 };
@@ -98,7 +98,7 @@ fn supervise(dir: &InstanceDir) -> io::Result<()> {
             Ok(false) => return Ok(()),
             Err(error) => return refuse(&Obstacle::of("cannot write the process file", &error)),
         }
-        let (exit, desk, watch) = match prepare(dir).await {
+        let (exit, socket, watch) = match prepare(dir).await {
             Ok(prepared) => prepared,
             Err(obstacle) => {
                 // It may be impossible to write that as well.
@@ -107,7 +107,7 @@ fn supervise(dir: &InstanceDir) -> io::Result<()> {
             }
         };
         say("\n");
-        let ended = watch.until_ended(dir, signals, desk).await?;
+        let ended = watch.until_ended(dir, signals, socket).await?;
         exit.write_json(&ended)
     })
 }
@@ -117,13 +117,14 @@ fn supervise(dir: &InstanceDir) -> io::Result<()> {
 ///
 /// # Errors
 /// Why the workload does not run.
-async fn prepare(dir: &InstanceDir) -> Result<(Reserved, Desk, Watch), Obstacle> {
+async fn prepare(dir: &InstanceDir) -> Result<(Reserved, ControlSocket, Watch), Obstacle> {
     let exit = Reserved::new(dir.ended())
         .map_err(|error| Obstacle::of("cannot write the exit file", &error))?;
     // Before the launcher can learn that there is somebody to ask.
-    let desk = Desk::open(dir).map_err(|error| Obstacle::of("cannot make a socket", &error))?;
+    let socket =
+        ControlSocket::open(dir).map_err(|error| Obstacle::of("cannot make a socket", &error))?;
     let watch = begin(dir).await?;
-    Ok((exit, desk, watch))
+    Ok((exit, socket, watch))
 }
 
 /// Tells the launcher why the workload does not run.
@@ -242,7 +243,7 @@ impl Watch {
         mut self,
         dir: &InstanceDir,
         mut signals: Signals,
-        desk: Desk,
+        socket: ControlSocket,
     ) -> io::Result<Ended> {
         let mut look = tokio::time::interval(OUTPUT_LOOK_INTERVAL);
         let mut output = Output::new(dir);
@@ -250,7 +251,7 @@ impl Watch {
             tokio::select! {
                 asked = signals.next() => self.asked(asked),
                 () = over(self.lease.as_ref()), if self.ask != Ask::Kill => self.asked(Some(Ask::Kill)),
-                asked = desk.next(), if self.job.is_none() => {
+                asked = socket.next(), if self.job.is_none() => {
                     let ending = self.ask != Ask::None;
                     self.job = Some(Box::pin(serve(asked, self.processes.clone(), ending)));
                 }
