@@ -25,8 +25,9 @@ use crate::server::hub::Hub;
 use crate::server::wire;
 
 /// How much of the time in which nothing was fetched is made up for: after a pause the first reads follow each other at
-/// once up to the bytes of this time, 1.3 MiB at the default rate.
-const MOST_SAVED_UP: Duration = Duration::from_millis(20);
+/// once up to the bytes of this time, two chunks at the default rate. As much as a timer that comes late may take; more
+/// would be a burst, behind which other frames wait for a processor.
+const MOST_SAVED_UP: Duration = Duration::from_millis(2);
 
 /// Something that is asked of the store, as it came.
 #[derive(Debug)]
