@@ -89,10 +89,20 @@ impl Scheduler {
     pub(crate) fn migrate(&mut self, id: SessionId, migrate: &Migrate) {
         let instance = InstanceId::new(&migrate.instance_uuid);
         if let Err(declined) = self.try_migrate(id, &instance, migrate) {
-            let key = self.cluster.placement(&instance);
-            let (reason, why) = (declined.reason, declined.why);
-            self.fail_command(id, LifeCommand::Migrate, &instance, key, reason, why);
+            self.decline(id, LifeCommand::Migrate, &instance, declined);
         }
+    }
+
+    /// Sends the asker of a command why its instance stays as it is.
+    pub(crate) fn decline(
+        &mut self,
+        id: SessionId,
+        command: LifeCommand,
+        instance: &InstanceId,
+        declined: Declined,
+    ) {
+        let key = self.cluster.placement(instance);
+        self.fail_command(id, command, instance, key, declined.reason, declined.why);
     }
 
     /// Begins a MIGRATE: an instance that waits is pinned to the target, one on a node is moved.

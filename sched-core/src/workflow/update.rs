@@ -39,9 +39,7 @@ impl Scheduler {
     pub(crate) fn update(&mut self, id: SessionId, update: &Update) {
         let instance = InstanceId::new(&update.instance_uuid);
         if let Err(declined) = self.try_update(id, &instance, update) {
-            let key = self.cluster.placement(&instance);
-            let (reason, why) = (declined.reason, declined.why);
-            self.fail_command(id, LifeCommand::Update, &instance, key, reason, why);
+            self.decline(id, LifeCommand::Update, &instance, declined);
         }
     }
 
