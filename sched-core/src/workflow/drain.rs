@@ -396,10 +396,7 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
     ) -> Result<(), (CommandFailureReason, Unmovable)> {
-        let state = self
-            .instances
-            .get(instance)
-            .map(|managed| managed.state().clone());
+        let state = self.state_of(instance);
         if let Some(State::Placing(Placing {
             node, pending_on, ..
         })) = state

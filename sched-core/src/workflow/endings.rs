@@ -371,9 +371,7 @@ impl Scheduler {
     /// A launcher has not reported in time that it stopped an instance. The instance counts as what its node reported
     /// last; if it ends after all, that is the stop's late effect.
     pub(crate) fn stop_is_late(&mut self, key: NodeKey, instance: &InstanceId) {
-        let Some(State::Stopping { then, .. }) =
-            self.instances.get(instance).map(|it| it.state().clone())
-        else {
+        let Some(State::Stopping { then, .. }) = self.state_of(instance) else {
             return;
         };
         let cause = &Cause::NotStoppedInTime;

@@ -206,8 +206,7 @@ impl Scheduler {
                 continue;
             };
             let is_claim = entry.claim_state() == ClaimState::Claimed;
-            let managed = self.instances.get(&instance);
-            match managed.map(|managed| managed.state().clone()) {
+            match self.state_of(&instance) {
                 Some(State::Migrating { to, .. }) if to == key && is_claim => {
                     self.unclaim(key, &instance);
                     self.target_is_lost(&instance);
@@ -393,9 +392,7 @@ impl Scheduler {
     /// A lost node is back and does not list an instance: it certainly does not run there, so the fencing deadline need
     /// not be waited for.
     fn came_back_without(&mut self, instance: &InstanceId) {
-        let Some(State::Lost { then, .. }) =
-            self.instances.get(instance).map(|it| it.state().clone())
-        else {
+        let Some(State::Lost { then, .. }) = self.state_of(instance) else {
             return;
         };
         match then {

@@ -422,11 +422,7 @@ impl Scheduler {
         reason: CommandFailureReason,
         cause: &Cause,
     ) -> bool {
-        match self
-            .instances
-            .get(instance)
-            .map(|managed| managed.state().clone())
-        {
+        match self.state_of(instance) {
             Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
                 self.undo_move(instance, reason, cause);
                 let entry = self.cluster.nodes().node(key).ledger().get(instance);

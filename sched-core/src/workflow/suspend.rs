@@ -47,11 +47,7 @@ impl Scheduler {
         let Some(key) = self.commanded(id, &command, instance) else {
             return;
         };
-        match self
-            .instances
-            .get(instance)
-            .map(|managed| managed.state().clone())
-        {
+        match self.state_of(instance) {
             Some(State::Running { .. }) => {
                 let cause = &Cause::Asked;
                 self.begin_suspending(instance, SuspendedBy::Command, Some(id), cause);
@@ -75,11 +71,7 @@ impl Scheduler {
         let Some(key) = self.commanded(id, &command, instance) else {
             return;
         };
-        match self
-            .instances
-            .get(instance)
-            .map(|managed| managed.state().clone())
-        {
+        match self.state_of(instance) {
             Some(State::Suspended { by, .. }) => {
                 if let Err(why) = self.has_vcpus_for(instance, key) {
                     let reason = CommandFailureReason::NoRoom;

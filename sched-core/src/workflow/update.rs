@@ -63,10 +63,7 @@ impl Scheduler {
             .iter()
             .any(Option::is_some)
             || !update.resources.is_empty();
-        let state = self
-            .instances
-            .get(instance)
-            .map(|managed| managed.state().clone());
+        let state = self.state_of(instance);
         match state {
             Some(State::Waiting { .. }) if asks_amounts => self.update_waiting(instance, update),
             Some(State::Running { node, .. }) if asks_amounts => {
