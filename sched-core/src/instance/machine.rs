@@ -550,6 +550,19 @@ impl LateEffects {
 }
 
 impl Loss {
+    /// That of an instance of which nothing is open: it was not being shipped, and its launcher was told nothing that
+    /// may yet take effect.
+    pub(crate) fn new(node: Uuid, until: Instant, then: AfterLoss) -> Self {
+        Self {
+            node,
+            until,
+            then,
+            bound_for: None,
+            late: LateEffects::default(),
+            transit: Transit::default(),
+        }
+    }
+
     /// The state with these data.
     fn state(self) -> State {
         State::Lost {

@@ -21,8 +21,7 @@ use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::Presence;
 use crate::cluster::query::Query;
 use crate::instance::{
-    AfterLoss, AfterStop, Instance, LateEffects, LifecycleEvent, Loss, Move, OnLoss, Placing,
-    State, SuspendedBy, Transit,
+    AfterLoss, AfterStop, Instance, LifecycleEvent, Loss, Move, OnLoss, Placing, State, SuspendedBy,
 };
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
@@ -281,7 +280,6 @@ impl Scheduler {
             (AfterLoss::Delete, Some(fenced_at)) if managed.stops_with_lease() => fenced_at,
             _ => self.now + LOST_TIME,
         };
-        let node = uuid;
         let bound_for = match state {
             State::Migrating {
                 to,
@@ -290,13 +288,10 @@ impl Scheduler {
             } => Some(self.cluster.nodes().node(*to).uuid()),
             _ => None,
         };
+        // What its launcher was told is added from its state.
         let loss = Loss {
-            node,
-            until,
-            then,
             bound_for,
-            late: LateEffects::default(),
-            transit: Transit::default(),
+            ..Loss::new(uuid, until, then)
         };
         self.transition(instance, LifecycleEvent::NodeLost(loss), &Cause::NodeLost);
         self.batches.note_lost(instance);

@@ -12,16 +12,7 @@ use crate::instance::{
 };
 
 fn loss(until: Instant, then: AfterLoss) -> Loss {
-    let node = Uuid::from_u128(1);
-    let bound_for = None;
-    Loss {
-        node,
-        until,
-        then,
-        bound_for,
-        late: LateEffects::default(),
-        transit: Transit::default(),
-    }
+    Loss::new(Uuid::from_u128(1), until, then)
 }
 
 /// All states of this phase that an event may tell from each other; none for the two that have none.
