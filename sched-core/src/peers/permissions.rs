@@ -82,20 +82,16 @@ pub(crate) fn may_send(role: Role, sent: Sent) -> bool {
 /// type means something else.
 pub(crate) fn is_native_only(sent: Sent) -> bool {
     match sent {
-        Sent::Command(name) => matches!(
-            name,
-            CommandName::Suspend
-                | CommandName::Resume
-                | CommandName::Migrate
-                | CommandName::Update
-                | CommandName::Query
-                | CommandName::Watch
-                | CommandName::ReadOutput
-                | CommandName::ReadImage
-                | CommandName::WriteImage
-                | CommandName::DeleteImage
-                | CommandName::ListImages
-        ),
+        Sent::Command(name) => {
+            touches_no_instance(name)
+                || matches!(
+                    name,
+                    CommandName::Suspend
+                        | CommandName::Resume
+                        | CommandName::Migrate
+                        | CommandName::Update
+                )
+        }
         Sent::Report(name) => {
             matches!(
                 name,
@@ -110,12 +106,16 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
     }
 }
 
-/// Whether a controller must be master to send it. Reading is allowed to backups, and so are images, which do not
-/// change what runs.
+/// Whether a controller must be master to send it. Backups are allowed what does not change what runs.
 #[doc(hidden)]
 #[must_use]
 pub fn needs_master(command: CommandName) -> bool {
-    !matches!(
+    !touches_no_instance(command)
+}
+
+/// Whether it does nothing to any instance, because it reads or is about images. The original has no such commands.
+fn touches_no_instance(command: CommandName) -> bool {
+    matches!(
         command,
         CommandName::Query
             | CommandName::Watch
