@@ -6,8 +6,8 @@ use bytes::Bytes;
 use proto_frames::payload::scheduling::Scheduling;
 use proto_frames::{Role, Uuid};
 use sched_core::{
-    ClusterConfiguration, Command, Config, Dialect, Hello, Input, InstanceId, Parcel, Report,
-    Resources, Scheduler, SessionId, StartRequest, Tag,
+    ClusterConfiguration, Command, Config, Hello, Input, InstanceId, Parcel, Report, Resources,
+    Scheduler, SessionId, StartRequest, Tag,
 };
 
 /// The only controller.
@@ -33,13 +33,7 @@ impl Driven {
     }
 
     pub(crate) fn connect(&mut self, session: SessionId, role: Role) {
-        let hello = Hello {
-            uuid: uuid(session),
-            role,
-            dialect: Dialect::Native,
-            bound: false,
-            address: None,
-        };
+        let hello = Hello::native(uuid(session), role);
         self.handle(Input::Connect { session, hello });
     }
 

@@ -431,13 +431,7 @@ mod tests {
 
         /// Connects the native peer with this number in its UUID; the session it replaces.
         fn connect(&mut self, session: u64, peer: u8, role: Role) -> Option<SessionId> {
-            let hello = Hello {
-                uuid: Uuid::from_bytes([peer; 16]),
-                role,
-                dialect: Dialect::Native,
-                bound: false,
-                address: None,
-            };
+            let hello = Hello::native(Uuid::from_bytes([peer; 16]), role);
             assert_eq!(self.peers.admit(&hello), Ok(None));
             let replaced = self.peers.connect(SessionId(session), hello, self.now);
             if role.contains(Role::CONTROLLER) {

@@ -10,7 +10,7 @@ use proto_frames::payload::{
     Query, QueryKind, QueryResult, Topic, Watch,
 };
 use proto_frames::{Frame, Kind, Role};
-use sched_core::{Dialect, Hello, Input, Message, SessionId};
+use sched_core::{Hello, Input, Message, SessionId};
 
 use crate::controller;
 use crate::facts::{Fact, News, Waiting};
@@ -51,13 +51,7 @@ impl World {
         self.sessions += 1;
         let session = SessionId(self.sessions);
         self.observer.session = Some(session);
-        let hello = Hello {
-            uuid: OBSERVER,
-            role: Role::OPERATOR,
-            dialect: Dialect::Native,
-            bound: false,
-            address: None,
-        };
+        let hello = Hello::native(OBSERVER, Role::OPERATOR);
         self.hand_in(Input::Connect { session, hello });
         let topics = vec![Topic::Nodes, Topic::Instances, Topic::Failures];
         let watch = Watch { topics };

@@ -120,6 +120,20 @@ pub struct Hello {
     pub address: Option<SocketAddr>,
 }
 
+impl Hello {
+    /// A native peer whose certificate is not bound to its UUID, and which has no address: one within the process.
+    #[must_use]
+    pub const fn native(uuid: Uuid, role: Role) -> Self {
+        Self {
+            uuid,
+            role,
+            dialect: Dialect::Native,
+            bound: false,
+            address: None,
+        }
+    }
+}
+
 /// What a peer understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {

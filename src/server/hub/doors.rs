@@ -14,7 +14,7 @@ use proto_frames::{Role, Uuid};
 
 use super::Hub;
 use crate::net::budget::Budget;
-use sched_core::{Departure, Dialect, Hello, Input, Message, Scheduler, SessionId};
+use sched_core::{Departure, Hello, Input, Message, Scheduler, SessionId};
 
 /// What takes in what the core says to a session. Implementations must not call the hub from `take`: its lock is held.
 pub(in crate::server) trait Door: Debug + Send + Sync {
@@ -39,13 +39,7 @@ impl Hub {
     ) -> SessionId {
         let session = self.next_session();
         self.doors.insert(session, door);
-        let hello = Hello {
-            uuid,
-            role,
-            dialect: Dialect::Native,
-            bound: false,
-            address: None,
-        };
+        let hello = Hello::native(uuid, role);
         self.handle([Input::Connect { session, hello }], None);
         session
     }

@@ -14,8 +14,8 @@ use crate::server::limits::{
 };
 use crate::server::wire;
 use sched_core::{
-    ClusterConfiguration, Command, Config, Departure, Dialect, Hello, Input, InstanceId,
-    NodeReport, Parcel, Report, StartRequest,
+    ClusterConfiguration, Command, Config, Departure, Hello, Input, InstanceId, NodeReport, Parcel,
+    Report, StartRequest,
 };
 
 /// A START with as much cloud-init data as controllers really send.
@@ -55,13 +55,7 @@ impl Joined {
             budget,
         );
         hub.add_peer(session, Arc::clone(&state));
-        let hello = Hello {
-            uuid,
-            role,
-            dialect: Dialect::Native,
-            bound: false,
-            address: None,
-        };
+        let hello = Hello::native(uuid, role);
         hub.handle([Input::Connect { session, hello }], Some(&state.budget));
         Self { session, state }
     }

@@ -138,11 +138,8 @@ fn a_bound_uuid_is_refused_to_every_other_certificate() {
 
 fn operator(number: usize, bound: bool) -> Hello {
     Hello {
-        uuid: Uuid::from_u128(number as u128),
-        role: Role::OPERATOR,
-        dialect: Dialect::Native,
         bound,
-        address: None,
+        ..Hello::native(Uuid::from_u128(number as u128), Role::OPERATOR)
     }
 }
 
@@ -194,11 +191,8 @@ fn beyond_the_limit_a_bound_uuid_is_its_certificates_while_that_is_there() {
 fn a_peer_must_claim_a_role_its_encoding_has() {
     let mut world = World::new();
     let hello = |role, dialect| Hello {
-        uuid: Uuid::from_u128(1),
-        role,
         dialect,
-        bound: false,
-        address: None,
+        ..Hello::native(Uuid::from_u128(1), role)
     };
     assert_eq!(
         world.knock(hello(Role(0), Dialect::Original)),

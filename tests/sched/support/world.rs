@@ -272,11 +272,8 @@ impl World {
         let session = SessionId(self.sessions);
         self.peers.insert(session, uuid);
         let hello = Hello {
-            uuid,
-            role,
             dialect,
-            bound: false,
-            address: None,
+            ..Hello::native(uuid, role)
         };
         self.handle(Input::Connect { session, hello });
         session

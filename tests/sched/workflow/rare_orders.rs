@@ -190,13 +190,7 @@ fn what_fits_does_not_wait_behind_what_does_not() {
 fn no_one_is_operator_and_controller_at_once() {
     let mut world = World::new();
     let role = Role::CONTROLLER | Role::OPERATOR;
-    let hello = Hello {
-        uuid: Uuid::from_u128(7),
-        role,
-        dialect: Dialect::Native,
-        bound: false,
-        address: None,
-    };
+    let hello = Hello::native(Uuid::from_u128(7), role);
     assert_eq!(
         world.knock(hello),
         Err(RefusedConnect::OperatorAndController)
