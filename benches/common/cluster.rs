@@ -148,12 +148,7 @@ impl Cluster {
                 .report(session, Report::Ready(Box::new(report(node))));
             let stats = StatsReport {
                 is_plain: true,
-                ends: None,
-                lease_seq: None,
-                node: "".into(),
-                starts_seen: None,
-                extras: None,
-                instances: Vec::new(),
+                ..StatsReport::default()
             };
             cluster.core.report(session, Report::Stats(Box::new(stats)));
         }

@@ -414,8 +414,8 @@ impl Capabilities {
     }
 }
 
-/// What runs on a node: STATS.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What runs on a node: STATS. By default one that says nothing, of a node without a name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StatsReport {
     /// The node as the payload writes it; a report about another node is refused.
     pub node: Box<str>,

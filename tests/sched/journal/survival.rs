@@ -418,12 +418,12 @@ fn announcing(world: &mut World, node: SessionId, names: &[&str], lease: Option<
     };
     let report = StatsReport {
         is_plain: true,
-        ends: None,
         node: world.uuid_of(node).to_string().into(),
         starts_seen: Some(1),
         lease_seq: Some(1),
         extras: lease.map(|_| Box::new(extras)),
         instances: names.iter().map(|name| running(name, 1)).collect(),
+        ..StatsReport::default()
     };
     world.say(node, Report::Stats(Box::new(report)));
 }

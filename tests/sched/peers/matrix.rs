@@ -416,12 +416,7 @@ fn about(kind: Kind, instance: &str) -> Report {
 fn nothing_to_report() -> StatsReport {
     StatsReport {
         is_plain: true,
-        ends: None,
-        lease_seq: None,
-        node: "".into(),
-        starts_seen: None,
-        extras: None,
-        instances: Vec::new(),
+        ..StatsReport::default()
     }
 }
 

@@ -158,12 +158,9 @@ impl World {
     pub(crate) fn stats_saying(&mut self, node: SessionId, extras: NodeExtras) {
         let report = StatsReport {
             is_plain: true,
-            ends: None,
-            lease_seq: None,
             node: self.uuid_of(node).to_string().into(),
-            starts_seen: None,
             extras: Some(Box::new(extras)),
-            instances: Vec::new(),
+            ..StatsReport::default()
         };
         self.say(node, Report::Stats(Box::new(report)));
     }

@@ -379,12 +379,11 @@ impl World {
     ) {
         let report = StatsReport {
             is_plain: true,
-            ends: None,
-            lease_seq: None,
             node: self.uuid_of(node).to_string().into(),
             starts_seen,
             extras: extras.map(Box::new),
             instances,
+            ..StatsReport::default()
         };
         self.say(node, Report::Stats(Box::new(report)));
     }

@@ -146,12 +146,8 @@ fn defect_16_forged_reports_are_refused() {
     let node: Box<str> = node_uuid(2).to_string().into();
     let report = StatsReport {
         is_plain: true,
-        ends: None,
-        lease_seq: None,
         node: node.clone(),
-        starts_seen: None,
-        extras: None,
-        instances: vec![],
+        ..StatsReport::default()
     };
     world.say(liar, Report::Stats(Box::new(report)));
     let reason = StartFailureReason::LaunchFailure;

@@ -66,16 +66,15 @@ impl World {
     ) {
         let report = StatsReport {
             is_plain: true,
-            lease_seq: None,
             node: self.uuid_of(node).to_string().into(),
             starts_seen: Some(seen),
-            extras: None,
             instances,
             ends: Some(Box::new(EndsReport {
                 incarnation,
                 seq,
                 ended,
             })),
+            ..StatsReport::default()
         };
         self.say(node, Report::Stats(Box::new(report)));
     }
@@ -361,16 +360,14 @@ fn after_stats_that_cannot_be_used_a_frame_does_not_stand_for_the_ends_before_it
     let (mut world, controller, node) = with_running("b");
     let report = StatsReport {
         is_plain: true,
-        lease_seq: None,
         node: node_uuid(9).to_string().into(),
         starts_seen: Some(1),
-        extras: None,
-        instances: vec![],
         ends: Some(Box::new(EndsReport {
             incarnation: COUNT,
             seq: 100,
             ended: vec![end(1, "a")],
         })),
+        ..StatsReport::default()
     };
     world.say(node, Report::Stats(Box::new(report)));
     assert_eq!(world.heard(controller), [""; 0]);

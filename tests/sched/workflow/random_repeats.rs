@@ -343,12 +343,10 @@ impl Run {
                 world.report(session, ready(number));
                 let report = StatsReport {
                     is_plain: true,
-                    ends: None,
                     node: node_uuid(number).to_string().into(),
                     starts_seen: Some(seen),
-                    lease_seq: None,
-                    extras: None,
                     instances: names.iter().map(|name| listed(name)).collect(),
+                    ..StatsReport::default()
                 };
                 world.say(session, Report::Stats(Box::new(report)));
             }
