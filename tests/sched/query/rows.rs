@@ -5,24 +5,13 @@ use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::{
     Group, GroupPolicy, Payload, Query, QueryKind, QueryResult, Scheduling, StartFailureReason,
 };
-use sched_core::{Command, Message, NodeExtras, NodeReport, Report, SessionId};
+use sched_core::{Command, Message, NodeExtras, SessionId};
 
 use crate::support::world::{World, request};
 
 /// Reports as a node with these labels and resources.
 fn say(world: &mut World, node: SessionId, extras: NodeExtras) {
-    let report = NodeReport {
-        addresses: Box::default(),
-        mem_total_mib: 1000,
-        mem_available_mib: 1000,
-        disk_total_mb: 1000,
-        disk_available_mb: 1000,
-        load: 0,
-        cpus_online: 100,
-        hostname: format!("host-{}", node.0).into(),
-        extras: Some(Box::new(extras)),
-    };
-    world.say(node, Report::Ready(Box::new(report)));
+    world.ready_with(node, extras);
     world.stats(node, Vec::new());
 }
 

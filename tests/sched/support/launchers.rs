@@ -11,7 +11,7 @@ use sched_core::{
     InstanceReport, InstanceState, Message, NodeExtras, NodeReport, Resources, SessionId,
 };
 
-use crate::support::world::{Size, id};
+use crate::support::world::{Size, id, report};
 
 /// The custom resource of these nodes.
 pub(crate) const GPU: &str = "gpu";
@@ -221,15 +221,11 @@ impl Launcher {
 
     fn figures(&self, available: Size) -> NodeReport {
         NodeReport {
-            addresses: Box::default(),
-            mem_total_mib: self.total.mem,
             mem_available_mib: available.mem,
-            disk_total_mb: self.total.disk,
             disk_available_mb: available.disk,
-            load: 0,
-            cpus_online: self.total.cpus,
             hostname: format!("host-{}", self.number).into(),
             extras: self.extras.clone().map(Box::new),
+            ..report(self.total)
         }
     }
 
