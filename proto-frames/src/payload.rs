@@ -64,6 +64,7 @@ pub use start::{Networking, Requirements, Start, Storage};
 pub use stats::{InstanceStat, InstanceState, Requested, Stats};
 pub use tenant::{TenantAdded, TenantRemoved};
 pub use trace_report::{TraceReport, TracedFrame, TracedNode};
+pub use trailing::{Chunk, Part};
 pub use watch::Watch;
 pub use workloads::{Workload, Workloads};
 

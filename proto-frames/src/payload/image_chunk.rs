@@ -11,86 +11,45 @@
 //! foo
 //! ```
 
-use bytes::Bytes;
 use sched_model::image::{ImagePart, MAX_IMAGE_CHUNK, WriteImage};
 
-use super::document::{Payload, payload};
-use super::error::PayloadError;
+use super::document::payload;
 use super::guard::SMALL;
-use super::trailing;
+use super::trailing::{Chunk, Part};
 
 payload!(ImagePart under "image", SMALL);
 payload!(WriteImage under "write_image", SMALL);
 
 /// An answer about an image, with its bytes if there are any.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ImageChunk {
-    /// What these bytes are.
-    pub part: ImagePart,
-    /// The bytes.
-    pub data: Bytes,
-}
+pub type ImageChunk = Chunk<ImagePart>;
 
 /// A chunk of an image that is pushed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ImageWrite {
-    /// What these bytes are.
-    pub part: WriteImage,
-    /// The bytes.
-    pub data: Bytes,
-}
+pub type ImageWrite = Chunk<WriteImage>;
 
-impl ImageChunk {
-    /// A chunk with as many bytes as its document says.
-    #[must_use]
-    pub fn new(part: ImagePart, data: Bytes) -> Self {
-        let bytes = data.len() as u64;
-        let part = ImagePart { bytes, ..part };
-        Self { part, data }
+impl Part for ImagePart {
+    const BYTES_KEY: &'static str = "image.bytes";
+    const MAX_BYTES: usize = MAX_IMAGE_CHUNK;
+
+    fn bytes(&mut self) -> &mut u64 {
+        &mut self.bytes
     }
 }
 
-impl ImageWrite {
-    /// A chunk with as many bytes as its document says.
-    #[must_use]
-    pub fn new(part: WriteImage, data: Bytes) -> Self {
-        let bytes = data.len() as u64;
-        let part = WriteImage { bytes, ..part };
-        Self { part, data }
-    }
-}
+impl Part for WriteImage {
+    const BYTES_KEY: &'static str = "write_image.bytes";
+    const MAX_BYTES: usize = MAX_IMAGE_CHUNK;
 
-impl Payload for ImageChunk {
-    fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
-        let (document, data) = trailing::split(payload);
-        let part = ImagePart::decode(document)?;
-        trailing::check("image.bytes", part.bytes, data, MAX_IMAGE_CHUNK)?;
-        let data = Bytes::copy_from_slice(data);
-        Ok(Self { part, data })
-    }
-
-    fn encode(&self) -> Bytes {
-        trailing::join(&self.part.encode(), &self.data)
-    }
-}
-
-impl Payload for ImageWrite {
-    fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
-        let (document, data) = trailing::split(payload);
-        let part = WriteImage::decode(document)?;
-        trailing::check("write_image.bytes", part.bytes, data, MAX_IMAGE_CHUNK)?;
-        let data = Bytes::copy_from_slice(data);
-        Ok(Self { part, data })
-    }
-
-    fn encode(&self) -> Bytes {
-        trailing::join(&self.part.encode(), &self.data)
+    fn bytes(&mut self) -> &mut u64 {
+        &mut self.bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Bytes, ImageChunk, ImagePart, ImageWrite, MAX_IMAGE_CHUNK, Payload, WriteImage};
+    use bytes::Bytes;
+
+    use super::{ImageChunk, ImagePart, ImageWrite, MAX_IMAGE_CHUNK, WriteImage};
+    use crate::payload::Payload;
 
     #[test]
     fn any_bytes_come_back_as_they_went_in() {

@@ -9,52 +9,32 @@
 //! hello
 //! ```
 
-use bytes::Bytes;
 use sched_model::output::{MAX_OUTPUT_CHUNK, OutputPart};
 
-use super::document::{Payload, payload};
-use super::error::PayloadError;
+use super::document::payload;
 use super::guard::SMALL;
-use super::trailing;
+use super::trailing::{Chunk, Part};
 
 payload!(OutputPart under "output", SMALL);
 
 /// A chunk of output.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OutputChunk {
-    /// What these bytes are.
-    pub part: OutputPart,
-    /// The bytes.
-    pub data: Bytes,
-}
+pub type OutputChunk = Chunk<OutputPart>;
 
-impl OutputChunk {
-    /// A chunk with as many bytes as its document says.
-    #[must_use]
-    pub fn new(part: OutputPart, data: Bytes) -> Self {
-        let bytes = data.len() as u64;
-        let part = OutputPart { bytes, ..part };
-        Self { part, data }
-    }
-}
+impl Part for OutputPart {
+    const BYTES_KEY: &'static str = "output.bytes";
+    const MAX_BYTES: usize = MAX_OUTPUT_CHUNK;
 
-impl Payload for OutputChunk {
-    fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
-        let (document, data) = trailing::split(payload);
-        let part = OutputPart::decode(document)?;
-        trailing::check("output.bytes", part.bytes, data, MAX_OUTPUT_CHUNK)?;
-        let data = Bytes::copy_from_slice(data);
-        Ok(Self { part, data })
-    }
-
-    fn encode(&self) -> Bytes {
-        trailing::join(&self.part.encode(), &self.data)
+    fn bytes(&mut self) -> &mut u64 {
+        &mut self.bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Bytes, OutputChunk, OutputPart, Payload};
+    use bytes::Bytes;
+
+    use super::{OutputChunk, OutputPart};
+    use crate::payload::Payload;
 
     fn chunk(data: &'static [u8], detail: &str) -> OutputChunk {
         let part = OutputPart {

@@ -3,10 +3,55 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memmem;
 
+use super::document::Payload;
 use super::error::{Fault, PayloadError};
 
 /// The line that ends the document, with the end of the line before it.
 const END: &[u8] = b"\n...\n";
+
+/// What stands before the bytes of a chunk, and says how many they are.
+pub trait Part: Payload {
+    /// Where it says that, for errors.
+    const BYTES_KEY: &'static str;
+
+    /// Most bytes that one chunk has.
+    const MAX_BYTES: usize;
+
+    /// How many bytes follow.
+    fn bytes(&mut self) -> &mut u64;
+}
+
+/// A document, and the bytes that follow it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Chunk<P> {
+    /// What these bytes are.
+    pub part: P,
+    /// The bytes.
+    pub data: Bytes,
+}
+
+impl<P: Part> Chunk<P> {
+    /// A chunk with as many bytes as its document says.
+    #[must_use]
+    pub fn new(mut part: P, data: Bytes) -> Self {
+        *part.bytes() = data.len() as u64;
+        Self { part, data }
+    }
+}
+
+impl<P: Part> Payload for Chunk<P> {
+    fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
+        let (document, data) = split(payload);
+        let mut part = P::decode(document)?;
+        check(P::BYTES_KEY, *part.bytes(), data, P::MAX_BYTES)?;
+        let data = Bytes::copy_from_slice(data);
+        Ok(Self { part, data })
+    }
+
+    fn encode(&self) -> Bytes {
+        join(&self.part.encode(), &self.data)
+    }
+}
 
 /// The document of a payload, and the bytes that follow it.
 pub(super) fn split(payload: &[u8]) -> (&[u8], &[u8]) {
@@ -17,12 +62,7 @@ pub(super) fn split(payload: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Whether as many bytes follow as the document says at `key`, and no more than `most`.
-pub(super) fn check(
-    key: &'static str,
-    said: u64,
-    data: &[u8],
-    most: usize,
-) -> Result<(), PayloadError> {
+fn check(key: &'static str, said: u64, data: &[u8], most: usize) -> Result<(), PayloadError> {
     if said == data.len() as u64 && data.len() <= most {
         return Ok(());
     }
