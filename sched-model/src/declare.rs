@@ -143,20 +143,12 @@ macro_rules! words {
             fn parse(text: &str) -> Result<Self, $crate::Fault> {
                 Ok(text.into())
             }
-        }
 
-        impl $crate::value::Value for $name {
-            const SHAPE: $crate::value::Shape = $crate::value::Shape::Text;
-
-            fn read<R: $crate::value::ValueReader>(reader: R) -> Result<Self, R::Error> {
-                reader.read_text()
+            fn text(&self) -> std::borrow::Cow<'_, str> {
+                self.as_str().into()
             }
 
-            fn write<W: $crate::value::ValueWriter>(&self, out: &mut W) {
-                out.write_text(self.as_str());
-            }
-
-            fn is_empty(&self) -> bool {
+            fn is_null(&self) -> bool {
                 self.as_str().is_empty()
             }
         }

@@ -12,11 +12,12 @@
 //! backslash. `==` is an error that names `=`. The order operators take a decimal number. What an expression means for
 //! a node is in [`Test`]; which labels a node has is the scheduler's business.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Fault;
-use crate::value::{Shape, Text, Value, ValueReader, ValueWriter};
+use crate::value::Text;
 
 mod parse;
 mod test;
@@ -173,20 +174,12 @@ impl Text for Expression {
     fn parse(text: &str) -> Result<Self, Fault> {
         Ok(text.parse::<Self>()?)
     }
-}
 
-impl Value for Expression {
-    const SHAPE: Shape = Shape::Text;
-
-    fn read<R: ValueReader>(reader: R) -> Result<Self, R::Error> {
-        reader.read_text()
+    fn text(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.text)
     }
 
-    fn write<W: ValueWriter>(&self, out: &mut W) {
-        out.write_text(&self.text);
-    }
-
-    fn is_empty(&self) -> bool {
+    fn is_null(&self) -> bool {
         false
     }
 }

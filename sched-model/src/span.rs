@@ -1,11 +1,12 @@
 //! A length of time in a payload: `30s`, `1500ms`, `5m`, `2h`, or `0`. A whole number and one unit; what it may be at
 //! most is for the key to say.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Fault;
-use crate::value::{Shape, Text, Value, ValueReader, ValueWriter};
+use crate::value::Text;
 
 /// The units, the longest first, with their milliseconds.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
@@ -77,20 +78,12 @@ impl Text for Span {
     fn null() -> Result<Self, Fault> {
         Ok(Self::default())
     }
-}
 
-impl Value for Span {
-    const SHAPE: Shape = Shape::Text;
-
-    fn read<R: ValueReader>(reader: R) -> Result<Self, R::Error> {
-        reader.read_text()
+    fn text(&self) -> Cow<'_, str> {
+        Cow::Owned(self.to_string())
     }
 
-    fn write<W: ValueWriter>(&self, out: &mut W) {
-        out.write_text(&self.to_string());
-    }
-
-    fn is_empty(&self) -> bool {
+    fn is_null(&self) -> bool {
         self.ms == 0
     }
 }

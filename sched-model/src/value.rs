@@ -4,6 +4,7 @@
 //! [`words!`](crate::words) write that down. A format says how a number, a list or a mapping looks ([`ValueReader`],
 //! [`ValueWriter`]). Each type is read and written in every format, and named in none.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::error::Fault;
@@ -74,7 +75,7 @@ pub trait Record: Default {
     fn write_fields<W: ValueWriter>(&self, out: &mut W);
 }
 
-/// A value that is written as one text.
+/// A value that is written as one text; each is a [`Value`].
 pub trait Text: Sized {
     /// What it takes, for error messages.
     const EXPECTED: &'static str;
@@ -91,6 +92,28 @@ pub trait Text: Sized {
     /// What is wrong with an empty text, where there must be one.
     fn null() -> Result<Self, Fault> {
         Self::parse("")
+    }
+
+    /// What is written.
+    fn text(&self) -> Cow<'_, str>;
+
+    /// Whether it is [`Text::null`]'s.
+    fn is_null(&self) -> bool;
+}
+
+impl<T: Text> Value for T {
+    const SHAPE: Shape = Shape::Text;
+
+    fn read<R: ValueReader>(reader: R) -> Result<Self, R::Error> {
+        reader.read_text()
+    }
+
+    fn write<W: ValueWriter>(&self, out: &mut W) {
+        out.write_text(&self.text());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_null()
     }
 }
 
@@ -231,20 +254,12 @@ impl Text for String {
     fn parse(text: &str) -> Result<Self, Fault> {
         Ok(text.to_owned())
     }
-}
 
-impl Value for String {
-    const SHAPE: Shape = Shape::Text;
-
-    fn read<R: ValueReader>(reader: R) -> Result<Self, R::Error> {
-        reader.read_text()
+    fn text(&self) -> Cow<'_, str> {
+        self.into()
     }
 
-    fn write<W: ValueWriter>(&self, out: &mut W) {
-        out.write_text(self);
-    }
-
-    fn is_empty(&self) -> bool {
+    fn is_null(&self) -> bool {
         self.is_empty()
     }
 }

@@ -1,10 +1,11 @@
 //! A ratio of overcommitment in a payload: a decimal number above 0, such as `1.5`. What is written reads back as the
 //! same number, so that both sides multiply by the same one.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sched_model::Fault;
-use sched_model::value::{Shape, Text, Value, ValueReader, ValueWriter};
+use sched_model::value::Text;
 
 /// Largest ratio: no machine offers more than this many times what it has.
 pub const MAX_RATIO: f64 = 1000.0;
@@ -57,20 +58,12 @@ impl Text for Ratio {
     fn null() -> Result<Self, Fault> {
         Ok(Self::ONE)
     }
-}
 
-impl Value for Ratio {
-    const SHAPE: Shape = Shape::Text;
-
-    fn read<R: ValueReader>(reader: R) -> Result<Self, R::Error> {
-        reader.read_text()
+    fn text(&self) -> Cow<'_, str> {
+        Cow::Owned(self.to_string())
     }
 
-    fn write<W: ValueWriter>(&self, out: &mut W) {
-        out.write_text(&self.to_string());
-    }
-
-    fn is_empty(&self) -> bool {
+    fn is_null(&self) -> bool {
         *self == Self::ONE
     }
 }
