@@ -53,6 +53,7 @@ pub use document::Payload;
 pub use image_chunk::{ImageChunk, ImageWrite};
 pub use instance_end::{EndKind, InstanceEnd};
 pub use kept_runs::{KeptRun, KeptRuns};
+pub use locate::position_of;
 pub use node_capacity::{CountedAs, NodeCapacity};
 pub use output_chunk::OutputChunk;
 pub use overrides::Overrides;

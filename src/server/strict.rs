@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
-use proto_frames::payload::{Position, similar};
+use proto_frames::payload::{Position, position_of, similar};
 use sched_model::error::write_place;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor,
@@ -26,7 +26,6 @@ use serde::de::{
 use serde_path_to_error::Track;
 
 pub(super) mod names;
-mod place;
 mod values;
 mod weigh;
 
@@ -74,7 +73,7 @@ impl Mistake {
     /// [`Mistake::key`], with indexes as `[0]`. The document is parsed again to find the place.
     pub(super) fn at(document: &[u8], key: String, problem: impl fmt::Display) -> Self {
         Self {
-            position: place::find(document, &key),
+            position: position_of(document, &key),
             problem: problem.to_string(),
             key,
         }

@@ -1,4 +1,5 @@
-//! Finds where in a document a value stands, for errors that are found after it was read.
+//! Finds where in a document a value stands, for errors that are found after it was read. The YAML library gives the
+//! place of an error only, so the place of a value is found by failing there.
 
 use std::fmt;
 
@@ -7,13 +8,19 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 use super::error::{PayloadError, Position};
 use super::read::KeyText;
 
-/// Fills in where the value at the error's key stands; for a missing one, the innermost mapping or list around it.
+/// Fills in where the value at the error's key stands.
 pub(super) fn locate(document: &[u8], mut error: PayloadError) -> PayloadError {
-    if let Some(first) = serde_yaml::Deserializer::from_slice(document).next() {
-        let stop = Find { path: &error.key }.deserialize(first).err();
-        error.position = stop.as_ref().and_then(position);
-    }
+    error.position = position_of(document, &error.key);
     error
+}
+
+/// Where the value at this path stands, such as `storage[1].size`; for a missing one, the innermost mapping or list
+/// around it. `None` where the document has no value. Parses the document once more.
+#[must_use]
+pub fn position_of(document: &[u8], path: &str) -> Option<Position> {
+    let first = serde_yaml::Deserializer::from_slice(document).next()?;
+    let stop = Find { path }.deserialize(first).err()?;
+    position(&stop)
 }
 
 /// Where the parser stopped.
