@@ -44,16 +44,17 @@ impl Plan {
         let fields = types.fields(id).ok_or(malformed(
             "gob message: its type was not described as a struct",
         ))?;
-        let wanted = match expect {
-            Expect::Connect => CONNECT,
-            Expect::Answer => ANSWER,
-            Expect::Frame => FRAME,
+        // A server that refuses sends a frame instead of CONNECTED, which has CONNECT's fields and a payload.
+        let wanted: &[&[Name]] = match expect {
+            Expect::Connect => &[CONNECT],
+            Expect::Answer => &[CONNECT, FRAME],
+            Expect::Frame => &[FRAME],
         };
         let message = steps(types, fields, wanted)?;
         let trace_fields = nested(types, fields, Name::Trace);
         let node_fields = nested(types, trace_fields, Name::Path);
-        let trace = steps(types, trace_fields, TRACE)?;
-        let node = steps(types, node_fields, NODE)?;
+        let trace = steps(types, trace_fields, &[TRACE])?;
+        let node = steps(types, node_fields, &[NODE])?;
         Ok(Self {
             id,
             message,
@@ -91,21 +92,6 @@ const FRAME: &[Name] = &[
     Name::Payload,
 ];
 
-/// CONNECTED's fields, and a frame's, because a server that refuses sends a frame instead.
-const ANSWER: &[Name] = &[
-    Name::Major,
-    Name::Minor,
-    Name::Type,
-    Name::Operand,
-    Name::Role,
-    Name::Source,
-    Name::Destination,
-    Name::Origin,
-    Name::PayloadLength,
-    Name::Trace,
-    Name::Payload,
-];
-
 /// The fields of a trace that are read.
 const TRACE: &[Name] = &[
     Name::Label,
@@ -118,14 +104,14 @@ const TRACE: &[Name] = &[
 /// The fields of a node of a trace's path that are read.
 const NODE: &[Name] = &[Name::Uuid, Name::Role, Name::TxTimestamp, Name::RxTimestamp];
 
-/// A step for each field: skipped where it is not wanted, read where its type fits.
+/// A step for each field: skipped where it is in no list of those that are wanted, read where its type fits.
 ///
 /// # Errors
 /// A wanted field has another type than SSNTP gives it. Refused rather than skipped, because the message would be read
 /// as if the field were zero.
-fn steps(types: &Types, fields: &[Field], wanted: &[Name]) -> Result<Box<[Step]>, DecodeError> {
+fn steps(types: &Types, fields: &[Field], wanted: &[&[Name]]) -> Result<Box<[Step]>, DecodeError> {
     let step = |field: &Field| match field.name {
-        name if !wanted.contains(&name) => Ok(Step::Skip(field.ty)),
+        name if !wanted.iter().any(|names| names.contains(&name)) => Ok(Step::Skip(field.ty)),
         name if fits(types, *field) => Ok(Step::Read(name)),
         _ => Err(malformed(
             "gob struct type: a field has another type than SSNTP gives it",

@@ -288,36 +288,34 @@ enum Shape {
     GobEncoder,
 }
 
-/// ConnectFrame, as the original declares it.
+/// The fields of ConnectedFrame, as the original declares it: those of ConnectFrame, and a payload.
+const OPENING: &[(&str, i64)] = &[
+    ("Major", UINT),
+    ("Minor", UINT),
+    ("Type", UINT),
+    ("Operand", UINT),
+    ("Role", UINT),
+    ("Source", BYTES),
+    ("Destination", BYTES),
+    ("PayloadLength", UINT),
+    ("Payload", BYTES),
+];
+
+/// How many of them ConnectFrame has.
+const CONNECT_FIELDS: usize = 7;
+
+/// ConnectFrame.
 const CONNECT: Descriptor = Descriptor {
     id: OPENING_ID,
     name: "ConnectFrame",
-    shape: Shape::Struct(&[
-        ("Major", UINT),
-        ("Minor", UINT),
-        ("Type", UINT),
-        ("Operand", UINT),
-        ("Role", UINT),
-        ("Source", BYTES),
-        ("Destination", BYTES),
-    ]),
+    shape: Shape::Struct(OPENING.split_at(CONNECT_FIELDS).0),
 };
 
-/// ConnectedFrame: ConnectFrame and a payload. It has the id of ConnectFrame, as no stream has both.
+/// ConnectedFrame. It has the id of ConnectFrame, as no stream has both.
 const CONNECTED: Descriptor = Descriptor {
     id: OPENING_ID,
     name: "ConnectedFrame",
-    shape: Shape::Struct(&[
-        ("Major", UINT),
-        ("Minor", UINT),
-        ("Type", UINT),
-        ("Operand", UINT),
-        ("Role", UINT),
-        ("Source", BYTES),
-        ("Destination", BYTES),
-        ("PayloadLength", UINT),
-        ("Payload", BYTES),
-    ]),
+    shape: Shape::Struct(OPENING),
 };
 
 /// A frame and what it is made of, in the order in which Go describes it.
