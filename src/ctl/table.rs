@@ -10,11 +10,14 @@ use serde_json::{Value, json};
 use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, prefix, span, unique_prefix_len};
 use crate::printable::{Lines, Printable, is_word};
 
+mod form;
 mod grid;
 mod instances;
 
 pub use grid::{Column, Columns, Style, grid};
 pub use instances::{Queued, WithEnded};
+
+use self::form::Form;
 
 /// One kind of thing that can be listed.
 pub trait Row {
@@ -243,8 +246,8 @@ pub struct Wide<R>(pub R);
 /// names each column by its number.
 const NODE: Columns = NodeView::COLUMNS;
 
-impl Row for Wide<NodeView> {
-    const LIST: &'static str = NodeView::LIST;
+impl Form for Wide<NodeView> {
+    type Of = NodeView;
     const COLUMNS: Columns = &[
         NODE[0],
         NODE[1],
@@ -263,12 +266,8 @@ impl Row for Wide<NodeView> {
         Column::text("LABELS"),
     ];
 
-    fn id(&self) -> &str {
-        self.0.id()
-    }
-
-    fn name(&self) -> &str {
-        self.0.name()
+    fn row(&self) -> &NodeView {
+        &self.0
     }
 
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
@@ -297,10 +296,6 @@ impl Row for Wide<NodeView> {
             list(labels),
         ]);
         cells
-    }
-
-    fn json(&self) -> Value {
-        self.0.json()
     }
 }
 

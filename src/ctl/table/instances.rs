@@ -6,7 +6,7 @@
 use proto_frames::payload::{InstanceView, PlacementState};
 use serde_json::{Value, json};
 
-use super::{Column, Columns, Row, Wide, known, list, of};
+use super::{Column, Columns, Form, Row, Wide, known, list, of};
 use crate::ctl::status::exit_status;
 use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, span, span_of_ms};
 
@@ -102,8 +102,8 @@ impl Row for InstanceView {
 const INSTANCE: Columns = InstanceView::COLUMNS;
 
 /// The group and the custom resources are only here: most instances have neither.
-impl Row for Wide<InstanceView> {
-    const LIST: &'static str = InstanceView::LIST;
+impl Form for Wide<InstanceView> {
+    type Of = InstanceView;
     const COLUMNS: Columns = &[
         INSTANCE[0],
         INSTANCE[1],
@@ -123,16 +123,8 @@ impl Row for Wide<InstanceView> {
         Column::text("RESOURCES"),
     ];
 
-    fn id(&self) -> &str {
-        self.0.id()
-    }
-
-    fn name(&self) -> &str {
-        Row::name(&self.0)
-    }
-
-    fn other_id(&self) -> Option<&str> {
-        self.0.other_id()
+    fn row(&self) -> &InstanceView {
+        &self.0
     }
 
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
@@ -147,10 +139,6 @@ impl Row for Wide<InstanceView> {
         ]);
         cells
     }
-
-    fn json(&self) -> Value {
-        self.0.json()
-    }
 }
 
 /// An instance among others that have ended.
@@ -162,8 +150,8 @@ pub struct WithEnded(pub InstanceView);
 
 /// `AGE` is a dash for what has ended, `EXIT` and `ENDED` for what has not: `age_s` counts from the end in the first
 /// case and from when the scheduler learned of the instance in the second.
-impl Row for WithEnded {
-    const LIST: &'static str = InstanceView::LIST;
+impl Form for WithEnded {
+    type Of = InstanceView;
     const COLUMNS: Columns = &[
         Column::text("INSTANCE"),
         Column::text("NAME").dropped(1),
@@ -176,16 +164,8 @@ impl Row for WithEnded {
         Column::text("WHY"),
     ];
 
-    fn id(&self) -> &str {
-        self.0.id()
-    }
-
-    fn name(&self) -> &str {
-        Row::name(&self.0)
-    }
-
-    fn other_id(&self) -> Option<&str> {
-        self.0.other_id()
+    fn row(&self) -> &InstanceView {
+        &self.0
     }
 
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
@@ -218,10 +198,6 @@ impl Row for WithEnded {
             ended,
             why(view, id),
         ]
-    }
-
-    fn json(&self) -> Value {
-        self.0.json()
     }
 }
 
