@@ -220,6 +220,19 @@ impl Scheduler {
         }
     }
 
+    /// The same, with what its launcher has put into a CommandFailure.
+    fn notify_asker_of(
+        &mut self,
+        asker: Option<SessionId>,
+        instance: &InstanceId,
+        key: NodeKey,
+        failure: &CommandFailure,
+    ) {
+        let (command, reason) = (failure.command.clone(), failure.reason.clone());
+        let cause = &Cause::from(&*failure.detail);
+        self.notify_asker(asker, instance, key, command, reason, cause);
+    }
+
     /// Checks that a suspended instance's vcpus are free on its node. vcpus that are claimed for it already count as
     /// free.
     ///
@@ -343,15 +356,7 @@ impl Scheduler {
             LifecycleEvent::Reverted { suspended: None },
             &cause,
         );
-        let (command, reason) = (failure.command.clone(), failure.reason.clone());
-        self.notify_asker(
-            asker,
-            instance,
-            key,
-            command,
-            reason,
-            &Cause::from(&*failure.detail),
-        );
+        self.notify_asker_of(asker, instance, key, failure);
         if let SuspendedBy::Preemptor(preemptor) = by {
             self.victim_stays(&preemptor, instance);
         }
@@ -379,15 +384,7 @@ impl Scheduler {
             State::Resuming { by, asker, .. } => {
                 let cause = Cause::CannotResume(failure_text(failure).into());
                 self.stays_suspended(key, instance, by, &cause);
-                let (command, reason) = (failure.command.clone(), failure.reason.clone());
-                self.notify_asker(
-                    asker,
-                    instance,
-                    key,
-                    command,
-                    reason,
-                    &Cause::from(&*failure.detail),
-                );
+                self.notify_asker_of(asker, instance, key, failure);
             }
             _ if is_held_back => self.suspension_reported(key, instance, true),
             _ => {}
