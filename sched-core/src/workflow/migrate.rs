@@ -186,24 +186,14 @@ impl Scheduler {
 
     /// The node of an instance that could be moved as far as its state, its node and its START go.
     fn movable(&self, instance: &InstanceId) -> Result<NodeKey, Declined> {
-        use CommandFailureReason::{NoInstance, WrongState};
+        use CommandFailureReason::WrongState;
         let key = match self.instances.get(instance).map(|managed| managed.state()) {
             Some(State::Running { node, .. } | State::Suspended { node, .. }) => *node,
             Some(state) => {
                 let why = Objection::NotMovable(state.life_state());
                 return Err(Declined::new(WrongState, why));
             }
-            None => {
-                let key = self
-                    .cluster
-                    .placement(instance)
-                    .ok_or_else(|| Declined::lasting(NoInstance, Objection::NoNode))?;
-                let entry = self.cluster.nodes().node(key).ledger().get(instance);
-                if entry.is_none_or(|entry| entry.claim_state() != ClaimState::Running) {
-                    return Err(Declined::new(WrongState, Objection::NotListedYet));
-                }
-                key
-            }
+            None => self.listed_entry(instance)?.0,
         };
         let node = self.cluster.nodes().node(key);
         if node.session().is_none() {
@@ -215,6 +205,22 @@ impl Scheduler {
             return Err(Declined::lasting(reason, Objection::NoStart));
         }
         Ok(key)
+    }
+
+    /// The node of an instance that is not managed, and its entry there; declined if the node has not listed it.
+    pub(crate) fn listed_entry(
+        &self,
+        instance: &InstanceId,
+    ) -> Result<(NodeKey, &Entry), Declined> {
+        let key = self.cluster.placement(instance).ok_or_else(|| {
+            Declined::lasting(CommandFailureReason::NoInstance, Objection::NoNode)
+        })?;
+        let entry = self.cluster.nodes().node(key).ledger().get(instance);
+        let listed = entry.filter(|entry| entry.claim_state() == ClaimState::Running);
+        let entry = listed.ok_or_else(|| {
+            Declined::new(CommandFailureReason::WrongState, Objection::NotListedYet)
+        })?;
+        Ok((key, entry))
     }
 
     /// Whether an instance's START is known, so that it can be started on another node.

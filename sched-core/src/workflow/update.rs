@@ -24,7 +24,7 @@ use crate::api::no_fit::{Amount, Countable};
 use crate::api::phase::EventKind;
 use crate::api::record::Demand;
 use crate::cluster::columns::Amounts;
-use crate::cluster::ledger::{ClaimState, Floor, larger};
+use crate::cluster::ledger::{Floor, larger};
 use crate::cluster::query::Query;
 use crate::instance::{DemandChange, HistoryEvent, LifecycleEvent, MoveRequest, State};
 use crate::queue::Place;
@@ -55,9 +55,9 @@ impl Scheduler {
         instance: &InstanceId,
         update: &Update,
     ) -> Result<(), Declined> {
-        use CommandFailureReason::{InvalidData, NoInstance, WrongState};
         if update.changes_nothing() {
-            return Err(Declined::lasting(InvalidData, Objection::NothingToChange));
+            let reason = CommandFailureReason::InvalidData;
+            return Err(Declined::lasting(reason, Objection::NothingToChange));
         }
         let asks_amounts = [update.mem_mb, update.vcpus, update.disk_mb]
             .iter()
@@ -76,16 +76,8 @@ impl Scheduler {
                 Ok(())
             }
             None => {
-                let key = self
-                    .cluster
-                    .placement(instance)
-                    .ok_or_else(|| Declined::lasting(NoInstance, Objection::NoNode))?;
-                let entry = self.cluster.nodes().node(key).ledger().get(instance);
-                if entry.is_none_or(|entry| entry.claim_state() != ClaimState::Running) {
-                    return Err(Declined::new(WrongState, Objection::NotListedYet));
-                }
-                let is_suspended =
-                    entry.is_some_and(|it| it.reported() == Some(InstanceState::ExitPaused));
+                let (key, entry) = self.listed_entry(instance)?;
+                let is_suspended = entry.reported() == Some(InstanceState::ExitPaused);
                 if asks_amounts && is_suspended {
                     return Err(not_running(LifeState::Suspended));
                 }
