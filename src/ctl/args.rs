@@ -214,6 +214,9 @@ const WORKLOAD: &str = "Workload";
 /// Where the help has what nodes it may be placed on.
 const PLACEMENT: &str = "Placement";
 
+/// The tenant of what belongs to none.
+const NO_TENANT: &str = "00000000-0000-0000-0000-000000000000";
+
 /// How far `start` and `run` wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WaitFor {
@@ -262,11 +265,7 @@ pub struct ShapeArgs {
     #[arg(long, value_name = "SIZE", default_value_t = 0, allow_negative_numbers = true, value_parser = mebibytes::<i64>(0))]
     pub disk: i64,
     /// Tenant it belongs to
-    #[arg(
-        long,
-        value_name = "UUID",
-        default_value = "00000000-0000-0000-0000-000000000000"
-    )]
+    #[arg(long, value_name = "UUID", default_value = NO_TENANT)]
     pub tenant: String,
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::ListArgs;
+use super::{ListArgs, NO_TENANT};
 
 /// `ciaoctl push`.
 #[derive(Debug, Args)]
@@ -13,11 +13,7 @@ pub struct PushArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Tenant against whose quota it counts
-    #[arg(
-        long,
-        value_name = "UUID",
-        default_value = "00000000-0000-0000-0000-000000000000"
-    )]
+    #[arg(long, value_name = "UUID", default_value = NO_TENANT)]
     pub tenant: String,
     /// Print the digest only, without a word of how far it is
     #[arg(short, long)]
