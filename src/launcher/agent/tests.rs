@@ -2,6 +2,7 @@
 //! what was sent.
 
 use std::collections::BTreeMap;
+use std::panic::{RefUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -422,4 +423,12 @@ fn process(id: &str, mem_mb: i64) -> Start {
     start.requirements.mem_mb = mem_mb;
     start.requirements.vcpus = 1;
     start
+}
+
+/// Runs a test with each of so many seeds, and names the one with which it fails.
+fn for_each_seed(seeds: u64, run: impl Fn(u64) + RefUnwindSafe) {
+    for seed in 0..seeds {
+        let ran = catch_unwind(|| run(seed));
+        assert!(ran.is_ok(), "seed {seed}");
+    }
 }
