@@ -4,6 +4,8 @@
 
 #[path = "common/certs.rs"]
 mod certs;
+#[path = "common/messages.rs"]
+mod messages;
 
 #[path = "launcher/cgroups.rs"]
 mod cgroups;

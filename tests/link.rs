@@ -5,6 +5,8 @@
 
 #[path = "common/certs.rs"]
 mod certs;
+#[path = "common/messages.rs"]
+mod messages;
 
 #[path = "link/ends.rs"]
 mod ends;

@@ -14,12 +14,16 @@ use proto_frames::{
 };
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::site::{Daemon, Site, within};
+use messages::next_message;
+
+#[path = "messages.rs"]
+mod messages;
 
 /// A frame type that the protocol does not have: the scheduler answers InvalidFrameType to its sender.
 pub(crate) const NO_SUCH_TYPE: Kind = Kind::new(9, 0);
@@ -204,18 +208,8 @@ impl Wire {
 
     /// The next message; `None` once the connection has ended, however it did.
     pub(crate) async fn next(&mut self) -> Option<Message> {
-        within(async {
-            loop {
-                if let Some(message) = self.decoder.decode(&mut self.buffer).unwrap() {
-                    return Some(message);
-                }
-                match self.stream.read_buf(&mut self.buffer).await {
-                    Ok(0) | Err(_) => return None,
-                    Ok(_) => {}
-                }
-            }
-        })
-        .await
+        let next = next_message(&mut self.stream, &mut self.decoder, &mut self.buffer);
+        within(next).await
     }
 }
 

@@ -16,12 +16,13 @@ use proto_frames::{
 };
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certs::TestCa;
+use crate::messages::next_message;
 use crate::volume::Volume;
 
 /// Only a hang reaches it.
@@ -155,7 +156,7 @@ impl World {
             let mut stream = acceptor.accept(socket).await.unwrap();
             let mut decoder = Decoder::server(Limits::default());
             let mut buffer = BytesMut::new();
-            let message = receive(&mut stream, &mut decoder, &mut buffer).await;
+            let message = next_message(&mut stream, &mut decoder, &mut buffer).await;
             let Some(Message::Connect(connect)) = message else {
                 panic!("{message:?} instead of CONNECT")
             };
@@ -268,7 +269,7 @@ impl Peer {
     pub(crate) async fn next(&mut self, kinds: &[Kind]) -> Frame {
         within(async {
             loop {
-                match receive(&mut self.stream, &mut self.decoder, &mut self.buffer).await {
+                match next_message(&mut self.stream, &mut self.decoder, &mut self.buffer).await {
                     Some(Message::Frame(frame)) => {
                         if self.renews && frame.kind == Kind::STATS {
                             self.renew(&frame).await;
@@ -503,20 +504,4 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, future)
         .await
         .expect("the test hangs")
-}
-
-async fn receive(
-    stream: &mut TlsStream<TcpStream>,
-    decoder: &mut Decoder,
-    buffer: &mut BytesMut,
-) -> Option<Message> {
-    loop {
-        if let Some(message) = decoder.decode(buffer).unwrap() {
-            return Some(message);
-        }
-        match stream.read_buf(buffer).await {
-            Ok(0) | Err(_) => return None,
-            Ok(_) => {}
-        }
-    }
 }

@@ -10,12 +10,13 @@ use proto_frames::{
     Connect, Connected, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Uuid,
 };
 use rustls::ClientConfig;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certs::TestCa;
+use crate::messages::next_message;
 
 /// Only a hang reaches it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -127,15 +128,7 @@ impl Server {
 impl Accepted {
     /// The next message; `None` at the end of the stream, however it came.
     pub(crate) async fn receive(&mut self) -> Option<Message> {
-        loop {
-            if let Some(message) = self.decoder.decode(&mut self.buffer).unwrap() {
-                return Some(message);
-            }
-            match self.stream.read_buf(&mut self.buffer).await {
-                Ok(0) | Err(_) => return None,
-                Ok(_) => {}
-            }
-        }
+        next_message(&mut self.stream, &mut self.decoder, &mut self.buffer).await
     }
 
     /// The next message, which is a frame.
