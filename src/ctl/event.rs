@@ -46,14 +46,14 @@ pub enum Event {
     InstanceDeleted(InstanceDeleted),
     /// An instance no longer runs on its node.
     ///
-    /// Also when it is moved: it then goes on elsewhere. [`Event::Turn`] says so before.
+    /// Also when it is moved: it then goes on elsewhere. [`Event::Transition`] says so before.
     InstanceStopped(InstanceStopped),
     /// A START waits for room.
     ///
     /// Its position is 0 where the scheduler says only that it waits.
     Queued(Box<InstanceQueued>),
     /// A managed instance has changed its state, for example to suspended or migrating.
-    Turn(Box<InstanceStateEvent>),
+    Transition(Box<InstanceStateEvent>),
     /// A command on an instance's lifecycle, or a drain, failed.
     CommandFailure(Box<CommandFailure>),
     /// How far the drain of a node is.
@@ -130,7 +130,7 @@ impl Event {
                 InstanceQueued::decode(payload).map(|it| Self::Queued(Box::new(it)))
             }
             Kind::INSTANCE_STATE => {
-                InstanceStateEvent::decode(payload).map(|it| Self::Turn(Box::new(it)))
+                InstanceStateEvent::decode(payload).map(|it| Self::Transition(Box::new(it)))
             }
             Kind::COMMAND_FAILURE => {
                 CommandFailure::decode(payload).map(|it| Self::CommandFailure(Box::new(it)))
@@ -181,7 +181,7 @@ impl Event {
         let (node, target) = match self {
             Self::NodeConnected(e) => (&*e.node_uuid, ""),
             Self::NodeDisconnected(e) => (&*e.node_uuid, ""),
-            Self::Turn(e) => (&*e.node_uuid, &*e.target_node_uuid),
+            Self::Transition(e) => (&*e.node_uuid, &*e.target_node_uuid),
             Self::CommandFailure(e) => (&*e.node_uuid, ""),
             Self::Drain(e) => (&*e.node_uuid, ""),
             Self::DeleteFailure(e) => (&*e.node_uuid, ""),
@@ -203,7 +203,7 @@ impl Event {
             Self::InstanceDeleted(e) => Some(&e.instance_uuid),
             Self::InstanceStopped(e) => Some(&e.instance_uuid),
             Self::Queued(e) => Some(&e.instance_uuid),
-            Self::Turn(e) => Some(&e.instance_uuid),
+            Self::Transition(e) => Some(&e.instance_uuid),
             Self::CommandFailure(e) => Some(&e.instance_uuid),
             Self::DeleteFailure(e) => Some(&e.instance_uuid),
             Self::AttachVolumeFailure(e) => Some(&e.instance_uuid),

@@ -148,10 +148,10 @@ impl Operation {
     /// The caller looks them up and hands each to [`Operation::name`]. At most two; none once the command has failed.
     #[must_use]
     pub fn unnamed(&self) -> Vec<String> {
-        let (Progress::UnderWay(turn) | Progress::Done(turn)) = &self.progress else {
+        let (Progress::UnderWay(transition) | Progress::Done(transition)) = &self.progress else {
             return Vec::new();
         };
-        let places = [&turn.node, &turn.target].into_iter();
+        let places = [&transition.node, &transition.target].into_iter();
         let unnamed = places.filter(|place| place.is_known() && place.hostname.is_empty());
         unnamed.map(|place| place.node_uuid.clone()).collect()
     }
@@ -166,10 +166,11 @@ impl Operation {
                 hostname: hostname.to_owned(),
             })
         });
-        let (Progress::UnderWay(turn) | Progress::Done(turn)) = &mut self.progress else {
+        let (Progress::UnderWay(transition) | Progress::Done(transition)) = &mut self.progress
+        else {
             return;
         };
-        for place in [&mut turn.node, &mut turn.target] {
+        for place in [&mut transition.node, &mut transition.target] {
             if place.node_uuid == node_uuid {
                 hostname.clone_into(&mut place.hostname);
             }
@@ -194,7 +195,7 @@ impl Operation {
             return false;
         }
         match event {
-            Event::Turn(turn) => self.turn(turn),
+            Event::Transition(transition) => self.transition(transition),
             Event::Queued(event) => self.queued(event),
             Event::CommandFailure(failure) => self.failure(failure),
             // It leaves this node to go on elsewhere.
@@ -225,7 +226,7 @@ impl Operation {
             return self.fail("gone", "the scheduler no longer knows it", Exit::Refused);
         };
         let is_plain = view.life.is_empty() && view.state == PlacementState::Running;
-        let turn = LastHeard {
+        let transition = LastHeard {
             state: match view.life.as_str() {
                 "" if is_plain => LifeState::Running,
                 "" => LifeState::Placing,
@@ -238,15 +239,15 @@ impl Operation {
             target: self.named(&view.target_node_uuid),
             detail: String::new(),
         };
-        let is_back = turn.state == LifeState::Running && turn.node == self.from;
+        let is_back = transition.state == LifeState::Running && transition.node == self.from;
         if self.command == LifeCommand::Migrate && self.moved_off && is_back {
-            let detail = format!("it is back on {}", turn.node);
+            let detail = format!("it is back on {}", transition.node);
             return self.fail("failed", &detail, Exit::Refused);
         }
         // An update is claimed before it is carried out, so that a list cannot tell; and of what is under way the list
         // says no more than events did.
-        if self.command != LifeCommand::Update && self.is_goal(&turn) {
-            self.progress = Progress::Done(turn);
+        if self.command != LifeCommand::Update && self.is_goal(&transition) {
+            self.progress = Progress::Done(transition);
             return true;
         }
         false
@@ -264,21 +265,21 @@ impl Operation {
     }
 
     /// `Gone` ends it, whatever the command was.
-    fn turn(&mut self, event: &InstanceStateEvent) -> bool {
-        let turn = LastHeard {
+    fn transition(&mut self, event: &InstanceStateEvent) -> bool {
+        let transition = LastHeard {
             state: event.state.clone(),
             node: self.named(&event.node_uuid),
             target: self.named(&event.target_node_uuid),
             detail: event.detail.clone(),
         };
-        if turn.state == LifeState::Gone {
-            return self.fail("ended", &turn.detail, Exit::Refused);
+        if transition.state == LifeState::Gone {
+            return self.fail("ended", &transition.detail, Exit::Refused);
         }
         self.moved_off |= matches!(
-            turn.state,
+            transition.state,
             LifeState::Migrating | LifeState::Stopping | LifeState::Placing
         );
-        self.advance(turn)
+        self.advance(transition)
     }
 
     /// For example a migration that found no room: the instance waits for it.
@@ -291,11 +292,11 @@ impl Operation {
     }
 
     /// `true` if this differs from what was known, so that it is worth a line.
-    fn advance(&mut self, turn: LastHeard) -> bool {
-        let next = if self.is_goal(&turn) {
-            Progress::Done(turn)
+    fn advance(&mut self, transition: LastHeard) -> bool {
+        let next = if self.is_goal(&transition) {
+            Progress::Done(transition)
         } else {
-            Progress::UnderWay(turn)
+            Progress::UnderWay(transition)
         };
         let is_news = self.progress != next;
         self.progress = next;
@@ -306,21 +307,21 @@ impl Operation {
     ///
     /// The table at the head of this file, in code. If the node of a running instance is not said, it counts as
     /// elsewhere once it has been seen leaving.
-    fn is_goal(&self, turn: &LastHeard) -> bool {
+    fn is_goal(&self, transition: &LastHeard) -> bool {
         let has_waited = self.from.node_uuid.is_empty();
-        let runs = matches!(turn.state, LifeState::Running | LifeState::Updated);
-        let is_elsewhere = match turn.node.node_uuid.as_str() {
+        let runs = matches!(transition.state, LifeState::Running | LifeState::Updated);
+        let is_elsewhere = match transition.node.node_uuid.as_str() {
             "" => self.moved_off,
             node => node != self.from.node_uuid,
         };
         match self.command {
-            LifeCommand::Suspend => turn.state == LifeState::Suspended,
+            LifeCommand::Suspend => transition.state == LifeState::Suspended,
             LifeCommand::Resume => runs,
             // What waits is only told where to go, and may go there at once.
             _ if has_waited => {
-                runs || matches!(turn.state, LifeState::Waiting | LifeState::Placing)
+                runs || matches!(transition.state, LifeState::Waiting | LifeState::Placing)
             }
-            LifeCommand::Update => turn.state == LifeState::Updated || runs && is_elsewhere,
+            LifeCommand::Update => transition.state == LifeState::Updated || runs && is_elsewhere,
             _ => runs && is_elsewhere,
         }
     }
@@ -377,12 +378,14 @@ impl Operation {
     pub fn line(&self) -> Printable {
         let what = match &self.progress {
             Progress::Sent => format!("asked to {}", self.command),
-            Progress::UnderWay(turn) => turn.text(),
-            Progress::Done(turn) if self.command == LifeCommand::Migrate => match turn.state {
-                LifeState::Waiting => format!("{}, for where it was told to", turn.text()),
-                _ => format!("moved to {}", turn.node),
+            Progress::UnderWay(transition) => transition.text(),
+            Progress::Done(transition) if self.command == LifeCommand::Migrate => match transition
+                .state
+            {
+                LifeState::Waiting => format!("{}, for where it was told to", transition.text()),
+                _ => format!("moved to {}", transition.node),
             },
-            Progress::Done(turn) => turn.text(),
+            Progress::Done(transition) => transition.text(),
             Progress::Failed { reason, detail, .. } => {
                 let not = match self.command {
                     LifeCommand::Suspend => "not suspended",
@@ -431,10 +434,12 @@ impl Operation {
     #[must_use]
     pub fn json(&self) -> Value {
         let none = LastHeard::default();
-        let (outcome, turn, reason, detail) = match &self.progress {
+        let (outcome, transition, reason, detail) = match &self.progress {
             Progress::Sent => ("sent", &none, None, None),
-            Progress::UnderWay(turn) => ("under_way", turn, None, Some(&turn.detail)),
-            Progress::Done(turn) => ("done", turn, None, Some(&turn.detail)),
+            Progress::UnderWay(transition) => {
+                ("under_way", transition, None, Some(&transition.detail))
+            }
+            Progress::Done(transition) => ("done", transition, None, Some(&transition.detail)),
             Progress::Failed { reason, detail, .. } => {
                 ("failed", &none, Some(reason), Some(detail))
             }
@@ -444,9 +449,9 @@ impl Operation {
             "instance_uuid": self.instance_uuid,
             "command": self.command.as_str(),
             "outcome": outcome,
-            "state": known(turn.state.as_str()),
-            "node_uuid": known(&turn.node.node_uuid),
-            "hostname": known(&turn.node.hostname),
+            "state": known(transition.state.as_str()),
+            "node_uuid": known(&transition.node.node_uuid),
+            "hostname": known(&transition.node.hostname),
             "reason": reason,
             "detail": detail.and_then(|detail| known(detail)),
         })

@@ -310,7 +310,7 @@ impl Tracker {
                 attempts: failure.attempts.clone(),
             },
             Event::Queued(queued) => Stage::Waiting(queued.clone()),
-            Event::Turn(turn) => return self.turn(at, turn),
+            Event::Transition(transition) => return self.transition(at, transition),
             Event::Decided(decision) => Stage::Decided(decision.clone()),
             Event::Refused(refused) => Stage::Failed {
                 reason: refused.reason.to_string(),
@@ -448,9 +448,9 @@ impl Tracker {
     /// What happens to it after it was placed: it may be preempted, or moved.
     ///
     /// A state that has no stage of its own is kept as [`Stage::Held`].
-    fn turn(&mut self, at: usize, turn: &InstanceStateEvent) -> Option<&Tracked> {
-        let detail = turn.detail.clone();
-        let stage = match &turn.state {
+    fn transition(&mut self, at: usize, transition: &InstanceStateEvent) -> Option<&Tracked> {
+        let detail = transition.detail.clone();
+        let stage = match &transition.state {
             LifeState::Waiting => Stage::Waiting(Box::new(InstanceQueued {
                 detail,
                 ..InstanceQueued::default()
@@ -477,7 +477,7 @@ impl Tracker {
             return None;
         }
         let changed = self.advance(at, stage);
-        changed.filter(|_| turn.state != LifeState::Gone) // how is the news, and still to come
+        changed.filter(|_| transition.state != LifeState::Gone) // how is the news, and still to come
     }
 
     /// The only place that changes a stage and the number of open ones. `None` if nothing changed or the instance has

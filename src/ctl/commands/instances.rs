@@ -314,13 +314,13 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
     target.outcome = match (event, &target.outcome) {
         (_, TargetOutcome::Gone | TargetOutcome::Deferred | TargetOutcome::Failed(_)) => return,
         // The node is lost and has not reported the end.
-        (Event::InstanceDeleted(_) | Event::Turn(_), _)
+        (Event::InstanceDeleted(_) | Event::Transition(_), _)
             if target.is_lost && ending == Ending::Delete && !has_returned(event) =>
         {
             TargetOutcome::Deferred
         }
         (Event::InstanceDeleted(_), _) => TargetOutcome::Gone,
-        (Event::Turn(turn), _) if turn.state == LifeState::Gone => TargetOutcome::Gone,
+        (Event::Transition(transition), _) if transition.state == LifeState::Gone => TargetOutcome::Gone,
         (Event::InstanceStopped(_), _) if ending == Ending::Stop => TargetOutcome::Gone,
         (Event::InstanceStopped(_), _) => TargetOutcome::Stopped,
         // It had ended by itself before its node was asked.
@@ -344,7 +344,7 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
 fn has_returned(event: &Event) -> bool {
     match event {
         Event::InstanceDeleted(deleted) => deleted.seq.is_some() || deleted.exit_code.is_some(),
-        Event::Turn(turn) => turn.state != LifeState::Lost,
+        Event::Transition(transition) => transition.state != LifeState::Lost,
         _ => true,
     }
 }

@@ -36,7 +36,7 @@ pub fn queued(event: &InstanceQueued) -> String {
 ///
 /// In front of the nodes is the state in the protocol's words, behind them the detail, if there is one.
 #[must_use]
-pub fn turn(event: &InstanceStateEvent, hosts: &Hosts) -> String {
+pub fn transition(event: &InstanceStateEvent, hosts: &Hosts) -> String {
     let (node, target) = (
         hosts.named(&event.node_uuid),
         hosts.named(&event.target_node_uuid),
@@ -140,7 +140,7 @@ pub(super) fn queued_json(event: &InstanceQueued) -> Value {
 }
 
 /// `target_node_uuid` is empty unless the instance is being moved.
-pub(super) fn turn_json(event: &InstanceStateEvent) -> Value {
+pub(super) fn transition_json(event: &InstanceStateEvent) -> Value {
     json!({
         "event": "instance_state", "instance_uuid": event.instance_uuid, "state": event.state.as_str(),
         "node_uuid": event.node_uuid, "target_node_uuid": event.target_node_uuid, "priority": event.priority,
@@ -207,7 +207,7 @@ mod tests {
             (event("", "beef0000-bbbb"), "migrating to beef0000"),
             (event("a", "b"), "migrating from a to b"),
         ] {
-            assert_eq!(turn(&event, &Hosts::default()), text);
+            assert_eq!(transition(&event, &Hosts::default()), text);
         }
     }
 

@@ -9,7 +9,7 @@ use proto_frames::payload::{
 use serde_json::{Value, json};
 
 use crate::ctl::event::Event;
-use crate::ctl::event::life::{self, command_failure, drain, pressure, queued, turn};
+use crate::ctl::event::life::{self, command_failure, drain, pressure, queued, transition};
 use crate::ctl::explanation::reasons_json;
 use crate::ctl::hosts::Hosts;
 use crate::ctl::status::exit_status;
@@ -71,7 +71,7 @@ impl Event {
                 status(e.exit_code)
             ),
             Self::Queued(e) => format!("instance {} {}", e.instance_uuid, queued(e)),
-            Self::Turn(e) => format!("instance {} {}", e.instance_uuid, turn(e, hosts)),
+            Self::Transition(e) => format!("instance {} {}", e.instance_uuid, transition(e, hosts)),
             Self::CommandFailure(e) => command_failure(e, hosts),
             Self::Drain(e) => format!("{} {}", node(&e.node_uuid, hosts), drain(e)),
             Self::Pressure(e) => format!("{} {}", node(&e.node_uuid, hosts), pressure(e)),
@@ -139,7 +139,7 @@ impl Event {
                 json!({"event": "instance_stopped", "instance_uuid": e.instance_uuid, "exit_code": e.exit_code})
             }
             Self::Queued(e) => life::queued_json(e),
-            Self::Turn(e) => life::turn_json(e),
+            Self::Transition(e) => life::transition_json(e),
             Self::CommandFailure(e) => life::command_failure_json(e),
             Self::Drain(e) => life::drain_json(e),
             Self::Pressure(e) => life::pressure_json(e),

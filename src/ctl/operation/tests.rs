@@ -22,8 +22,8 @@ fn operation(command: LifeCommand) -> Operation {
     Operation::new(command, &instance(A), None)
 }
 
-fn turn(state: LifeState, node: &str, target: &str) -> Event {
-    Event::Turn(Box::new(InstanceStateEvent {
+fn transition(state: LifeState, node: &str, target: &str) -> Event {
+    Event::Transition(Box::new(InstanceStateEvent {
         instance_uuid: "i1".into(),
         node_uuid: node.into(),
         state,
@@ -54,18 +54,18 @@ fn stopped(id: &str) -> Event {
 fn a_suspend_is_done_when_the_instance_is_suspended() {
     let mut suspend = operation(LifeCommand::Suspend);
     assert_eq!(suspend.line(), "i1 asked to suspend");
-    assert!(suspend.observe(&turn(LifeState::Suspending, A, "")));
+    assert!(suspend.observe(&transition(LifeState::Suspending, A, "")));
     assert_eq!(suspend.line(), "i1 suspending on a (4cb19522)");
     assert!(
-        !suspend.observe(&turn(LifeState::Suspending, A, "")),
+        !suspend.observe(&transition(LifeState::Suspending, A, "")),
         "no news"
     );
     assert_eq!(suspend.exit(), Exit::Timeout);
-    assert!(suspend.observe(&turn(LifeState::Suspended, A, "")));
+    assert!(suspend.observe(&transition(LifeState::Suspended, A, "")));
     assert_eq!(suspend.line(), "i1 suspended on a (4cb19522)");
     assert_eq!((suspend.is_over(), suspend.exit()), (true, Exit::Done));
     assert!(
-        !suspend.observe(&turn(LifeState::Running, A, "")),
+        !suspend.observe(&transition(LifeState::Running, A, "")),
         "over is over"
     );
 }
@@ -73,8 +73,8 @@ fn a_suspend_is_done_when_the_instance_is_suspended() {
 #[test]
 fn a_resume_is_done_when_it_runs_by_event_or_by_look() {
     let mut by_event = operation(LifeCommand::Resume);
-    by_event.observe(&turn(LifeState::Resuming, A, ""));
-    by_event.observe(&turn(LifeState::Running, A, ""));
+    by_event.observe(&transition(LifeState::Resuming, A, ""));
+    by_event.observe(&transition(LifeState::Running, A, ""));
     assert_eq!(by_event.line(), "i1 running on a (4cb19522)");
     let mut by_look = operation(LifeCommand::Resume);
     let mut listed = instance(A);
@@ -92,11 +92,11 @@ fn a_move_is_done_when_the_instance_runs_elsewhere() {
         !migrate.look(Some(&instance(A))),
         "it has not begun to move"
     );
-    migrate.observe(&turn(LifeState::Migrating, A, B));
+    migrate.observe(&transition(LifeState::Migrating, A, B));
     let line = "i1 migrating from a (4cb19522) to beef0000";
     assert_eq!(migrate.line(), line);
     assert!(!migrate.observe(&stopped("i1")), "it leaves its node");
-    migrate.observe(&turn(LifeState::Running, B, ""));
+    migrate.observe(&transition(LifeState::Running, B, ""));
     assert_eq!(migrate.line(), "i1 moved to beef0000");
     assert_eq!(migrate.exit(), Exit::Done);
     assert_eq!(migrate.json()["node_uuid"], B);
@@ -109,7 +109,7 @@ fn a_target_that_was_named_has_its_host_name_in_lines() {
         hostname: "b".into(),
     };
     let mut migrate = Operation::new(LifeCommand::Migrate, &instance(A), Some(target));
-    migrate.observe(&turn(LifeState::Migrating, A, B));
+    migrate.observe(&transition(LifeState::Migrating, A, B));
     assert!(
         migrate
             .line()
@@ -124,8 +124,8 @@ fn a_target_that_was_named_has_its_host_name_in_lines() {
 #[test]
 fn a_move_that_is_undone_has_failed() {
     let mut told = operation(LifeCommand::Migrate);
-    told.observe(&turn(LifeState::Migrating, A, B));
-    told.observe(&turn(LifeState::Running, A, ""));
+    told.observe(&transition(LifeState::Migrating, A, B));
+    told.observe(&transition(LifeState::Running, A, ""));
     assert!(!told.is_over(), "why is still to come");
     told.observe(&failure(
         LifeCommand::Migrate,
@@ -134,7 +134,7 @@ fn a_move_that_is_undone_has_failed() {
     assert_eq!(told.line(), "i1 not moved: timeout: why");
     assert_eq!(told.exit(), Exit::Timeout);
     let mut seen = operation(LifeCommand::Migrate);
-    seen.observe(&turn(LifeState::Migrating, A, B));
+    seen.observe(&transition(LifeState::Migrating, A, B));
     assert!(seen.look(Some(&instance(A))));
     let expected = "i1 not moved: failed: it is back on a (4cb19522)";
     assert_eq!(seen.line(), expected);
@@ -144,8 +144,8 @@ fn a_move_that_is_undone_has_failed() {
 #[test]
 fn a_queued_instance_is_moved_by_telling_it_where_to_wait_for() {
     for event in [
-        turn(LifeState::Waiting, "", B),
-        turn(LifeState::Placing, B, ""),
+        transition(LifeState::Waiting, "", B),
+        transition(LifeState::Placing, B, ""),
         Event::Queued(Box::new(InstanceQueued {
             instance_uuid: "i1".into(),
             position: 1,
@@ -163,11 +163,11 @@ fn a_queued_instance_is_moved_by_telling_it_where_to_wait_for() {
 fn an_update_is_done_in_place_or_elsewhere() {
     let mut in_place = operation(LifeCommand::Update);
     assert!(!in_place.look(Some(&instance(A))), "a list cannot tell");
-    in_place.observe(&turn(LifeState::Updated, A, ""));
+    in_place.observe(&transition(LifeState::Updated, A, ""));
     assert_eq!(in_place.line(), "i1 updated on a (4cb19522)");
     let mut elsewhere = operation(LifeCommand::Update);
-    elsewhere.observe(&turn(LifeState::Migrating, A, B));
-    elsewhere.observe(&turn(LifeState::Running, B, ""));
+    elsewhere.observe(&transition(LifeState::Migrating, A, B));
+    elsewhere.observe(&transition(LifeState::Running, B, ""));
     assert_eq!(elsewhere.exit(), Exit::Done);
     let mut nowhere = operation(LifeCommand::Update);
     nowhere.observe(&failure(LifeCommand::Migrate, CommandFailureReason::NoRoom));
@@ -222,7 +222,7 @@ fn an_instance_that_ends_meanwhile_ends_the_command() {
         instance_uuid: "i1".into(),
         ..InstanceDeleted::default()
     });
-    for event in [stopped("i1"), deleted, turn(LifeState::Gone, "", "")] {
+    for event in [stopped("i1"), deleted, transition(LifeState::Gone, "", "")] {
         let mut resume = operation(LifeCommand::Resume);
         assert!(resume.observe(&event));
         assert!(resume.line().starts_with("i1 not resumed: ended"));
