@@ -70,7 +70,7 @@ use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
 use crate::maps::Map;
 
-use self::reservation::Turns;
+use self::reservation::ReservationRule;
 pub(crate) use self::shape::Shape;
 pub(crate) use self::waiter::{Place, Purpose, Waiter};
 
@@ -200,7 +200,7 @@ pub(crate) struct Queue {
     by_instance: Map<InstanceId, u32>,
     /// Those of the compute and the network pool.
     lines: [Line; 2],
-    turns: [Turns; 2],
+    rules: [ReservationRule; 2],
     /// Deadlines, the earliest first.
     deadlines: BTreeSet<(Instant, Key)>,
     bytes: usize,
@@ -290,7 +290,7 @@ impl Queue {
         let Waiting { waiter, class } = self.waiting.remove(number)?;
         let key = Key::new(waiter.rank(), number);
         self.lines[waiter.pool as usize].remove(key, class);
-        self.turns[waiter.pool as usize].forget(waiter.rank());
+        self.rules[waiter.pool as usize].forget(waiter.rank());
         if let Some(deadline) = waiter.deadline {
             self.deadlines.remove(&(deadline, key));
         }
@@ -451,7 +451,7 @@ impl Queue {
 
     /// When the first reservation ends: [`Queue::take_ended_reservation`].
     pub(crate) fn reservation_due(&self) -> Option<Instant> {
-        self.turns.iter().filter_map(Turns::due).min()
+        self.rules.iter().filter_map(ReservationRule::due).min()
     }
 
     /// Takes out one whose time to wait is over, the earliest first.
@@ -485,7 +485,7 @@ impl Queue {
             if line.order.len() != all().filter(|waiter| waiter.pool == pool).count() {
                 return Err("an order does not have all who wait");
             }
-            let mut ranks = self.turns[pool as usize].ranks();
+            let mut ranks = self.rules[pool as usize].ranks();
             if !ranks.all(|rank| {
                 line.order
                     .iter_from(Key::before(rank))

@@ -218,10 +218,10 @@ impl Hub {
         inputs: impl IntoIterator<Item = Input>,
         budget: Option<&Arc<Budget>>,
     ) {
-        self.turn(budget, |turn, scheduler| {
+        self.in_batch(budget, |batch, scheduler| {
             for input in inputs {
-                scheduler.handle(turn.now, input);
-                self.dispatch(scheduler, turn);
+                scheduler.handle(batch.now, input);
+                self.dispatch(scheduler, batch);
             }
         });
     }
@@ -235,35 +235,35 @@ impl Hub {
         budget: &Arc<Budget>,
         wakers: &mut Vec<Waker>,
     ) {
-        let turn = self.turn_without_waking(Some(budget), |turn, scheduler| {
+        let batch = self.batch_without_waking(Some(budget), |batch, scheduler| {
             for input in inputs {
-                scheduler.handle(turn.now, input);
-                self.dispatch(scheduler, turn);
+                scheduler.handle(batch.now, input);
+                self.dispatch(scheduler, batch);
             }
         });
-        wakers.extend(turn);
+        wakers.extend(batch);
     }
 
-    /// One hold of the lock for [`LockTurn`]'s work; wakes the writers once the lock is released.
-    fn turn(
+    /// One hold of the lock for [`InputBatch`]'s work; wakes the writers once the lock is released.
+    fn in_batch(
         &self,
         budget: Option<&Arc<Budget>>,
-        work: impl FnOnce(&mut LockTurn<'_>, &mut Scheduler),
+        work: impl FnOnce(&mut InputBatch<'_>, &mut Scheduler),
     ) {
-        let wakers = self.turn_without_waking(budget, work);
+        let wakers = self.batch_without_waking(budget, work);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Takes the lock, reads the clock, does `work`, releases the lock, and tells the timekeeper if the core's next
     /// timeout has changed. Returns the writers to wake, possibly with repetitions.
-    fn turn_without_waking(
+    fn batch_without_waking(
         &self,
         budget: Option<&Arc<Budget>>,
-        work: impl FnOnce(&mut LockTurn<'_>, &mut Scheduler),
+        work: impl FnOnce(&mut InputBatch<'_>, &mut Scheduler),
     ) -> Vec<Waker> {
         let mut scheduler = self.scheduler.lock();
         // Inside, so that no two batches take their times in another order than they take the lock.
-        let mut turn = LockTurn {
+        let mut batch = InputBatch {
             // Under the lock: times never go back between two input batches.
             now: Instant::now(),
             budget,
@@ -271,15 +271,15 @@ impl Hub {
         };
         // Compared before and after, so that the timekeeper is woken only if the timeout is another one now.
         let timeout = scheduler.poll_timeout();
-        work(&mut turn, &mut scheduler);
+        work(&mut batch, &mut scheduler);
         let has_changed = scheduler.poll_timeout() != timeout;
         drop(scheduler);
         // Measured from after the lock was taken: how long others were kept waiting, not how long this waited.
-        self.holds.note(turn.now.elapsed());
+        self.holds.note(batch.now.elapsed());
         if has_changed {
             self.timeout_changed.notify_one();
         }
-        turn.wakers
+        batch.wakers
     }
 
     /// Reads from the core under its lock. For short questions without a moment of time, such as the heartbeat's; see
@@ -325,7 +325,7 @@ impl Hub {
     /// without unsent STARTs or commands is not told to the core, because that would make it report lost nodes to
     /// everybody; one with such messages is, so that their senders are answered.
     pub(super) fn ended(&self, session: SessionId, mut unsent: Vec<Message>, departure: Departure) {
-        self.turn(None, |turn, scheduler| {
+        self.in_batch(None, |batch, scheduler| {
             // If it was disconnected from this side, the core knows already.
             let Some((_, peer)) = self.peers.remove(&session) else {
                 return;
@@ -340,8 +340,8 @@ impl Hub {
                 unsent,
                 departure,
             };
-            scheduler.handle(turn.now, ended);
-            self.dispatch(scheduler, turn);
+            scheduler.handle(batch.now, ended);
+            self.dispatch(scheduler, batch);
         });
         self.shrink();
         if self.is_shutting_down() {
@@ -383,7 +383,7 @@ impl Hub {
 
 /// One hold of the scheduler's lock. Passed down to whatever acts on the core's decisions, so that all of it uses one
 /// moment and one list of writers to wake. It proves by being there that the lock is held.
-struct LockTurn<'a> {
+struct InputBatch<'a> {
     /// When the lock was taken: the time of every input of this batch, and of every line that it causes in the log.
     now: Instant,
     /// Whose frames are being handled. `None` for ticks, for the store's reports and for ends of connections.

@@ -13,7 +13,7 @@ use crate::cluster::node::Pool;
 
 /// The state of the rule for one pool.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct ReservationRule {
     /// How often waiters have been passed over; those that never were are not listed.
     passes: BTreeMap<Rank, u32>,
     /// Parked waiters, for which no node can be reserved, the latest last.
@@ -30,7 +30,7 @@ struct Reservation {
     until: Instant,
 }
 
-impl Turns {
+impl ReservationRule {
     /// Forgets a waiter that has left the queue; a reservation for it ends.
     pub(super) fn forget(&mut self, rank: Rank) {
         self.passes.remove(&rank);
@@ -65,10 +65,10 @@ impl Queue {
         let Some(head) = self.watched(pool).map(Waiter::rank) else {
             return;
         };
-        let turns = &mut self.turns[pool as usize];
-        let has_node = matches!(&turns.reservation, Some(kept) if kept.rank == head);
+        let rule = &mut self.rules[pool as usize];
+        let has_node = matches!(&rule.reservation, Some(kept) if kept.rank == head);
         if head < placed && !has_node {
-            let passes = turns.passes.entry(head).or_default();
+            let passes = rule.passes.entry(head).or_default();
             *passes = passes.saturating_add(1);
         }
     }
@@ -76,12 +76,12 @@ impl Queue {
     /// The head of a pool, if it has been passed over so often that a node is to be reserved for it, and none is kept
     /// for another.
     pub(crate) fn reserving(&self, pool: Pool) -> Option<&Waiter> {
-        let turns = &self.turns[pool as usize];
-        if turns.reservation.is_some() || turns.passes.is_empty() {
+        let rule = &self.rules[pool as usize];
+        if rule.reservation.is_some() || rule.passes.is_empty() {
             return None;
         }
         let head = self.watched(pool)?;
-        let passes = turns.passes.get(&head.rank()).copied().unwrap_or(0);
+        let passes = rule.passes.get(&head.rank()).copied().unwrap_or(0);
         (passes >= PASSES_BEFORE_RESERVATION).then_some(head)
     }
 
@@ -95,7 +95,7 @@ impl Queue {
         if self.reservation(pool).is_some() || self.reserved(node).is_some() {
             return false;
         }
-        self.turns[pool as usize].reservation = Some(Reservation {
+        self.rules[pool as usize].reservation = Some(Reservation {
             rank,
             instance: instance.clone(),
             node,
@@ -107,9 +107,9 @@ impl Queue {
     /// The instance that a node is reserved for. Nothing else is placed there except what comes before it in the order.
     pub(crate) fn reserved(&self, node: NodeKey) -> Option<&InstanceId> {
         let mut kept = self
-            .turns
+            .rules
             .iter()
-            .filter_map(|turns| turns.reservation.as_ref());
+            .filter_map(|rule| rule.reservation.as_ref());
         kept.find(|kept| kept.node == node)
             .map(|kept| &kept.instance)
     }
@@ -118,7 +118,7 @@ impl Queue {
     /// of the same pool that is not before it.
     pub(crate) fn is_open(&self, node: NodeKey, pool: Pool, rank: Rank) -> bool {
         let mut reservations = Pool::ALL.into_iter().filter_map(|kept_for| {
-            let kept = self.turns[kept_for as usize].reservation.as_ref()?;
+            let kept = self.rules[kept_for as usize].reservation.as_ref()?;
             (kept.node == node).then_some((kept_for, kept.rank))
         });
         reservations.all(|(kept_for, kept)| kept_for == pool && rank <= kept)
@@ -127,31 +127,31 @@ impl Queue {
     /// The node that is reserved for an instance.
     pub(crate) fn node_kept_for(&self, instance: &InstanceId) -> Option<NodeKey> {
         let mut kept = self
-            .turns
+            .rules
             .iter()
-            .filter_map(|turns| turns.reservation.as_ref());
+            .filter_map(|rule| rule.reservation.as_ref());
         kept.find(|kept| kept.instance == *instance)
             .map(|kept| kept.node)
     }
 
     /// The reservation of a pool: for whom, and which node.
     pub(crate) fn reservation(&self, pool: Pool) -> Option<(&InstanceId, NodeKey)> {
-        let kept = self.turns[pool as usize].reservation.as_ref()?;
+        let kept = self.rules[pool as usize].reservation.as_ref()?;
         Some((&kept.instance, kept.node))
     }
 
     /// Ends the reservation of a node, because it was lost or may not be able to run the waiter any more; returns that
     /// one.
     pub(crate) fn unreserve(&mut self, node: NodeKey) -> Option<InstanceId> {
-        let mut turns = self.turns.iter_mut();
-        let ended = turns.find_map(|turns| turns.end_if(|kept| kept.node == node))?;
+        let mut rules = self.rules.iter_mut();
+        let ended = rules.find_map(|rule| rule.end_if(|kept| kept.node == node))?;
         Some(ended.instance)
     }
 
     /// Ends a reservation whose time is over; returns its node, which is to be offered to all that wait.
     pub(crate) fn take_ended_reservation(&mut self, now: Instant) -> Option<NodeKey> {
-        let mut turns = self.turns.iter_mut();
-        let ended = turns.find_map(|turns| turns.end_if(|kept| kept.until <= now))?;
+        let mut rules = self.rules.iter_mut();
+        let ended = rules.find_map(|rule| rule.end_if(|kept| kept.until <= now))?;
         Some(ended.node)
     }
 
@@ -162,23 +162,23 @@ impl Queue {
             return;
         };
         let (pool, rank) = (waiter.pool, waiter.rank());
-        let turns = &mut self.turns[pool as usize];
-        turns.passes.remove(&rank);
-        turns.parked.retain(|other| *other != rank);
-        if turns.parked.len() >= MAX_PARKED {
-            turns.parked.pop_front();
+        let rule = &mut self.rules[pool as usize];
+        rule.passes.remove(&rank);
+        rule.parked.retain(|other| *other != rank);
+        if rule.parked.len() >= MAX_PARKED {
+            rule.parked.pop_front();
         }
-        turns.parked.push_back(rank);
+        rule.parked.push_back(rank);
     }
 
     /// Unparks all waiters of a pool: a node has joined or changed.
     pub(crate) fn reconsider(&mut self, pool: Pool) {
-        self.turns[pool as usize].parked.clear();
+        self.rules[pool as usize].parked.clear();
     }
 
     /// The waiter whose passes are counted: the first in order that is not parked.
     fn watched(&self, pool: Pool) -> Option<&Waiter> {
-        let parked = &self.turns[pool as usize].parked;
+        let parked = &self.rules[pool as usize].parked;
         self.iter_after(pool, None)
             .find(|waiter| !parked.contains(&waiter.rank()))
     }

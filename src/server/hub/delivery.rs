@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use proto_frames::payload::Payload;
 use proto_frames::{Frame, Kind, Role, Uuid};
 
-use super::{Hub, LISTENER, LockTurn, PeerState};
+use super::{Hub, InputBatch, LISTENER, PeerState};
 use crate::net::budget::Charge;
 use crate::net::outbox::Others;
 use crate::net::peer::Flow;
@@ -107,31 +107,31 @@ impl Hub {
     /// this loop takes as well: it ends when the core has none left. Called under the core's lock, after each input.
     /// Order matters: actions are carried out in the order of the core's decisions, which is the order on every queue.
     /// Unbounded loops cannot come of it, because each disconnection takes one peer out of the map.
-    pub(super) fn dispatch(&self, scheduler: &mut Scheduler, turn: &mut LockTurn<'_>) {
+    pub(super) fn dispatch(&self, scheduler: &mut Scheduler, batch: &mut InputBatch<'_>) {
         while let Some(mut action) = scheduler.poll_action() {
             // Before anything else, so that what is sent, kept and logged has the same sentence.
             sentences::write(&mut action);
             match action {
-                Action::Send { to, message } => self.send(scheduler, turn, to, message),
-                Action::Notice(notice) => self.notices.log(&notice, turn.now),
+                Action::Send { to, message } => self.send(scheduler, batch, to, message),
+                Action::Notice(notice) => self.notices.log(&notice, batch.now),
                 Action::Persist(change) => self.persist(change),
-                Action::Image { session, parcel } => self.ask_images(turn, session, parcel),
+                Action::Image { session, parcel } => self.ask_images(batch, session, parcel),
                 Action::RememberNodes => self.nodes_changed.notify_one(),
                 Action::Refuse { session, why } => {
-                    self.refuse(turn, session, why);
+                    self.refuse(batch, session, why);
                 }
                 Action::Disconnect { session, why } => {
                     match why {
                         DisconnectReason::Replaced { by } => {
-                            self.note_replaced(session, by, turn.now);
+                            self.note_replaced(session, by, batch.now);
                         }
                         DisconnectReason::Twin { first } => {
-                            self.refuse_twin(scheduler, turn, session, first);
+                            self.refuse_twin(scheduler, batch, session, first);
                             continue;
                         }
                         DisconnectReason::Silent => {}
                     }
-                    self.disconnect(scheduler, turn, session, Weight::News, why);
+                    self.disconnect(scheduler, batch, session, Weight::News, why);
                 }
             }
         }
@@ -145,7 +145,7 @@ impl Hub {
     fn send(
         &self,
         scheduler: &mut Scheduler,
-        turn: &mut LockTurn<'_>,
+        batch: &mut InputBatch<'_>,
         to: SessionId,
         message: Message,
     ) {
@@ -157,20 +157,20 @@ impl Hub {
         };
         // From the core's taking the batch in to the queue of the node: what the metric of placements counts.
         if matches!(message, Message::Start(_)) {
-            self.placements.note(turn.now.elapsed());
+            self.placements.note(batch.now.elapsed());
         }
         let cost = wire::cost(&message);
-        let charge = self.charge(turn, &peer, &message, cost);
+        let charge = self.charge(batch, &peer, &message, cost);
         match peer.outbox.push(message, cost, charge) {
             Ok(pushed) => {
-                turn.wakers.extend(pushed.writer);
+                batch.wakers.extend(pushed.writer);
                 // Looked at only beyond the mark: below it nothing can have changed for the worse.
                 if pushed.bytes > self.limits.high_water {
-                    self.look_at_queue(scheduler, turn, to, &peer);
+                    self.look_at_queue(scheduler, batch, to, &peer);
                 }
                 if peer.has_too_much(pushed.uncharged) {
                     let why = TooMuch::of(&peer, pushed.uncharged);
-                    self.disconnect(scheduler, turn, to, Weight::Warning, why);
+                    self.disconnect(scheduler, batch, to, Weight::Warning, why);
                 }
             }
             // Its connection ended a moment ago; the core is told next, and given this back.
@@ -189,7 +189,7 @@ impl Hub {
     /// 4. nothing, for what a tick or the store caused.
     fn charge(
         &self,
-        turn: &LockTurn<'_>,
+        batch: &InputBatch<'_>,
         to: &PeerState,
         message: &Message,
         cost: usize,
@@ -209,7 +209,7 @@ impl Hub {
             return Some(budget.charge(cost));
         }
         // What no peer sent (ticks, the store) is charged to none.
-        let causer = turn.budget?;
+        let causer = batch.budget?;
         // An event for a listener is not charged to the peer that caused it, unless that is the listener itself.
         let is_copy = to.is_listener() && !Arc::ptr_eq(causer, &to.budget);
         (!is_copy).then(|| causer.charge(cost))
@@ -223,7 +223,7 @@ impl Hub {
     fn disconnect(
         &self,
         scheduler: &mut Scheduler,
-        turn: &LockTurn<'_>,
+        batch: &InputBatch<'_>,
         session: SessionId,
         weight: Weight,
         why: impl Display,
@@ -233,7 +233,7 @@ impl Hub {
         };
         let line = format_args!("{} {}: {why}", peer.role, peer.uuid);
         let who = Who::Peer(peer.uuid);
-        self.notices.say(Class::Cut, who, weight, line, turn.now);
+        self.notices.say(Class::Cut, who, weight, line, batch.now);
         // An original client that is cut before CONNECTED never comes back.
         let is_connected = |message: &Message| matches!(message, Message::Connected { .. });
         let mut unsent = peer.outbox.shut_behind(is_connected);
@@ -244,7 +244,7 @@ impl Hub {
             unsent,
             departure,
         };
-        scheduler.handle(turn.now, ended);
+        scheduler.handle(batch.now, ended);
     }
 
     /// A connection of the same peer took the place of another. The log warns once that has happened more than
@@ -279,19 +279,19 @@ impl Hub {
     /// Tells a peer that the core does not let it in, and closes its connection once this one frame is written.
     /// `ConnectionAborted` tells ciao's peers that trying again does not help. The peer stays in the map until its task
     /// ends.
-    fn refuse(&self, turn: &mut LockTurn<'_>, session: SessionId, why: impl Display) {
+    fn refuse(&self, batch: &mut InputBatch<'_>, session: SessionId, why: impl Display) {
         let Some(peer) = self.peers.get(&session) else {
             return;
         };
         let line = format_args!("refused {} {}: it {why}", peer.role, peer.uuid);
         let who = Who::Peer(peer.uuid);
         self.notices
-            .say(Class::Refused, who, Weight::Warning, line, turn.now);
+            .say(Class::Refused, who, Weight::Warning, line, batch.now);
         let frame = Frame::new(Kind::CONNECTION_ABORTED, Uuid::nil(), Vec::new());
         let message = Message::Forward(wire::parcel(frame));
         // A queue that has just been made takes it, unless the scheduler is leaving.
         if let Ok(pushed) = peer.outbox.push(message, 0, None) {
-            turn.wakers.extend(pushed.writer);
+            batch.wakers.extend(pushed.writer);
         }
         peer.outbox.finish();
     }
@@ -302,7 +302,7 @@ impl Hub {
     fn refuse_twin(
         &self,
         scheduler: &mut Scheduler,
-        turn: &mut LockTurn<'_>,
+        batch: &mut InputBatch<'_>,
         session: SessionId,
         first: Option<SocketAddr>,
     ) {
@@ -318,12 +318,12 @@ impl Hub {
         );
         let who = Who::Peer(peer.uuid);
         self.notices
-            .say(Class::Refused, who, Weight::Warning, line, turn.now);
+            .say(Class::Refused, who, Weight::Warning, line, batch.now);
         let payload = wire::twin(peer.uuid, first).encode();
         let frame = Frame::new(Kind::CONNECTION_ABORTED, Uuid::nil(), payload);
         let message = Message::Forward(wire::parcel(frame));
         if let Ok(pushed) = peer.outbox.push(message, 0, None) {
-            turn.wakers.extend(pushed.writer);
+            batch.wakers.extend(pushed.writer);
         }
         peer.outbox.finish();
         // A launcher that has reported nothing else was told nothing that has to be told to others.
@@ -332,7 +332,7 @@ impl Hub {
             unsent: Vec::new(),
             departure: Departure::Closed,
         };
-        scheduler.handle(turn.now, ended);
+        scheduler.handle(batch.now, ended);
     }
 
     /// A peer's writer wrote something; `queued` bytes still wait. Called by the peer's task after each write, without
@@ -340,9 +340,9 @@ impl Hub {
     /// has run down to half of the high-water mark.
     pub(in crate::server) fn written(&self, session: SessionId, peer: &PeerState, queued: usize) {
         if queued <= self.limits.high_water / 2 && peer.queue.lock().backlog != Backlog::Clear {
-            self.turn(None, |turn, scheduler| {
-                self.look_at_queue(scheduler, turn, session, peer);
-                self.dispatch(scheduler, turn);
+            self.in_batch(None, |batch, scheduler| {
+                self.look_at_queue(scheduler, batch, session, peer);
+                self.dispatch(scheduler, batch);
             });
         }
     }
@@ -376,14 +376,14 @@ impl Hub {
             let line = format_args!("{role} {uuid} reads again");
             self.note(Class::Stalled, who, Weight::News, line);
         }
-        self.turn(None, |turn, scheduler| {
+        self.in_batch(None, |batch, scheduler| {
             peer.queue.lock().is_stalled = is_stalled;
-            self.look_at_queue(scheduler, turn, session, peer);
+            self.look_at_queue(scheduler, batch, session, peer);
             if peer.has_too_much(uncharged) {
                 let why = TooMuch::of(peer, uncharged);
-                self.disconnect(scheduler, turn, session, Weight::Warning, why);
+                self.disconnect(scheduler, batch, session, Weight::Warning, why);
             }
-            self.dispatch(scheduler, turn);
+            self.dispatch(scheduler, batch);
         });
     }
 
@@ -421,7 +421,7 @@ impl Hub {
     pub(super) fn look_at_queue(
         &self,
         scheduler: &mut Scheduler,
-        turn: &LockTurn<'_>,
+        batch: &InputBatch<'_>,
         session: SessionId,
         peer: &PeerState,
     ) {
@@ -440,7 +440,7 @@ impl Hub {
             queue.backlog = next;
             next
         };
-        scheduler.handle(turn.now, Input::Backlog { session, backlog });
+        scheduler.handle(batch.now, Input::Backlog { session, backlog });
     }
 }
 

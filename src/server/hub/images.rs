@@ -10,7 +10,7 @@ use std::sync::Arc;
 use proto_frames::Frame;
 use tracing::error;
 
-use super::{Hub, LockTurn};
+use super::{Hub, InputBatch};
 use crate::server::images::{self, Opened};
 use crate::server::wire;
 use sched_core::{Message, Parcel, SessionId};
@@ -33,7 +33,12 @@ impl Hub {
 
     /// Has the store of images do what a peer asks for. Under the scheduler's lock: nothing waits. The store of images
     /// answers by [`Hub::send_behind`]; only a refusal (no store, or too many requests wait) is queued here.
-    pub(super) fn ask_images(&self, turn: &mut LockTurn<'_>, session: SessionId, parcel: Parcel) {
+    pub(super) fn ask_images(
+        &self,
+        batch: &mut InputBatch<'_>,
+        session: SessionId,
+        parcel: Parcel,
+    ) {
         let refused = match self.images.get() {
             Some(images) => images.ask(session, parcel).err(),
             None => Some(images::not_offered(&parcel)),
@@ -44,7 +49,7 @@ impl Hub {
         if let Some(peer) = self.peers.get(&session)
             && let Some(writer) = push_behind(&peer, refused)
         {
-            turn.wakers.push(writer);
+            batch.wakers.push(writer);
         }
     }
 

@@ -83,18 +83,18 @@ impl Hub {
     /// No peer is read from, nothing is placed any more, and what is queued for nodes is finished. The flag, the core's
     /// knowledge and the closed budgets change under one lock, so that no START is placed after it.
     pub(in crate::server) fn begin_shutdown(&self) {
-        self.turn(None, |turn, scheduler| {
+        self.in_batch(None, |batch, scheduler| {
             self.shutting_down.store(true, Ordering::SeqCst);
-            scheduler.handle(turn.now, Input::Leaving);
+            scheduler.handle(batch.now, Input::Leaving);
             for peer in &self.peers {
                 // To the core a stalled node is one on which nothing is placed.
                 peer.budget.close();
                 if peer.is_node() {
                     let (session, backlog) = (*peer.key(), Backlog::Stalled);
-                    scheduler.handle(turn.now, Input::Backlog { session, backlog });
+                    scheduler.handle(batch.now, Input::Backlog { session, backlog });
                 }
             }
-            self.dispatch(scheduler, turn);
+            self.dispatch(scheduler, batch);
         });
         self.finish(PeerState::is_node);
         self.tell_leaving();

@@ -299,8 +299,8 @@ fn a_node_that_trickles_does_not_collect_bytes_without_bound() {
 fn a_queue_that_drained_before_it_was_noted_as_long_is_not_long() {
     let hub = hub();
     let node = Joined::node(&hub);
-    hub.turn(None, |turn, scheduler| {
-        hub.look_at_queue(scheduler, turn, node.session, &node.state);
+    hub.in_batch(None, |batch, scheduler| {
+        hub.look_at_queue(scheduler, batch, node.session, &node.state);
     });
     assert!(node.state.queue.lock().is_open());
 }
