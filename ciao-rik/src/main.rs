@@ -34,6 +34,7 @@ mod tokens;
 mod updates;
 mod workers;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -89,15 +90,21 @@ fn main() -> ExitCode {
 /// # Errors
 /// The file cannot be read or written, or the name is wrong, taken or unknown.
 fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
     match command {
-        TokenCommand::Issue { name, role } => println!("{}", tokens::issue(state, name, *role)?),
+        TokenCommand::Issue { name, role } => {
+            let token = tokens::issue(state, name, *role)?;
+            writeln!(out, "{token}").with_context(|| {
+                format!("the token is issued and could not be shown: ban {name} and issue another")
+            })?;
+        }
         TokenCommand::Ban { name } => tokens::ban(state, name)?,
         TokenCommand::List => {
             for token in tokens::list(state)? {
                 let role = token.role.to_possible_value();
                 let role = role.as_ref().map_or("", |it| it.get_name());
                 let banned = if token.banned { "  banned" } else { "" };
-                println!("{}  {role}{banned}", token.name);
+                writeln!(out, "{}  {role}{banned}", token.name)?;
             }
         }
     }
