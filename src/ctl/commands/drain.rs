@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::ctl::args::{CordonArgs, DrainArgs};
 use crate::ctl::commands::life::{checked, patience};
 use crate::ctl::commands::{CommandError, Context, nodes};
-use crate::ctl::event::life::{drain as progress_text, drain_json};
+use crate::ctl::event::life::{drain as progress_text, drain_counts, drain_json};
 use crate::ctl::event::{Event, refused_kind};
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::Candidate;
@@ -213,9 +213,16 @@ impl Drain {
         match event {
             Event::Drain(progress) if progress.node_uuid == self.node.uuid => {
                 let is_news = self.last.as_ref() != Some(&**progress);
-                self.last = Some((**progress).clone());
+                let last = self.last.replace((**progress).clone());
                 let is_end = self.is_over();
-                let line = format!("{} {}", self.node, progress_text(progress));
+                // What fits nowhere else is named once, and again where it is others.
+                let are_named = last.is_some_and(|last| last.misfits == progress.misfits);
+                let text = if are_named {
+                    drain_counts
+                } else {
+                    progress_text
+                };
+                let line = format!("{} {}", self.node, text(progress));
                 (is_news && !is_end).then(|| Printable::new(line))
             }
             Event::CommandFailure(failure) if failure.node_uuid == self.node.uuid => {
@@ -269,7 +276,8 @@ impl Drain {
             lines.push(format_args!("{node} asked to drain; gave up waiting"));
             return lines;
         };
-        let progress = progress_text(last);
+        // Those that fit nowhere else follow on lines of their own.
+        let progress = drain_counts(last);
         lines.push(match (self.goal, &last.state) {
             (Goal::Check, DrainState::Checking) => check_text(node, last),
             (Goal::Check, _) => format!("{node} {progress}; gave up waiting for the check"),
@@ -410,6 +418,30 @@ mod tests {
         assert!(drain.is_over());
         assert_eq!(end(&drain), ["a (4cb19522) drained: 4 moved"]);
         assert_eq!(drain.exit(), Exit::Done);
+    }
+
+    #[test]
+    fn what_fits_nowhere_else_is_named_once_while_a_drain_goes_on() {
+        let moving = |moved, misfits| {
+            Event::Drain(Box::new(DrainProgress {
+                node_uuid: "4cb19522-aaaa".into(),
+                state: DrainState::Moving,
+                total: 4,
+                moved,
+                left: 4 - moved,
+                misfit_count: 1,
+                misfits,
+                ..DrainProgress::default()
+            }))
+        };
+        let mut drain = drain(Goal::Move);
+        let mut line = |moved, misfit| {
+            let line = drain.observe(&moving(moved, vec![misfit])).unwrap();
+            line.to_string()
+        };
+        assert!(line(1, misfit("i1", "pinned")).ends_with("; 1 fits nowhere else: i1 (pinned)"));
+        assert!(line(2, misfit("i1", "pinned")).ends_with("; 1 fits nowhere else"));
+        assert!(line(3, misfit("i2", "pinned")).ends_with(": i2 (pinned)"));
     }
 
     #[test]

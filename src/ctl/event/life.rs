@@ -66,12 +66,35 @@ pub fn command_failure(event: &CommandFailure, hosts: &Hosts) -> String {
     )
 }
 
-/// `moving: 1 of 4 moved, 2 on their way, 1 left; 1 fits nowhere else`.
+/// How many of those that fit nowhere else one line names.
+const NAMED_MISFITS: usize = 2;
+
+/// `moving: 1 of 4 moved, 2 on their way, 1 left; 1 fits nowhere else: i1 (it is pinned)`.
 ///
 /// A check that found nothing to move says only that; any other check says how many there are and how many fit nowhere
 /// else.
 #[must_use]
 pub fn drain(event: &DrainProgress) -> String {
+    // A check names them in its own words.
+    if event.state == DrainState::Checking {
+        return drain_counts(event);
+    }
+    let named = event.misfits.iter().take(NAMED_MISFITS);
+    let named: Vec<_> = named
+        .map(|it| format!("{} ({})", it.instance_uuid, it.detail))
+        .collect();
+    let more = if event.misfits.len() > NAMED_MISFITS {
+        ", and others"
+    } else {
+        ""
+    };
+    let named = because(&format!("{}{more}", named.join(", ")));
+    format!("{}{named}", drain_counts(event))
+}
+
+/// The same without the names of those that fit nowhere else.
+#[must_use]
+pub fn drain_counts(event: &DrainProgress) -> String {
     let misfits = match event.misfit_count {
         0 => String::new(),
         1 => "; 1 fits nowhere else".to_owned(),
@@ -227,6 +250,15 @@ mod tests {
         );
         event.misfit_count = 1;
         assert!(drain(&event).ends_with("1 left; 1 fits nowhere else"));
+        let misfit = |instance: &str| Misfit {
+            instance_uuid: instance.into(),
+            detail: "pinned".into(),
+        };
+        event.misfits = vec![misfit("i1")];
+        assert!(drain(&event).ends_with("; 1 fits nowhere else: i1 (pinned)"));
+        assert!(drain_counts(&event).ends_with("; 1 fits nowhere else"));
+        event.misfits = ["i1", "i2", "i3"].map(misfit).into();
+        assert!(drain(&event).ends_with(": i1 (pinned), i2 (pinned), and others"));
         event.state = DrainState::Checking;
         event.misfit_count = 2;
         assert_eq!(drain(&event), "checking: 4 to move; 2 fit nowhere else");
