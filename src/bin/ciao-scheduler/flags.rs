@@ -134,7 +134,7 @@ pub(crate) struct ImageFlags {
     /// What those of one tenant may take [default: half of --blob-quota]
     #[arg(long, value_name = "SIZE", requires = "blob_dir", value_parser = mebibytes::<i64>(1))]
     pub(crate) blob_tenant_quota: Option<i64>,
-    /// What all launchers together may fetch in a second [default: 64MiB]
+    /// What all launchers together may fetch in a second; a quarter of it while STARTs come in [default: 64MiB]
     #[arg(long, value_name = "SIZE", requires = "blob_dir", value_parser = mebibytes::<i64>(1))]
     pub(crate) blob_rate: Option<i64>,
 }
