@@ -12,6 +12,7 @@ mod edit;
 pub mod flags;
 mod image_file;
 pub mod launcher;
+mod line_queue;
 pub mod load;
 pub mod logging;
 pub mod net;

@@ -17,12 +17,10 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use tokio::sync::watch;
 use tracing::Level;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::fmt::{self, MakeWriter};
@@ -30,14 +28,11 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
 use self::fields::EventFirst;
+use crate::line_queue::{LineQueue, line_queue};
 use crate::printable::{Printable, is_unprintable};
 
 /// Daily log files kept; older ones are removed when the next is begun.
 const MAX_LOG_FILES: usize = 14;
-
-/// Most lines that wait to be written, for each of the two threads: some 10 MiB. Further ones are dropped, and the log
-/// says how many.
-const MAX_WAITING_LINES: usize = 1 << 16;
 
 /// glog's flags.
 // The comments on the fields are the help texts that `clap` shows.
@@ -141,24 +136,32 @@ pub enum LogError {
     /// Logging was set up before.
     #[error(transparent)]
     Init(#[from] TryInitError),
+    /// There is no thread to write with.
+    #[error("cannot start the thread that writes the log: {0}")]
+    Thread(io::Error),
 }
 
-/// The logs of a process. Keep it until the end: it writes out what is buffered. Dropping it ends the threads that
-/// write them; it waits a second at most for what they have left.
+/// The logs of a process. Keep it until the end: dropping it waits until what is left is written, a second at most for
+/// each of the two. Lines that are logged after that may be lost.
 #[derive(Debug)]
 pub struct Logs {
     /// `None` where no file is written.
     file: Option<Writing>,
-    _stderr: Writing,
+    stderr: Writing,
 }
 
 /// A thread that writes a log.
 #[derive(Debug)]
 struct Writing {
-    /// Ends the thread when dropped.
-    _guard: WorkerGuard,
+    queue: LineQueue,
     /// Closed when the thread has ended, because its end of the channel is dropped with what it writes to.
     ended: watch::Receiver<()>,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.queue.drain();
+    }
 }
 
 impl Logs {
@@ -199,12 +202,11 @@ pub fn init(
     } else {
         flags.stderrthreshold.0.into()
     };
-    let (writer, file) = file.unzip();
-    let (stderr, writing) = written_to(io::stderr());
     let logs = Logs {
         file,
-        _stderr: writing,
+        stderr: written_to(io::stderr()).map_err(LogError::Thread)?,
     };
+    let writer = logs.file.as_ref().map(|file| file.queue.clone());
     tracing_subscriber::registry()
         .with(filter)
         .with(writer.map(|writer| {
@@ -214,7 +216,7 @@ pub fn init(
         .with(
             fmt::layer()
                 .with_ansi(false)
-                .with_writer(OneLine(stderr))
+                .with_writer(OneLine(logs.stderr.queue.clone()))
                 .fmt_fields(EventFirst)
                 .with_filter(stderr_level),
         )
@@ -294,45 +296,11 @@ fn directory(flags: &LogFlags, default: Destination) -> Option<PathBuf> {
     })
 }
 
-/// What a thread writes to; with it goes the sender, which tells that the thread has ended.
-struct Watched<W> {
-    to: W,
-    /// How many lines were dropped; set once the thread is there.
-    dropped: Arc<OnceLock<ErrorCounter>>,
-    /// How many of them the log has told.
-    reported: usize,
-    /// Dropped with this, when the thread that owns it ends, for whatever reason.
-    _ended: watch::Sender<()>,
-}
-
-impl<W: Write> Write for Watched<W> {
-    /// Takes a line, and writes before it how many were dropped since the last that says so.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let dropped = self.dropped.get().map_or(0, ErrorCounter::dropped_lines);
-        if dropped > self.reported {
-            let missing = dropped - self.reported;
-            let now = jiff::Timestamp::now();
-            writeln!(
-                self.to,
-                "{now:.6}  WARN ciao_scheduler::logging: event=log_lines_dropped {missing} lines of this log are \
-                 missing: they came faster than they could be written"
-            )?;
-            self.reported = dropped;
-        }
-        self.to.write_all(line)?;
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
-    }
-}
-
 /// A daily file in this directory, which is made if it is not there.
 ///
 /// # Errors
-/// The system's: the directory or the file cannot be made.
-fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, Writing)> {
+/// The system's: the directory or the file cannot be made, or there is no thread left.
+fn open(directory: &Path, program: &str) -> io::Result<Writing> {
     std::fs::create_dir_all(directory)?;
     let appender = RollingFileAppender::builder()
         .rotation(Rotation::DAILY)
@@ -341,28 +309,16 @@ fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, Writing)> {
         .max_log_files(MAX_LOG_FILES)
         .build(directory)
         .map_err(io::Error::other)?;
-    Ok(written_to(appender))
+    written_to(appender)
 }
 
-/// A log that is written by a thread of its own. What is logged waits in a queue of the library, which drops lines
-/// rather than wait once it is full.
-fn written_to(to: impl Write + Send + 'static) -> (NonBlocking, Writing) {
-    let (sender, ended) = watch::channel(());
-    let dropped = Arc::<OnceLock<_>>::default();
-    let watched = Watched {
-        to,
-        dropped: Arc::clone(&dropped),
-        reported: 0,
-        _ended: sender,
-    };
-    let builder = NonBlockingBuilder::default().buffered_lines_limit(MAX_WAITING_LINES);
-    let (writer, guard) = builder.thread_name("log").finish(watched);
-    let _ = dropped.set(writer.error_counter());
-    let writing = Writing {
-        _guard: guard,
-        ended,
-    };
-    (writer, writing)
+/// A log that is written by a thread of its own.
+///
+/// # Errors
+/// The system has no thread left.
+fn written_to(to: impl Write + Send + 'static) -> io::Result<Writing> {
+    let (queue, ended) = line_queue("log", to)?;
+    Ok(Writing { queue, ended })
 }
 
 /// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones; of other crates only
@@ -372,7 +328,7 @@ fn written_to(to: impl Write + Send + 'static) -> (NonBlocking, Writing) {
 /// [`LogError::Vmodule`] with the part that cannot be read.
 fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
     let mut filter = EnvFilter::new(format!(
-        "warn,ciao_scheduler={0},ciao_rik={0},sched_core={0},proto_frames={0}",
+        "warn,ciao_scheduler={0},ciao_adapter={0},ciao_funky={0},ciao_rik={0},sched_core={0},proto_frames={0}",
         level(flags.verbosity)
     ));
     for part in flags.vmodule.split(',').filter(|part| !part.is_empty()) {
@@ -382,7 +338,7 @@ fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
             let target = match module {
                 // The core is a crate of its own.
                 "sched" | "sched_core" => "sched_core".to_owned(),
-                "proto_frames" | "ciao_rik" => module.to_owned(),
+                "proto_frames" | "ciao_adapter" | "ciao_funky" | "ciao_rik" => module.to_owned(),
                 module => format!("ciao_scheduler::{module}"),
             };
             format!("{target}={level}").parse().ok()
@@ -404,7 +360,7 @@ fn level(verbosity: u8) -> LevelFilter {
 #[cfg(test)]
 mod tests {
     use std::io::{self, Write};
-    use std::sync::{Arc, Mutex, mpsc};
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use tracing_subscriber::fmt;
@@ -427,52 +383,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_log_writer_that_panics_is_noticed() {
-        let (mut writer, writing) = written_to(Defective);
-        let (_, stderr) = written_to(io::sink());
+        let writing = written_to(Defective).unwrap();
+        let mut writer = writing.queue.clone();
         let logs = Logs {
             file: Some(writing),
-            _stderr: stderr,
+            stderr: written_to(io::sink()).unwrap(),
         };
         writer.write_all(b"a line\n").unwrap();
         tokio::time::timeout(Duration::from_secs(60), logs.writer_ended())
             .await
             .expect("it is noticed");
-    }
-
-    /// A log whose reader is stopped until the test lets it go on.
-    struct Stopped(mpsc::Receiver<()>, Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Stopped {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let _ = self.0.recv();
-            self.1.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[tokio::test]
-    async fn lines_that_a_log_cannot_take_are_counted_in_it() {
-        const TOO_MANY: usize = 5;
-        let (go_on, stopped) = mpsc::channel();
-        let written = Arc::<Mutex<Vec<u8>>>::default();
-        let (mut writer, writing) = written_to(Stopped(stopped, Arc::clone(&written)));
-        let dropped = writer.error_counter();
-        let mut lines = 0;
-        while dropped.dropped_lines() < TOO_MANY {
-            writer.write_all(b"a line\n").unwrap();
-            lines += 1;
-        }
-        drop(go_on);
-        let mut ended = writing.ended.clone();
-        drop((writer, writing));
-        let ended = tokio::time::timeout(Duration::from_secs(60), ended.changed());
-        assert!(ended.await.expect("all is written").is_err());
-        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-        assert_eq!(text.matches("a line\n").count(), lines - TOO_MANY);
-        assert_eq!(text.matches("event=log_lines_dropped 5 lines").count(), 1);
     }
 
     #[test]

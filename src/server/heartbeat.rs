@@ -10,9 +10,9 @@ use std::time::Duration;
 use jiff::Zoned;
 use proto_frames::Uuid;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder};
 
 use super::hub::Hub;
+use crate::line_queue::{LineQueue, line_queue};
 use sched_core::{Heartbeat, HeartbeatNode};
 
 /// Controllers shown, as the original.
@@ -24,15 +24,17 @@ const MAX_NODES: usize = 4;
 /// Lines between two column headers, as the original.
 const HEADER_EVERY: u64 = 22;
 
-/// Lines that wait while standard error is not read, a minute's; later ones are dropped.
-const MAX_WAITING_LINES: usize = 60;
-
 /// Prints the heartbeat to standard error; ends never. A reading of the core a second, under its lock for as long as it
 /// takes to copy a handful of rows. A thread of its own writes, because writing waits where a terminal was stopped or a
-/// pipe is not read.
+/// pipe is not read. Without a thread for it there is no heartbeat, and the log says so.
 pub(super) async fn beat(hub: Arc<Hub>) {
-    let builder = NonBlockingBuilder::default().buffered_lines_limit(MAX_WAITING_LINES);
-    let (mut out, _guard) = builder.thread_name("heartbeat").finish(std::io::stderr());
+    let mut out = match line_queue("heartbeat", std::io::stderr()) {
+        Ok((out, _)) => out,
+        Err(error) => {
+            tracing::error!(event = "heartbeat_failed", "there is no heartbeat: {error}");
+            return std::future::pending().await;
+        }
+    };
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for count in 0u64.. {
@@ -47,7 +49,7 @@ pub(super) async fn beat(hub: Arc<Hub>) {
 }
 
 /// Where standard error is gone there is no reader, which harms nothing else.
-fn say(out: &mut NonBlocking, time: &str, text: &str) {
+fn say(out: &mut LineQueue, time: &str, text: &str) {
     // In one piece: each piece that is written waits as a line of its own.
     let _ = out.write_all(format!("{time} {text}\n").as_bytes());
 }

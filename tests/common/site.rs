@@ -237,6 +237,7 @@ impl Daemon {
     /// Waits until it has ended by itself, and its log too.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let status = within(self.child.wait()).await.unwrap();
+        self.read_log(true);
         // The sender goes with the last line.
         let _ = within(self.log.wait_for(|_| false)).await;
         status

@@ -100,28 +100,46 @@ async fn verbosity_1_says_where_each_start_went_and_0_does_not() {
     }
 }
 
-#[tokio::test]
-async fn a_log_that_is_not_read_stops_nothing_and_loses_nothing() {
-    /// Of each a line is logged: together more than the pipe of the log holds.
-    const STARTS: u128 = 2000;
-    let site = Site::new();
-    let mut daemon = site.start(&["-v", "1"]).await;
+/// Of each a line is logged: together more than the pipe of the log holds.
+const LOGGED_STARTS: u128 = 2000;
+
+/// A daemon whose log is not read any more, and of whose lines more are there than the pipe takes.
+async fn with_unread_log(site: &Site, flags: &[&str]) -> Daemon {
+    let daemon = site.start(flags).await;
     let mut master = site.master(&daemon).await;
     let mut node = site.node(&daemon).await;
     master.expect_node().await;
     node.ready(PLENTY).await;
     node.nothing_else().await;
     daemon.read_log(false);
-    for number in 1..=STARTS {
+    for number in 1..=LOGGED_STARTS {
         master.start(instance(number), 1).await;
         node.expect_start().await;
     }
+    daemon
+}
+
+#[tokio::test]
+async fn a_log_that_is_not_read_stops_nothing_and_loses_nothing() {
+    let site = Site::new();
+    let mut daemon = with_unread_log(&site, &["-v", "1"]).await;
     daemon.read_log(true);
+    daemon
+        .logged(&format!("START {} given", instance(LOGGED_STARTS)))
+        .await;
     daemon.terminate();
     daemon.ended().await;
     let log = daemon.log();
     let logged = log.iter().filter(|line| line.contains(" given to node "));
-    assert_eq!(logged.count() as u128, STARTS);
+    assert_eq!(logged.count() as u128, LOGGED_STARTS);
+}
+
+#[tokio::test]
+async fn a_log_that_is_not_read_does_not_hold_up_the_end() {
+    let site = Site::new();
+    let mut daemon = with_unread_log(&site, &["-v", "1", "--heartbeat"]).await;
+    daemon.terminate();
+    assert!(daemon.ended().await.success());
 }
 
 #[tokio::test]

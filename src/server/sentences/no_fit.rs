@@ -42,7 +42,7 @@ impl fmt::Display for WhyNoFit<'_> {
             None => Ok(()),
             Some(Never::NoMatch) => f.write_str("; no node matches; waiting will not help"),
             Some(Never::TooLarge) => {
-                f.write_str("; more than any of them has in all; waiting will not help")
+                f.write_str("; it asks for more than any of them has; waiting will not help")
             }
         }
     }

@@ -291,6 +291,6 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
         detail(&mut world),
         "none of 3 compute nodes fits: \
          3 short of memory (asks 1001 MiB, most free 1000 on host-4, the largest has 1000); \
-         more than any of them has in all; waiting will not help"
+         it asks for more than any of them has; waiting will not help"
     );
 }
