@@ -44,8 +44,9 @@ const BUSY_PART: u64 = 4;
 struct Pace {
     /// Bytes in a second for all launchers together; 0 counts as 1.
     rate: u64,
-    /// STARTs that had come in when it was last looked.
+    /// STARTs that had come in when it was last looked, and when that was.
     starts: u64,
+    looked: Option<Instant>,
     /// Until when images are sent slowly.
     busy_until: Option<Instant>,
 }
@@ -53,8 +54,10 @@ struct Pace {
 impl Pace {
     /// Bytes that may be fetched in a second from now on, where so many STARTs have come in since the process began.
     fn rate(&mut self, now: Instant, starts: u64) -> u64 {
-        if starts != self.starts {
-            self.starts = starts;
+        let looked = self.looked.replace(now);
+        let is_recent = looked.is_some_and(|looked| now <= looked + BUSY_FOR);
+        // Those of longer ago may have come at any time since.
+        if std::mem::replace(&mut self.starts, starts) != starts && is_recent {
             self.busy_until = Some(now + BUSY_FOR);
         }
         let is_busy = self.busy_until.is_some_and(|until| now < until);
@@ -98,6 +101,7 @@ impl Worker {
             pace: Pace {
                 rate,
                 starts: 0,
+                looked: None,
                 busy_until: None,
             },
             hub,
@@ -329,6 +333,7 @@ mod tests {
         let mut pace = Pace {
             rate: 400,
             starts: 0,
+            looked: None,
             busy_until: None,
         };
         let begin = Instant::now();
@@ -339,8 +344,10 @@ mod tests {
         assert_eq!(rate(BUSY_FOR * 7 / 4, 9), 100);
         assert_eq!(rate(BUSY_FOR * 2, 9), 100, "since the latest START");
         assert_eq!(rate(BUSY_FOR * 11 / 4, 9), 400);
+        assert_eq!(rate(BUSY_FOR * 4, 10), 400, "some time ago");
+        assert_eq!(rate(BUSY_FOR * 4, 11), 100);
         pace.rate = 1;
-        assert_eq!(pace.rate(begin + BUSY_FOR * 4, 10), 1);
+        assert_eq!(pace.rate(begin + BUSY_FOR * 4, 12), 1);
     }
 
     #[test]
