@@ -10,6 +10,7 @@
 //! node-a (4cb19522) drained: 4 moved
 //! ```
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -216,7 +217,7 @@ impl Drain {
                 let last = self.last.replace((**progress).clone());
                 let is_end = self.is_over();
                 // What fits nowhere else is named once, and again where it is others.
-                let are_named = last.is_some_and(|last| last.misfits == progress.misfits);
+                let are_named = last.is_some_and(|last| instances(&last) == instances(progress));
                 let text = if are_named {
                     drain_counts
                 } else {
@@ -321,6 +322,12 @@ impl Drain {
             "reason": self.failure.as_ref().map(|(why, _)| why),
         })
     }
+}
+
+/// Those that fit nowhere else, whatever the reason is by now.
+fn instances(progress: &DrainProgress) -> BTreeSet<&str> {
+    let misfits = progress.misfits.iter();
+    misfits.map(|it| it.instance_uuid.as_str()).collect()
 }
 
 /// Instances that cannot be moved by why, in the order of the first of each: many have the same reason, which is long.
@@ -440,7 +447,7 @@ mod tests {
             line.to_string()
         };
         assert!(line(1, misfit("i1", "pinned")).ends_with("; 1 fits nowhere else: i1 (pinned)"));
-        assert!(line(2, misfit("i1", "pinned")).ends_with("; 1 fits nowhere else"));
+        assert!(line(2, misfit("i1", "short of memory")).ends_with("; 1 fits nowhere else"));
         assert!(line(3, misfit("i2", "pinned")).ends_with(": i2 (pinned)"));
     }
 
