@@ -1,7 +1,7 @@
 //! Lines that a thread of its own writes, so that what is written to may be stopped: a terminal, a pipe that is not
 //! read, a slow disk. Who has a line never waits.
 //!
-//! Lines wait in memory up to `MAX_WAITING_BYTES`; further ones are dropped, and a line in their place says how many.
+//! Lines wait in memory up to a limit of each queue; further ones are dropped, and a line in their place says how many.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,9 +12,6 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 use tracing_subscriber::fmt::MakeWriter;
-
-/// Most bytes that wait in one queue, each line with what it takes beside its text.
-const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// How long the end of a program waits for what is left to be written. What a stopped reader has not taken by then is
 /// lost.
@@ -30,6 +27,8 @@ struct Shared {
     filled: Condvar,
     /// All is written.
     emptied: Condvar,
+    /// Most bytes that wait, each line with what it takes beside its text.
+    max_bytes: usize,
 }
 
 #[derive(Default)]
@@ -41,6 +40,13 @@ struct State {
     dropped: u64,
     /// Whether the thread has something in hand.
     is_writing: bool,
+}
+
+impl State {
+    /// Whether something is left to write.
+    fn is_busy(&self) -> bool {
+        self.is_writing || self.dropped > 0 || !self.lines.is_empty()
+    }
 }
 
 struct Line {
@@ -61,18 +67,20 @@ impl fmt::Debug for LineQueue {
     }
 }
 
-/// A queue whose thread writes to `to`; and what is closed when that thread has ended, because its sender goes with it.
+/// A queue of so many bytes at most whose thread writes to `to`; and what is closed when that thread has ended, because its sender goes with it.
 ///
 /// # Errors
 /// The system has no thread left.
 pub(crate) fn line_queue(
     name: &str,
+    max_bytes: usize,
     to: impl Write + Send + 'static,
 ) -> io::Result<(LineQueue, watch::Receiver<()>)> {
     let shared = Arc::new(Shared {
         state: Mutex::default(),
         filled: Condvar::new(),
         emptied: Condvar::new(),
+        max_bytes,
     });
     let (lives, ended) = watch::channel(());
     let queue = LineQueue(Arc::clone(&shared));
@@ -89,10 +97,8 @@ impl LineQueue {
     /// Waits until all is written, a second at most.
     pub(crate) fn drain(&self) {
         let mut state = self.0.state.lock();
-        let is_busy = |state: &mut State| state.is_writing || !state.lines.is_empty();
-        self.0
-            .emptied
-            .wait_while_for(&mut state, is_busy, END_DEADLINE);
+        let emptied = &self.0.emptied;
+        emptied.wait_while_for(&mut state, |state| state.is_busy(), END_DEADLINE);
     }
 }
 
@@ -100,7 +106,7 @@ impl Write for LineQueue {
     /// Takes a whole line. Never fails, and never waits for what it is written to.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let mut state = self.0.state.lock();
-        if state.bytes + Line::cost(text) > MAX_WAITING_BYTES {
+        if state.bytes + Line::cost(text) > self.0.max_bytes {
             state.dropped += 1;
         } else {
             let dropped_before = std::mem::take(&mut state.dropped);
@@ -109,8 +115,8 @@ impl Write for LineQueue {
                 text: text.into(),
                 dropped_before,
             });
-            self.0.filled.notify_one();
         }
+        self.0.filled.notify_one();
         Ok(text.len())
     }
 
@@ -173,7 +179,7 @@ fn report(to: &mut impl Write, missing: u64) -> io::Result<()> {
     writeln!(
         to,
         "{now:.6}  WARN ciao_scheduler::logging: event=log_lines_dropped {missing} lines of this log are missing here: \
-         they came faster than they could be written"
+         they could not be written, or not as fast as they came"
     )
 }
 
@@ -182,6 +188,8 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    const MAX_BYTES: usize = 4096;
 
     /// What is written only while the test lets it.
     struct Stopped(mpsc::Receiver<()>, Arc<Mutex<Vec<u8>>>);
@@ -200,8 +208,8 @@ mod tests {
     /// Waits for as long as it takes, unlike the end of a program.
     fn wait_for_all(queue: &LineQueue) {
         let mut state = queue.0.state.lock();
-        let is_busy = |state: &mut State| state.is_writing || !state.lines.is_empty();
-        queue.0.emptied.wait_while(&mut state, is_busy);
+        let emptied = &queue.0.emptied;
+        emptied.wait_while(&mut state, |state| state.is_busy());
     }
 
     #[test]
@@ -209,14 +217,20 @@ mod tests {
         const TOO_MANY: u64 = 5;
         let (go_on, stopped) = mpsc::channel();
         let written = Arc::<Mutex<Vec<u8>>>::default();
-        let (mut queue, _) = line_queue("test", Stopped(stopped, Arc::clone(&written))).unwrap();
+        let stopped = Stopped(stopped, Arc::clone(&written));
+        let (mut queue, _) = line_queue("test", MAX_BYTES, stopped).unwrap();
         let dropped = |queue: &LineQueue| queue.0.state.lock().dropped;
-        let mut lines = 0;
+        let mut lines = 1;
+        queue.write_all(b"before\n").unwrap();
+        // Until the thread has it in hand, and takes no more out of the queue.
+        while !queue.0.state.lock().lines.is_empty() {
+            std::thread::yield_now();
+        }
         while dropped(&queue) < TOO_MANY {
             queue.write_all(b"before\n").unwrap();
             lines += 1;
         }
-        assert!(queue.0.state.lock().bytes <= MAX_WAITING_BYTES);
+        assert!(queue.0.state.lock().bytes <= MAX_BYTES);
         queue.drain(); // it is stopped: given up after a while
         drop(go_on);
         wait_for_all(&queue);
@@ -253,7 +267,7 @@ mod tests {
     fn lines_that_could_not_be_written_are_counted_once_it_is_possible_again() {
         let written = Arc::<Mutex<Vec<u8>>>::default();
         // Of the second, what says that the first is missing fails as well.
-        let (mut queue, _) = line_queue("test", Full(3, Arc::clone(&written))).unwrap();
+        let (mut queue, _) = line_queue("test", MAX_BYTES, Full(3, Arc::clone(&written))).unwrap();
         for line in ["first\n", "second\n", "third\n"] {
             queue.write_all(line.as_bytes()).unwrap();
             wait_for_all(&queue);
@@ -262,5 +276,9 @@ mod tests {
         assert!(text.contains("event=log_lines_dropped 2 lines"), "{text}");
         assert!(text.ends_with("\nthird\n"), "{text}");
         assert!(!text.contains("first"), "{text}");
+        queue.write_all(&[b'a'; MAX_BYTES]).unwrap();
+        wait_for_all(&queue);
+        let text = String::from_utf8(written.lock().clone()).unwrap();
+        assert!(text.contains("event=log_lines_dropped 1 lines"), "{text}");
     }
 }

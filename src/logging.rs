@@ -34,6 +34,9 @@ use crate::printable::{Printable, is_unprintable};
 /// Daily log files kept; older ones are removed when the next is begun.
 const MAX_LOG_FILES: usize = 14;
 
+/// Most bytes of lines that wait to be written, for each of the two threads.
+const MAX_WAITING_BYTES: usize = 8 << 20;
+
 /// glog's flags.
 // The comments on the fields are the help texts that `clap` shows.
 #[derive(Debug, Clone, Default, Args)]
@@ -317,7 +320,7 @@ fn open(directory: &Path, program: &str) -> io::Result<Writing> {
 /// # Errors
 /// The system has no thread left.
 fn written_to(to: impl Write + Send + 'static) -> io::Result<Writing> {
-    let (queue, ended) = line_queue("log", to)?;
+    let (queue, ended) = line_queue("log", MAX_WAITING_BYTES, to)?;
     Ok(Writing { queue, ended })
 }
 

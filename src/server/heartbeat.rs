@@ -24,11 +24,14 @@ const MAX_NODES: usize = 4;
 /// Lines between two column headers, as the original.
 const HEADER_EVERY: u64 = 22;
 
+/// Most bytes of lines that wait while standard error is not read, a minute's or more; later ones are dropped.
+const MAX_WAITING_BYTES: usize = 16 << 10;
+
 /// Prints the heartbeat to standard error; ends never. A reading of the core a second, under its lock for as long as it
 /// takes to copy a handful of rows. A thread of its own writes, because writing waits where a terminal was stopped or a
 /// pipe is not read. Without a thread for it there is no heartbeat, and the log says so.
 pub(super) async fn beat(hub: Arc<Hub>) {
-    let mut out = match line_queue("heartbeat", std::io::stderr()) {
+    let mut out = match line_queue("heartbeat", MAX_WAITING_BYTES, std::io::stderr()) {
         Ok((out, _)) => out,
         Err(error) => {
             tracing::error!(event = "heartbeat_failed", "there is no heartbeat: {error}");
