@@ -92,7 +92,7 @@ pub fn drain(event: &DrainProgress) -> String {
     format!("{}{named}", drain_counts(event))
 }
 
-/// The same without the names of those that fit nowhere else.
+/// As [`drain`], but those that fit nowhere else are counted and not named.
 #[must_use]
 pub fn drain_counts(event: &DrainProgress) -> String {
     let misfits = match event.misfit_count {

@@ -1,9 +1,10 @@
 //! The thread that does what is asked of the store, one thing after the other.
 //!
 //! What launchers fetch is limited in bytes a second, and to a quarter of that while STARTs come in ([`Pace`]): what is
-//! copied and encrypted for an image is time that a START would wait for a processor. So a request to read is put into a queue of its own and done when
-//! its time has come; what is pushed, listed and deleted is done as it comes. Between two requests one read is done that
-//! is due, so that neither holds up the other. All blocking calls on the store's files are made here.
+//! copied and encrypted for an image is time that a START would wait for a processor. So a request to read is put into
+//! a queue of its own and done when its time has come; what is pushed, listed and deleted is done as it comes. Between
+//! two requests one read is done that is due, so that neither holds up the other. All blocking calls on the store's
+//! files are made here.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -35,7 +36,7 @@ const MOST_SAVED_UP: Duration = Duration::from_millis(2);
 const BUSY_FOR: Duration = Duration::from_millis(20);
 
 /// The part of the rate that images have while STARTs come in. With it, the 99th percentile of a closed loop of STARTs
-/// beside ten launchers that fetch 100 MB on the same two processors stays within a fifth of what it is alone
+/// beside ten launchers that fetch 100 MB on the same two processors is about a fifth above what it is alone
 /// (`benches/README.md`).
 const BUSY_PART: u64 = 4;
 
