@@ -22,7 +22,7 @@ use clap::Args;
 use tokio::sync::watch;
 use tracing::Level;
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
-use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
@@ -36,6 +36,16 @@ const MAX_LOG_FILES: usize = 14;
 
 /// Most bytes of lines that wait to be written, for each of the two threads.
 const MAX_WAITING_BYTES: usize = 8 << 20;
+
+/// This project's own crates, whose level `-v` sets.
+const OWN_CRATES: &[&str] = &[
+    "ciao_scheduler",
+    "ciao_adapter",
+    "ciao_funky",
+    "ciao_rik",
+    "sched_core",
+    "proto_frames",
+];
 
 /// glog's flags.
 // The comments on the fields are the help texts that `clap` shows.
@@ -329,24 +339,29 @@ fn written_to(to: impl Write + Send + 'static) -> io::Result<Writing> {
 ///
 /// # Errors
 /// [`LogError::Vmodule`] with the part that cannot be read.
-fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
-    let mut filter = EnvFilter::new(format!(
-        "warn,ciao_scheduler={0},ciao_adapter={0},ciao_funky={0},ciao_rik={0},sched_core={0},proto_frames={0}",
-        level(flags.verbosity)
-    ));
+fn filter(flags: &LogFlags) -> Result<Targets, LogError> {
+    let verbosity = level(flags.verbosity);
+    let own = OWN_CRATES.iter().map(|it| (*it, verbosity));
+    let mut filter = Targets::new()
+        .with_default(LevelFilter::WARN)
+        .with_targets(own);
     for part in flags.vmodule.split(',').filter(|part| !part.is_empty()) {
-        let directive = part.split_once('=').and_then(|(module, level_text)| {
+        let read = part.split_once('=').and_then(|(module, level_text)| {
             let module = module.trim_end_matches(".go").trim_matches('*');
-            let level = level(level_text.parse().ok()?);
-            let target = match module {
-                // The core is a crate of its own.
-                "sched" | "sched_core" => "sched_core".to_owned(),
-                "proto_frames" | "ciao_adapter" | "ciao_funky" | "ciao_rik" => module.to_owned(),
-                module => format!("ciao_scheduler::{module}"),
-            };
-            format!("{target}={level}").parse().ok()
+            let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
+            let is_module = !module.is_empty() && module.chars().all(is_path);
+            Some(module)
+                .filter(|_| is_module)
+                .zip(level_text.parse().ok())
         });
-        filter = filter.add_directive(directive.ok_or_else(|| LogError::Vmodule(part.to_owned()))?);
+        let (module, verbosity) = read.ok_or_else(|| LogError::Vmodule(part.to_owned()))?;
+        let target = match module {
+            // The core is a crate of its own.
+            "sched" => "sched_core".to_owned(),
+            module if OWN_CRATES.contains(&module) => module.to_owned(),
+            module => format!("ciao_scheduler::{module}"),
+        };
+        filter = filter.with_target(target, level(verbosity));
     }
     Ok(filter)
 }
@@ -444,9 +459,11 @@ mod tests {
         let text = with("sched=2,server=1").unwrap().to_string();
         assert!(text.contains("sched_core=trace"), "{text}");
         assert!(text.contains("ciao_scheduler::server=debug"), "{text}");
-        assert_eq!(
-            with("sched").unwrap_err().to_string(),
-            "-vmodule 'sched': expected MODULE=N, separated by commas"
-        );
+        for wrong in ["sched", "=1", "sched=x", "sched=256", "a b=1", "**=1"] {
+            assert_eq!(
+                with(wrong).unwrap_err().to_string(),
+                format!("-vmodule '{wrong}': expected MODULE=N, separated by commas")
+            );
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! `--cpuprofile`: where the daemon spends its time, as a file that pprof reads.
 
+mod format;
+
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-use pprof::protos::Message as _;
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
+use prost::Message as _;
 
 /// Samples a second, as Go's profiler.
 const FREQUENCY_HZ: i32 = 100;
@@ -53,13 +55,8 @@ impl Profile {
         let panicked = |_| io::Error::other("the profiler has panicked");
         let guard = sampler.join().map_err(panicked)??;
         let report = guard.report().build().map_err(io::Error::other)?;
-        let mut profile = report.pprof().map_err(io::Error::other)?;
-        for location in &mut profile.location {
-            // Without one of its own, pprof takes all of them for the same place when it is also given the program.
-            location.address = location.id;
-        }
-        self.file
-            .write_all(&profile.write_to_bytes().map_err(io::Error::other)?)?;
+        let profile = format::Profile::new(&report);
+        self.file.write_all(&profile.encode_to_vec())?;
         self.file.sync_all()?;
         tracing::info!(
             event = "profile_written",
