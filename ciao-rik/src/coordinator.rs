@@ -162,6 +162,8 @@ pub(crate) struct Coordinator {
     definitions: usize,
     /// By owner and workload; see `sets::key`.
     sets: BTreeMap<String, Set>,
+    /// Id and UUID of the instances of each set that are not over, by the set's key; no set has an empty entry.
+    members: HashMap<String, BTreeSet<(String, Arc<str>)>>,
     /// Keys of sets whose instances may differ from what the set is to be. Each round ends with looking at these alone.
     unsettled: BTreeSet<String>,
     /// Address and latest metrics of each worker that is connected, for streams that begin later.
@@ -169,6 +171,8 @@ pub(crate) struct Coordinator {
     subscribers: Vec<Subscriber>,
     /// What the UUIDs of all our instances begin with.
     family: Family,
+    /// Names of the tokens that are banned.
+    banned: Vec<String>,
     /// Instances that the scheduler does not have, in the order in which they were accepted. One that has been
     /// destroyed since is skipped when it is sent.
     unsent: VecDeque<Arc<str>>,
@@ -221,9 +225,11 @@ impl Coordinator {
             definitions: 0,
             unsettled: kept.sets.iter().map(|(key, _)| key.clone()).collect(),
             sets: kept.sets.into_iter().collect(),
+            members: HashMap::new(),
             workers: BTreeMap::new(),
             subscribers: Vec::new(),
             family: kept.family,
+            banned: Vec::new(),
             unsent: VecDeque::new(),
             retry: BTreeSet::new(),
             session: None,
@@ -407,6 +413,7 @@ impl Coordinator {
             _ => {
                 let key = (Arc::clone(&record.owner), record.id.clone());
                 self.by_id.insert(key, Arc::clone(&instance));
+                self.add_member(&record);
             }
         }
         self.instances
@@ -422,6 +429,7 @@ impl Coordinator {
         if self.by_id.get(&key) == Some(instance) {
             self.by_id.remove(&key);
         }
+        self.remove_member(record);
         self.retry.remove(instance);
         Some(removed)
     }
@@ -460,6 +468,10 @@ impl Coordinator {
         if session.send(Ask::Start(payload)).is_ok() {
             it.is_sent = true;
             it.held_back.clear();
+        } else {
+            // The connection is lost, which the session has yet to report.
+            it.held_back = "the scheduler is not reachable".to_owned();
+            self.unsent.push_back(Arc::clone(instance));
         }
     }
 
@@ -516,7 +528,9 @@ impl Coordinator {
         it.record.fate = Fate::Over;
         self.definitions -= it.record.definition.len();
         it.record.definition = "".into();
-        let key = (Arc::clone(&it.record.owner), it.record.id.clone());
+        let record = it.record.clone();
+        self.remove_member(&record);
+        let key = (record.owner, record.id);
         if self.by_id.get(&key) == Some(instance) {
             self.by_id.remove(&key);
         }

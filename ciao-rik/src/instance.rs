@@ -120,6 +120,13 @@ impl Instance {
         self.said = None;
     }
 
+    /// Takes note that the scheduler has the instance, and that how far it is has to be learned from a listing.
+    pub(crate) fn reattach(&mut self) {
+        self.tracker = tracker(&self.record);
+        self.tracker.reattach();
+        self.is_sent = true;
+    }
+
     /// How far the scheduler says it is. The tracker always has exactly one instance.
     pub(crate) fn stage(&self) -> &Stage {
         &self.tracker.all()[0].stage

@@ -10,6 +10,7 @@ use proto_frames::payload::{Delete, LifeState};
 use tonic::Status;
 use uuid::Uuid;
 
+use crate::coordinator::sets;
 use crate::coordinator::{
     Answer, Coordinator, MAX_DEFINITIONS, MAX_INSTANCES, MAX_SUBSCRIBERS, Order, Request, Step,
 };
@@ -32,12 +33,12 @@ impl Coordinator {
                 let _ = answer.send(self.subscribe(caller));
             }
             Order::Banned(owners) => {
-                let status = Status::permission_denied("the token is banned");
-                let banned = self
-                    .subscribers
-                    .iter()
-                    .filter(|it| owners.iter().any(|owner| **owner == *it.caller.owner));
-                banned.for_each(|it| it.end(status.clone()));
+                self.banned = owners;
+                for subscriber in &self.subscribers {
+                    if self.is_banned(&subscriber.caller) {
+                        subscriber.end(banned());
+                    }
+                }
             }
         }
     }
@@ -57,7 +58,17 @@ impl Coordinator {
         let known = self.by_id.get(&key).cloned();
         match (request.create, known) {
             // It is there, or will be: nothing is made twice.
-            (Some(_), Some(instance)) if self.is_wanted(&instance) => self.answers.push(answer),
+            (Some(definition), Some(instance)) if self.is_wanted(&instance) => {
+                if self.is_made_of(&instance, &definition) {
+                    self.answers.push(answer);
+                } else {
+                    let text = format!(
+                        "instance {:?} is there with another definition; destroy it first",
+                        request.id
+                    );
+                    let _ = answer.send(Err(Status::failed_precondition(text)));
+                }
+            }
             (Some(_), Some(_)) => {
                 let text = format!(
                     "instance {:?} is being destroyed, or has failed and is to be destroyed first",
@@ -85,6 +96,20 @@ impl Coordinator {
     fn is_wanted(&self, instance: &Arc<str>) -> bool {
         let fate = self.instances.get(instance).map(|it| &it.record.fate);
         fate == Some(&Fate::Run)
+    }
+
+    /// Whether an instance was made of this definition, the number of replicas aside, which counts for sets alone.
+    fn is_made_of(&self, instance: &Arc<str>, definition: &Definition) -> bool {
+        let kept = self
+            .instances
+            .get(instance)
+            .map(|it| &*it.record.definition);
+        kept.is_some_and(|kept| sets::is_same(kept, &definition.json))
+    }
+
+    /// Whether the caller's token is banned. A call that was let in before may be carried out after the ban.
+    fn is_banned(&self, caller: &Caller) -> bool {
+        !caller.owner.is_empty() && self.banned.iter().any(|it| **it == *caller.owner)
     }
 
     /// Makes an instance in memory and has it written. It is not sent: the caller puts it into `accepting`.
@@ -176,8 +201,12 @@ impl Coordinator {
     /// Makes a stream of updates, with the state of everything as its first messages.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` where there are [`MAX_SUBSCRIBERS`] streams with a reader.
+    /// `PERMISSION_DENIED` for a banned token, `RESOURCE_EXHAUSTED` where there are [`MAX_SUBSCRIBERS`] streams with a
+    /// reader.
     fn subscribe(&mut self, caller: Caller) -> Result<Updates, Status> {
+        if self.is_banned(&caller) {
+            return Err(banned());
+        }
         self.tidy();
         if self.subscribers.len() >= MAX_SUBSCRIBERS {
             let text = format!("there are {MAX_SUBSCRIBERS} streams of updates already");
@@ -188,4 +217,9 @@ impl Coordinator {
         self.subscribers.push(subscriber);
         Ok(updates)
     }
+}
+
+/// The refusal of a banned token.
+fn banned() -> Status {
+    Status::permission_denied("the token is banned")
 }

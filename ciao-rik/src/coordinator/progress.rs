@@ -9,13 +9,16 @@ use std::sync::Arc;
 use ciao_adapter::tracking::{Listed, is_temporary};
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::track::Stage;
-use proto_frames::payload::{DeleteFailureReason, StartFailureReason};
+use proto_frames::payload::{
+    Delete, DeleteFailureReason, InstanceView, PlacementState, StartFailureReason,
+};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{info, warn};
+use uuid::Uuid;
 
 use crate::coordinator::{Coordinator, News};
-use crate::instance::{Fate, Said};
+use crate::instance::{Fate, Instance, Said};
 use crate::requests::{Ask, Heard, Listing};
 use crate::rpc::common::{ResourceStatus, WorkerMetric};
 
@@ -28,6 +31,8 @@ enum After {
     TryAgain,
     /// It is sent again at once without its name, which another instance may have.
     TryNameless,
+    /// The scheduler has it already: how far it is comes with the next listing.
+    Reattach,
 }
 
 impl Coordinator {
@@ -105,7 +110,8 @@ impl Coordinator {
         }
     }
 
-    /// Compares all that was sent with a listing. What is not listed may still return until `back_by`.
+    /// Compares all that was sent with a listing. What is not listed may still return until `back_by`. What is listed
+    /// and no controller wants is deleted: the scheduler may have placed it again after its end was reported here.
     fn compare(&mut self, listing: &Listing) {
         let (instances, ended) = (&listing.instances, &listing.ended);
         let listed = Listed::new(instances, ended, Instant::now(), self.back_by);
@@ -121,6 +127,34 @@ impl Coordinator {
         }
         changed.iter().for_each(|it| self.settle(it));
         self.submit_unsent();
+        let wants = |uuid: &str| self.instances.get(uuid).is_some_and(Instance::is_living);
+        let has_node = |it: &&InstanceView| it.state != PlacementState::Lost;
+        let listed = instances.iter().filter(has_node);
+        for unwanted in listed.filter(|it| !wants(&it.instance_uuid)) {
+            self.delete_unwanted(&unwanted.instance_uuid);
+        }
+    }
+
+    /// Deletes an instance of this adapter that the scheduler has and no controller wants. While it is listed, each
+    /// listing has it deleted again.
+    fn delete_unwanted(&self, instance: &str) {
+        let Some(session) = &self.session else {
+            return;
+        };
+        warn!(
+            event = "rik_instance_not_wanted",
+            instance,
+            "the scheduler has an instance that no controller wants any more: it is deleted"
+        );
+        let delete = Delete {
+            instance_uuid: instance.to_owned(),
+            // The scheduler finds its node.
+            workload_agent_uuid: Uuid::nil().to_string(),
+            stop: false,
+            forget: false,
+        };
+        // A lost connection brings another listing.
+        let _ = session.send(Ask::Delete(delete));
     }
 
     /// Does what follows from an instance's stage. For one that is to go, any end is the end that was wanted.
@@ -191,8 +225,10 @@ impl Coordinator {
             return;
         };
         let after = after_failure(reason, it.is_nameless);
-        if after == After::Fail {
-            return self.fail(instance, why);
+        match after {
+            After::Fail => return self.fail(instance, why),
+            After::Reattach => return it.reattach(),
+            After::TryAgain | After::TryNameless => {}
         }
         it.is_nameless |= after == After::TryNameless;
         it.begin_again();
@@ -269,7 +305,8 @@ impl Coordinator {
                 it.said = None;
                 it.held_back = format!("its worker {worker} is gone; it is started on another");
                 match it.record.fate {
-                    Fate::Destroy => self.finish(instance),
+                    // Over once the scheduler has deleted it, and not before: it would be started elsewhere.
+                    Fate::Destroy => self.delete(instance),
                     _ => self.notify(instance),
                 }
             }
@@ -282,6 +319,8 @@ impl Coordinator {
 /// is taken, among others, so that it is tried once without.
 fn after_failure(reason: &str, is_nameless: bool) -> After {
     match StartFailureReason::from(reason) {
+        // The UUID is this adapter's alone, so that it is this instance.
+        StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists => After::Reattach,
         reason if is_temporary(&reason) => After::TryAgain,
         StartFailureReason::InvalidData if !is_nameless => After::TryNameless,
         _ => After::Fail,

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::coordinator::{Answer, Coordinator, Request, Step};
 use crate::definition::Definition;
-use crate::instance::{Fate, Instance, Member, shared};
+use crate::instance::{Fate, Instance, InstanceRecord, Member, shared};
 use crate::updates::Caller;
 
 /// Most sets of all controllers together.
@@ -111,7 +111,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes the steps that can be taken now. The cost is a walk over all instances for each set that was touched.
+    /// Takes the steps that can be taken now. The cost is a walk over its instances for each set that was touched.
     pub(super) fn settle_sets(&mut self) {
         for key in std::mem::take(&mut self.unsettled) {
             if let Some(set) = self.sets.get(&key).cloned() {
@@ -210,24 +210,41 @@ impl Coordinator {
     }
 
     /// UUIDs of the instances of a set that match and are not over, in the order of their ids.
-    pub(super) fn members(&self, key_: &str, matches: impl Fn(&Instance) -> bool) -> Vec<Arc<str>> {
-        let is_member = |it: &&Instance| {
-            it.record.set.is_some()
-                && it.record.fate != Fate::Over
-                && key(&it.record.owner, &it.record.workload) == key_
-                && matches(it)
-        };
-        let mut found: Vec<&Instance> = self.instances.values().filter(is_member).collect();
-        found.sort_by(|a, b| a.record.id.cmp(&b.record.id));
-        found
-            .iter()
-            .map(|it| Arc::clone(&it.record.instance))
-            .collect()
+    pub(super) fn members(&self, key: &str, matches: impl Fn(&Instance) -> bool) -> Vec<Arc<str>> {
+        let members = self.members.get(key).into_iter().flatten();
+        let found = members.filter(|(_, uuid)| self.instances.get(uuid).is_some_and(&matches));
+        found.map(|(_, uuid)| Arc::clone(uuid)).collect()
+    }
+
+    /// Lists an instance under its set, if it is of one.
+    pub(super) fn add_member(&mut self, record: &InstanceRecord) {
+        if record.set.is_some() {
+            let members = self.members.entry(key(&record.owner, &record.workload));
+            let member = (record.id.clone(), Arc::clone(&record.instance));
+            members.or_default().insert(member);
+        }
+    }
+
+    /// Takes an instance from the list of its set.
+    pub(super) fn remove_member(&mut self, record: &InstanceRecord) {
+        if record.set.is_none() {
+            return;
+        }
+        let key = key(&record.owner, &record.workload);
+        if let Some(members) = self.members.get_mut(&key) {
+            members.remove(&(record.id.clone(), Arc::clone(&record.instance)));
+            if members.is_empty() {
+                self.members.remove(&key);
+            }
+        }
     }
 }
 
 /// Whether two definitions are equal as JSON, `replicas` aside.
-fn is_same(one: &str, other: &str) -> bool {
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    if one == other {
+        return true;
+    }
     let read = |json: &str| {
         let mut definition: Value = serde_json::from_str(json).unwrap_or_default();
         definition.as_object_mut().map(|it| it.remove("replicas"));

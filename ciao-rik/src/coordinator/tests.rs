@@ -4,15 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto_frames::payload::{OnNodeLoss, Payload as _, Span, Start};
+use ciao_scheduler::ctl::event::Event;
+use proto_frames::payload::{
+    DeleteFailure, DeleteFailureReason, InstanceView, OnNodeLoss, Payload as _, PlacementState,
+    Span, Start, StartFailure, StartFailureReason,
+};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
 
-use super::{Coordinator, Order, Request, Settings};
+use super::{Coordinator, News, Order, Request, Settings};
 use crate::definition::{Defaults, Definition};
 use crate::instance::Fate;
-use crate::requests::{Ask, Heard};
+use crate::requests::{Ask, Heard, Listing};
 use crate::store::Store;
 use crate::updates::Caller;
 
@@ -29,6 +33,15 @@ type Answered = oneshot::Receiver<Result<Option<String>, Status>>;
 fn outcome(mut answered: Answered) -> Result<(), Code> {
     let answer = answered.try_recv().expect("it is answered");
     answer.map(drop).map_err(|status| status.code())
+}
+
+/// The scheduler's refusal of an instance's START.
+fn refusal(instance: &Arc<str>, reason: StartFailureReason) -> Event {
+    Event::StartFailure(Box::new(StartFailure {
+        instance_uuid: instance.to_string(),
+        reason,
+        ..StartFailure::default()
+    }))
 }
 
 fn web(replicas: u32, image: &str) -> String {
@@ -104,6 +117,31 @@ impl World {
         outcome(answer)
     }
 
+    /// A new connection in place of the earlier one.
+    fn reconnect(&mut self) {
+        let (session, asked) = mpsc::unbounded_channel();
+        self.asked = asked;
+        self.coordinator.hear(Heard::Up(session));
+    }
+
+    fn event(&mut self, event: Event) {
+        self.coordinator.hear(Heard::Event(Box::new(event)));
+    }
+
+    fn lists(&mut self, instances: &[InstanceView]) {
+        self.coordinator.hear(Heard::Listing(Box::new(Listing {
+            instances: instances.to_vec(),
+            ended: Vec::new(),
+        })));
+    }
+
+    /// UUIDs of the instances that may run.
+    fn living(&self) -> Vec<Arc<str>> {
+        let all = self.coordinator.instances.iter();
+        let living = all.filter(|(_, it)| it.is_living());
+        living.map(|(instance, _)| Arc::clone(instance)).collect()
+    }
+
     /// How many STARTs and DELETEs were sent since the last look.
     fn sent(&mut self) -> (usize, usize) {
         let mut sent = (0, 0);
@@ -131,6 +169,156 @@ impl World {
         let count = self.coordinator.instances.len();
         (count, run, self.coordinator.sets.len(), sets.sum())
     }
+}
+
+#[test]
+fn what_is_accepted_while_the_connection_breaks_is_sent_over_the_next() {
+    let mut world = World::new();
+    // The session has lost its connection; its report of that is still in the channel.
+    world.asked.close();
+    world.ordered("a", Some("{}")).unwrap();
+    world.ordered("", Some(&web(2, "1"))).unwrap();
+    world.coordinator.hear(Heard::Down("broken off".to_owned()));
+    world.reconnect();
+    assert_eq!(world.sent(), (3, 0));
+    // The same for what the cluster could not take at first.
+    for instance in world.living() {
+        world.event(refusal(&instance, StartFailureReason::FullCloud));
+    }
+    world.asked.close();
+    world.coordinator.try_again();
+    world.reconnect();
+    assert_eq!(world.sent(), (3, 0));
+}
+
+#[test]
+fn a_start_of_an_instance_that_is_there_is_not_sent_again() {
+    for reason in [
+        StartFailureReason::AlreadyRunning,
+        StartFailureReason::InstanceExists,
+    ] {
+        let mut world = World::new();
+        world.ordered("a", Some("{}")).unwrap();
+        let instance = world.living().remove(0);
+        assert_eq!(world.sent(), (1, 0));
+        world.event(refusal(&instance, reason));
+        world.coordinator.try_again();
+        assert_eq!(world.sent(), (0, 0));
+        // It is destroyed like any that the scheduler has.
+        world.ordered("a", None).unwrap();
+        assert_eq!(world.sent(), (0, 1));
+        assert_eq!(world.living(), [instance]);
+    }
+}
+
+#[test]
+fn a_destroyed_instance_with_a_lease_is_over_only_when_the_scheduler_says_so() {
+    let mut world = World::new();
+    world.ordered("a", Some("{}")).unwrap();
+    let instance = world.living().remove(0);
+    assert_eq!(world.sent(), (1, 0));
+    world.coordinator.hear(Heard::Down("gone".to_owned()));
+    world.ordered("a", None).unwrap();
+    // The lease lets the scheduler, once it is back, place the instance on another worker.
+    world.coordinator.news(News::Gone {
+        worker: "worker-1".into(),
+        ended: Vec::new(),
+        moves: vec![Arc::clone(&instance)],
+    });
+    assert_eq!(world.living(), [Arc::clone(&instance)]);
+    world.reconnect();
+    assert_eq!(world.sent(), (0, 1));
+    let failure = DeleteFailure {
+        node_uuid: String::new(),
+        instance_uuid: instance.to_string(),
+        reason: DeleteFailureReason::NoInstance,
+    };
+    world.event(Event::DeleteFailure(failure));
+    assert_eq!(world.living(), Vec::<Arc<str>>::new());
+}
+
+#[test]
+fn what_the_scheduler_runs_and_no_controller_wants_is_deleted() {
+    let mut world = World::new();
+    world.ordered("a", Some("{}")).unwrap();
+    let wanted = world.living().remove(0);
+    let unwanted = world.coordinator.family.new_instance().to_string();
+    let listed = |state, instance: &str| InstanceView {
+        instance_uuid: instance.to_owned(),
+        state,
+        ..InstanceView::default()
+    };
+    assert_eq!(world.sent(), (1, 0));
+    let mut listing = [
+        listed(PlacementState::Running, &wanted),
+        listed(PlacementState::Running, &unwanted),
+    ];
+    world.lists(&listing);
+    assert_eq!(world.sent(), (0, 1));
+    // Of a lost node it is not known whether it comes back, and it cannot be asked.
+    listing[1].state = PlacementState::Lost;
+    world.lists(&listing);
+    assert_eq!(world.sent(), (0, 0));
+}
+
+#[test]
+fn another_definition_for_an_instance_that_is_there_is_refused() {
+    let mut world = World::new();
+    world.ordered("a", Some(&web(1, "1"))).unwrap();
+    assert_eq!(world.ordered("a", Some(&web(1, "1"))), Ok(()));
+    assert_eq!(
+        world.ordered("a", Some(&web(3, "1"))),
+        Ok(()),
+        "replicas do not count"
+    );
+    assert_eq!(
+        world.ordered("a", Some(&web(1, "2"))),
+        Err(Code::FailedPrecondition)
+    );
+    assert_eq!(world.sent(), (1, 0));
+}
+
+#[test]
+fn a_banned_token_gets_no_stream_whichever_comes_first() {
+    let mut world = World::new();
+    let subscribe = |world: &mut World, owner: &str| {
+        let (answer, mut answered) = oneshot::channel();
+        let caller = Caller {
+            owner: owner.into(),
+            address: None,
+            knows_sets: false,
+        };
+        world.coordinator.order(Order::Subscribe { caller, answer });
+        answered
+            .try_recv()
+            .unwrap()
+            .map(drop)
+            .map_err(|it| it.code())
+    };
+    world
+        .coordinator
+        .order(Order::Banned(vec!["anna".to_owned()]));
+    assert_eq!(subscribe(&mut world, "anna"), Err(Code::PermissionDenied));
+    assert_eq!(subscribe(&mut world, "berta"), Ok(()));
+}
+
+#[test]
+fn members_of_a_set_are_found_by_its_key_alone() {
+    let mut world = World::new();
+    world.ordered("", Some(&web(3, "1"))).unwrap();
+    world.ordered("web-x", Some("{}")).unwrap();
+    let key = super::sets::key("", "work");
+    assert_eq!(world.coordinator.members(&key, |_| true).len(), 3);
+    let first = world.coordinator.members(&key, |_| true).remove(0);
+    world.coordinator.finish(&first);
+    assert_eq!(world.coordinator.members(&key, |_| true).len(), 2);
+    world.coordinator.end_round();
+    assert_eq!(world.coordinator.members(&key, |_| true).len(), 3);
+    // What is read from the disk is found too.
+    world.coordinator.store.close();
+    let kept = Store::open(world.state.path()).unwrap();
+    let again = Coordinator::new(world.coordinator.settings.clone(), kept);
+    assert_eq!(again.members(&key, |_| true).len(), 3);
 }
 
 #[test]
