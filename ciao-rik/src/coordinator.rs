@@ -54,6 +54,9 @@ pub(crate) const MAX_DEFINITIONS: usize = 256 << 20;
 /// Most streams of updates at a time. Each holds at most one message for each instance and worker.
 pub(crate) const MAX_SUBSCRIBERS: usize = 64;
 
+/// Most bytes of unread updates of all streams together, looked at with each housekeeping.
+pub(crate) const MAX_ALL_UNREAD: usize = 512 << 20;
+
 /// Most inputs of each kind that one round of [`Coordinator::run`] takes from its channel before a write to disk.
 const GROUP: usize = 256;
 

@@ -29,6 +29,7 @@ use ciao_scheduler::launcher::agent::{
 use ciao_scheduler::net::address::{Backoff, Endpoint};
 use ciao_scheduler::net::link::{self, Hello, Link, LinkClosed, Timeouts};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use sched_model::cut::cut;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, sleep_until, timeout};
 use tonic::Status;
@@ -54,6 +55,10 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(3);
 /// Reports and frames that are handled between two waits, so that a burst is answered with one report, and no burst
 /// holds up writing for ever.
 const GROUP: usize = 128;
+
+/// Most bytes of a worker's text about an instance that are kept and passed on; a longer one is cut. There is one for
+/// each of up to 100 000 instances.
+const MAX_INSTANCE_TEXT: usize = 2 * 1024;
 
 /// What all workers' nodes have in common, as the flags say.
 #[derive(Debug)]
@@ -475,7 +480,7 @@ impl Node {
         }
     }
 
-    /// Notes an instance's status for the coordinator.
+    /// Notes an instance's status for the coordinator, with the first [`MAX_INSTANCE_TEXT`] bytes of its text.
     fn say(&mut self, instance: &str, status: ResourceStatus, metrics: String) {
         self.news.push(News::Instance {
             instance: instance.into(),
@@ -483,7 +488,7 @@ impl Node {
                 node: Arc::clone(&self.node),
                 worker: Arc::clone(&self.name),
                 status,
-                metrics,
+                metrics: cut(&metrics, MAX_INSTANCE_TEXT).into_owned(),
             },
         });
     }

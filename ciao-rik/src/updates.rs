@@ -2,7 +2,9 @@
 //!
 //! Of each instance and worker only the latest status waits, in the order in which they began to be news. So a
 //! controller that does not read costs memory by the number of subjects, not by the number of events, and the
-//! coordinator never waits for it.
+//! coordinator never waits for it. Subjects may come and go without end, so that what waits has a bound in bytes as
+//! well ([`MAX_UNREAD_BYTES`]): a stream that is further behind is ended with `RESOURCE_EXHAUSTED`, and what waited is
+//! dropped. The stream that the controller then begins has the present state first.
 //!
 //! ```text
 //! push(a, Creating)  push(b, Running)  push(a, Running)   ──▶   reader gets: a Running, b Running
@@ -30,12 +32,18 @@ const REPEATED_AFTER: Duration = Duration::from_secs(10);
 /// Most ends of instances that are remembered for that, of each stream; the oldest are dropped first.
 const MAX_ENDS: usize = 1024;
 
+/// Most bytes of unread updates of one stream: about 400 000 of an instance without a text. A controller that reads is
+/// never near it.
+const MAX_UNREAD_BYTES: usize = 128 << 20;
+
 /// What an update is about: a later update replaces an unread one about the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum About {
     /// An instance, by its UUID. Its id would not do: an instance may have the id of an earlier one whose end is
     /// unread.
     Instance(Arc<str>),
+    /// An instance of which nothing is known, by its id.
+    Unknown(Arc<str>),
     /// A worker, by its name.
     Worker(Arc<str>),
 }
@@ -78,6 +86,8 @@ struct UpdateQueue {
     order: VecDeque<About>,
     /// The unread update of each of them.
     latest: HashMap<About, (WorkerStatus, Last)>,
+    /// Bytes of all of them; see [`cost`].
+    bytes: usize,
     /// Instances whose last update has been read since the coordinator last asked.
     done: Vec<Arc<str>>,
     /// Ids of instances whose last update was pushed, and when; the oldest first.
@@ -101,10 +111,14 @@ pub(crate) fn channel(caller: Caller) -> (Subscriber, Updates) {
 }
 
 impl Subscriber {
-    /// Queues an update, in the place of an unread one about the same subject, and wakes the reader.
+    /// Queues an update, in the place of an unread one about the same subject, and wakes the reader. A stream that has
+    /// [`MAX_UNREAD_BYTES`] of them is ended instead.
     pub(crate) fn push(&self, about: About, status: WorkerStatus, last: Last) {
         let waker = {
             let mut queue = self.shared.lock();
+            if queue.end.is_some() || queue.is_gone {
+                return;
+            }
             if let (Last::Yes, Some(Subject::Instance(it))) = (last, &status.status) {
                 if queue.ends.len() >= MAX_ENDS {
                     queue.ends.pop_front();
@@ -112,8 +126,13 @@ impl Subscriber {
                 let end = (Instant::now(), it.instance_id.clone());
                 queue.ends.push_back(end);
             }
-            if queue.latest.insert(about.clone(), (status, last)).is_none() {
-                queue.order.push_back(about);
+            queue.bytes += cost(&about, &status);
+            match queue.latest.insert(about.clone(), (status, last)) {
+                Some((earlier, _)) => queue.bytes -= cost(&about, &earlier),
+                None => queue.order.push_back(about),
+            }
+            if queue.bytes > MAX_UNREAD_BYTES {
+                queue.overflow();
             }
             queue.waker.take()
         };
@@ -139,6 +158,23 @@ impl Subscriber {
         std::mem::take(&mut self.shared.lock().done)
     }
 
+    /// Bytes of what the controller has not read.
+    pub(crate) fn unread_bytes(&self) -> usize {
+        self.shared.lock().bytes
+    }
+
+    /// Ends the stream, and drops what the controller has not read.
+    pub(crate) fn overflow(&self) {
+        let waker = {
+            let mut queue = self.shared.lock();
+            queue.overflow();
+            queue.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     /// Ends the stream with this status once the reader has what waits.
     pub(crate) fn end(&self, status: Status) {
         let waker = {
@@ -152,6 +188,42 @@ impl Subscriber {
     }
 }
 
+impl UpdateQueue {
+    fn overflow(&mut self) {
+        let text = format!(
+            "{} bytes of updates have not been read; call again",
+            self.bytes
+        );
+        self.end = Some(Status::resource_exhausted(text));
+        self.order = VecDeque::new();
+        self.latest = HashMap::new();
+        self.ends = VecDeque::new();
+        self.bytes = 0;
+    }
+}
+
+/// Bytes that an unread update takes, without what the maps around it need.
+fn cost(about: &About, status: &WorkerStatus) -> usize {
+    let text = match &status.status {
+        Some(Subject::Instance(it)) => it.metrics.len() + it.instance_id.len(),
+        Some(Subject::Worker(it)) => it.metrics.len(),
+        None => 0,
+    };
+    let subject = match about {
+        About::Unknown(id) => id.len(),
+        // Held elsewhere as well.
+        About::Instance(_) | About::Worker(_) => 0,
+    };
+    let host_address = status.host_address.as_ref().map_or(0, String::len);
+    // A subject is in the order and in the map.
+    2 * size_of::<About>()
+        + size_of::<(WorkerStatus, Last)>()
+        + text
+        + subject
+        + status.identifier.len()
+        + host_address
+}
+
 impl Stream for Updates {
     type Item = Result<WorkerStatus, Status>;
 
@@ -160,6 +232,7 @@ impl Stream for Updates {
         if let Some(about) = queue.order.pop_front()
             && let Some((status, last)) = queue.latest.remove(&about)
         {
+            queue.bytes -= cost(&about, &status);
             if let (About::Instance(instance), Last::Yes) = (about, last) {
                 queue.done.push(instance);
             }
@@ -198,14 +271,60 @@ mod tests {
         }
     }
 
-    #[test]
-    fn of_each_subject_the_latest_is_told_in_the_order_of_news() {
-        let caller = Caller {
+    fn anyone() -> Caller {
+        Caller {
             owner: "".into(),
             address: None,
             knows_sets: false,
+        }
+    }
+
+    /// A status with so many bytes of text.
+    fn long(bytes: usize) -> WorkerStatus {
+        WorkerStatus {
+            identifier: "x".repeat(bytes),
+            ..WorkerStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_stream_whose_subjects_come_and_go_unread_is_ended_at_a_bound() {
+        let (subscriber, mut updates) = channel(anyone());
+        let (mut pushed, mut most) = (0, 0);
+        while subscriber.shared.lock().end.is_none() {
+            let about = About::Unknown(format!("instance {pushed}").into());
+            subscriber.push(about, long(1 << 16), Last::Yes);
+            most = most.max(subscriber.unread_bytes());
+            pushed += 1;
+            assert!(pushed < 10_000, "{most} bytes wait");
+        }
+        assert!(most <= MAX_UNREAD_BYTES);
+        assert_eq!(subscriber.unread_bytes(), 0);
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(Err(end))) = Pin::new(&mut updates).poll_next(&mut context) else {
+            panic!("the stream has not ended");
         };
-        let (subscriber, mut updates) = channel(caller);
+        assert_eq!(end.code(), tonic::Code::ResourceExhausted);
+        // Nothing is added to one that has ended.
+        subscriber.push(About::Worker("one".into()), status("one"), Last::No);
+        assert_eq!(subscriber.unread_bytes(), 0);
+    }
+
+    #[test]
+    fn the_bytes_that_wait_are_those_of_what_is_unread() {
+        let (subscriber, mut updates) = channel(anyone());
+        let about = || About::Worker("one".into());
+        subscriber.push(about(), long(1000), Last::No);
+        let one = subscriber.unread_bytes();
+        subscriber.push(about(), long(3000), Last::No);
+        assert_eq!(subscriber.unread_bytes(), one + 2000);
+        assert!(take(&mut updates).is_some());
+        assert_eq!(subscriber.unread_bytes(), 0);
+    }
+
+    #[test]
+    fn of_each_subject_the_latest_is_told_in_the_order_of_news() {
+        let (subscriber, mut updates) = channel(anyone());
         let instance = |name: &str| About::Instance(name.into());
         subscriber.push(instance("a"), status("a1"), Last::No);
         subscriber.push(instance("b"), status("b1"), Last::No);

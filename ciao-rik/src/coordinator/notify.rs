@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::coordinator::Coordinator;
+use tracing::warn;
+
+use crate::coordinator::{Coordinator, MAX_ALL_UNREAD};
 use crate::instance::Instance;
 use crate::rpc::common::worker_status::Status as Subject;
 use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric, WorkerStatus};
@@ -43,8 +45,7 @@ impl Coordinator {
             (owner, Some(address)) if owner.is_empty() => to.caller.address == Some(address),
             (owner, _) => to.caller.owner == *owner,
         };
-        // Under a UUID of its own, for it is none that is known.
-        let about = About::Instance(self.family.new_instance().to_string().into());
+        let about = About::Unknown(id.into());
         let gone = message(id, ResourceStatus::Terminated, String::new(), None);
         let to = self.subscribers.iter().filter(is_its);
         let to = to.filter(|it| !it.has_heard_the_end(id));
@@ -87,8 +88,33 @@ impl Coordinator {
             }
         }
         self.subscribers.retain(|it| !it.is_gone());
+        self.end_the_unread();
         let instances = &self.instances;
         self.over.retain(|it| instances.contains_key(it));
+    }
+}
+
+impl Coordinator {
+    /// Ends streams that are not read, those that are furthest behind first, until all together are within
+    /// [`MAX_ALL_UNREAD`].
+    fn end_the_unread(&self) {
+        let mut unread: Vec<_> = self
+            .subscribers
+            .iter()
+            .map(|it| (it.unread_bytes(), it))
+            .collect();
+        unread.sort_by_key(|(bytes, _)| *bytes);
+        let mut all: usize = unread.iter().map(|(bytes, _)| bytes).sum();
+        while all > MAX_ALL_UNREAD
+            && let Some((bytes, furthest)) = unread.pop()
+        {
+            warn!(
+                event = "updates_not_read",
+                bytes, "a controller does not read its stream of updates: it is ended"
+            );
+            furthest.overflow();
+            all -= bytes;
+        }
     }
 }
 
