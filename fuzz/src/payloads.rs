@@ -19,7 +19,7 @@ pub struct Type {
     pub kind: Kind,
     /// An example: the smallest.
     pub example: fn() -> Bytes,
-    /// Reads a payload, and writes and reads it again.
+    /// Reads a payload, reads it with the full parser, and writes and reads it again.
     again: fn(&[u8]),
 }
 
@@ -33,10 +33,21 @@ macro_rules! types {
                 if let Ok(value) = $name::decode(payload) {
                     let again = $name::decode(&value.encode());
                     assert_eq!(again.as_ref(), Ok(&value), "after encoding and decoding");
+                    if let Some(commented) = commented(payload) {
+                        let full = $name::decode(&commented);
+                        assert_eq!(full.as_ref(), Ok(&value), "as the full parser reads it");
+                    }
                 }
             },
         }),*]
     };
+}
+
+/// The payload behind a comment, which leaves it to the full parser. `None` of one that has a byte order mark, which is
+/// one at the beginning alone.
+fn commented(payload: &[u8]) -> Option<Vec<u8>> {
+    let has_mark = payload.starts_with(&[0xef, 0xbb, 0xbf]);
+    (!has_mark).then(|| [b"#\n", payload].concat())
 }
 
 /// All types of payloads.

@@ -35,6 +35,7 @@ mod collection;
 mod document;
 mod emit;
 mod locate;
+mod plain;
 mod read;
 mod scalar;
 mod trailing;

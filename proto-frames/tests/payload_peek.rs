@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use proto_frames::payload::peek::{self, ReadyPeek, StartPeek, StatsPeek};
-use proto_frames::payload::{Payload, Ready, Start, Stats};
+use proto_frames::payload::{InstanceStateEvent, Payload, QueryResult, Ready, Start, Stats};
 
 use changes::{VALUES, apply, change, line_soup};
-use documents::{DOCUMENTS, FLOW, SCHEDULING};
+use documents::{ANSWERS, DOCUMENTS, FLOW, SCHEDULING};
 
 #[path = "payload_peek/changes.rs"]
 mod changes;
@@ -25,7 +25,34 @@ fn agree(payload: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(peek::ready(payload), full, "READY\n{}", text);
     let full = Stats::decode(payload).map(StatsPeek::from);
     prop_assert_eq!(peek::stats(payload), full, "STATS\n{}", text);
+    plain_agrees(payload)?;
     cuts_agree(payload)
+}
+
+/// What is read of a document of the plain style is what the full parser reads of it: a comment in its first line makes
+/// it one of another style.
+fn plain_agrees(payload: &[u8]) -> Result<(), TestCaseError> {
+    fn agrees<T: Payload + PartialEq + std::fmt::Debug>(
+        payload: &[u8],
+    ) -> Result<(), TestCaseError> {
+        // What is refused has been to the full parser.
+        let Ok(read) = T::decode(payload) else {
+            return Ok(());
+        };
+        let full = T::decode(&[b"#\n", payload].concat());
+        let text = String::from_utf8_lossy(&payload[..payload.len().min(4096)]);
+        prop_assert_eq!(Ok(read), full, "{}", text);
+        Ok(())
+    }
+    // A byte order mark is one at the beginning alone.
+    if payload.starts_with(&[0xef, 0xbb, 0xbf]) {
+        return Ok(());
+    }
+    agrees::<Start>(payload)?;
+    agrees::<Ready>(payload)?;
+    agrees::<Stats>(payload)?;
+    agrees::<QueryResult>(payload)?;
+    agrees::<InstanceStateEvent>(payload)
 }
 
 /// What is cut out of a STATS as it came is what a rewritten one would leave out.
@@ -85,6 +112,18 @@ proptest! {
             apply(&mut payload, change);
         }
         agree(&payload)?;
+    }
+
+    #[test]
+    fn plain_documents_are_read_as_the_full_parser_reads_them(
+        which in select(ANSWERS),
+        changes in vec(change(), 0..4),
+    ) {
+        let mut payload = which.as_bytes().to_vec();
+        for change in &changes {
+            apply(&mut payload, change);
+        }
+        plain_agrees(&payload)?;
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod start;
 mod stats;
 mod walk;
 mod without;
-mod word;
+pub(super) mod word;
 
 pub use figures::Figures;
 pub use ready::{ReadyPeek, ready};

@@ -1,4 +1,5 @@
-//! Reads a payload: guard, first document, full YAML parser, and an error that knows key and line.
+//! Reads a payload: guard, first document, full YAML parser, and an error that knows key and line. Documents of the
+//! plain style take the shorter way of [`plain`].
 //!
 //! How each value is read is in [`super::value`]; this file drives it. Whatever is read is charged to a budget that only
 //! aliases can exceed: a few of them could otherwise make a small payload gigabytes of values.
@@ -14,12 +15,16 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 use super::error::{Fault, PayloadError};
 use super::guard::{self, Limits};
 use super::locate::{locate, position};
+use super::plain;
 use super::similar::similar;
 use super::value::At;
 
 /// Decodes the first document of a payload as one value.
 pub(super) fn decode<T: Value>(payload: &[u8], limits: Limits) -> Result<T, PayloadError> {
     let document = guard::first_document(payload, limits)?;
+    if let Some(value) = plain::read(document) {
+        return Ok(value);
+    }
     let reader = Reader::new(document);
     run(
         document,
@@ -47,6 +52,9 @@ pub(super) fn decode_noting<T: Value>(
     limits: Limits,
 ) -> Result<(T, Option<PayloadError>), PayloadError> {
     let document = guard::first_document(payload, limits)?;
+    if let Some(value) = plain::read_under(key, document) {
+        return Ok((value, None));
+    }
     let reader = Reader::new(document);
     let inner = Under {
         key,

@@ -3,6 +3,42 @@
 /// All of them.
 pub(crate) const DOCUMENTS: &[&str] = &[START, SCHEDULING, FLOW, READY, STATS];
 
+/// What the scheduler tells controllers and others.
+pub(crate) const ANSWERS: &[&str] = &[LISTED, CHANGED];
+
+const LISTED: &str = "query_result:
+  id: 7
+  what: instances
+  instances:
+  - instance_uuid: 5f0c1e2a-0000-4000-8000-000000000001
+    node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
+    hostname: node-1
+    state: running
+    mem_mb: 128
+    vcpus: 1
+    name: \"web 1: \\\"\\u2028é\\n\"
+    exit_code: -1
+  - instance_uuid: 5f0c1e2a-0000-4000-8000-000000000002
+    state: waiting
+    mem_mb: -1
+    waits_for: memory on 3 nodes
+    resources:
+      gpu: 2
+      fpga/a: 1
+    exit_code: null
+  controllers: []
+  next: more
+";
+
+const CHANGED: &str = "instance_state:
+  instance_uuid: 5f0c1e2a-0000-4000-8000-000000000001
+  node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
+  state: suspended
+  detail: requested by operator
+  priority: 75
+  target_node_uuid: \"\"
+";
+
 const START: &str = "---
 start:
   tenant_uuid: 2491851d-dce9-48d6-b83a-a717417072ce

@@ -1,7 +1,7 @@
 //! The words and phrases that a line of the plain style is made of.
 
 /// A value on the line of its key or dash.
-pub(super) enum Scalar<'a> {
+pub(in crate::payload) enum Scalar<'a> {
     /// A word, or text of several, without quotes.
     Text(&'a [u8]),
     /// The same in quotes: never a number or a truth value.
@@ -22,7 +22,7 @@ pub(super) fn word_line(payload: &[u8], start: usize) -> Option<(&[u8], usize)> 
 }
 
 /// A scalar of a line that is not a mere word, and how many bytes it takes.
-pub(super) fn block_scalar(rest: &[u8]) -> Option<(Scalar<'_>, usize)> {
+pub(in crate::payload) fn block_scalar(rest: &[u8]) -> Option<(Scalar<'_>, usize)> {
     match rest {
         [b'"', quoted @ ..] => {
             let len = word_len(quoted);
@@ -65,7 +65,7 @@ pub(super) fn flow_key(rest: &[u8]) -> Option<&[u8]> {
 
 /// Whether nothing but the line's end stands there.
 #[inline]
-pub(super) fn ends_line(rest: &[u8], at: usize) -> bool {
+pub(in crate::payload) fn ends_line(rest: &[u8], at: usize) -> bool {
     matches!(rest.get(at), None | Some(b'\n'))
 }
 
@@ -111,7 +111,7 @@ fn is_null(word: &[u8]) -> bool {
 /// Whether YAML takes the word for a plain scalar of one line: it neither begins like something else nor looks like a
 /// key.
 #[inline]
-pub(super) fn is_plain(word: &[u8]) -> bool {
+pub(in crate::payload) fn is_plain(word: &[u8]) -> bool {
     match word {
         [b'-', _, ..]
         | [
@@ -124,7 +124,7 @@ pub(super) fn is_plain(word: &[u8]) -> bool {
 
 /// Bytes at the beginning that are unremarkable in any scalar, in quotes and outside.
 #[inline]
-pub(super) fn word_len(bytes: &[u8]) -> usize {
+pub(in crate::payload) fn word_len(bytes: &[u8]) -> usize {
     len_of(bytes, is_word_byte)
 }
 
