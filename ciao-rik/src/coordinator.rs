@@ -253,7 +253,7 @@ impl Coordinator {
     /// Handles what comes until `stop` is ready.
     ///
     /// One round: wait for input, take what is there, settle the sets that it touched, and write
-    /// ([`Coordinator::commit`]). The write blocks this thread.
+    /// ([`Coordinator::commit`]). The write blocks the thread, which should have nothing else to do.
     ///
     /// # Errors
     /// A part that gives input has ended, which only a panic there can cause.
@@ -297,10 +297,8 @@ impl Coordinator {
             news.drain(..).for_each(|it| self.news(it));
             events.drain(..).for_each(|it| self.hear(it));
             if !some_orders.is_empty() || !self.unsettled.is_empty() || self.has_to_write() {
-                tokio::task::block_in_place(|| {
-                    some_orders.drain(..).for_each(|it| self.order(it));
-                    self.end_round();
-                });
+                some_orders.drain(..).for_each(|it| self.order(it));
+                self.end_round();
             }
         }
     }

@@ -166,7 +166,7 @@ impl Listener {
     ///
     /// # Errors
     /// The server has ended, which it does not by itself.
-    pub(crate) async fn serve<S>(mut self, service: S) -> anyhow::Result<()>
+    pub(crate) async fn serve<S>(self, service: S) -> anyhow::Result<()>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
             + NamedService
@@ -180,8 +180,8 @@ impl Listener {
             listener: self.listener,
             connections: self.connections,
         };
-        let router = self.server.add_service(service);
-        Ok(router.serve_with_incoming(incoming).await?)
+        // One service for each address, which answers calls of others itself: there is nothing to route.
+        Ok(self.server.serve_with_incoming(service, incoming).await?)
     }
 }
 

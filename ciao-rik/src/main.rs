@@ -34,9 +34,10 @@ mod tokens;
 mod updates;
 mod workers;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::Context as _;
 use ciao_adapter::{exit_code, session};
@@ -51,7 +52,8 @@ use clap::{Parser as _, ValueEnum as _};
 use mimalloc::MiMalloc;
 use proto_frames::Role;
 use proto_frames::payload::{OnNodeLoss, Span};
-use tokio::sync::mpsc;
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
 use crate::controllers::Controllers;
@@ -90,7 +92,7 @@ fn main() -> ExitCode {
 /// # Errors
 /// The file cannot be read or written, or the name is wrong, taken or unknown.
 fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
-    let mut out = std::io::stdout();
+    let mut out = io::stdout();
     match command {
         TokenCommand::Issue { name, role } => {
             let token = tokens::issue(state, name, *role)?;
@@ -163,12 +165,33 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let workers = workers.max_decoding_message_size(FOR_WORKERS.message);
     let controllers = ControllerServer::new(Controllers::new(orders, tokens));
     let controllers = controllers.max_decoding_message_size(FOR_CONTROLLERS.message);
-    let coordinator = tokio::spawn(coordinator.run(ordered, heard, reported, stop));
+    let coordinator = coordinate(coordinator.run(ordered, heard, reported, stop))?;
     tokio::select! {
         served = for_workers.serve(workers) => served.context("the service for workers ended"),
         served = for_controllers.serve(controllers) => served.context("the service for controllers ended"),
         stopped = coordinator => stopped.context("the coordinator failed")?,
     }
+}
+
+/// Runs the coordinator on a thread of its own, for its writes block: elsewhere each would hand the other tasks of its
+/// thread to another thread.
+///
+/// # Errors
+/// The system gives no thread.
+fn coordinate(
+    run: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+) -> io::Result<oneshot::Receiver<anyhow::Result<()>>> {
+    let (stopped, outcome) = oneshot::channel();
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
+    thread::Builder::new()
+        .name("coordinator".to_owned())
+        .spawn(move || {
+            // With nobody there to read it the program is about to end.
+            let _ = stopped.send(runtime.block_on(run));
+        })?;
+    Ok(outcome)
 }
 
 /// How instances are run, as the flags say. A `-queue` beyond the longest that a START may have is cut to that.

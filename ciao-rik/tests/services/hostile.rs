@@ -108,7 +108,10 @@ async fn streams_that_are_never_read_cost_what_there_is_and_not_what_happens() {
     tell(&other, "one", metrics(4096)).await.unwrap();
     // Each is about another instance, of which nothing is known.
     for at in 0..2_000 {
-        controller.destroys(&format!("{at}{}", &long[..1000])).await.unwrap();
+        controller
+            .destroys(&format!("{at}{}", &long[..1000]))
+            .await
+            .unwrap();
     }
     serves_as_before(&world, &controller, &worker, before).await;
     // One more than there may be.
