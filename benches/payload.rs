@@ -1,5 +1,5 @@
-//! What it costs to read START, READY and STATS: the peek beside the full parser, on payloads as original peers send
-//! them, and a StartFailure to write.
+//! What it costs to read START, READY and STATS, on payloads as original peers send them: the scheduler's peek, all values
+//! of a document of the plain style, and the same with the full parser. And a StartFailure to write.
 
 use std::hint::black_box;
 
@@ -37,7 +37,9 @@ fn start(c: &mut Criterion) {
     group.bench_function("peek, 20 KiB behind it", |b| {
         b.iter(|| peek::start(black_box(&long)))
     });
-    group.bench_function("full", |b| b.iter(|| Start::decode(black_box(START))));
+    group.bench_function("plain", |b| b.iter(|| Start::decode(black_box(START))));
+    let full = commented(START);
+    group.bench_function("full", |b| b.iter(|| Start::decode(black_box(&full))));
     let scheduling = with_scheduling();
     group.throughput(Throughput::Bytes(
         u64::try_from(first + SCHEDULING.len()).unwrap_or(0),
@@ -45,10 +47,16 @@ fn start(c: &mut Criterion) {
     group.bench_function("peek, with scheduling", |b| {
         b.iter(|| peek::start(black_box(&scheduling)))
     });
+    let commented = commented(&scheduling);
     group.bench_function("full, with scheduling", |b| {
-        b.iter(|| Start::decode(black_box(&scheduling)))
+        b.iter(|| Start::decode(black_box(&commented)))
     });
     group.finish();
+}
+
+/// The payload behind a comment, which leaves it to the full parser.
+fn commented(payload: &[u8]) -> Vec<u8> {
+    [b"#\n", payload].concat()
 }
 
 fn with_scheduling() -> Vec<u8> {
@@ -62,7 +70,9 @@ fn ready(c: &mut Criterion) {
     let mut group = c.benchmark_group("ready");
     group.throughput(Throughput::Bytes(u64::try_from(READY.len()).unwrap_or(0)));
     group.bench_function("peek", |b| b.iter(|| peek::ready(black_box(READY))));
-    group.bench_function("full", |b| b.iter(|| Ready::decode(black_box(READY))));
+    group.bench_function("plain", |b| b.iter(|| Ready::decode(black_box(READY))));
+    let commented = commented(READY);
+    group.bench_function("full", |b| b.iter(|| Ready::decode(black_box(&commented))));
     group.finish();
 }
 
@@ -70,7 +80,9 @@ fn stats(c: &mut Criterion) {
     let mut group = c.benchmark_group("stats");
     group.throughput(Throughput::Bytes(u64::try_from(STATS.len()).unwrap_or(0)));
     group.bench_function("peek", |b| b.iter(|| peek::stats(black_box(STATS))));
-    group.bench_function("full", |b| b.iter(|| Stats::decode(black_box(STATS))));
+    group.bench_function("plain", |b| b.iter(|| Stats::decode(black_box(STATS))));
+    let commented = commented(STATS);
+    group.bench_function("full", |b| b.iter(|| Stats::decode(black_box(&commented))));
     group.finish();
 }
 
