@@ -75,6 +75,9 @@ pub enum Heard<A, L> {
     Up(mpsc::UnboundedSender<A>),
     /// There is no connection, and why. Sent once for each different reason, not for each try.
     Down(String),
+    /// Events are missing: more came than are kept while something else was waited for. What was missed shows in the
+    /// next [`Heard::Listing`], which is asked for at once, as after [`Heard::Up`].
+    Missed,
     /// One event of the scheduler, in the order of arrival.
     Event(Box<Event>),
     /// One listing, after all events that arrived before it was complete.
@@ -98,6 +101,7 @@ pub async fn run<R: Requests>(
                     client,
                     requests: requests.clone(),
                     coordinator: &coordinator,
+                    told_missed: 0,
                 };
                 let served = session.serve().await;
                 reported.clear();
@@ -127,6 +131,8 @@ struct Session<'a, R: Requests> {
     client: Client,
     requests: R,
     coordinator: &'a mpsc::Sender<Heard<R::Ask, R::Listing>>,
+    /// How many missed events the coordinator was told of.
+    told_missed: u64,
 }
 
 impl<R: Requests> Session<'_, R> {
@@ -148,12 +154,13 @@ impl<R: Requests> Session<'_, R> {
         }
         let mut next_listing = Instant::now();
         loop {
+            if self.tell_missed().await {
+                next_listing = Instant::now();
+            }
             let heard = tokio::select! {
                 event = self.client.next_event() => Heard::Event(Box::new(event?)),
                 () = sleep_until(next_listing) => {
-                    let listing = self.list().await?;
-                    let entries = u32::try_from(R::entries(&listing)).unwrap_or(u32::MAX);
-                    let pause = LIST_EVERY + PAUSE_PER_ENTRY.saturating_mul(entries);
+                    let (listing, pause) = self.list().await?;
                     next_listing = Instant::now() + pause;
                     Heard::Listing(Box::new(listing))
                 }
@@ -173,13 +180,33 @@ impl<R: Requests> Session<'_, R> {
 
     /// Asks for a listing. The events that came meanwhile are handed over first. Otherwise the coordinator would see a
     /// state in the listing and then, in the older events, how it came about.
-    async fn list(&mut self) -> Result<R::Listing, ClientError> {
+    /// Returns the pause until the next one as well.
+    async fn list(&mut self) -> Result<(R::Listing, Duration), ClientError> {
         let listing = self.requests.list(&mut self.client).await?;
+        let entries = u32::try_from(R::entries(&listing)).unwrap_or(u32::MAX);
+        let pause = match self.tell_missed().await {
+            // It may be older than what was missed.
+            true => Duration::ZERO,
+            false => LIST_EVERY + PAUSE_PER_ENTRY.saturating_mul(entries),
+        };
         while let Some(event) = self.client.kept_event() {
             // The coordinator is found to be gone where the listing is handed over.
             let _ = self.coordinator.send(Heard::Event(Box::new(event))).await;
         }
-        Ok(listing)
+        Ok((listing, pause))
+    }
+
+    /// Tells the coordinator if the client has dropped events since the last time; whether it has. To be called before
+    /// the events that were kept are handed over, which are newer.
+    async fn tell_missed(&mut self) -> bool {
+        let missed = self.client.missed();
+        if missed == self.told_missed {
+            return false;
+        }
+        self.told_missed = missed;
+        // The coordinator is found to be gone at the next report.
+        let _ = self.coordinator.send(Heard::Missed).await;
+        true
     }
 }
 

@@ -36,7 +36,7 @@ use crate::nodes::Nodes;
 use crate::output::Output;
 use crate::requests::{Ask, Heard, Shipped, Submission};
 use crate::store::{Change, Kept, Store};
-use crate::task::{Binary, Shape, Task, TaskRecord};
+use crate::task::{Binary, Shape, Task, TaskRecord, unix_ms};
 
 use self::orders::Copied;
 
@@ -169,6 +169,8 @@ pub(crate) struct Coordinator {
     /// Virtual CPUs that a task asks for; `None` with `-one-task-per-node` until a node has said how many it has, and
     /// until then no task is sent.
     vcpus: Option<i64>,
+    /// Those of `unsent` that are sent as soon as it is on disk that they may have been.
+    noted: BTreeSet<u32>,
     /// What has happened and is not on disk. A failed write leaves it here for the next.
     changes: Vec<Change>,
     /// How many tasks have their number, and their files still being copied.
@@ -188,8 +190,9 @@ pub(crate) struct Coordinator {
 impl Coordinator {
     /// A coordinator with what was kept, and the channel from which [`Coordinator::run`] takes finished copies.
     ///
-    /// Tasks from the store count as sent: whether they were is not on disk. The first listing of the first connection
-    /// finds out which of them the scheduler knows, and [`Settings::return_time`] later the others are sent.
+    /// Tasks from the store count as sent if their records say so. The first listing of the first connection finds out
+    /// which of them the scheduler knows. [`Settings::return_time`] later those are sent again that certainly never
+    /// ran, and the others have ended unseen ([`ciao_adapter::tracking::Seen`]).
     pub(crate) fn new(
         settings: Settings,
         (store, kept): (Store, Kept),
@@ -199,6 +202,7 @@ impl Coordinator {
         let (copies, copied) = mpsc::channel(GROUP);
         let mut coordinator = Self {
             vcpus: settings.vcpus,
+            noted: BTreeSet::new(),
             settings,
             store,
             binaries,
@@ -222,7 +226,8 @@ impl Coordinator {
             copies,
         };
         for record in kept.tasks {
-            coordinator.insert(record, true);
+            let is_sent = record.sent_ms.is_some();
+            coordinator.insert(record, is_sent);
         }
         (coordinator, copied)
     }
@@ -270,7 +275,10 @@ impl Coordinator {
     /// refused: their clients get the error and their files are released. Their numbers are skipped.
     fn commit(&mut self) {
         let changed = self.changes.len();
-        for (record, _) in &self.accepting {
+        // What is sent at once is noted as sent in the same write.
+        let sent_ms = (self.session.is_some() && self.vcpus.is_some()).then(unix_ms);
+        for (record, _) in &mut self.accepting {
+            record.sent_ms = sent_ms;
             self.changes.push(Change::Task(Box::new(record.clone())));
         }
         let accepting = std::mem::take(&mut self.accepting);
@@ -280,6 +288,9 @@ impl Coordinator {
                 self.changes.clear();
                 for binary in self.releases.drain(..) {
                     self.binaries.release(&binary);
+                }
+                for id in std::mem::take(&mut self.noted) {
+                    self.submit(id);
                 }
                 for (record, answer) in accepting {
                     self.accept(record, answer);
@@ -333,8 +344,9 @@ impl Coordinator {
     /// Hands a task's START to the session, or notes in `held_back` why not: there is no connection, or no node has
     /// been seen from which its vcpus could be computed.
     ///
-    /// The task counts as sent as soon as it is in the channel. If the connection is lost before it is written, the
-    /// listing of the next connection does not have it, and it is sent again after [`Settings::return_time`].
+    /// That it may have been sent is on disk before it is: one that is first sent now waits for the next write. It counts
+    /// as sent as soon as it is in the channel. If the connection is lost before it is written, the listing of the next
+    /// connection does not have it, and it is sent again after [`Settings::return_time`], if it certainly never ran.
     fn submit(&mut self, id: u32) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -349,6 +361,16 @@ impl Coordinator {
             };
             return;
         };
+        if self.noted.contains(&id) {
+            return;
+        }
+        if task.record.sent_ms.is_none() {
+            task.record.sent_ms = Some(unix_ms());
+            self.changes
+                .push(Change::Task(Box::new(task.record.clone())));
+            self.noted.insert(id);
+            return;
+        }
         let paths: Vec<String> = task
             .record
             .files
@@ -368,8 +390,7 @@ impl Coordinator {
             }),
         };
         if session.send(Ask::Start(Box::new(submission))).is_ok() {
-            task.is_sent = true;
-            task.held_back.clear();
+            task.note_sent();
             self.unsent.remove(&id);
         }
     }

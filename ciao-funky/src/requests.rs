@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use ciao_adapter::session::{self, Requests};
-use ciao_scheduler::ctl::client::{Client, ClientError, ImageError, LifecycleOrder, PushFile};
+use ciao_scheduler::ctl::client::{
+    Client, ClientError, Ended, ImageError, LifecycleOrder, PushFile,
+};
 use proto_frames::payload::{
     Digest, ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic,
 };
@@ -60,7 +62,7 @@ pub(crate) struct Listing {
     /// Instances that have not ended: those whose UUID begins with our family, or all with [`TaskRequests::everybody`].
     pub(crate) instances: Vec<InstanceView>,
     /// Instances of our family that have ended and that the scheduler still remembers, the oldest first.
-    pub(crate) ended: Vec<InstanceView>,
+    pub(crate) ended: Ended,
     /// All nodes that the scheduler lists.
     pub(crate) nodes: Vec<NodeView>,
 }
@@ -160,7 +162,7 @@ impl Requests for TaskRequests {
         let family = Some(&*self.family);
         let whose = family.filter(|_| !self.everybody);
         let instances = client.list(QueryKind::Instances, whose).await?;
-        let ended = client.ended(family).await?;
+        let ended = client.ended_history(family).await?;
         let nodes = client.list(QueryKind::Nodes, None).await?;
         Ok(Listing {
             instances: instances.instances,
@@ -170,7 +172,7 @@ impl Requests for TaskRequests {
     }
 
     fn entries(listing: &Listing) -> usize {
-        listing.instances.len() + listing.ended.len() + listing.nodes.len()
+        listing.instances.len() + listing.ended.instances.len() + listing.nodes.len()
     }
 }
 

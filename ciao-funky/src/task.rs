@@ -4,6 +4,7 @@
 //! an instance is is found by the [`Tracker`] of `ciaoctl`, which each task has one of.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use ciao_adapter::tracking;
@@ -44,7 +45,7 @@ pub(crate) struct Outcome {
 ///
 /// ```json
 /// {"id":7,"instance":"5f0c1e2a-…","priority":"High","files":[{"name":"/bin/a","sha256":"9f86…","bytes":1024}],
-///  "frequencies":[],"args":"-x 1","outcome":null}
+///  "frequencies":[],"args":"-x 1","outcome":null,"sent_ms":1764077330000}
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TaskRecord {
@@ -64,6 +65,11 @@ pub(crate) struct TaskRecord {
     pub(crate) args: String,
     /// `None` until the task has ended.
     pub(crate) outcome: Option<Outcome>,
+    /// When its START was about to be sent for the first time, milliseconds of Unix time by this machine's clock; `None`
+    /// = the scheduler has never seen it. Records of versions without this field do not say: those tasks may have been
+    /// sent at any time.
+    #[serde(default = "at_any_time")]
+    pub(crate) sent_ms: Option<u64>,
 }
 
 /// What all tasks ask for and how they are run: the flags of this program, the same for every task.
@@ -89,6 +95,8 @@ pub(crate) struct Task {
     tracker: Tracker,
     /// Whether the scheduler may have its START. Listings are compared only with such tasks.
     pub(crate) is_sent: bool,
+    /// Since when the scheduler may have its START; `None` = that is not known.
+    sent_since: Option<Instant>,
     /// UUID of the node that the last line `task N node M` named; `None` before the first.
     pub(crate) announced_node: Option<String>,
     /// Whether that line holds still. It is cleared when the task waits or is suspended, so that its next start is told
@@ -175,10 +183,12 @@ impl Task {
     /// A task that was just accepted (`is_sent` false), or one from the store, which the scheduler may know from before
     /// the restart. The latter's tracker takes a listing as the full truth.
     pub(crate) fn new(record: TaskRecord, is_sent: bool) -> Self {
+        let sent_since = record.sent_ms.filter(|_| is_sent).and_then(moment);
         let mut task = Self {
             tracker: tracker(&record),
             record,
             is_sent,
+            sent_since,
             announced_node: None,
             is_announced: false,
             held_back: String::new(),
@@ -192,6 +202,19 @@ impl Task {
     /// The tracker, to hand it an event or a listing. The caller then acts on [`Task::stage`].
     pub(crate) fn tracker(&mut self) -> &mut Tracker {
         &mut self.tracker
+    }
+
+    /// The START is handed to the session now.
+    pub(crate) fn note_sent(&mut self) {
+        self.is_sent = true;
+        self.sent_since = Some(Instant::now());
+        self.held_back.clear();
+    }
+
+    /// How long the scheduler may have had its START; [`Duration::MAX`] where that is not known.
+    pub(crate) fn sent_for(&self) -> Duration {
+        self.sent_since
+            .map_or(Duration::MAX, |since| since.elapsed())
     }
 
     /// Puts the task back to where it was before it was first sent. The instance's UUID stays. The caller puts it among
@@ -264,6 +287,25 @@ impl Task {
             _ => String::new(),
         }
     }
+}
+
+/// The present, in milliseconds of Unix time.
+pub(crate) fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The moment of a time in the past by this machine's clock; `None` if it is in the future by now, as where the clock was
+/// set back, or before anything that can be said.
+fn moment(at_ms: u64) -> Option<Instant> {
+    let ago = unix_ms().checked_sub(at_ms)?;
+    Instant::now().checked_sub(Duration::from_millis(ago))
+}
+
+/// What a record stands for that does not say when its task was sent.
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field")]
+const fn at_any_time() -> Option<u64> {
+    Some(0)
 }
 
 /// A tracker for the task's instance.

@@ -468,6 +468,7 @@ impl Coordinator {
         };
         if session.send(Ask::Start(payload)).is_ok() {
             it.is_sent = true;
+            it.sent_at = Some(Instant::now().into_std());
             it.held_back.clear();
         } else {
             // The connection is lost, which the session has yet to report.

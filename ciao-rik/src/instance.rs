@@ -2,6 +2,7 @@
 //! [`crate::coordinator`] owns all of them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ciao_adapter::tracking;
 use ciao_scheduler::ctl::track::{Stage, Tracker};
@@ -66,6 +67,8 @@ pub(crate) struct Instance {
     tracker: Tracker,
     /// Whether the scheduler may have its START.
     pub(crate) is_sent: bool,
+    /// When it was sent last; `None` = before this program was started, or never.
+    pub(crate) sent_at: Option<Instant>,
     /// Whether it is sent without a name, because the scheduler refused the START with it.
     pub(crate) is_nameless: bool,
     /// The worker's latest status; `None` once the instance waits or is held elsewhere.
@@ -97,6 +100,7 @@ impl Instance {
             tracker: tracker(&record),
             record,
             is_sent,
+            sent_at: None,
             is_nameless: false,
             said: None,
             notified: None,

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use ciao_adapter::session::{self, Requests};
-use ciao_scheduler::ctl::client::{Client, ClientError};
+use ciao_scheduler::ctl::client::{Client, ClientError, Ended};
 use proto_frames::payload::{Delete, InstanceView, QueryKind, Topic};
 
 /// What the coordinator wants sent. Neither has an answer here: what comes of it comes as events.
@@ -21,7 +21,7 @@ pub(crate) struct Listing {
     /// Those that have not ended.
     pub(crate) instances: Vec<InstanceView>,
     /// Those that have ended and are still remembered, the oldest first.
-    pub(crate) ended: Vec<InstanceView>,
+    pub(crate) ended: Ended,
 }
 
 /// What the session reports to the coordinator.
@@ -53,11 +53,11 @@ impl Requests for InstanceRequests {
         let instances = client.list(QueryKind::Instances, family).await?;
         Ok(Listing {
             instances: instances.instances,
-            ended: client.ended(family).await?,
+            ended: client.ended_history(family).await?,
         })
     }
 
     fn entries(listing: &Listing) -> usize {
-        listing.instances.len() + listing.ended.len()
+        listing.instances.len() + listing.ended.instances.len()
     }
 }

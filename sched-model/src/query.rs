@@ -70,6 +70,11 @@ record! {
         status: Option<StatusView> as "status" unless empty,
         /// What became of the instance, where that was asked for.
         history: Vec<HistoryRow> as "history" unless empty,
+        /// Where those that have ended were asked for: for how long, in milliseconds, none of their ends was forgotten.
+        /// An instance that began within this time, does not exist and is not among them never ran. A scheduler that
+        /// was started without what the one before it had kept knows of no end before its start. The last page counts.
+        /// `None` from schedulers that do not say.
+        complete_for_ms: Option<i64> as "complete_for_ms" unless empty,
         /// What nodes keep of its runs that are over, where its history was asked for; on the last page.
         outputs: Vec<OutputRow> as "outputs" unless empty,
         /// Where to go on (`after` of the next query); `None` at the end.

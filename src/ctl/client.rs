@@ -95,6 +95,20 @@ pub struct Listing {
     pub history: Vec<HistoryRow>,
     /// Where nodes keep the output of its runs, if its history was asked for.
     pub outputs: Vec<OutputRow>,
+    /// For how long none of the ends was forgotten, if those that have ended were asked for and the scheduler says so.
+    pub complete_for: Option<Duration>,
+}
+
+/// Instances that have ended, as far as the scheduler remembers them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// The oldest first; the same UUID can be there several times, once for each run.
+    pub instances: Vec<InstanceView>,
+    /// For how long, up to the answer, no end is missing among them: an instance that began within this time and is
+    /// neither here nor among those that exist never ran.
+    ///
+    /// `None` = the scheduler does not say.
+    pub complete_for: Option<Duration>,
 }
 
 impl Listing {
@@ -352,13 +366,27 @@ impl Client {
         &mut self,
         matching: Option<&str>,
     ) -> Result<Vec<InstanceView>, ClientError> {
+        Ok(self.ended_history(matching).await?.instances)
+    }
+
+    /// The same, and how far back it is known to be complete.
+    ///
+    /// A scheduler that remembers none gives none, and does not say how far back.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn ended_history(&mut self, matching: Option<&str>) -> Result<Ended, ClientError> {
         match self.list(QueryKind::Ended, matching).await {
             // Those that the scheduler has learnt from launchers after a restart come in the order of nodes.
-            Ok(Listing { mut instances, .. }) => {
+            Ok(listing) => {
+                let (mut instances, complete_for) = (listing.instances, listing.complete_for);
                 instances.sort_by_key(|view| view.ended_at_ms);
-                Ok(instances)
+                Ok(Ended {
+                    instances,
+                    complete_for,
+                })
             }
-            Err(ClientError::Query { .. }) => Ok(Vec::new()),
+            Err(ClientError::Query { .. }) => Ok(Ended::default()),
             Err(error) => Err(error),
         }
     }
@@ -392,6 +420,11 @@ impl Client {
             listing.status = page.status.or(listing.status);
             listing.history.extend(page.history);
             listing.outputs.extend(page.outputs);
+            // What was forgotten while pages were read is known to the last one alone.
+            let complete_for_ms = page
+                .complete_for_ms
+                .map(|ms| u64::try_from(ms).unwrap_or(0));
+            listing.complete_for = complete_for_ms.map(Duration::from_millis);
             match page.next {
                 None => return Ok(listing),
                 // A cursor that does not advance would ask for the same page for ever.

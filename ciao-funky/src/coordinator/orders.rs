@@ -176,6 +176,7 @@ impl Coordinator {
             frequencies: copied.extras.frequencies,
             args: copied.extras.args,
             outcome,
+            sent_ms: None,
         };
         match &record.outcome {
             None => self.accepting.push((record, copied.answer)),

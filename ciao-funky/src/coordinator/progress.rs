@@ -4,7 +4,7 @@
 //! `Coordinator::settle` does what follows. Events and listings may repeat or overtake each other; the tracker sorts
 //! that out, and `settle` may run more than once for the same stage.
 
-use ciao_adapter::tracking::{Listed, is_temporary};
+use ciao_adapter::tracking::{Listed, Seen, is_temporary};
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::track::Stage;
 use proto_frames::payload::{CommandFailure, LifeState, NodeType, StartFailureReason};
@@ -16,6 +16,11 @@ use crate::nodes::{is_compute, vcpus_for_one};
 use crate::requests::{Heard, Listing};
 use crate::store::Change;
 use crate::task::Outcome;
+
+/// How a task ended that the scheduler neither has nor remembers, and may have had: to run it again could be to run it
+/// twice.
+const ENDED_UNSEEN: &str = "it has ended, and how is not known: the scheduler does not have it, and does not remember \
+                            all ends since the task was sent";
 
 impl Coordinator {
     /// Handles one report of the session.
@@ -31,13 +36,15 @@ impl Coordinator {
                 );
                 self.session = Some(session);
                 self.back_by = Instant::now() + self.settings.return_time;
-                // Only sent tasks have something that may have been missed.
-                let open = self
-                    .tasks
-                    .values_mut()
-                    .filter(|it| it.is_sent && !it.is_over());
-                open.for_each(|task| task.tracker().reattach());
+                self.reattach();
                 self.submit_unsent();
+            }
+            Heard::Missed => {
+                warn!(
+                    event = "events_missed",
+                    "more events came than are kept; how tasks are is asked again"
+                );
+                self.reattach();
             }
             Heard::Down(why) => {
                 warn!(
@@ -51,6 +58,15 @@ impl Coordinator {
             Heard::Event(event) => self.event(&event),
             Heard::Listing(listing) => self.compare(&listing),
         }
+    }
+
+    /// Tells the trackers that events may have been missed: only those of sent tasks have something to miss.
+    fn reattach(&mut self) {
+        let open = self
+            .tasks
+            .values_mut()
+            .filter(|it| it.is_sent && !it.is_over());
+        open.for_each(|task| task.tracker().reattach());
     }
 
     /// Handles one event: first what it says of a node, then what it says of one of our tasks. Events about others'
@@ -98,7 +114,7 @@ impl Coordinator {
     ///
     /// Nodes first, so that they have numbers; then the vcpus of `-one-task-per-node`; then each open task. Tasks that
     /// are not listed, and not among the ended ones either, may still return with their nodes until `back_by`; later
-    /// they have vanished and are sent again. Last, what waited for a connection or for a node's vcpus is sent.
+    /// they are sent again if they certainly never ran, and have ended unseen else. Last, what waited for a connection or for a node's vcpus is sent.
     fn compare(&mut self, listing: &Listing) {
         for node in listing.nodes.iter().filter(|node| is_compute(node)) {
             self.see_node(&node.node_uuid, &node.hostname, &node.status);
@@ -119,14 +135,23 @@ impl Coordinator {
             .tasks
             .iter_mut()
             .filter(|(_, it)| it.is_sent && !it.is_over());
-        let mut changed = Vec::new();
+        let (mut changed, mut unseen) = (Vec::new(), Vec::new());
         for (id, task) in open {
-            let instance = task.record.instance.clone();
-            if listed.observe(&instance, task.tracker()) {
-                changed.push(*id);
+            let (instance, sent_for) = (task.record.instance.clone(), task.sent_for());
+            match listed.observe(&instance, sent_for, task.tracker()) {
+                Seen::Same => {}
+                Seen::Changed => changed.push(*id),
+                Seen::EndedUnseen => unseen.push(*id),
             }
         }
         changed.into_iter().for_each(|id| self.settle(id));
+        for id in unseen {
+            let outcome = Outcome {
+                succeeded: false,
+                detail: ENDED_UNSEEN.to_owned(),
+            };
+            self.finish(id, outcome);
+        }
         self.submit_unsent();
     }
 
@@ -195,12 +220,11 @@ impl Coordinator {
                     );
                 }
             }
-            // The scheduler has forgotten it, as after the loss of its state directory: its program is run from the
-            // beginning.
+            // Its START was lost with a connection: the scheduler remembers all ends since, and has none of it.
             Stage::Vanished => {
                 warn!(
                     event = "task_sent_again",
-                    "task {id} is not known to the scheduler, also not by a node that is back: it is sent"
+                    "task {id} never came to the scheduler: it is sent again"
                 );
                 task.begin_again();
                 self.unsent.insert(id);

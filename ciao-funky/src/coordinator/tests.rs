@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use ciao_scheduler::ctl::client::Ended;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
@@ -11,8 +12,9 @@ use super::{Accepted, Coordinator, MAX_TASKS, Order, Settings, Source};
 use crate::binaries::{Binaries, Limits};
 use crate::command::{Extras, Priority};
 use crate::output::Output;
-use crate::store::{Kept, Store};
-use crate::task::{Shape, TaskRecord};
+use crate::requests::{Ask, Heard, Listing};
+use crate::store::{Change, Kept, Store};
+use crate::task::{Shape, TaskRecord, unix_ms};
 
 fn record(id: u32) -> TaskRecord {
     TaskRecord {
@@ -23,6 +25,7 @@ fn record(id: u32) -> TaskRecord {
         frequencies: Vec::new(),
         args: String::new(),
         outcome: None,
+        sent_ms: Some(0),
     }
 }
 
@@ -93,4 +96,107 @@ async fn a_task_whose_files_are_being_copied_counts_among_the_most_there_may_be(
     coordinator.commit();
     assert!(third.try_recv().unwrap().is_ok());
     assert_eq!(coordinator.living(), MAX_TASKS);
+}
+
+/// A coordinator with one task that was sent so long ago, and what it asks for.
+fn with_sent_task(state: &TempDir, sent: Duration) -> (Coordinator, mpsc::UnboundedReceiver<Ask>) {
+    let (mut coordinator, _) = coordinator(state, 0);
+    let sent_ms = unix_ms() - u64::try_from(sent.as_millis()).unwrap();
+    let record = TaskRecord {
+        sent_ms: Some(sent_ms),
+        ..record(1)
+    };
+    coordinator.insert(record, true);
+    let asked = connect(&mut coordinator);
+    (coordinator, asked)
+}
+
+fn connect(coordinator: &mut Coordinator) -> mpsc::UnboundedReceiver<Ask> {
+    let (session, asked) = mpsc::unbounded_channel();
+    coordinator.hear(Heard::Up(session));
+    asked
+}
+
+/// A listing without instances, of a scheduler that has forgotten no end for so long.
+fn nothing_listed(complete_for: Option<Duration>) -> Heard {
+    Heard::Listing(Box::new(Listing {
+        instances: Vec::new(),
+        ended: Ended {
+            instances: Vec::new(),
+            complete_for,
+        },
+        nodes: Vec::new(),
+    }))
+}
+
+#[tokio::test]
+async fn a_task_whose_end_may_be_forgotten_is_not_run_again() {
+    const SENT: Duration = Duration::from_secs(600);
+    for forgotten in [None, Some(Duration::ZERO), Some(SENT / 2)] {
+        let state = tempfile::tempdir().unwrap();
+        let (mut coordinator, mut asked) = with_sent_task(&state, SENT);
+        coordinator.hear(nothing_listed(forgotten));
+        coordinator.commit();
+        assert!(asked.try_recv().is_err(), "it is sent again: {forgotten:?}");
+        let task = &coordinator.tasks[&1];
+        assert_eq!(task.word(), "failed");
+        let detail = task.detail();
+        assert!(
+            detail.contains("has ended, and how is not known"),
+            "{detail}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_certainly_never_ran_is_sent_again() {
+    const SENT: Duration = Duration::from_secs(600);
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, mut asked) = with_sent_task(&state, SENT);
+    coordinator.hear(nothing_listed(Some(SENT * 2)));
+    coordinator.commit();
+    assert!(matches!(asked.try_recv(), Ok(Ask::Start(_))));
+    assert_eq!(coordinator.tasks[&1].word(), "queued");
+}
+
+#[tokio::test]
+async fn what_was_missed_is_learned_from_the_next_listing() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, _copied) = coordinator(&state, 0);
+    let mut asked = connect(&mut coordinator);
+    coordinator.insert(record(1), false);
+    coordinator.submit(1);
+    assert!(asked.try_recv().is_ok());
+    coordinator.hear(nothing_listed(None));
+    assert_eq!(
+        coordinator.tasks[&1].word(),
+        "queued",
+        "its answer is to come"
+    );
+    coordinator.hear(Heard::Missed);
+    coordinator.hear(nothing_listed(None));
+    assert_eq!(coordinator.tasks[&1].word(), "failed");
+}
+
+#[tokio::test]
+async fn that_a_task_may_have_been_sent_is_on_disk_before_it_is() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, _copied) = coordinator(&state, 0);
+    let never_sent = TaskRecord {
+        sent_ms: None,
+        ..record(1)
+    };
+    coordinator
+        .changes
+        .push(Change::Task(Box::new(never_sent.clone())));
+    coordinator.insert(never_sent, false);
+    coordinator.commit();
+    let mut asked = connect(&mut coordinator);
+    assert!(asked.try_recv().is_err(), "it is not written yet");
+    coordinator.commit();
+    assert!(asked.try_recv().is_ok());
+    assert!(asked.try_recv().is_err(), "it is sent once");
+    drop(coordinator);
+    let (_, kept) = Store::open(state.path()).unwrap();
+    assert!(kept.tasks[0].sent_ms.is_some());
 }

@@ -52,6 +52,7 @@ fn the_number_of_a_forgotten_task_is_not_given_again() {
         frequencies: Vec::new(),
         args: String::new(),
         outcome: None,
+        sent_ms: None,
     };
     store.write(&[Change::Task(Box::new(task))]).unwrap();
     store.write(&[Change::Forget(5)]).unwrap();

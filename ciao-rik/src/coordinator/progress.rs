@@ -5,8 +5,9 @@
 //! The scheduler's word decides what follows from an end: only it knows whether the instance goes on elsewhere.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ciao_adapter::tracking::{Listed, is_temporary};
+use ciao_adapter::tracking::{Listed, Seen, is_temporary};
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::track::Stage;
 use proto_frames::payload::{
@@ -47,6 +48,15 @@ impl Coordinator {
                 );
                 self.session = None;
                 self.down = why;
+            }
+            Heard::Missed => {
+                warn!(
+                    event = "events_missed",
+                    "more events came than are kept; how instances are is asked again"
+                );
+                let open = self.instances.values_mut();
+                open.filter(|it| it.is_sent && it.is_living())
+                    .for_each(|it| it.tracker().reattach());
             }
             Heard::Event(event) => self.event(&event),
             Heard::Listing(listing) => self.compare(&listing),
@@ -121,7 +131,8 @@ impl Coordinator {
             .filter(|(_, it)| it.is_sent && it.is_living());
         let mut changed = Vec::new();
         for (instance, it) in open {
-            if listed.observe(instance, it.tracker()) {
+            let sent_for = it.sent_at.map_or(Duration::MAX, |at| at.elapsed());
+            if listed.observe(instance, sent_for, it.tracker()) != Seen::Same {
                 changed.push(Arc::clone(instance));
             }
         }
@@ -174,9 +185,9 @@ impl Coordinator {
                 let why = format!("{reason}: {}", detail.unwrap_or_default());
                 self.not_started(instance, &reason, why);
             }
-            // The scheduler has forgotten it, as after the loss of its state directory.
+            // Its START was lost with a connection: the scheduler remembers all ends since, and has none of it.
             Stage::Vanished => {
-                warn!(event = "rik_instance_sent_again", %instance, "the instance is not known to the scheduler, also not by a node that is back: it is sent");
+                warn!(event = "rik_instance_sent_again", %instance, "the instance never came to the scheduler: it is sent again");
                 it.begin_again();
                 self.unsent.push_back(Arc::clone(instance));
                 self.submit_unsent();

@@ -303,6 +303,16 @@ impl Instances {
         self.past.restore(number, run);
     }
 
+    /// All runs from before a restart are taken in: no end since `since` is missing but those that were forgotten.
+    pub(crate) fn begin_history(&mut self, since: Instant, now: Instant) {
+        self.past.begin(since, now);
+    }
+
+    /// Every end after this moment is remembered; `None` where that is not known.
+    pub(crate) fn history_complete_since(&self) -> Option<Instant> {
+        self.past.complete_since()
+    }
+
     /// The number of the latest run that is over. A caller notes it before an end is dealt with, to find with
     /// [`Instances::amend_run`] the run that the end has made.
     pub(crate) fn last_run(&self) -> u64 {
@@ -357,8 +367,8 @@ impl Instances {
     }
 
     /// Notes a run that only its node remembered, if there is room beside those known here.
-    pub(crate) fn learn_run(&mut self, run: Run) {
-        self.past.learn(run);
+    pub(crate) fn learn_run(&mut self, now: Instant, run: Run) {
+        self.past.learn(now, run);
     }
 
     /// Notes where a node keeps the output of a run, or that it does so no longer.

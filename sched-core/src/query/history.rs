@@ -4,6 +4,8 @@
 //! `instance::past`). Of a plain one: what its ledger entry says, as one row. Both are bounded, so old rows are missing
 //! from long histories.
 
+use std::time::Duration;
+
 use sched_model::{HistoryRow, InstanceView, OutputRow, PlacementState, Query, Uuid};
 
 use super::page::Allowance;
@@ -69,6 +71,9 @@ impl Scheduler {
         let Some(from) = start_of::<u64>(query, result) else {
             return;
         };
+        let since = self.instances.history_complete_since();
+        let complete_for = since.map(|since| self.now.saturating_duration_since(since));
+        result.complete_for_ms = complete_for.map(whole_ms);
         let mut allowance = Allowance::new(limit(query));
         let mut last = from;
         for (number, run) in self.instances.runs_after(from) {
@@ -151,6 +156,11 @@ fn output_row(output: &Output) -> OutputRow {
 
 fn uuid_text(uuid: Option<Uuid>) -> String {
     uuid.map(|uuid| uuid.to_string()).unwrap_or_default()
+}
+
+/// Milliseconds of a time, rounded down; the largest number where they do not fit.
+fn whole_ms(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Milliseconds since 1970 as the wire has them; the largest number where they do not fit.

@@ -119,6 +119,10 @@ impl Scheduler {
             Record::Node(_) | Record::Binding(_) | Record::Claims(_) => (0, 0),
             Record::Run(record) => (0, record.at_ms),
         });
+        let begun = restored
+            .iter()
+            .filter_map(|it| begun_by_ms(&it.record))
+            .min();
         let mut count = 0;
         for Restored { key, record, start } in restored {
             match (key, record) {
@@ -144,6 +148,9 @@ impl Scheduler {
         if count > 0 {
             self.notice(Notice::Restored(count));
         }
+        let since = begun.map_or(self.started, |unix_ms| self.instant_of(unix_ms));
+        self.instances
+            .begin_history(since.min(self.started), self.started);
         self.forget_old_claims();
     }
 
@@ -293,6 +300,19 @@ impl Scheduler {
         moment
             .and_then(|moment| moment.checked_sub(before))
             .unwrap_or(self.started)
+    }
+}
+
+/// A moment in unix milliseconds at which the store was written, as this record in it proves: since then each instance
+/// that is kept is in the store until its end is.
+fn begun_by_ms(record: &Record) -> Option<u64> {
+    match record {
+        Record::Instance(record) => Some(record.arrived_ms),
+        // Later events may be of a node's clock; an arrival is not.
+        Record::Run(record) if record.history.len() > 1 => {
+            record.history.first().map(|it| it.at_ms)
+        }
+        Record::Run(_) | Record::Node(_) | Record::Binding(_) | Record::Claims(_) => None,
     }
 }
 

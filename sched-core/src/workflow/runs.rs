@@ -140,7 +140,7 @@ impl Scheduler {
             })
             .collect();
         for run in learnt {
-            self.instances.learn_run(run);
+            self.instances.learn_run(self.now, run);
         }
     }
 

@@ -1,13 +1,18 @@
 //! Rows of answers to queries: what they tell of nodes and instances beyond the original's figures, and how long an answer
 //! may become.
 
+use std::time::Duration;
+
+use proto_frames::Kind;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::{
     Group, GroupPolicy, Payload, Query, QueryKind, QueryResult, Scheduling, StartFailureReason,
 };
 use sched_core::{Command, Message, NodeExtras, SessionId};
 
-use crate::support::world::{World, request};
+use crate::support::durability::durable;
+use crate::support::requests::Asking;
+use crate::support::world::{World, config, request, running};
 
 /// Reports as a node with these labels and resources.
 fn say(world: &mut World, node: SessionId, extras: NodeExtras) {
@@ -103,4 +108,55 @@ fn an_answer_about_nodes_with_the_most_labels_fits_a_frame_and_goes_on() {
     }
     assert_eq!(seen, 30);
     assert!((2..=5).contains(&pages), "{pages} pages");
+}
+
+/// For how many seconds no end is missing, as the scheduler says.
+fn complete_for_s(world: &mut World) -> Option<i64> {
+    let mut last = query(world, QueryKind::Ended, None);
+    while let Some(next) = last.next {
+        last = query(world, QueryKind::Ended, Some(next));
+    }
+    last.complete_for_ms.map(|ms| ms / 1000)
+}
+
+#[test]
+fn the_list_of_ends_says_since_when_none_was_forgotten() {
+    const REMEMBERED: usize = 4096;
+    let (world, controller, node) = World::new().check_every(1000).with_node(100);
+    let mut world = world;
+    let run = |world: &mut World, name: &str| {
+        world.start_as(controller, request(name, 1).waiting(30));
+        world.stats(node, vec![running(name, 1)]);
+        world.gone(node, Kind::INSTANCE_STOPPED, name);
+        world.look_away();
+    };
+    world.advance(Duration::from_secs(60));
+    run(&mut world, "first");
+    world.advance(Duration::from_secs(5));
+    assert_eq!(complete_for_s(&mut world), Some(65), "since its start");
+    for number in 1..REMEMBERED {
+        run(&mut world, &format!("other {number}"));
+    }
+    assert_eq!(complete_for_s(&mut world), Some(65), "none is forgotten");
+    run(&mut world, "one more");
+    assert_eq!(
+        complete_for_s(&mut world),
+        Some(5),
+        "the first is forgotten"
+    );
+}
+
+#[test]
+fn a_scheduler_without_what_was_kept_knows_of_no_end_before_its_start() {
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
+    world.start_as(controller, request("a", 10).waiting(30));
+    world.stats(node, vec![running("a", 1)]);
+    world.advance(Duration::from_secs(20));
+    world.gone(node, Kind::INSTANCE_STOPPED, "a");
+    world.crash(config(), Default::default());
+    world.advance(Duration::from_secs(7));
+    assert_eq!(complete_for_s(&mut world), Some(27), "since the store was");
+    world.restart(config(), Default::default());
+    world.advance(Duration::from_secs(3));
+    assert_eq!(complete_for_s(&mut world), Some(3));
 }
