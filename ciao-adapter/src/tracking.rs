@@ -117,6 +117,14 @@ fn by_uuid(views: &[InstanceView]) -> HashMap<&str, &InstanceView> {
     views.iter().map(|it| (&*it.instance_uuid, it)).collect()
 }
 
+/// Whether a START was refused for this reason because the scheduler has an instance of its UUID. If it was a START of
+/// one's own that was sent twice, the instance is there, and how it is shows in a listing.
+#[must_use]
+pub const fn is_there(reason: &StartFailureReason) -> bool {
+    type Why = StartFailureReason;
+    matches!(reason, Why::AlreadyRunning | Why::InstanceExists)
+}
+
 /// Whether a START that was refused for this reason may be taken later as it is.
 ///
 /// A full cluster, a cluster without nodes, a wait that ran out, a scheduler whose disk takes no records, and an

@@ -342,7 +342,7 @@ impl Coordinator {
     }
 
     /// Hands a task's START to the session, or notes in `held_back` why not: there is no connection, or no node has
-    /// been seen from which its vcpus could be computed.
+    /// been seen from which its vcpus could be computed. One that is sent already or has ended is left as it is.
     ///
     /// That it may have been sent is on disk before it is: one that is first sent now waits for the next write. It counts
     /// as sent as soon as it is in the channel. If the connection is lost before it is written, the listing of the next
@@ -351,6 +351,9 @@ impl Coordinator {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
         };
+        if task.is_sent || task.is_over() || self.noted.contains(&id) {
+            return;
+        }
         let (Some(session), Some(vcpus)) = (&self.session, self.vcpus) else {
             task.held_back = match self.session {
                 None => format!(
@@ -361,9 +364,6 @@ impl Coordinator {
             };
             return;
         };
-        if self.noted.contains(&id) {
-            return;
-        }
         if task.record.sent_ms.is_none() {
             task.record.sent_ms = Some(unix_ms());
             self.changes

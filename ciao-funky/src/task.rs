@@ -225,6 +225,15 @@ impl Task {
         self.announced_node = None;
     }
 
+    /// The scheduler has the instance already, and says so of a START that it was sent again: how it is shows in the next
+    /// listing.
+    pub(crate) fn look_again(&mut self) {
+        self.tracker = tracker(&self.record);
+        self.tracker.reattach();
+        self.is_sent = true;
+        self.held_back.clear();
+    }
+
     /// The tracker of a task always has exactly one instance.
     fn tracked(&self) -> &Tracked {
         &self.tracker.all()[0]

@@ -4,7 +4,7 @@
 //! `Coordinator::settle` does what follows. Events and listings may repeat or overtake each other; the tracker sorts
 //! that out, and `settle` may run more than once for the same stage.
 
-use ciao_adapter::tracking::{Listed, Seen, is_temporary};
+use ciao_adapter::tracking::{Listed, Seen, is_temporary, is_there};
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::track::Stage;
 use proto_frames::payload::{CommandFailure, LifeState, NodeType, StartFailureReason};
@@ -146,11 +146,7 @@ impl Coordinator {
         }
         changed.into_iter().for_each(|id| self.settle(id));
         for id in unseen {
-            let outcome = Outcome {
-                succeeded: false,
-                detail: ENDED_UNSEEN.to_owned(),
-            };
-            self.finish(id, outcome);
+            self.fail(id, ENDED_UNSEEN.to_owned());
         }
         self.submit_unsent();
     }
@@ -196,29 +192,9 @@ impl Coordinator {
                 };
                 self.finish(id, outcome);
             }
-            // It was never started, or could not be kept: by the reason, the task has failed or waits here. Funky's
-            // clients expect a task to wait for as long as it takes.
+            // It was never started, or could not be kept.
             Stage::Failed { reason, detail, .. } => {
-                let detail = detail.unwrap_or_default();
-                if is_temporary(&StartFailureReason::from(&*reason)) {
-                    warn!(
-                        event = "task_not_accepted",
-                        "task {id} waits here, the cluster cannot take it: {reason}: {detail}"
-                    );
-                    task.begin_again();
-                    task.held_back = format!("{reason}: {detail}");
-                    self.unsent.insert(id);
-                    self.retry.insert(id);
-                } else {
-                    let detail = format!("{reason}: {detail}");
-                    self.finish(
-                        id,
-                        Outcome {
-                            succeeded: false,
-                            detail,
-                        },
-                    );
-                }
+                self.not_started(id, &reason, &detail.unwrap_or_default());
             }
             // Its START was lost with a connection: the scheduler remembers all ends since, and has none of it.
             Stage::Vanished => {
@@ -231,6 +207,38 @@ impl Coordinator {
                 self.submit(id);
             }
         }
+    }
+
+    /// A START was refused, or no node could start it: by the reason the scheduler has the task already, the task waits
+    /// here, or it has failed. Funky's clients expect a task to wait for as long as it takes.
+    fn not_started(&mut self, id: u32, reason: &str, detail: &str) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        let why = format!("{reason}: {detail}");
+        match StartFailureReason::from(reason) {
+            reason if is_there(&reason) => task.look_again(),
+            reason if is_temporary(&reason) => {
+                warn!(
+                    event = "task_not_accepted",
+                    "task {id} waits here, the cluster cannot take it: {why}"
+                );
+                task.begin_again();
+                task.held_back = why;
+                self.unsent.insert(id);
+                self.retry.insert(id);
+            }
+            _ => self.fail(id, why),
+        }
+    }
+
+    /// A task has failed for this reason.
+    fn fail(&mut self, id: u32, detail: String) {
+        let outcome = Outcome {
+            succeeded: false,
+            detail,
+        };
+        self.finish(id, outcome);
     }
 
     /// Writes `task N node M`, once for each time the task begins or goes on at a node.
@@ -260,7 +268,7 @@ impl Coordinator {
     }
 
     /// Notes how a task ended, in memory and for the disk, and writes the line of the original's primary. Its files are
-    /// released after the write.
+    /// released after the write. It waits for nothing any more.
     fn finish(&mut self, id: u32, outcome: Outcome) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -272,6 +280,9 @@ impl Coordinator {
         info!(event = "task_ended", "task {id}: {}", outcome.detail);
         task.record.outcome = Some(outcome);
         self.by_instance.remove(&task.record.instance);
+        self.unsent.remove(&id);
+        self.retry.remove(&id);
+        self.noted.remove(&id);
         self.changes
             .push(Change::Task(Box::new(task.record.clone())));
         self.releases.extend(task.record.files.iter().cloned());

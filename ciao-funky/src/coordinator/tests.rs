@@ -4,6 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use ciao_scheduler::ctl::client::Ended;
+use ciao_scheduler::ctl::event::Event;
+use proto_frames::payload::{
+    InstanceStopped, InstanceView, PlacementState, StartFailure, StartFailureReason,
+};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
@@ -199,4 +203,71 @@ async fn that_a_task_may_have_been_sent_is_on_disk_before_it_is() {
     drop(coordinator);
     let (_, kept) = Store::open(state.path()).unwrap();
     assert!(kept.tasks[0].sent_ms.is_some());
+}
+
+/// That the START of task 1 was refused.
+fn refused(reason: StartFailureReason) -> Heard {
+    let failure = StartFailure {
+        instance_uuid: record(1).instance,
+        reason,
+        ..StartFailure::default()
+    };
+    Heard::Event(Box::new(Event::StartFailure(Box::new(failure))))
+}
+
+/// That task 1 has ended well.
+fn stopped() -> Heard {
+    let stopped = InstanceStopped {
+        instance_uuid: record(1).instance,
+        exit_code: Some(0),
+        ..InstanceStopped::default()
+    };
+    Heard::Event(Box::new(Event::InstanceStopped(stopped)))
+}
+
+#[tokio::test]
+async fn a_task_that_has_ended_is_never_sent_again() {
+    for reason in [
+        StartFailureReason::FullCloud,
+        StartFailureReason::AlreadyRunning,
+        StartFailureReason::InstanceExists,
+    ] {
+        let state = tempfile::tempdir().unwrap();
+        let (mut coordinator, mut asked) = with_sent_task(&state, Duration::ZERO);
+        coordinator.hear(refused(reason.clone()));
+        coordinator.hear(stopped());
+        assert_eq!(coordinator.tasks[&1].word(), "succeeded");
+        coordinator.try_again();
+        coordinator.submit_unsent();
+        coordinator.submit(1);
+        coordinator.commit();
+        assert!(asked.try_recv().is_err(), "{reason:?}");
+        assert!(coordinator.unsent.is_empty() && coordinator.retry.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_the_scheduler_has_already_is_looked_for_and_not_sent_again() {
+    for reason in [
+        StartFailureReason::AlreadyRunning,
+        StartFailureReason::InstanceExists,
+    ] {
+        let state = tempfile::tempdir().unwrap();
+        let (mut coordinator, mut asked) = with_sent_task(&state, Duration::ZERO);
+        coordinator.hear(refused(reason));
+        coordinator.try_again();
+        coordinator.commit();
+        assert!(asked.try_recv().is_err());
+        let running = InstanceView {
+            instance_uuid: record(1).instance,
+            state: PlacementState::Running,
+            ..InstanceView::default()
+        };
+        coordinator.hear(Heard::Listing(Box::new(Listing {
+            instances: vec![running],
+            ended: Ended::default(),
+            nodes: Vec::new(),
+        })));
+        assert_eq!(coordinator.tasks[&1].word(), "running");
+    }
 }
