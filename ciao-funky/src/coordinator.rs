@@ -23,6 +23,7 @@ mod progress;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ciao_adapter::family::Family;
@@ -34,15 +35,19 @@ use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
 use crate::nodes::Nodes;
 use crate::output::Output;
-use crate::requests::{Ask, Heard, Shipped, Submission};
+use crate::requests::{Ask, Heard, Submission};
 use crate::store::{Change, Kept, Store};
 use crate::task::{Binary, Shape, Task, TaskRecord, unix_ms};
 
 use self::orders::Copied;
 
-/// Most tasks that have not ended, so that memory has a bound: some 200 MiB with short arguments. Tasks whose files are
+/// Most tasks that have not ended, so that memory has a bound: some 200 MiB beside their texts. Tasks whose files are
 /// still being copied, and those that wait for the write, are counted.
 pub(crate) const MAX_TASKS: usize = 100_000;
+
+/// Most bytes that the texts of those may have together, their arguments and the names of their files: more than a
+/// kilobyte for each of [`MAX_TASKS`]. A single task may have 64 KiB.
+pub(crate) const MAX_TASK_BYTES: usize = 128 * 1024 * 1024;
 
 /// Most ended tasks that are kept and listed; the oldest are forgotten first.
 const MAX_ENDED: usize = 1_000;
@@ -103,7 +108,7 @@ pub(crate) enum Source {
     Stored(Vec<Binary>),
 }
 
-/// The answer to an order that was carried out; its `Display` is the reply's text.
+/// The answer to an order that was carried out.
 #[derive(Debug, Clone)]
 pub(crate) enum Accepted {
     /// A task was accepted and is on disk.
@@ -175,6 +180,8 @@ pub(crate) struct Coordinator {
     changes: Vec<Change>,
     /// How many tasks have their number, and their files still being copied.
     copying: usize,
+    /// The sum of [`TaskRecord::bytes`] of all that [`MAX_TASKS`] counts.
+    bytes: usize,
     /// Tasks that become tasks with the next write, and who is to be told.
     accepting: Vec<(TaskRecord, Answer)>,
     /// Files of tasks whose end is not on disk yet. They are released after the write: after a crash the task would be
@@ -220,6 +227,7 @@ impl Coordinator {
             back_by: Instant::now(),
             changes: Vec::new(),
             copying: 0,
+            bytes: 0,
             accepting: Vec::new(),
             releases: Vec::new(),
             is_unwritten: false,
@@ -279,7 +287,7 @@ impl Coordinator {
         let sent_ms = (self.session.is_some() && self.vcpus.is_some()).then(unix_ms);
         for (record, _) in &mut self.accepting {
             record.sent_ms = sent_ms;
-            self.changes.push(Change::Task(Box::new(record.clone())));
+            self.changes.push(Change::Task(Arc::new(record.clone())));
         }
         let accepting = std::mem::take(&mut self.accepting);
         match self.store.write(&self.changes) {
@@ -305,6 +313,7 @@ impl Coordinator {
                 // What has happened stays to be written; what was promised to no client is not.
                 self.changes.truncate(changed);
                 for (record, answer) in accepting {
+                    self.bytes -= record.bytes();
                     let files = record.files.iter();
                     files.for_each(|it| self.binaries.release(it));
                     let _ = answer.send(Err(format!("the task cannot be kept: {error}")));
@@ -317,6 +326,8 @@ impl Coordinator {
     /// says why it was not sent.
     fn accept(&mut self, record: TaskRecord, answer: Answer) {
         let id = record.id;
+        // They are counted already, and are counted again here.
+        self.bytes -= record.bytes();
         self.insert(record, false);
         self.submit(id);
         let notice = self.tasks.get(&id).map(|it| it.held_back.clone());
@@ -334,6 +345,7 @@ impl Coordinator {
             self.ended.push_back(id);
         } else {
             self.by_instance.insert(record.instance.clone(), id);
+            self.bytes += record.bytes();
             if !is_sent {
                 self.unsent.insert(id);
             }
@@ -365,31 +377,17 @@ impl Coordinator {
             return;
         };
         if task.record.sent_ms.is_none() {
-            task.record.sent_ms = Some(unix_ms());
-            self.changes
-                .push(Change::Task(Box::new(task.record.clone())));
+            Arc::make_mut(&mut task.record).sent_ms = Some(unix_ms());
+            self.changes.push(Change::Task(Arc::clone(&task.record)));
             self.noted.insert(id);
             return;
         }
-        let paths: Vec<String> = task
-            .record
-            .files
-            .iter()
-            .map(|it| self.binaries.path(it).display().to_string())
-            .collect();
-        let shape = &self.settings.shape;
-        let shipped = task.record.shipped_start(shape, vcpus);
-        let shipped = shipped.zip(task.record.files.first());
+        // The START is encoded when it is sent: what waits in the channel is the record alone.
         let submission = Submission {
-            start: task.record.start(shape, vcpus, &paths),
-            shipped: shipped.map(|(start, file)| Shipped {
-                start,
-                path: self.binaries.path(file),
-                sha256: file.sha256.clone(),
-                tenant: shape.tenant.clone(),
-            }),
+            record: Arc::clone(&task.record),
+            vcpus,
         };
-        if session.send(Ask::Start(Box::new(submission))).is_ok() {
+        if session.send(Ask::Start(submission)).is_ok() {
             task.note_sent();
             self.unsent.remove(&id);
         }
@@ -426,12 +424,13 @@ impl Coordinator {
     }
 }
 
-impl fmt::Display for Accepted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Accepted {
+    /// The reply's text, without a line end.
+    pub(crate) fn into_text(self) -> String {
         match self {
-            Self::Queued { task, notice } if notice.is_empty() => write!(f, "task {task} queued"),
-            Self::Queued { task, notice } => write!(f, "task {task} queued ({notice})"),
-            Self::Text(text) => f.write_str(text),
+            Self::Queued { task, notice } if notice.is_empty() => format!("task {task} queued"),
+            Self::Queued { task, notice } => format!("task {task} queued ({notice})"),
+            Self::Text(text) => text,
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use crate::command::{Command, MAX_COMMAND};
-use crate::coordinator::{Order, Source};
+use crate::coordinator::{Accepted, Order, Source};
 use crate::socket::Socket;
 
 /// Connections at a time, until each has its reply; further ones wait in the kernel's queue. It is below 1024, the
@@ -31,6 +31,15 @@ const COMMAND_TIME: Duration = Duration::from_secs(10);
 
 /// Longest time until the client has taken the reply; then the connection is closed.
 const REPLY_TIME: Duration = Duration::from_secs(10);
+
+/// Lists of tasks in memory at a time: a long one has hundreds of MiB, until its reader has taken it.
+const MAX_LISTS: usize = 2;
+
+/// Longest time that a `Ps:` waits for those before it: a reader that does not read is gone by then.
+const LIST_TIME: Duration = Duration::from_secs(20);
+
+/// The reply where the coordinator is gone.
+const ENDING: &str = "error: this program is about to end";
 
 /// Pause after a failed accept, as when the process has too many open files. Without it the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -65,13 +74,14 @@ type Received = (Client, Result<Command, String>);
 /// `error:` line and is not read from. When this returns, the socket's file is removed with `socket`.
 pub(crate) async fn serve(socket: Socket, allowed: Allowed, coordinator: mpsc::Sender<Order>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let lists = Arc::new(Semaphore::new(MAX_LISTS));
     let mut open = FuturesUnordered::new();
     loop {
         tokio::select! {
             // Commands that have come, before connections that have.
             biased;
             Some((client, command)) = open.next(), if !open.is_empty() => {
-                if hand_over(client, command, &coordinator).await.is_err() {
+                if hand_over(client, command, &coordinator, &lists).await.is_err() {
                     return;
                 }
             }
@@ -166,6 +176,7 @@ async fn hand_over(
     client: Client,
     command: Result<Command, String>,
     coordinator: &mpsc::Sender<Order>,
+    lists: &Arc<Semaphore>,
 ) -> Result<(), mpsc::error::SendError<Order>> {
     let (answer, answered) = oneshot::channel();
     let order = match command {
@@ -181,30 +192,100 @@ async fn hand_over(
             answer,
         },
         Ok(Command::Migrate { task, node }) => Order::Migrate { task, node, answer },
-        Ok(Command::List { json }) => Order::List { json, answer },
+        Ok(Command::List { json }) => {
+            let (lists, coordinator) = (Arc::clone(lists), coordinator.clone());
+            tokio::spawn(reply_list(client, json, lists, coordinator));
+            return Ok(());
+        }
     };
     coordinator.send(order).await?;
     tokio::spawn(async move {
         let text = match answered.await {
-            Ok(Ok(accepted)) => accepted.to_string(),
+            Ok(Ok(accepted)) => accepted.into_text(),
             Ok(Err(why)) => format!("error: {why}"),
-            Err(_) => "error: this program is about to end".to_owned(),
+            Err(_) => ENDING.to_owned(),
         };
         reply(client, text).await;
     });
     Ok(())
 }
 
+/// Answers a `Ps:` once fewer than [`MAX_LISTS`] lists are in memory. Commands that come later do not wait for that.
+async fn reply_list(
+    client: Client,
+    json: bool,
+    lists: Arc<Semaphore>,
+    coordinator: mpsc::Sender<Order>,
+) {
+    let Ok(Ok(_place)) = timeout(LIST_TIME, lists.acquire()).await else {
+        let why = format!("error: {MAX_LISTS} lists are being read already: try again");
+        return reply(client, why).await;
+    };
+    let (answer, answered) = oneshot::channel();
+    let text = match coordinator.send(Order::List { json, answer }).await {
+        Ok(()) => answered.await.ok().and_then(Result::ok),
+        Err(_) => None,
+    };
+    let text = text.map_or_else(|| ENDING.to_owned(), Accepted::into_text);
+    reply(client, text).await;
+}
+
 /// Writes the reply and closes the connection. A client that has gone without it, or does not read it in time, is no
 /// error: the command counts.
-async fn reply(mut client: Client, text: String) {
+async fn reply(mut client: Client, mut line: String) {
     let stream = &mut client.stream;
-    let line = format!("{text}\n");
+    line.push('\n');
     let written = timeout(REPLY_TIME, async {
         stream.write_all(line.as_bytes()).await?;
         stream.shutdown().await
     });
     if let Ok(Err(error)) = written.await {
         debug!("a reply was not read: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+    use super::*;
+
+    /// Longer than what the kernel keeps for a reader.
+    const LONG: usize = 16 * 1024 * 1024;
+
+    #[tokio::test]
+    async fn lists_that_are_not_read_are_few_and_keep_no_command_waiting() {
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let lists = Arc::new(Semaphore::new(MAX_LISTS));
+        let (coordinator, mut orders) = mpsc::channel(16);
+        let give = async |command: Command| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let client = Client {
+                stream: theirs,
+                _place: Arc::clone(&places).acquire_owned().await.unwrap(),
+            };
+            hand_over(client, Ok(command), &coordinator, &lists)
+                .await
+                .unwrap();
+            ours
+        };
+        let mut readers = Vec::new();
+        for _ in 0..=MAX_LISTS {
+            readers.push(give(Command::List { json: true }).await);
+        }
+        for _ in 0..MAX_LISTS {
+            let Some(Order::List { answer, .. }) = orders.recv().await else {
+                panic!("no list is asked for");
+            };
+            answer.send(Ok(Accepted::Text("x".repeat(LONG)))).unwrap();
+        }
+        let _other = give(Command::Migrate { task: 1, node: 1 }).await;
+        assert!(matches!(orders.recv().await, Some(Order::Migrate { .. })));
+        assert!(orders.try_recv().is_err());
+        // Once one is read, it is the next one's turn.
+        let mut text = Vec::new();
+        readers[0].read_to_end(&mut text).await.unwrap();
+        assert_eq!(text.len(), LONG + 1);
+        assert!(matches!(orders.recv().await, Some(Order::List { .. })));
     }
 }

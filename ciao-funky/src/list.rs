@@ -79,28 +79,39 @@ pub(crate) fn text<'a>(
 /// The same as one line of JSON: `{"tasks": […], "nodes": […]}`. Texts are whole and not made printable; `node` is null
 /// for a task without one.
 pub(crate) fn json<'a>(tasks: impl Iterator<Item = &'a Task>, nodes: &Nodes) -> String {
-    let tasks: Vec<Value> = tasks
-        .map(|task| {
-            let names: Vec<&str> = task.record.files.iter().map(|it| &*it.name).collect();
-            json!({
-                "task": task.record.id,
-                "state": task.word(),
-                "priority": task.record.priority.number(),
-                "node": node_number(task, nodes),
-                "instance": task.record.instance,
-                "files": names,
-                "args": task.record.args,
-                "detail": task.detail(),
-            })
+    // Row by row: only one is there twice.
+    let tasks = tasks.map(|task| {
+        let names: Vec<&str> = task.record.files.iter().map(|it| &*it.name).collect();
+        json!({
+            "task": task.record.id,
+            "state": task.word(),
+            "priority": task.record.priority.number(),
+            "node": node_number(task, nodes),
+            "instance": task.record.instance,
+            "files": names,
+            "args": task.record.args,
+            "detail": task.detail(),
         })
-        .collect();
-    let nodes: Vec<Value> = nodes
-        .iter()
-        .map(|(number, node)| {
-            json!({"node": number, "status": node.status, "hostname": node.hostname, "uuid": node.uuid})
-        })
-        .collect();
-    json!({"tasks": tasks, "nodes": nodes}).to_string()
+    });
+    let mut text = "{\"tasks\":".to_owned();
+    array(&mut text, tasks);
+    text.push_str(",\"nodes\":");
+    let nodes = nodes.iter().map(|(number, node)| {
+        json!({"node": number, "status": node.status, "hostname": node.hostname, "uuid": node.uuid})
+    });
+    array(&mut text, nodes);
+    text.push('}');
+    text
+}
+
+/// Appends these as one array.
+fn array(text: &mut String, rows: impl Iterator<Item = Value>) {
+    text.push('[');
+    for (at, row) in rows.enumerate() {
+        // Writing to a text does not fail.
+        let _ = write!(text, "{}{row}", if at == 0 { "" } else { "," });
+    }
+    text.push(']');
 }
 
 /// The number of the node that a task is on.

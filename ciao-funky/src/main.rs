@@ -127,7 +127,12 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
         ));
     }
 
-    let requests = TaskRequests::new(kept.family.prefix(), settings.vcpus.is_none());
+    let requests = TaskRequests::new(
+        kept.family.prefix(),
+        settings.vcpus.is_none(),
+        settings.shape.clone(),
+        binaries.clone(),
+    );
     let (orders, ordered) = mpsc::channel(BACKLOG);
     let (hear, heard) = mpsc::channel(BACKLOG);
     let shape = settings.shape.clone();

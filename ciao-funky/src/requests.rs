@@ -2,7 +2,8 @@
 //!
 //! A START is sent in one of two forms: where the scheduler ships programs, its program is pushed first.
 
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ciao_adapter::session::{self, Requests};
@@ -15,29 +16,17 @@ use proto_frames::payload::{
 use tokio::sync::oneshot;
 use tracing::warn;
 
-/// A START in the forms in which it may be sent. The session chooses, for it alone knows whether the scheduler ships
-/// programs.
+use crate::binaries::Binaries;
+use crate::task::{Shape, TaskRecord};
+
+/// A task whose START is to be sent. The session chooses its form, for it alone knows whether the scheduler ships
+/// programs, and encodes it when its turn has come.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    /// The START whose command names the files under this program's state directory. Launchers need that directory at
-    /// the same path, which they have on the same machine or on a shared file system.
-    pub(crate) start: Bytes,
-    /// The START in which the program is an image, so that any node can run it. `None` for a task with several files: a
-    /// START has one image.
-    pub(crate) shipped: Option<Shipped>,
-}
-
-/// A program that is pushed to the scheduler before its START is sent.
-#[derive(Debug)]
-pub(crate) struct Shipped {
-    /// The START whose `image` is the digest and whose command has the launcher's placeholder in place of a path.
-    pub(crate) start: Bytes,
-    /// The file in the store of [`binaries`](crate::binaries).
-    pub(crate) path: PathBuf,
-    /// SHA-256 of its contents in hex, as it was computed when the task was accepted. It is not computed a second time.
-    pub(crate) sha256: String,
-    /// The tenant whose quota of images the file counts towards.
-    pub(crate) tenant: String,
+    /// The task; shared with the coordinator's.
+    pub(crate) record: Arc<TaskRecord>,
+    /// Virtual CPUs that it asks for.
+    pub(crate) vcpus: i64,
 }
 
 /// What the coordinator wants sent. The channel for these exists as long as one connection: what is in it when the
@@ -45,7 +34,7 @@ pub(crate) struct Shipped {
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// Push the program if need be, and send the START. There is no answer here: what comes of it comes as events.
-    Start(Box<Submission>),
+    Start(Submission),
     /// Have an instance moved, and answer whether the scheduler accepted the command. That it has moved comes as
     /// events.
     Migrate {
@@ -82,16 +71,33 @@ pub(crate) struct TaskRequests {
     /// of the client's that leaves the connection open, makes it false until the next connection, so that not each
     /// START costs a futile question.
     ships: bool,
+    /// What all tasks ask for.
+    shape: Arc<Shape>,
+    /// Where their files are.
+    binaries: Binaries,
 }
 
 impl TaskRequests {
     /// Requests for a new connection, before it is known whether the scheduler ships programs.
-    pub(crate) const fn new(family: String, everybody: bool) -> Self {
+    pub(crate) fn new(family: String, everybody: bool, shape: Shape, binaries: Binaries) -> Self {
         Self {
             family,
             everybody,
             ships: true,
+            shape: Arc::new(shape),
+            binaries,
         }
+    }
+
+    /// The START whose command names the files under this program's state directory. Launchers need that directory at
+    /// the same path, which they have on the same machine or on a shared file system.
+    fn local_start(&self, submission: &Submission) -> Bytes {
+        let files = submission.record.files.iter();
+        let paths: Vec<String> = files
+            .map(|it| self.binaries.path(it).display().to_string())
+            .collect();
+        let vcpus = submission.vcpus;
+        submission.record.start(&self.shape, vcpus, &paths)
     }
 
     /// Chooses the form of the START. Its program is pushed first; if that fails for another reason than the
@@ -104,13 +110,21 @@ impl TaskRequests {
     async fn start_of(
         &mut self,
         client: &mut Client,
-        submission: Submission,
+        submission: &Submission,
     ) -> Result<Bytes, ClientError> {
-        let Some(shipped) = submission.shipped.filter(|_| self.ships) else {
-            return Ok(submission.start);
+        // A task with several files is not shipped: a START has one image.
+        let [file] = &*submission.record.files else {
+            return Ok(self.local_start(submission));
         };
-        match push(client, &shipped).await {
-            Ok(()) => Ok(shipped.start),
+        if !self.ships {
+            return Ok(self.local_start(submission));
+        }
+        let path = self.binaries.path(file);
+        match push(client, &path, &file.sha256, &self.shape.tenant).await {
+            Ok(()) => {
+                let (shape, vcpus) = (&self.shape, submission.vcpus);
+                Ok(submission.record.shipped_start(shape, vcpus, file))
+            }
             Err(ImageError::Client(
                 error @ (ClientError::Closed(_) | ClientError::NoAnswer { .. }),
             )) => Err(error),
@@ -124,9 +138,9 @@ impl TaskRequests {
                 warn!(
                     event = "program_not_shipped",
                     "the scheduler does not ship {}: nodes have to have it at that path: {why}",
-                    shipped.path.display()
+                    path.display()
                 );
-                Ok(submission.start)
+                Ok(self.local_start(submission))
             }
         }
     }
@@ -146,7 +160,7 @@ impl Requests for TaskRequests {
     async fn send(&mut self, client: &mut Client, ask: Ask) -> Result<(), ClientError> {
         match ask {
             Ask::Start(submission) => {
-                let start = self.start_of(client, *submission).await?;
+                let start = self.start_of(client, &submission).await?;
                 client.submitter().submit(start).await?;
                 Ok(())
             }
@@ -177,10 +191,14 @@ impl Requests for TaskRequests {
 }
 
 /// Stores a program at the scheduler, which skips the transfer if it has a file with this digest.
-async fn push(client: &mut Client, shipped: &Shipped) -> Result<(), ImageError> {
-    let digest = Digest::from_hex(&shipped.sha256);
-    let file = PushFile::known(&shipped.path, digest)?;
-    client.push_image(&file, &shipped.tenant, |_| ()).await?;
+async fn push(
+    client: &mut Client,
+    path: &Path,
+    sha256: &str,
+    tenant: &str,
+) -> Result<(), ImageError> {
+    let file = PushFile::known(path, Digest::from_hex(sha256))?;
+    client.push_image(&file, tenant, |_| ()).await?;
     Ok(())
 }
 

@@ -8,6 +8,8 @@
 //!   numbers  "next_task" → 8, "family" → 1594867242
 //! ```
 
+use std::sync::Arc;
+
 use ciao_adapter::family::Family;
 use ciao_adapter::store::{self, NUMBERS, ReadError, Schema, json, number, record, rows};
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, WriteTransaction};
@@ -48,7 +50,7 @@ pub(crate) struct Kept {
 #[derive(Debug)]
 pub(crate) enum Change {
     /// Insert or replace this record; [`NEXT_TASK`] is raised past its number in the same transaction.
-    Task(Box<TaskRecord>),
+    Task(Arc<TaskRecord>),
     /// Remove the record of this number, if there is one.
     Forget(u32),
     /// The node of this UUID has this number.
@@ -76,7 +78,7 @@ impl Schema for Tables {
                 Change::Task(record) => {
                     let next = numbers.get(NEXT_TASK)?.map_or(1, |it| it.value());
                     numbers.insert(NEXT_TASK, next.max(u64::from(record.id) + 1))?;
-                    tasks.insert(record.id, &*json(record)?)?;
+                    tasks.insert(record.id, &*json(&**record)?)?;
                 }
                 Change::Forget(id) => drop(tasks.remove(id)?),
                 Change::Node(number, uuid) => drop(nodes.insert(number, &**uuid)?),

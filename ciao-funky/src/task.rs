@@ -4,6 +4,7 @@
 //! an instance is is found by the [`Tracker`] of `ciaoctl`, which each task has one of.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -90,7 +91,8 @@ pub(crate) struct Shape {
 /// from the scheduler's listing.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) record: TaskRecord,
+    /// Shared with what is to be written or sent of it.
+    pub(crate) record: Arc<TaskRecord>,
     /// The instance's stage, from events and listings.
     tracker: Tracker,
     /// Whether the scheduler may have its START. Listings are compared only with such tasks.
@@ -108,19 +110,21 @@ pub(crate) struct Task {
 }
 
 impl TaskRecord {
+    /// Bytes of its texts that clients choose.
+    pub(crate) fn bytes(&self) -> usize {
+        let names = self.files.iter().map(|it| it.name.len());
+        names.sum::<usize>() + bytes_of(&self.args, &self.frequencies)
+    }
+
     /// The START whose program and files are at these paths, in the order of the record's files.
     pub(crate) fn start(&self, shape: &Shape, vcpus: i64, paths: &[String]) -> Bytes {
         self.start_of(shape, vcpus, paths, String::new())
     }
 
-    /// The START whose program is an image that launchers fetch from the scheduler; `None` for a task with several
-    /// files.
-    pub(crate) fn shipped_start(&self, shape: &Shape, vcpus: i64) -> Option<Bytes> {
-        let [file] = &*self.files else {
-            return None;
-        };
-        let image = format!("sha256:{}", file.sha256);
-        Some(self.start_of(shape, vcpus, &[PLACEHOLDER.to_owned()], image))
+    /// The START whose program is an image that launchers fetch from the scheduler.
+    pub(crate) fn shipped_start(&self, shape: &Shape, vcpus: i64, program: &Binary) -> Bytes {
+        let image = format!("sha256:{}", program.sha256);
+        self.start_of(shape, vcpus, &[PLACEHOLDER.to_owned()], image)
     }
 
     /// Encodes the START. `paths` are what the command, `FUNKY_BITSTREAMS` and the monitor's `{}` name: real paths, or
@@ -166,6 +170,11 @@ impl TaskRecord {
     }
 }
 
+/// Bytes of a task's arguments and frequencies.
+pub(crate) fn bytes_of(args: &str, frequencies: &[String]) -> usize {
+    args.len() + frequencies.iter().map(String::len).sum::<usize>()
+}
+
 /// Splits the line of arguments as [`words`] does, or keeps it as one argument with [`Shape::one_argument`].
 ///
 /// # Errors
@@ -186,7 +195,7 @@ impl Task {
         let sent_since = record.sent_ms.filter(|_| is_sent).and_then(moment);
         let mut task = Self {
             tracker: tracker(&record),
-            record,
+            record: Arc::new(record),
             is_sent,
             sent_since,
             announced_node: None,
@@ -254,7 +263,7 @@ impl Task {
     }
 
     /// Whether it has ended; then its instance is not looked for in listings.
-    pub(crate) const fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.record.outcome.is_some()
     }
 

@@ -5,6 +5,7 @@
 //! its record when they are there, and [`Coordinator::accept`] follows once that is on disk.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ciao_scheduler::printable::Printable;
 use proto_frames::payload::Migrate;
@@ -12,11 +13,11 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
-use crate::coordinator::{Accepted, Answer, Coordinator, MAX_TASKS, Order, Source};
+use crate::coordinator::{Accepted, Answer, Coordinator, MAX_TASK_BYTES, MAX_TASKS, Order, Source};
 use crate::list;
 use crate::requests::Ask;
 use crate::store::Change;
-use crate::task::{Binary, Outcome, TaskRecord, arguments};
+use crate::task::{Binary, Outcome, TaskRecord, arguments, bytes_of};
 
 /// Tasks whose files are copied at a time; others wait. A disk is no faster for more.
 const COPIES: usize = 4;
@@ -30,6 +31,8 @@ pub(crate) struct Copied {
     id: u32,
     /// The paths as they were given, for the record of a task without files; empty for an upload.
     names: Vec<String>,
+    /// What its texts were counted as when it got its number.
+    bytes: usize,
     /// The copies, each counted as in use once; or why there is none of them.
     files: Result<Vec<Binary>, String>,
     priority: Priority,
@@ -90,12 +93,19 @@ impl Coordinator {
     /// The number is given at once and not when the copy is done: clients expect numbers in the order of their
     /// commands. A refusal costs no number.
     fn begin(&mut self, source: Source, priority: Priority, extras: Extras, answer: Answer) {
-        // A line of arguments that cannot be split, too many tasks, or no number left (after 4 294 967 294 tasks).
+        let bytes = source.bytes() + bytes_of(&extras.args, &extras.frequencies);
+        // A line of arguments that cannot be split, too many or too long tasks, or no number left (after 4 294 967 294
+        // tasks).
         let refused = match arguments(&extras.args, &self.settings.shape) {
             Err(error) => Some(error.to_string()),
             Ok(_) if self.living() + self.copying + self.accepting.len() >= MAX_TASKS => {
                 Some(format!("there are {MAX_TASKS} tasks already"))
             }
+            Ok(_) if self.bytes + bytes > MAX_TASK_BYTES => Some(format!(
+                "the tasks that have not ended have {} bytes of arguments and file names, and may have {MAX_TASK_BYTES}: \
+                 try again when some have ended",
+                self.bytes
+            )),
             Ok(_) if self.next_task == u32::MAX => Some("there are no numbers left".to_owned()),
             Ok(_) => None,
         };
@@ -109,11 +119,13 @@ impl Coordinator {
         }
         let id = self.next_task;
         self.next_task += 1;
+        self.bytes += bytes;
         match source {
             // An upload's files are there already.
             Source::Stored(files) => self.take_copy(Copied {
                 id,
                 names: Vec::new(),
+                bytes,
                 files: Ok(files),
                 priority,
                 extras,
@@ -127,6 +139,7 @@ impl Coordinator {
                     let copied = Copied {
                         id,
                         names,
+                        bytes,
                         files: copy(binaries, paths).await,
                         priority,
                         extras,
@@ -151,6 +164,8 @@ impl Coordinator {
     /// listed as any other: its number has been given. Its client is told at once, for there is nothing to lose.
     fn take_copy(&mut self, copied: Copied) {
         let id = copied.id;
+        // Its record is counted in their place.
+        self.bytes -= copied.bytes;
         let (files, outcome) = match copied.files {
             Ok(files) => (files, None),
             Err(detail) => {
@@ -179,13 +194,16 @@ impl Coordinator {
             sent_ms: None,
         };
         match &record.outcome {
-            None => self.accepting.push((record, copied.answer)),
+            None => {
+                self.bytes += record.bytes();
+                self.accepting.push((record, copied.answer));
+            }
             Some(outcome) => {
                 // As the original, which finds out when it is the task's turn: the task had a number, and failed.
                 let why = format!("task {id} failed: {}", Printable::new(&outcome.detail));
                 self.say(format_args!("Task with id {id} failed"));
                 if !self.is_unwritten {
-                    self.changes.push(Change::Task(Box::new(record.clone())));
+                    self.changes.push(Change::Task(Arc::new(record.clone())));
                 }
                 self.insert(record, false);
                 self.forget_old();
@@ -234,6 +252,16 @@ impl Coordinator {
             ..Migrate::default()
         };
         Ok((migrate, session))
+    }
+}
+
+impl Source {
+    /// Bytes of the names of its files.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Paths(paths) => paths.iter().map(|it| it.as_os_str().len()).sum(),
+            Self::Stored(files) => files.iter().map(|it| it.name.len()).sum(),
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 //! `Coordinator::settle` does what follows. Events and listings may repeat or overtake each other; the tracker sorts
 //! that out, and `settle` may run more than once for the same stage.
 
+use std::sync::Arc;
+
 use ciao_adapter::tracking::{Listed, Seen, is_temporary, is_there};
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::track::Stage;
@@ -233,7 +235,7 @@ impl Coordinator {
     }
 
     /// A task has failed for this reason.
-    fn fail(&mut self, id: u32, detail: String) {
+    pub(super) fn fail(&mut self, id: u32, detail: String) {
         let outcome = Outcome {
             succeeded: false,
             detail,
@@ -270,7 +272,7 @@ impl Coordinator {
     /// Notes how a task ended, in memory and for the disk, and writes the line of the original's primary. Its files are
     /// released after the write. It waits for nothing any more.
     fn finish(&mut self, id: u32, outcome: Outcome) {
-        let Some(task) = self.tasks.get_mut(&id) else {
+        let Some(task) = self.tasks.get_mut(&id).filter(|it| !it.is_over()) else {
             return;
         };
         let how = match outcome.succeeded {
@@ -278,13 +280,13 @@ impl Coordinator {
             false => "failed",
         };
         info!(event = "task_ended", "task {id}: {}", outcome.detail);
-        task.record.outcome = Some(outcome);
+        Arc::make_mut(&mut task.record).outcome = Some(outcome);
+        self.bytes -= task.record.bytes();
         self.by_instance.remove(&task.record.instance);
         self.unsent.remove(&id);
         self.retry.remove(&id);
         self.noted.remove(&id);
-        self.changes
-            .push(Change::Task(Box::new(task.record.clone())));
+        self.changes.push(Change::Task(Arc::clone(&task.record)));
         self.releases.extend(task.record.files.iter().cloned());
         self.ended.push_back(id);
         self.say(format_args!("Task with id {id} {how}"));

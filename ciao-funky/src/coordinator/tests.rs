@@ -1,6 +1,7 @@
 //! Tests of the coordinator without a scheduler.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ciao_scheduler::ctl::client::Ended;
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
 use super::orders::Copied;
-use super::{Accepted, Coordinator, MAX_TASKS, Order, Settings, Source};
+use super::{Accepted, Coordinator, MAX_TASK_BYTES, MAX_TASKS, Order, Settings, Source};
 use crate::binaries::{Binaries, Limits};
 use crate::command::{Extras, Priority};
 use crate::output::Output;
@@ -192,7 +193,7 @@ async fn that_a_task_may_have_been_sent_is_on_disk_before_it_is() {
     };
     coordinator
         .changes
-        .push(Change::Task(Box::new(never_sent.clone())));
+        .push(Change::Task(Arc::new(never_sent.clone())));
     coordinator.insert(never_sent, false);
     coordinator.commit();
     let mut asked = connect(&mut coordinator);
@@ -270,4 +271,52 @@ async fn a_task_that_the_scheduler_has_already_is_looked_for_and_not_sent_again(
         })));
         assert_eq!(coordinator.tasks[&1].word(), "running");
     }
+}
+
+#[tokio::test]
+async fn the_texts_of_tasks_have_a_bound_in_bytes() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, mut copied) = coordinator(&state, 0);
+    let file = state.path().join("file");
+    std::fs::write(&file, "a program").unwrap();
+    let name = file.as_os_str().len();
+    let large = TaskRecord {
+        args: "x".repeat(MAX_TASK_BYTES - 2 * name),
+        ..record(9)
+    };
+    coordinator.insert(large, true);
+    let mut accepted = begin(&mut coordinator, &file);
+    let missing = begin(&mut coordinator, &state.path().join("none"));
+    let refused = |mut answered: Answered| answered.try_recv().unwrap().unwrap_err();
+    let why = refused(begin(&mut coordinator, &file));
+    assert!(why.contains("bytes of arguments and file names"), "{why}");
+    for _ in 0..2 {
+        coordinator.take_copied(copied.recv().await.unwrap());
+        coordinator.commit();
+    }
+    assert!(accepted.try_recv().unwrap().is_ok());
+    refused(missing);
+    // The one that failed has given its room back, and so does the one that ends.
+    coordinator.fail(9, "it has ended".to_owned());
+    assert_eq!(coordinator.bytes, name);
+    let mut next = begin(&mut coordinator, &file);
+    coordinator.take_copied(copied.recv().await.unwrap());
+    coordinator.commit();
+    assert!(next.try_recv().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_start_that_waits_to_be_sent_holds_no_copy_of_its_task() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, _copied) = coordinator(&state, 0);
+    let mut asked = connect(&mut coordinator);
+    coordinator.insert(record(1), false);
+    coordinator.submit(1);
+    let Ok(Ask::Start(submission)) = asked.try_recv() else {
+        panic!("it is not sent");
+    };
+    assert!(Arc::ptr_eq(
+        &submission.record,
+        &coordinator.tasks[&1].record
+    ));
 }

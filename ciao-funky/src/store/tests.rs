@@ -54,7 +54,7 @@ fn the_number_of_a_forgotten_task_is_not_given_again() {
         outcome: None,
         sent_ms: None,
     };
-    store.write(&[Change::Task(Box::new(task))]).unwrap();
+    store.write(&[Change::Task(Arc::new(task))]).unwrap();
     store.write(&[Change::Forget(5)]).unwrap();
     drop(store);
     let (_, kept) = Store::open(state.path()).unwrap();
