@@ -36,6 +36,7 @@ use crate::command::{Extras, Priority};
 use crate::nodes::Nodes;
 use crate::output::Output;
 use crate::requests::{Ask, Heard, Submission};
+use crate::shipping::News;
 use crate::store::{Change, Kept, Store};
 use crate::task::{Binary, Shape, Task, TaskRecord, unix_ms};
 
@@ -55,6 +56,10 @@ const MAX_ENDED: usize = 1_000;
 /// Most inputs of each kind that one round handles. A round costs one write to disk with a sync, so that under load
 /// many tasks share it.
 const GROUP: usize = 256;
+
+/// How often a task's program may be refused by the scheduler's store of programs before the task has failed: some ten
+/// minutes, with [`RETRY_EVERY`] between two tries, in which a full store may be cleared.
+const MAX_REFUSALS: u32 = 120;
 
 /// Pause between two tries to send tasks that the cluster refused for its present state.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
@@ -251,13 +256,14 @@ impl Coordinator {
         mut self,
         mut orders: mpsc::Receiver<Order>,
         mut heard: mpsc::Receiver<Heard>,
-        mut copied: mpsc::Receiver<Copied>,
+        (mut copied, mut shipped): (mpsc::Receiver<Copied>, mpsc::Receiver<News>),
         stop: impl Future<Output = ()>,
     ) -> anyhow::Result<()> {
         tokio::pin!(stop);
         let mut retries = interval(RETRY_EVERY);
         retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut some_orders, mut news, mut files) = (Vec::new(), Vec::new(), Vec::new());
+        let mut programs = Vec::new();
         loop {
             tokio::select! {
                 () = &mut stop => return Ok(()),
@@ -268,9 +274,13 @@ impl Coordinator {
                     anyhow::ensure!(some > 0, "the scheduler's part is gone");
                 }
                 _ = copied.recv_many(&mut files, GROUP) => {}
+                some = shipped.recv_many(&mut programs, GROUP) => {
+                    anyhow::ensure!(some > 0, "the scheduler's part is gone");
+                }
                 _ = retries.tick() => self.try_again(),
             }
             news.drain(..).for_each(|it| self.hear(it));
+            programs.drain(..).for_each(|it| self.program(it));
             files.drain(..).for_each(|it| self.take_copied(it));
             some_orders.drain(..).for_each(|it| self.order(it));
             tokio::task::block_in_place(|| self.commit());

@@ -24,6 +24,7 @@ mod nodes;
 mod output;
 mod ps;
 mod requests;
+mod shipping;
 mod socket;
 mod store;
 mod task;
@@ -127,11 +128,13 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
         ));
     }
 
+    let (news, shipped) = shipping::channel();
     let requests = TaskRequests::new(
         kept.family.prefix(),
         settings.vcpus.is_none(),
         settings.shape.clone(),
         binaries.clone(),
+        news,
     );
     let (orders, ordered) = mpsc::channel(BACKLOG);
     let (hear, heard) = mpsc::channel(BACKLOG);
@@ -142,7 +145,9 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     if let Some(uploads) = uploads {
         tokio::spawn(upload::serve(uploads, binaries, shape, orders));
     }
-    let stopped = coordinator.run(ordered, heard, copied, stop).await;
+    let stopped = coordinator
+        .run(ordered, heard, (copied, shipped), stop)
+        .await;
     // It ends once the coordinator is gone, and takes the socket's file with it.
     front.await.context("the socket's part failed")?;
     stopped

@@ -13,10 +13,11 @@ use ciao_scheduler::ctl::client::{
 use proto_frames::payload::{
     Digest, ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use crate::binaries::Binaries;
+use crate::shipping::News;
 use crate::task::{Shape, TaskRecord};
 
 /// A task whose START is to be sent. The session chooses its form, for it alone knows whether the scheduler ships
@@ -67,25 +68,33 @@ pub(crate) struct TaskRequests {
     /// Whether others' instances are listed as well. Only `-one-task-per-node` needs them: it computes how many vcpus
     /// nodes have in all.
     everybody: bool,
-    /// Whether to push programs. It begins as true. The answer that the scheduler takes no images, or another error
-    /// of the client's that leaves the connection open, makes it false until the next connection, so that not each
-    /// START costs a futile question.
+    /// Whether to push programs. It begins as true. The answer that the scheduler takes no images, or that it does not
+    /// know the question, makes it false until the next connection, so that not each START costs a futile question.
     ships: bool,
     /// What all tasks ask for.
     shape: Arc<Shape>,
     /// Where their files are.
     binaries: Binaries,
+    /// Where programs that the scheduler did not take are told of.
+    news: mpsc::Sender<News>,
 }
 
 impl TaskRequests {
     /// Requests for a new connection, before it is known whether the scheduler ships programs.
-    pub(crate) fn new(family: String, everybody: bool, shape: Shape, binaries: Binaries) -> Self {
+    pub(crate) fn new(
+        family: String,
+        everybody: bool,
+        shape: Shape,
+        binaries: Binaries,
+        news: mpsc::Sender<News>,
+    ) -> Self {
         Self {
             family,
             everybody,
             ships: true,
             shape: Arc::new(shape),
             binaries,
+            news,
         }
     }
 
@@ -100,9 +109,9 @@ impl TaskRequests {
         submission.record.start(&self.shape, vcpus, &paths)
     }
 
-    /// Chooses the form of the START. Its program is pushed first; if that fails for another reason than the
-    /// connection, the form with a local path is used, with a warning, for it works where launchers share this
-    /// machine's files.
+    /// Chooses the form of the START. Its program is pushed first. Only where the scheduler ships none at all is it the
+    /// form with a local path, which works where launchers share this machine's files. `None` if the program was not
+    /// taken for another reason: the coordinator is told, and nothing is sent.
     ///
     /// # Errors
     /// The connection is lost or does not answer. The START is not sent then; the coordinator finds out from the
@@ -111,39 +120,50 @@ impl TaskRequests {
         &mut self,
         client: &mut Client,
         submission: &Submission,
-    ) -> Result<Bytes, ClientError> {
+    ) -> Result<Option<Bytes>, ClientError> {
         // A task with several files is not shipped: a START has one image.
         let [file] = &*submission.record.files else {
-            return Ok(self.local_start(submission));
+            return Ok(Some(self.local_start(submission)));
         };
         if !self.ships {
-            return Ok(self.local_start(submission));
+            return Ok(Some(self.local_start(submission)));
         }
         let path = self.binaries.path(file);
         match push(client, &path, &file.sha256, &self.shape.tenant).await {
             Ok(()) => {
                 let (shape, vcpus) = (&self.shape, submission.vcpus);
-                Ok(submission.record.shipped_start(shape, vcpus, file))
+                Ok(Some(submission.record.shipped_start(shape, vcpus, file)))
             }
             Err(ImageError::Client(
                 error @ (ClientError::Closed(_) | ClientError::NoAnswer { .. }),
             )) => Err(error),
-            Err(why) => {
-                let has_none = |failure: &ImageFailure| *failure == ImageFailure::NotOffered;
-                if matches!(&why, ImageError::Client(_))
-                    || matches!(&why, ImageError::Refused { failure, .. } if has_none(failure))
-                {
-                    self.ships = false;
-                }
+            Err(why) if ships_none(&why) => {
+                self.ships = false;
                 warn!(
                     event = "program_not_shipped",
                     "the scheduler does not ship {}: nodes have to have it at that path: {why}",
                     path.display()
                 );
-                Ok(self.local_start(submission))
+                Ok(Some(self.local_start(submission)))
+            }
+            Err(why) => {
+                let (id, why) = (submission.record.id, why.to_string());
+                // A coordinator that is gone needs no news.
+                let _ = self.news.send(News::Refused { id, why }).await;
+                Ok(None)
             }
         }
     }
+}
+
+/// Whether a scheduler that answers so keeps no programs, or does not know what that is.
+fn ships_none(why: &ImageError) -> bool {
+    let failure = match why {
+        ImageError::Client(_) => return true,
+        ImageError::Refused { failure, .. } => Some(failure),
+        _ => None,
+    };
+    failure == Some(&ImageFailure::NotOffered)
 }
 
 impl Requests for TaskRequests {
@@ -160,8 +180,9 @@ impl Requests for TaskRequests {
     async fn send(&mut self, client: &mut Client, ask: Ask) -> Result<(), ClientError> {
         match ask {
             Ask::Start(submission) => {
-                let start = self.start_of(client, &submission).await?;
-                client.submitter().submit(start).await?;
+                if let Some(start) = self.start_of(client, &submission).await? {
+                    client.submitter().submit(start).await?;
+                }
                 Ok(())
             }
             Ask::Migrate {

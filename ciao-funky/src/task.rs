@@ -104,6 +104,8 @@ pub(crate) struct Task {
     /// Whether that line holds still. It is cleared when the task waits or is suspended, so that its next start is told
     /// even if it is on the same node.
     pub(crate) is_announced: bool,
+    /// How often the scheduler has not taken its program.
+    pub(crate) refusals: u32,
     /// Why the task is not with the scheduler: not connected, no node, or the reason of the last refusal. Empty once it
     /// is sent.
     pub(crate) held_back: String,
@@ -200,6 +202,7 @@ impl Task {
             sent_since,
             announced_node: None,
             is_announced: false,
+            refusals: 0,
             held_back: String::new(),
         };
         if is_sent {

@@ -13,9 +13,10 @@ use proto_frames::payload::{CommandFailure, LifeState, NodeType, StartFailureRea
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::coordinator::{Coordinator, MAX_ENDED};
+use crate::coordinator::{Coordinator, MAX_ENDED, MAX_REFUSALS};
 use crate::nodes::{is_compute, vcpus_for_one};
 use crate::requests::{Heard, Listing};
+use crate::shipping::News;
 use crate::store::Change;
 use crate::task::Outcome;
 
@@ -232,6 +233,37 @@ impl Coordinator {
             }
             _ => self.fail(id, why),
         }
+    }
+
+    /// What became of a task's program on its way to the scheduler.
+    pub(super) fn program(&mut self, news: News) {
+        match news {
+            News::Refused { id, why } => self.program_refused(id, &why),
+        }
+    }
+
+    /// The scheduler's store did not take a task's program: the task waits here and is tried again, but not for ever,
+    /// for a program that does not fit never will.
+    fn program_refused(&mut self, id: u32, why: &str) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|it| !it.is_over()) else {
+            return;
+        };
+        task.refusals += 1;
+        if task.refusals >= MAX_REFUSALS {
+            let tries = task.refusals;
+            return self.fail(
+                id,
+                format!("the scheduler did not take its program, {tries} times: {why}"),
+            );
+        }
+        warn!(
+            event = "program_refused",
+            "task {id} waits here, the scheduler does not take its program: {why}"
+        );
+        task.begin_again();
+        task.held_back = format!("the scheduler does not take its program: {why}");
+        self.unsent.insert(id);
+        self.retry.insert(id);
     }
 
     /// A task has failed for this reason.

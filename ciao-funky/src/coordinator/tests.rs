@@ -13,11 +13,14 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
 use super::orders::Copied;
-use super::{Accepted, Coordinator, MAX_TASK_BYTES, MAX_TASKS, Order, Settings, Source};
+use super::{
+    Accepted, Coordinator, MAX_REFUSALS, MAX_TASK_BYTES, MAX_TASKS, Order, Settings, Source,
+};
 use crate::binaries::{Binaries, Limits};
 use crate::command::{Extras, Priority};
 use crate::output::Output;
 use crate::requests::{Ask, Heard, Listing};
+use crate::shipping::News;
 use crate::store::{Change, Kept, Store};
 use crate::task::{Shape, TaskRecord, unix_ms};
 
@@ -319,4 +322,26 @@ async fn a_start_that_waits_to_be_sent_holds_no_copy_of_its_task() {
         &submission.record,
         &coordinator.tasks[&1].record
     ));
+}
+
+#[tokio::test]
+async fn a_program_that_is_never_taken_fails_its_task_in_the_end() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, mut asked) = with_sent_task(&state, Duration::ZERO);
+    let refused = || News::Refused {
+        id: 1,
+        why: "the store is full".to_owned(),
+    };
+    for _ in 1..MAX_REFUSALS {
+        coordinator.program(refused());
+        assert_eq!(coordinator.tasks[&1].word(), "queued");
+        assert!(coordinator.tasks[&1].detail().contains("the store is full"));
+        coordinator.try_again();
+        assert!(asked.try_recv().is_ok(), "it is tried again");
+    }
+    coordinator.program(refused());
+    assert_eq!(coordinator.tasks[&1].word(), "failed");
+    assert!(coordinator.tasks[&1].detail().contains("the store is full"));
+    coordinator.try_again();
+    assert!(asked.try_recv().is_err());
 }

@@ -9,6 +9,8 @@ mod hostile;
 #[path = "../../../ciao-adapter/tests/common/process.rs"]
 mod process;
 mod restarts;
+#[path = "../../../ciao-adapter/tests/common/scripted.rs"]
+mod scripted;
 mod shipping;
 #[path = "../../../tests/common/supervisors.rs"]
 mod supervisors;

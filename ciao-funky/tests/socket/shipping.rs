@@ -1,6 +1,143 @@
 //! Files of tasks on nodes that do not see the adapter's directory: the scheduler ships them.
 
-use crate::world::World;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use proto_frames::payload::{
+    ImageChunk, ImageFailure, ImagePart, ImageWrite, Payload as _, QueryResult, Start,
+};
+use proto_frames::{Frame, Kind};
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+use tokio::process::Command;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
+
+use crate::process::{DEADLINE, Process, Reads};
+use crate::scripted::{Answers, Scripted};
+use crate::world::{World, reply};
+
+/// The adapter before a scheduler of which the test writes the script, and the STARTs that it sends.
+struct Alone {
+    dir: TempDir,
+    starts: UnboundedReceiver<Start>,
+    _scheduler: Scripted,
+    _funky: Process,
+}
+
+impl Alone {
+    /// `image` answers what is asked of the store of programs.
+    async fn with(mut image: impl FnMut(&Answers, &ImageWrite) + Send + 'static) -> Self {
+        let (started, starts) = unbounded_channel();
+        let script = move |answers: &Answers, _: usize, frame: &Frame| match frame.kind {
+            Kind::QUERY => answers.page(frame, QueryResult::default()),
+            Kind::WRITE_IMAGE => image(answers, &ImageWrite::decode(&frame.payload).unwrap()),
+            Kind::START => started
+                .send(Start::decode(&frame.payload).unwrap())
+                .unwrap(),
+            _ => {}
+        };
+        let scheduler = Scripted::playing(script).await;
+        let dir = tempfile::tempdir().unwrap();
+        let client = scheduler.client();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-funky"));
+        command
+            .args(["-server", &client.server, "-upload", "off"])
+            // Longer than the test: what is not answered is not given up.
+            .args(["-timeout", "1h"])
+            .arg("-cert")
+            .arg(client.cert)
+            .arg("-cacert")
+            .arg(client.cacert)
+            .arg("-socket")
+            .arg(dir.path().join("front.sock"))
+            .arg("-state-dir")
+            .arg(dir.path().join("state"));
+        let funky = Process::start(command, Reads::Out);
+        funky.wrote("Listening commands at ").await;
+        Self {
+            dir,
+            starts,
+            _scheduler: scheduler,
+            _funky: funky,
+        }
+    }
+
+    /// A program of its own.
+    fn program(&self, name: &str) -> String {
+        let path = self.dir.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n: {name}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    /// Gives a command, which must be accepted.
+    async fn tell(&self, command: &str) {
+        let mut stream = UnixStream::connect(self.dir.path().join("front.sock"))
+            .await
+            .unwrap();
+        stream.write_all(command.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let answer = reply(&mut stream).await.unwrap();
+        assert!(answer.starts_with("task "), "{answer}");
+    }
+
+    /// The next START.
+    async fn start(&mut self) -> Start {
+        timeout(DEADLINE, self.starts.recv())
+            .await
+            .unwrap()
+            .unwrap()
+    }
+}
+
+/// What the store of programs says to this.
+fn say(answers: &Answers, write: &ImageWrite, complete: bool, failure: ImageFailure) {
+    let part = ImagePart {
+        id: write.part.id,
+        digest: write.part.digest.clone(),
+        total: write.part.total,
+        complete,
+        failure,
+        ..ImagePart::default()
+    };
+    answers.send(
+        Kind::IMAGE,
+        ImageChunk::new(part, Default::default()).encode(),
+    );
+}
+
+/// Whether a START names its program by a path of this machine.
+fn is_local(start: &Start) -> bool {
+    Path::new(&start.command[0]).is_absolute()
+}
+
+#[tokio::test]
+async fn a_program_that_is_refused_for_a_while_is_shipped_when_there_is_room() {
+    for failure in [ImageFailure::Quota, ImageFailure::Failed] {
+        let mut refused = Some(failure);
+        let mut alone = Alone::with(move |answers, write| match refused.take() {
+            Some(failure) => say(answers, write, false, failure),
+            None => say(answers, write, true, ImageFailure::default()),
+        })
+        .await;
+        let program = alone.program("task");
+        alone.tell(&format!("New: {program} priority: 0")).await;
+        let start = alone.start().await;
+        assert!(start.image.starts_with("sha256:"), "{start:?}");
+        assert!(!is_local(&start), "{start:?}");
+    }
+}
+
+#[tokio::test]
+async fn where_no_programs_are_kept_nodes_find_them_in_the_adapters_directory() {
+    let mut alone =
+        Alone::with(|answers, write| say(answers, write, false, ImageFailure::NotOffered)).await;
+    let program = alone.program("task");
+    alone.tell(&format!("New: {program} priority: 0")).await;
+    assert!(is_local(&alone.start().await));
+}
 
 #[tokio::test]
 async fn a_task_runs_on_a_node_that_does_not_have_its_file() {
