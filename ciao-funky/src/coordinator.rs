@@ -12,7 +12,8 @@
 //! ```text
 //! order ─▶ (copied) ─▶ accepting ─▶ on disk ─▶ unsent ─▶ sent ─▶ events, listings ─▶ ended ─▶ on disk ─▶ forgotten
 //!                                               ▲                │
-//!                                               └── refused for want of room, or not known any more
+//!                                               └── refused for want of room, never came there, or its program
+//!                                                   is not there and is pushed first
 //! ```
 //!
 //! [`orders`] has the part for clients, [`progress`] the part for what the scheduler says.
@@ -36,7 +37,7 @@ use crate::command::{Extras, Priority};
 use crate::nodes::Nodes;
 use crate::output::Output;
 use crate::requests::{Ask, Heard, Submission};
-use crate::shipping::News;
+use crate::shipping::{News, Push};
 use crate::store::{Change, Kept, Store};
 use crate::task::{Binary, Shape, Task, TaskRecord, unix_ms};
 
@@ -179,6 +180,10 @@ pub(crate) struct Coordinator {
     /// Virtual CPUs that a task asks for; `None` with `-one-task-per-node` until a node has said how many it has, and
     /// until then no task is sent.
     vcpus: Option<i64>,
+    /// Those of `unsent` whose programs are being pushed; they are sent when that is done.
+    pushing: BTreeSet<u32>,
+    /// Where programs to be pushed go; what waits there is bounded by `pushing`.
+    pushes: mpsc::UnboundedSender<Push>,
     /// Those of `unsent` that are sent as soon as it is on disk that they may have been.
     noted: BTreeSet<u32>,
     /// What has happened and is not on disk. A failed write leaves it here for the next.
@@ -208,12 +213,14 @@ impl Coordinator {
     pub(crate) fn new(
         settings: Settings,
         (store, kept): (Store, Kept),
-        binaries: Binaries,
+        (binaries, pushes): (Binaries, mpsc::UnboundedSender<Push>),
         output: Output,
     ) -> (Self, mpsc::Receiver<Copied>) {
         let (copies, copied) = mpsc::channel(GROUP);
         let mut coordinator = Self {
             vcpus: settings.vcpus,
+            pushing: BTreeSet::new(),
+            pushes,
             noted: BTreeSet::new(),
             settings,
             store,
@@ -373,7 +380,8 @@ impl Coordinator {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
         };
-        if task.is_sent || task.is_over() || self.noted.contains(&id) {
+        let is_on_its_way = self.noted.contains(&id) || self.pushing.contains(&id);
+        if task.is_sent || task.is_over() || is_on_its_way {
             return;
         }
         let (Some(session), Some(vcpus)) = (&self.session, self.vcpus) else {

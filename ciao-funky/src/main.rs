@@ -8,7 +8,8 @@
 //! ```text
 //!   front.sock ──▶ front ──▶ command ──┐                  ┌──▶ store     tasks and numbers (redb)
 //!   POST /upload ──▶ upload ───────────┼──▶ coordinator ──┼──▶ binaries  copies of the tasks' files
-//!   scheduler ◀──▶ session ────────────┘  (decides alone) └──▶ output    the lines that Funky's primary prints
+//!   scheduler ◀──▶ session ────────────┤  (decides alone) └──▶ output    the lines that Funky's primary prints
+//!   scheduler ◀── shipping ────────────┘                                 programs, over a connection of their own
 //! ```
 //!
 //! [`coordinator`] alone changes tasks. The other parts run as tokio tasks of their own and speak with it over
@@ -134,13 +135,17 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
         settings.vcpus.is_none(),
         settings.shape.clone(),
         binaries.clone(),
-        news,
+        news.clone(),
     );
     let (orders, ordered) = mpsc::channel(BACKLOG);
     let (hear, heard) = mpsc::channel(BACKLOG);
     let shape = settings.shape.clone();
-    let (coordinator, copied) = Coordinator::new(settings, (store, kept), binaries.clone(), output);
+    let (pushes, pushed) = mpsc::unbounded_channel();
+    let files = (binaries.clone(), pushes);
+    let (coordinator, copied) = Coordinator::new(settings, (store, kept), files, output);
     let front = tokio::spawn(front::serve(socket, allowed, orders.clone()));
+    let tenant = shape.tenant.clone();
+    tokio::spawn(shipping::run(client.clone(), tenant, pushed, news));
     tokio::spawn(session::run(client, requests, hear));
     if let Some(uploads) = uploads {
         tokio::spawn(upload::serve(uploads, binaries, shape, orders));

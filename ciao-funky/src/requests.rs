@@ -1,23 +1,18 @@
 //! What goes over the connection with the scheduler; [`ciao_adapter::session`] keeps that connection.
 //!
-//! A START is sent in one of two forms: where the scheduler ships programs, its program is pushed first.
+//! A START is sent in one of two forms: where the scheduler ships programs, its program has to be there first.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use ciao_adapter::session::{self, Requests};
-use ciao_scheduler::ctl::client::{
-    Client, ClientError, Ended, ImageError, LifecycleOrder, PushFile,
-};
-use proto_frames::payload::{
-    Digest, ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic,
-};
+use ciao_scheduler::ctl::client::{Client, ClientError, Ended, ImageError, LifecycleOrder};
+use proto_frames::payload::{ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use crate::binaries::Binaries;
-use crate::shipping::News;
+use crate::shipping::{self, News};
 use crate::task::{Shape, TaskRecord};
 
 /// A task whose START is to be sent. The session chooses its form, for it alone knows whether the scheduler ships
@@ -34,7 +29,8 @@ pub(crate) struct Submission {
 /// connection is lost is dropped.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// Push the program if need be, and send the START. There is no answer here: what comes of it comes as events.
+    /// Send the START, if the scheduler has the program or ships none. There is no answer here: what comes of it comes as
+    /// events, and what is lacking as [`News`].
     Start(Submission),
     /// Have an instance moved, and answer whether the scheduler accepted the command. That it has moved comes as
     /// events.
@@ -68,14 +64,14 @@ pub(crate) struct TaskRequests {
     /// Whether others' instances are listed as well. Only `-one-task-per-node` needs them: it computes how many vcpus
     /// nodes have in all.
     everybody: bool,
-    /// Whether to push programs. It begins as true. The answer that the scheduler takes no images, or that it does not
+    /// Whether programs are shipped. It begins as true. The answer that the scheduler takes no images, or that it does not
     /// know the question, makes it false until the next connection, so that not each START costs a futile question.
     ships: bool,
     /// What all tasks ask for.
     shape: Arc<Shape>,
     /// Where their files are.
     binaries: Binaries,
-    /// Where programs that the scheduler did not take are told of.
+    /// Where programs that the scheduler does not have are told of.
     news: mpsc::Sender<News>,
 }
 
@@ -109,9 +105,9 @@ impl TaskRequests {
         submission.record.start(&self.shape, vcpus, &paths)
     }
 
-    /// Chooses the form of the START. Its program is pushed first. Only where the scheduler ships none at all is it the
-    /// form with a local path, which works where launchers share this machine's files. `None` if the program was not
-    /// taken for another reason: the coordinator is told, and nothing is sent.
+    /// Chooses the form of the START. If the scheduler ships programs, it has to have this one; the form with a local path
+    /// is used only where it ships none at all, and works where launchers share this machine's files. `None` if the
+    /// scheduler does not have it: the coordinator is told, which has it pushed ([`shipping`]), and nothing is sent.
     ///
     /// # Errors
     /// The connection is lost or does not answer. The START is not sent then; the coordinator finds out from the
@@ -129,8 +125,17 @@ impl TaskRequests {
             return Ok(Some(self.local_start(submission)));
         }
         let path = self.binaries.path(file);
-        match push(client, &path, &file.sha256, &self.shape.tenant).await {
-            Ok(()) => {
+        let id = submission.record.id;
+        let asked = async {
+            let file = shipping::file(&path, &file.sha256)?;
+            client.has_image(&file, &self.shape.tenant).await
+        };
+        match asked.await {
+            Ok(false) => {
+                self.tell(News::Lacks(id)).await;
+                Ok(None)
+            }
+            Ok(true) => {
                 let (shape, vcpus) = (&self.shape, submission.vcpus);
                 Ok(Some(submission.record.shipped_start(shape, vcpus, file)))
             }
@@ -147,12 +152,15 @@ impl TaskRequests {
                 Ok(Some(self.local_start(submission)))
             }
             Err(why) => {
-                let (id, why) = (submission.record.id, why.to_string());
-                // A coordinator that is gone needs no news.
-                let _ = self.news.send(News::Refused { id, why }).await;
+                self.tell(News::Refused(id, why.to_string())).await;
                 Ok(None)
             }
         }
+    }
+
+    /// Tells the coordinator. One that is gone needs no news.
+    async fn tell(&self, news: News) {
+        let _ = self.news.send(news).await;
     }
 }
 
@@ -209,18 +217,6 @@ impl Requests for TaskRequests {
     fn entries(listing: &Listing) -> usize {
         listing.instances.len() + listing.ended.instances.len() + listing.nodes.len()
     }
-}
-
-/// Stores a program at the scheduler, which skips the transfer if it has a file with this digest.
-async fn push(
-    client: &mut Client,
-    path: &Path,
-    sha256: &str,
-    tenant: &str,
-) -> Result<(), ImageError> {
-    let file = PushFile::known(path, Digest::from_hex(sha256))?;
-    client.push_image(&file, tenant, |_| ()).await?;
-    Ok(())
 }
 
 /// Sends the command, waits for its answer and passes that on. Only a closed connection is an error here; a refusal is

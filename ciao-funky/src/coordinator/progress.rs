@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::coordinator::{Coordinator, MAX_ENDED, MAX_REFUSALS};
 use crate::nodes::{is_compute, vcpus_for_one};
 use crate::requests::{Heard, Listing};
-use crate::shipping::News;
+use crate::shipping::{News, Push};
 use crate::store::Change;
 use crate::task::Outcome;
 
@@ -221,16 +221,7 @@ impl Coordinator {
         let why = format!("{reason}: {detail}");
         match StartFailureReason::from(reason) {
             reason if is_there(&reason) => task.look_again(),
-            reason if is_temporary(&reason) => {
-                warn!(
-                    event = "task_not_accepted",
-                    "task {id} waits here, the cluster cannot take it: {why}"
-                );
-                task.begin_again();
-                task.held_back = why;
-                self.unsent.insert(id);
-                self.retry.insert(id);
-            }
+            reason if is_temporary(&reason) => self.hold_back(id, why),
             _ => self.fail(id, why),
         }
     }
@@ -238,7 +229,36 @@ impl Coordinator {
     /// What became of a task's program on its way to the scheduler.
     pub(super) fn program(&mut self, news: News) {
         match news {
-            News::Refused { id, why } => self.program_refused(id, &why),
+            News::Lacks(id) => self.push(id),
+            News::Shipped(id) => {
+                self.pushing.remove(&id);
+                self.submit(id);
+            }
+            News::Refused(id, why) => self.program_refused(id, &why),
+            News::Unreachable(id, why) => {
+                let why = format!("its program cannot be sent to the scheduler: {why}");
+                self.hold_back(id, why);
+            }
+        }
+    }
+
+    /// Has a task's program pushed. Meanwhile it is not with the scheduler.
+    fn push(&mut self, id: u32) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|it| !it.is_over()) else {
+            return;
+        };
+        task.begin_again();
+        task.held_back = "its program is being sent to the scheduler".to_owned();
+        self.unsent.insert(id);
+        if let Some(file) = task.record.files.first()
+            && self.pushing.insert(id)
+        {
+            // It is there for as long as this program runs.
+            let _ = self.pushes.send(Push {
+                id,
+                path: self.binaries.path(file),
+                sha256: file.sha256.clone(),
+            });
         }
     }
 
@@ -256,12 +276,21 @@ impl Coordinator {
                 format!("the scheduler did not take its program, {tries} times: {why}"),
             );
         }
-        warn!(
-            event = "program_refused",
-            "task {id} waits here, the scheduler does not take its program: {why}"
+        self.hold_back(
+            id,
+            format!("the scheduler does not take its program: {why}"),
         );
+    }
+
+    /// Puts a task back among those to be sent, at the next tick and for this reason.
+    fn hold_back(&mut self, id: u32, why: String) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|it| !it.is_over()) else {
+            return;
+        };
+        warn!(event = "task_not_accepted", "task {id} waits here: {why}");
         task.begin_again();
-        task.held_back = format!("the scheduler does not take its program: {why}");
+        task.held_back = why;
+        self.pushing.remove(&id);
         self.unsent.insert(id);
         self.retry.insert(id);
     }
@@ -318,6 +347,7 @@ impl Coordinator {
         self.unsent.remove(&id);
         self.retry.remove(&id);
         self.noted.remove(&id);
+        self.pushing.remove(&id);
         self.changes.push(Change::Task(Arc::clone(&task.record)));
         self.releases.extend(task.record.files.iter().cloned());
         self.ended.push_back(id);

@@ -60,7 +60,9 @@ fn coordinator(state: &TempDir, tasks: u32) -> (Coordinator, mpsc::Receiver<Copi
         all: 100,
     };
     let binaries = Binaries::open(&state.path().join("binaries"), limits, [].into_iter()).unwrap();
-    Coordinator::new(settings, (store, kept), binaries, Output::open().unwrap())
+    let (pushes, _) = mpsc::unbounded_channel();
+    let output = Output::open().unwrap();
+    Coordinator::new(settings, (store, kept), (binaries, pushes), output)
 }
 
 type Answered = oneshot::Receiver<Result<Accepted, String>>;
@@ -328,10 +330,7 @@ async fn a_start_that_waits_to_be_sent_holds_no_copy_of_its_task() {
 async fn a_program_that_is_never_taken_fails_its_task_in_the_end() {
     let state = tempfile::tempdir().unwrap();
     let (mut coordinator, mut asked) = with_sent_task(&state, Duration::ZERO);
-    let refused = || News::Refused {
-        id: 1,
-        why: "the store is full".to_owned(),
-    };
+    let refused = || News::Refused(1, "the store is full".to_owned());
     for _ in 1..MAX_REFUSALS {
         coordinator.program(refused());
         assert_eq!(coordinator.tasks[&1].word(), "queued");

@@ -185,3 +185,21 @@ async fn tasks_of_one_file_are_shipped_and_those_of_several_find_them_in_the_ada
     assert!(one.contains("/node-a/images/"), "{one}");
     assert_eq!(two.matches("/funky/binaries/").count(), 2, "{two}");
 }
+
+#[tokio::test]
+async fn a_push_that_takes_long_keeps_nothing_else_waiting() {
+    let (pushing, mut pushed) = unbounded_channel();
+    let mut alone = Alone::with(move |answers, write| match write.data.is_empty() {
+        true => say(answers, write, false, ImageFailure::default()),
+        // It is never answered, as if the way were very long.
+        false => pushing.send(()).unwrap(),
+    })
+    .await;
+    let (first, second) = (alone.program("first"), alone.program("second"));
+    alone.tell(&format!("New: {first} priority: 0")).await;
+    timeout(DEADLINE, pushed.recv()).await.unwrap().unwrap();
+    let several = format!("New: {first},{second} num_bitstreams: 2 frequencies: 1,2 priority: 0");
+    alone.tell(&several).await;
+    let start = alone.start().await;
+    assert_eq!(start.env["FUNKY_TASK"], "2");
+}

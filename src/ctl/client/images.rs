@@ -231,6 +231,20 @@ impl Client {
         Ok(done)
     }
 
+    /// Whether all of a file is in the store: one question, which sends nothing of the file. A store that is busy counts
+    /// as one that lacks it: [`Client::push_image`] waits until it has time.
+    ///
+    /// # Errors
+    /// [`ImageError`].
+    pub async fn has_image(&mut self, file: &PushFile, tenant: &str) -> Result<bool, ImageError> {
+        let id = self.write_image(file, tenant, 0, Bytes::new()).await?;
+        let part = self.image_answer(id, Kind::WRITE_IMAGE).await?;
+        if part.failure == ImageFailure::Busy {
+            return Ok(false);
+        }
+        Ok(checked(part)?.complete)
+    }
+
     /// Deletes an image.
     ///
     /// The store refuses it while a START names the image.
