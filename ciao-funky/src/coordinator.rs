@@ -34,7 +34,7 @@ use tracing::{info, warn};
 
 use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, Processors};
 use crate::output::Output;
 use crate::requests::{Ask, Heard, Submission};
 use crate::shipping::{News, Push};
@@ -177,9 +177,9 @@ pub(crate) struct Coordinator {
     down: String,
     /// Until when an instance that is not listed may still come back with its node.
     back_by: Instant,
-    /// Virtual CPUs that a task asks for; `None` with `-one-task-per-node` until a node has said how many it has, and
-    /// until then no task is sent.
-    vcpus: Option<i64>,
+    /// What a task asks for of a node's processors; `None` with `-one-task-per-node` until a node has said how many it
+    /// has, and until then no task is sent.
+    processors: Option<Processors>,
     /// Those of `unsent` whose programs are being pushed; they are sent when that is done.
     pushing: BTreeSet<u32>,
     /// Where programs to be pushed go; what waits there is bounded by `pushing`.
@@ -218,7 +218,10 @@ impl Coordinator {
     ) -> (Self, mpsc::Receiver<Copied>) {
         let (copies, copied) = mpsc::channel(GROUP);
         let mut coordinator = Self {
-            vcpus: settings.vcpus,
+            processors: settings.vcpus.map(|vcpus| Processors {
+                vcpus,
+                online_at_most: None,
+            }),
             pushing: BTreeSet::new(),
             pushes,
             noted: BTreeSet::new(),
@@ -301,7 +304,7 @@ impl Coordinator {
     fn commit(&mut self) {
         let changed = self.changes.len();
         // What is sent at once is noted as sent in the same write.
-        let sent_ms = (self.session.is_some() && self.vcpus.is_some()).then(unix_ms);
+        let sent_ms = (self.session.is_some() && self.processors.is_some()).then(unix_ms);
         for (record, _) in &mut self.accepting {
             record.sent_ms = sent_ms;
             self.changes.push(Change::Task(Arc::new(record.clone())));
@@ -384,7 +387,7 @@ impl Coordinator {
         if task.is_sent || task.is_over() || is_on_its_way {
             return;
         }
-        let (Some(session), Some(vcpus)) = (&self.session, self.vcpus) else {
+        let (Some(session), Some(processors)) = (&self.session, self.processors) else {
             task.held_back = match self.session {
                 None => format!(
                     "the scheduler is not reachable, it is sent later: {}",
@@ -403,7 +406,7 @@ impl Coordinator {
         // The START is encoded when it is sent: what waits in the channel is the record alone.
         let submission = Submission {
             record: Arc::clone(&task.record),
-            vcpus,
+            processors,
         };
         if session.send(Ask::Start(submission)).is_ok() {
             task.note_sent();

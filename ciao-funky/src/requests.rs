@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use crate::binaries::Binaries;
+use crate::nodes::Processors;
 use crate::shipping::{self, News};
 use crate::task::{Shape, TaskRecord};
 
@@ -21,8 +22,8 @@ use crate::task::{Shape, TaskRecord};
 pub(crate) struct Submission {
     /// The task; shared with the coordinator's.
     pub(crate) record: Arc<TaskRecord>,
-    /// Virtual CPUs that it asks for.
-    pub(crate) vcpus: i64,
+    /// What it asks for of a node's processors.
+    pub(crate) processors: Processors,
 }
 
 /// What the coordinator wants sent. The channel for these exists as long as one connection: what is in it when the
@@ -101,8 +102,8 @@ impl TaskRequests {
         let paths: Vec<String> = files
             .map(|it| self.binaries.path(it).display().to_string())
             .collect();
-        let vcpus = submission.vcpus;
-        submission.record.start(&self.shape, vcpus, &paths)
+        let processors = submission.processors;
+        submission.record.start(&self.shape, processors, &paths)
     }
 
     /// Chooses the form of the START. If the scheduler ships programs, it has to have this one; the form with a local path
@@ -136,8 +137,9 @@ impl TaskRequests {
                 Ok(None)
             }
             Ok(true) => {
-                let (shape, vcpus) = (&self.shape, submission.vcpus);
-                Ok(Some(submission.record.shipped_start(shape, vcpus, file)))
+                let (shape, processors) = (&self.shape, submission.processors);
+                let start = submission.record.shipped_start(shape, processors, file);
+                Ok(Some(start))
             }
             Err(ImageError::Client(
                 error @ (ClientError::Closed(_) | ClientError::NoAnswer { .. }),

@@ -15,6 +15,7 @@ use proto_frames::payload::{LifeState, OnNodeLoss, Payload as _, Requirements, S
 use serde::{Deserialize, Serialize};
 
 use crate::command::{CommandError, Priority, words};
+use crate::nodes::Processors;
 
 /// On how many nodes the scheduler tries to start a task before it reports a failure. A program that cannot be started
 /// on three nodes is taken to be at fault itself.
@@ -119,14 +120,19 @@ impl TaskRecord {
     }
 
     /// The START whose program and files are at these paths, in the order of the record's files.
-    pub(crate) fn start(&self, shape: &Shape, vcpus: i64, paths: &[String]) -> Bytes {
-        self.start_of(shape, vcpus, paths, String::new())
+    pub(crate) fn start(&self, shape: &Shape, processors: Processors, paths: &[String]) -> Bytes {
+        self.start_of(shape, processors, paths, String::new())
     }
 
     /// The START whose program is an image that launchers fetch from the scheduler.
-    pub(crate) fn shipped_start(&self, shape: &Shape, vcpus: i64, program: &Binary) -> Bytes {
+    pub(crate) fn shipped_start(
+        &self,
+        shape: &Shape,
+        processors: Processors,
+        program: &Binary,
+    ) -> Bytes {
         let image = format!("sha256:{}", program.sha256);
-        self.start_of(shape, vcpus, &[PLACEHOLDER.to_owned()], image)
+        self.start_of(shape, processors, &[PLACEHOLDER.to_owned()], image)
     }
 
     /// Encodes the START. `paths` are what the command, `FUNKY_BITSTREAMS` and the monitor's `{}` name: real paths, or
@@ -134,7 +140,13 @@ impl TaskRecord {
     ///
     /// The scheduling values are Funky's behaviour in the scheduler's terms: wait for room as long as a START may,
     /// resume or run elsewhere when relocated, and run again after the loss of a node.
-    fn start_of(&self, shape: &Shape, vcpus: i64, paths: &[String], image: String) -> Bytes {
+    fn start_of(
+        &self,
+        shape: &Shape,
+        processors: Processors,
+        paths: &[String],
+        image: String,
+    ) -> Bytes {
         let program = paths.first().cloned().unwrap_or_default();
         let mut command: Vec<String> = match &*shape.monitor {
             [] => vec![program],
@@ -146,6 +158,10 @@ impl TaskRecord {
             env.insert("FUNKY_BITSTREAMS".to_owned(), paths.join(","));
             env.insert("FUNKY_FREQUENCIES".to_owned(), self.frequencies.join(","));
         }
+        let require = processors.online_at_most.map(|most| {
+            let text = format!("node.cpus <= {most}");
+            text.parse().expect("a fact and a number are an expression")
+        });
         let start = Start {
             instance_uuid: self.instance.clone(),
             tenant_uuid: shape.tenant.clone(),
@@ -155,7 +171,7 @@ impl TaskRecord {
             env,
             requirements: Requirements {
                 mem_mb: shape.mem_mb,
-                vcpus,
+                vcpus: processors.vcpus,
                 ..Requirements::default()
             },
             scheduling: Some(Scheduling {
@@ -164,6 +180,7 @@ impl TaskRecord {
                 attempts: Some(ATTEMPTS),
                 relocate: true,
                 on_node_loss: OnNodeLoss::Restart,
+                require: require.into_iter().collect(),
                 ..Scheduling::default()
             }),
             ..Start::default()

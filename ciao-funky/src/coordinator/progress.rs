@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::coordinator::{Coordinator, MAX_ENDED, MAX_REFUSALS};
-use crate::nodes::{is_compute, vcpus_for_one};
+use crate::nodes::{is_compute, one_to_a_node};
 use crate::requests::{Heard, Listing};
 use crate::shipping::{News, Push};
 use crate::store::Change;
@@ -117,19 +117,20 @@ impl Coordinator {
     ///
     /// Nodes first, so that they have numbers; then the vcpus of `-one-task-per-node`; then each open task. Tasks that
     /// are not listed, and not among the ended ones either, may still return with their nodes until `back_by`; later
-    /// they are sent again if they certainly never ran, and have ended unseen else. Last, what waited for a connection or for a node's vcpus is sent.
+    /// they are sent again if they certainly never ran, and have ended unseen else. Last, what waited for a connection or
+    /// for a node's vcpus is sent.
     fn compare(&mut self, listing: &Listing) {
         for node in listing.nodes.iter().filter(|node| is_compute(node)) {
             self.see_node(&node.node_uuid, &node.hostname, &node.status);
         }
         if self.settings.vcpus.is_none() {
-            let most = vcpus_for_one(&listing.nodes, &listing.instances);
-            if let Some(most) = most.filter(|most| Some(*most) != self.vcpus) {
+            let one = one_to_a_node(&listing.nodes, &listing.instances);
+            if let Some(one) = one.filter(|one| Some(*one) != self.processors) {
                 info!(
                     event = "tasks_one_per_node",
-                    "each task asks for {most} vcpus, so that no node runs two"
+                    "each task asks for {} vcpus, so that no node runs two", one.vcpus
                 );
-                self.vcpus = Some(most);
+                self.processors = Some(one);
             }
         }
         let (instances, ended) = (&listing.instances, &listing.ended);

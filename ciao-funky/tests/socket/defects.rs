@@ -234,3 +234,30 @@ async fn arguments_and_the_successor_s_frequencies_reach_the_program() {
     world.task_is(1, "succeeded").await;
     assert_eq!(world.log(), ["<-x>", "<a b>", "<c>", "100,250 1"]);
 }
+
+#[tokio::test]
+async fn a_larger_node_that_comes_later_runs_one_task_at_a_time_too() {
+    let mut world = World::with(&["node-a"], &["-one-task-per-node"]).await;
+    let end = world.path("end").display().to_string();
+    let mut waiting = Vec::new();
+    for name in ["one", "two", "three"] {
+        waiting.push(world.new_task(&world.lasting(name), 1, &end).await);
+    }
+    world.task_is(waiting[0], "running").await;
+    world.task_is(waiting[2], "queued").await;
+    // It has room for all that wait.
+    world.launch("node-b", &["--cpus", "4"]);
+    world.nodes(2).await;
+    let large = world.new_task(&world.lasting("large"), 1, &end).await;
+    assert_eq!(world.task_is(large, "running").await["node"], 2);
+    for task in &waiting[1..] {
+        assert_eq!(world.task(*task).await["state"], "queued");
+    }
+    let high = world.new_task(&world.lasting("high"), 0, &end).await;
+    assert_eq!(world.task_is(high, "running").await["node"], 2);
+    world.task_is(large, "paused").await;
+    world.let_end("end");
+    for task in waiting.into_iter().chain([large, high]) {
+        world.task_is(task, "succeeded").await;
+    }
+}
