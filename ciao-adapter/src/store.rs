@@ -73,11 +73,14 @@ pub trait Schema {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The state directory cannot be made.
-    #[error("{}: {source}", path.display())]
+    #[error(
+        "cannot make the state directory {}: {source}; give another with -state-dir",
+        path.display()
+    )]
     Directory {
-        /// Which.
+        /// The directory, as the flag has it.
         path: PathBuf,
-        /// Why.
+        /// What the system said when it was to be made.
         source: io::Error,
     },
     /// Another process has the database open; redb locks its file.
@@ -89,21 +92,24 @@ pub enum StoreError {
         program: &'static str,
     },
     /// The file cannot be opened, read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot use the store {}: {source}", path.display())]
     Database {
-        /// Which.
+        /// The database's file in the state directory.
         path: PathBuf,
-        /// Why.
+        /// What redb failed with; its text has the system's reason.
         source: Box<redb::Error>,
     },
     /// A value is not the JSON of a record, as after a change of the file by hand or by a newer version.
-    #[error("{}: {key}: {source}", path.display())]
+    #[error(
+        "{}: the record {key} cannot be read: {source}; it was changed by hand or by a newer version",
+        path.display()
+    )]
     Record {
-        /// Which file.
+        /// The database's file in the state directory.
         path: PathBuf,
-        /// Which record, for people.
+        /// Table and key of the record, for people, such as `task 7`.
         key: String,
-        /// Why.
+        /// Where in the value, and what was expected there.
         source: serde_json::Error,
     },
 }
@@ -115,9 +121,9 @@ pub enum ReadError {
     Table(redb::Error),
     /// A value is not the JSON of a record.
     Record {
-        /// Which record, for people.
+        /// Table and key of the record, for people, such as `task 7`.
         key: String,
-        /// Why.
+        /// Where in the value, and what was expected there.
         source: serde_json::Error,
     },
 }

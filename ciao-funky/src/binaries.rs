@@ -47,27 +47,27 @@ pub(crate) struct Limits {
     pub(crate) all: u64,
 }
 
-/// Why a file is not stored. Each text begins with what the client called the file.
+/// Why a file is not stored. The text names what the client called the file, or the copy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BinaryError {
     /// A path at the socket that cannot be opened or read, by this program's user.
-    #[error("{name}: {source}")]
+    #[error("cannot read {name}: {source}")]
     Unreadable {
-        /// Which.
+        /// The path, as the client wrote it.
         name: String,
-        /// Why.
+        /// What the system said when it was opened or read.
         source: io::Error,
     },
     /// It is a directory, a device, a pipe or the like.
     #[error("{0}: not a regular file")]
     NotAFile(String),
     /// Nothing is in it; it could not be run.
-    #[error("{0}: an empty file")]
+    #[error("{0}: the file is empty and cannot be run")]
     Empty(String),
     /// It is longer than `-max-binary`.
     #[error("{name}: longer than {limit} bytes (-max-binary)")]
     TooLong {
-        /// Which.
+        /// What the client called the file.
         name: String,
         /// How long it may be.
         limit: u64,
@@ -77,7 +77,7 @@ pub(crate) enum BinaryError {
         "{name}: no room beside the files of other tasks, {limit} bytes in all (-max-binaries)"
     )]
     NoRoom {
-        /// Which.
+        /// What the client called the file.
         name: String,
         /// How long all may be.
         limit: u64,
@@ -85,17 +85,17 @@ pub(crate) enum BinaryError {
     /// The file system would have less than [`LEFT_FREE`] left.
     #[error("{name}: {} has no space left for it", directory.display())]
     NoSpace {
-        /// Which.
+        /// What the client called the file.
         name: String,
-        /// Where.
+        /// The store's directory.
         directory: PathBuf,
     },
     /// The store's directory cannot be written.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot store the file in {}: {source}", path.display())]
     Unwritable {
-        /// Where.
+        /// The copy that was to be written, in the store's directory.
         path: PathBuf,
-        /// Why.
+        /// What the system said, as of a full or read-only file system.
         source: io::Error,
     },
 }
@@ -413,7 +413,7 @@ mod tests {
         };
         let error = |path: &Path| store.copy(path).unwrap_err().to_string();
         assert!(error(&write("long", "0123456789a")).contains("longer than 10 bytes"));
-        assert!(error(&write("empty", "")).ends_with("an empty file"));
+        assert!(error(&write("empty", "")).ends_with("the file is empty and cannot be run"));
         assert!(error(directory.path()).ends_with("not a regular file"));
         assert!(error(&directory.path().join("none")).contains("No such file"));
         store.copy(&write("first", "0123456789")).unwrap();

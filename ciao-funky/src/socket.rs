@@ -30,11 +30,11 @@ pub(crate) enum SocketError {
     #[error("{}: is there and is no socket: it stays; give -socket another path", .0.display())]
     NotASocket(PathBuf),
     /// Some operation on the path or its lock failed.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot listen at the socket {}: {source}; give -socket another path", path.display())]
     Io {
         /// The socket or the lock file.
         path: PathBuf,
-        /// Why.
+        /// What the system said of it.
         source: io::Error,
     },
 }

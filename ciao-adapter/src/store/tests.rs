@@ -83,7 +83,21 @@ fn a_value_that_is_no_record_is_named() {
     store.write(&[("a", "one"), ("b", "broken")]).unwrap();
     drop(store);
     let error = open(&state).map(drop).unwrap_err().to_string();
-    assert!(error.contains("words.redb: word b: "), "{error}");
+    let named = "words.redb: the record word b cannot be read: ";
+    assert!(error.contains(named), "{error}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named_with_its_flag() {
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let directory = file.join("below");
+    let error = Store::<Words>::open(&directory).map(drop).unwrap_err();
+    let error = error.to_string();
+    let named = format!("cannot make the state directory {}: ", directory.display());
+    assert!(error.starts_with(&named), "{error}");
+    assert!(error.ends_with("give another with -state-dir"), "{error}");
 }
 
 #[test]

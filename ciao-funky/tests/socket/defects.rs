@@ -72,7 +72,7 @@ async fn a_path_that_does_not_exist_fails_alone() {
     let world = World::new(&["node-a"]).await;
     let missing = world.path("missing").display().to_string();
     let answer = world.ask(format!("New: {missing} priority: 0")).await;
-    let said = format!("error: task 1 failed: {missing}: No such file or directory");
+    let said = format!("error: task 1 failed: cannot read {missing}: No such file or directory");
     assert!(answer.starts_with(&said), "{answer}");
     world.wrote("Task with id 1 failed").await;
     let broken = world.path("broken");

@@ -124,7 +124,12 @@ fn no_tasks() -> Vec<(&'static str, Vec<Field>, &'static str, &'static str)> {
             "400",
             "'Priority' is not UTF-8",
         ),
-        ("", vec![empty, LOW], "400", "an empty file"),
+        (
+            "",
+            vec![empty, LOW],
+            "400",
+            "the file is empty and cannot be run",
+        ),
         ("", vec![long, LOW], "413", "longer than 1000 bytes"),
         (
             "",
