@@ -44,6 +44,31 @@ async fn tasks_and_numbers_survive_a_crash_of_the_adapter() {
 }
 
 #[tokio::test]
+async fn what_has_ended_and_is_forgotten_by_all_is_not_run_again() {
+    let mut world = World::new(&["node-a"]).await;
+    let end = world.path("end").display().to_string();
+    let task = world.new_task(&world.lasting("task"), 0, &end).await;
+    world.task_is(task, "running").await;
+    world.kill_funky().await;
+    world.let_end("end");
+    world.logged(&["begin task", "end task"]).await;
+    // Nobody is left who remembers the end.
+    world.lose_node("node-a").await;
+    world.kill_scheduler().await;
+    std::fs::remove_dir_all(world.path("state")).unwrap();
+    world.start_scheduler().await;
+    world.launch("node-b", &[]);
+    world.start_funky().await;
+    let failed = world.task_is(task, "failed").await;
+    let detail = failed["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("has ended, and how is not known"),
+        "{detail}"
+    );
+    world.logged(&["begin task", "end task"]).await;
+}
+
+#[tokio::test]
 async fn it_can_be_started_again_as_soon_as_it_has_stopped() {
     let mut world = World::new(&["node-a"]).await;
     for _ in 0..3 {
