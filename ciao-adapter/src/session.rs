@@ -1,10 +1,10 @@
 //! The connection with the scheduler as a controller: one task that connects, listens, sends, and connects again after
 //! a loss.
 //!
-//! It knows no instances. It reports to the coordinator what happened ([`Heard`]) and sends what the coordinator asks
-//! for, as the adapter's [`Requests`] say. Two sources tell how instances are: events, which come at once, and a listing
-//! every few seconds, which shows what events did not: those of the time without a connection, and those that the
-//! scheduler dropped.
+//! It knows no instances. It reports to the coordinator what happened ([`SessionEvent`]) and sends what the coordinator
+//! asks for, as the adapter's [`Requests`] say. Two sources tell how instances are: events, which come at once, and a
+//! listing every few seconds, which shows what events did not: those of the time without a connection, and those that
+//! the scheduler dropped.
 //!
 //! ```text
 //! connect ─▶ Up(asks) ─▶ Event, Event, Listing, Event, … ─▶ connection lost ─▶ Down(why) ─▶ pause ─▶ connect …
@@ -68,15 +68,15 @@ pub trait Requests: Clone + Send {
 
 /// What the session reports to the coordinator; `A` and `L` are [`Requests::Ask`] and [`Requests::Listing`].
 #[derive(Debug)]
-pub enum Heard<A, L> {
+pub enum SessionEvent<A, L> {
     /// A connection exists and its events are subscribed to; commands go into this channel, which lasts as long as the
     /// connection: what is in it when that is lost is dropped. Instances that ended while there was no connection show
-    /// only in the next [`Heard::Listing`].
+    /// only in the next [`SessionEvent::Listing`].
     Up(mpsc::UnboundedSender<A>),
     /// There is no connection, and why. Sent once for each different reason, not for each try.
     Down(String),
     /// Events are missing: more came than are kept while something else was waited for. What was missed shows in the
-    /// next [`Heard::Listing`], which is asked for at once, as after [`Heard::Up`].
+    /// next [`SessionEvent::Listing`], which is asked for at once, as after [`SessionEvent::Up`].
     Missed,
     /// One event of the scheduler, in the order of arrival.
     Event(Box<Event>),
@@ -84,12 +84,12 @@ pub enum Heard<A, L> {
     Listing(Box<L>),
 }
 
-/// Keeps a connection until the coordinator's end of the channel is closed. Errors are reported as [`Heard::Down`];
-/// none ends it.
+/// Keeps a connection until the coordinator's end of the channel is closed. Errors are reported as
+/// [`SessionEvent::Down`]; none ends it.
 pub async fn run<R: Requests>(
     config: ClientConfig,
     requests: R,
-    coordinator: mpsc::Sender<Heard<R::Ask, R::Listing>>,
+    coordinator: mpsc::Sender<SessionEvent<R::Ask, R::Listing>>,
 ) {
     let mut pause = FIRST_PAUSE;
     let mut reported = String::new();
@@ -114,7 +114,7 @@ pub async fn run<R: Requests>(
         };
         if why != reported {
             reported.clone_from(&why);
-            if coordinator.send(Heard::Down(why)).await.is_err() {
+            if coordinator.send(SessionEvent::Down(why)).await.is_err() {
                 return;
             }
         }
@@ -130,7 +130,7 @@ pub async fn run<R: Requests>(
 struct Session<'a, R: Requests> {
     client: Client,
     requests: R,
-    coordinator: &'a mpsc::Sender<Heard<R::Ask, R::Listing>>,
+    coordinator: &'a mpsc::Sender<SessionEvent<R::Ask, R::Listing>>,
     /// How many missed events the coordinator was told of.
     told_missed: u64,
 }
@@ -149,7 +149,7 @@ impl<R: Requests> Session<'_, R> {
         // Unbounded, for the coordinator must not wait; what is in it is bounded by the instances there are and by the
         // commands that are read at a time.
         let (asks, mut asked) = mpsc::unbounded_channel();
-        if self.coordinator.send(Heard::Up(asks)).await.is_err() {
+        if self.coordinator.send(SessionEvent::Up(asks)).await.is_err() {
             return Ok(());
         }
         let mut next_listing = Instant::now();
@@ -158,11 +158,11 @@ impl<R: Requests> Session<'_, R> {
                 next_listing = Instant::now();
             }
             let heard = tokio::select! {
-                event = self.client.next_event() => Heard::Event(Box::new(event?)),
+                event = self.client.next_event() => SessionEvent::Event(Box::new(event?)),
                 () = sleep_until(next_listing) => {
                     let (listing, pause) = self.list().await?;
                     next_listing = Instant::now() + pause;
-                    Heard::Listing(Box::new(listing))
+                    SessionEvent::Listing(Box::new(listing))
                 }
                 ask = asked.recv() => match ask {
                     None => return Ok(()),
@@ -191,7 +191,10 @@ impl<R: Requests> Session<'_, R> {
         };
         while let Some(event) = self.client.kept_event() {
             // The coordinator is found to be gone where the listing is handed over.
-            let _ = self.coordinator.send(Heard::Event(Box::new(event))).await;
+            let _ = self
+                .coordinator
+                .send(SessionEvent::Event(Box::new(event)))
+                .await;
         }
         Ok((listing, pause))
     }
@@ -205,7 +208,7 @@ impl<R: Requests> Session<'_, R> {
         }
         self.told_missed = missed;
         // The coordinator is found to be gone at the next report.
-        let _ = self.coordinator.send(Heard::Missed).await;
+        let _ = self.coordinator.send(SessionEvent::Missed).await;
         true
     }
 }

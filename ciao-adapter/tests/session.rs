@@ -9,7 +9,7 @@ mod process;
 #[path = "common/scripted.rs"]
 mod scripted;
 
-use ciao_adapter::session::{self, Heard, Requests};
+use ciao_adapter::session::{self, Requests, SessionEvent};
 use ciao_scheduler::ctl::client::{Client, ClientError, MAX_BACKLOG};
 use proto_frames::Kind;
 use proto_frames::payload::{InstanceStopped, Payload as _, QueryKind, QueryResult, Topic};
@@ -63,15 +63,15 @@ async fn events_that_were_dropped_are_told_and_listed_for_at_once() {
     tokio::spawn(session::run(scheduler.client(), Instances, hear));
     let mut next = async || timeout(DEADLINE, heard.recv()).await.unwrap().unwrap();
     // What it sends by is kept: without it, the session would end.
-    let up @ Heard::Up(_) = next().await else {
+    let up @ SessionEvent::Up(_) = next().await else {
         panic!("there is no connection");
     };
-    assert!(matches!(next().await, Heard::Missed));
+    assert!(matches!(next().await, SessionEvent::Missed));
     for _ in 0..MAX_BACKLOG {
-        assert!(matches!(next().await, Heard::Event(_)));
+        assert!(matches!(next().await, SessionEvent::Event(_)));
     }
     for _ in 0..2 {
-        assert!(matches!(next().await, Heard::Listing(_)));
+        assert!(matches!(next().await, SessionEvent::Listing(_)));
     }
     drop(up);
 }

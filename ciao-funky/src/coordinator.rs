@@ -1,8 +1,8 @@
 //! The adapter's one place of decision: which tasks and nodes there are, what is written down, what is sent.
 //!
 //! It alone changes tasks, in one tokio task without locks. The socket and the upload server give it [`Order`]s, the
-//! session reports what the scheduler said ([`Heard`]), and copies of files come back when they are made. One round of
-//! the loop takes a group of each and ends with one write to disk ([`Coordinator::run`]).
+//! session reports what the scheduler said ([`SessionEvent`]), and copies of files come back when they are made. One
+//! round of the loop takes a group of each and ends with one write to disk ([`Coordinator::run`]).
 //!
 //! What was accepted is on disk before its client hears of it and before the scheduler does. A crash at any point
 //! leaves either no task, and a client without an answer, or a task that is sent after the restart.
@@ -36,7 +36,7 @@ use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
 use crate::nodes::{Nodes, Processors};
 use crate::output::Output;
-use crate::requests::{Ask, Heard, Submission};
+use crate::requests::{Ask, SessionEvent, Submission};
 use crate::shipping::{News, Push};
 use crate::store::{Change, Kept, Store};
 use crate::task::{Binary, Shape, Task, TaskRecord, unix_ms};
@@ -173,7 +173,7 @@ pub(crate) struct Coordinator {
     retry: BTreeSet<u32>,
     /// The session's channel for commands; `None` while there is no connection.
     session: Option<mpsc::UnboundedSender<Ask>>,
-    /// Why there is none; the text of the last [`Heard::Down`].
+    /// Why there is none; the text of the last [`SessionEvent::Down`].
     down: String,
     /// Until when an instance that is not listed may still come back with its node.
     back_by: Instant,
@@ -265,7 +265,7 @@ impl Coordinator {
     pub(crate) async fn run(
         mut self,
         mut orders: mpsc::Receiver<Order>,
-        mut heard: mpsc::Receiver<Heard>,
+        mut heard: mpsc::Receiver<SessionEvent>,
         (mut copied, mut shipped): (mpsc::Receiver<Copied>, mpsc::Receiver<News>),
         stop: impl Future<Output = ()>,
     ) -> anyhow::Result<()> {

@@ -55,7 +55,7 @@ pub(crate) struct Listing {
 }
 
 /// What the session reports to the coordinator.
-pub(crate) type Heard = session::Heard<Ask, Listing>;
+pub(crate) type SessionEvent = session::SessionEvent<Ask, Listing>;
 
 /// How the scheduler is asked about our tasks.
 #[derive(Debug, Clone)]

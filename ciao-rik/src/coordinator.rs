@@ -3,8 +3,8 @@
 //!
 //! It alone changes instances and sets, in one tokio task without locks. [`crate::controllers`] gives it orders, the
 //! workers' tasks report what workers say ([`News`]), and [`ciao_adapter::session`] what the scheduler says
-//! ([`Heard`]). An instance that is made is on disk before its controller has an answer and before the scheduler has
-//! the START. A DELETE is sent before the write of its round; after a crash in between, the controller has no answer
+//! ([`SessionEvent`]). An instance that is made is on disk before its controller has an answer and before the scheduler
+//! has the START. A DELETE is sent before the write of its round; after a crash in between, the controller has no answer
 //! and asks again.
 //!
 //! An instance has two sides. Its [`Fate`] is what its controller wants and is kept on disk. Its stage is what the
@@ -37,7 +37,7 @@ use tracing::{info, warn};
 
 use crate::definition::{Defaults, Definition};
 use crate::instance::{Fate, Instance, InstanceRecord};
-use crate::requests::{Ask, Heard};
+use crate::requests::{Ask, SessionEvent};
 use crate::rpc::common::WorkerMetric;
 use crate::store::{Change, Kept, Store};
 use crate::updates::{Caller, Subscriber, Updates};
@@ -260,7 +260,7 @@ impl Coordinator {
     pub(crate) async fn run(
         mut self,
         mut orders: mpsc::Receiver<Order>,
-        mut heard: mpsc::Receiver<Heard>,
+        mut heard: mpsc::Receiver<SessionEvent>,
         mut workers: mpsc::Receiver<News>,
         stop: impl Future<Output = ()>,
     ) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@
 //! a node, each instance of a controller as an instance with a START.
 //!
 //! ```text
-//! controller ──gRPC──▶ controllers ──Order──▶ ┌─────────────┐ ◀──Heard── session ◀──SSNTP, as a controller──▶ scheduler
+//! controller ──gRPC──▶ controllers ──Order──▶ ┌─────────────┐ ◀─events── session ◀──SSNTP, as a controller──▶ scheduler
 //!            ◀─stream─ updates ◀──────────────│ coordinator │ ──Ask────▶                                         ▲
 //!                                             └─────────────┘ ──▶ store (redb)                                   │
 //! worker ────gRPC───▶ workers ──Report──▶ node ──News──▲                                                         │

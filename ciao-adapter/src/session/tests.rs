@@ -45,7 +45,7 @@ async fn a_reason_is_reported_once_and_tries_end_with_the_coordinator() {
     };
     let (hear, mut heard) = mpsc::channel(1);
     let session = tokio::spawn(run(config, Nothing, hear));
-    let Some(Heard::Down(why)) = heard.recv().await else {
+    let Some(SessionEvent::Down(why)) = heard.recv().await else {
         panic!("there is no connection");
     };
     assert!(why.contains("no-certificate.pem"), "{why}");

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::coordinator::{Coordinator, MAX_ENDED, MAX_REFUSALS};
 use crate::nodes::{is_compute, one_to_a_node};
-use crate::requests::{Heard, Listing};
+use crate::requests::{Listing, SessionEvent};
 use crate::shipping::{News, Push};
 use crate::store::Change;
 use crate::task::Outcome;
@@ -30,9 +30,9 @@ impl Coordinator {
     ///
     /// At a new connection, all trackers of sent tasks are told that events may have been missed, and what could not be
     /// sent is. At a lost one, nodes have no status any more, for it cannot be known.
-    pub(super) fn hear(&mut self, heard: Heard) {
+    pub(super) fn hear(&mut self, heard: SessionEvent) {
         match heard {
-            Heard::Up(session) => {
+            SessionEvent::Up(session) => {
                 info!(
                     event = "scheduler_connected",
                     "connected with the scheduler"
@@ -42,14 +42,14 @@ impl Coordinator {
                 self.reattach();
                 self.submit_unsent();
             }
-            Heard::Missed => {
+            SessionEvent::Missed => {
                 warn!(
                     event = "events_missed",
                     "more events came than are kept; how tasks are is asked again"
                 );
                 self.reattach();
             }
-            Heard::Down(why) => {
+            SessionEvent::Down(why) => {
                 warn!(
                     event = "scheduler_disconnected",
                     "not connected with the scheduler; tasks are accepted and sent later: {why}"
@@ -58,8 +58,8 @@ impl Coordinator {
                 self.down = why;
                 self.nodes.forget_statuses();
             }
-            Heard::Event(event) => self.event(&event),
-            Heard::Listing(listing) => self.compare(&listing),
+            SessionEvent::Event(event) => self.event(&event),
+            SessionEvent::Listing(listing) => self.compare(&listing),
         }
     }
 

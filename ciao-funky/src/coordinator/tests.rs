@@ -19,7 +19,7 @@ use super::{
 use crate::binaries::{Binaries, Limits};
 use crate::command::{Extras, Priority};
 use crate::output::Output;
-use crate::requests::{Ask, Heard, Listing};
+use crate::requests::{Ask, Listing, SessionEvent};
 use crate::shipping::News;
 use crate::store::{Change, Kept, Store};
 use crate::task::{Shape, TaskRecord, unix_ms};
@@ -123,13 +123,13 @@ fn with_sent_task(state: &TempDir, sent: Duration) -> (Coordinator, mpsc::Unboun
 
 fn connect(coordinator: &mut Coordinator) -> mpsc::UnboundedReceiver<Ask> {
     let (session, asked) = mpsc::unbounded_channel();
-    coordinator.hear(Heard::Up(session));
+    coordinator.hear(SessionEvent::Up(session));
     asked
 }
 
 /// A listing without instances, of a scheduler that has forgotten no end for so long.
-fn nothing_listed(complete_for: Option<Duration>) -> Heard {
-    Heard::Listing(Box::new(Listing {
+fn nothing_listed(complete_for: Option<Duration>) -> SessionEvent {
+    SessionEvent::Listing(Box::new(Listing {
         instances: Vec::new(),
         ended: Ended {
             instances: Vec::new(),
@@ -183,7 +183,7 @@ async fn what_was_missed_is_learned_from_the_next_listing() {
         "queued",
         "its answer is to come"
     );
-    coordinator.hear(Heard::Missed);
+    coordinator.hear(SessionEvent::Missed);
     coordinator.hear(nothing_listed(None));
     assert_eq!(coordinator.tasks[&1].word(), "failed");
 }
@@ -212,23 +212,23 @@ async fn that_a_task_may_have_been_sent_is_on_disk_before_it_is() {
 }
 
 /// That the START of task 1 was refused.
-fn refused(reason: StartFailureReason) -> Heard {
+fn refused(reason: StartFailureReason) -> SessionEvent {
     let failure = StartFailure {
         instance_uuid: record(1).instance,
         reason,
         ..StartFailure::default()
     };
-    Heard::Event(Box::new(Event::StartFailure(Box::new(failure))))
+    SessionEvent::Event(Box::new(Event::StartFailure(Box::new(failure))))
 }
 
 /// That task 1 has ended well.
-fn stopped() -> Heard {
+fn stopped() -> SessionEvent {
     let stopped = InstanceStopped {
         instance_uuid: record(1).instance,
         exit_code: Some(0),
         ..InstanceStopped::default()
     };
-    Heard::Event(Box::new(Event::InstanceStopped(stopped)))
+    SessionEvent::Event(Box::new(Event::InstanceStopped(stopped)))
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn a_task_that_the_scheduler_has_already_is_looked_for_and_not_sent_again(
             state: PlacementState::Running,
             ..InstanceView::default()
         };
-        coordinator.hear(Heard::Listing(Box::new(Listing {
+        coordinator.hear(SessionEvent::Listing(Box::new(Listing {
             instances: vec![running],
             ended: Ended::default(),
             nodes: Vec::new(),

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::coordinator::{Coordinator, News};
 use crate::instance::{Fate, Instance, Said};
-use crate::requests::{Ask, Heard, Listing};
+use crate::requests::{Ask, Listing, SessionEvent};
 use crate::rpc::common::{ResourceStatus, WorkerMetric};
 
 /// What the coordinator does with an instance whose START was refused.
@@ -38,10 +38,10 @@ enum After {
 
 impl Coordinator {
     /// Handles one report of the session.
-    pub(super) fn hear(&mut self, heard: Heard) {
+    pub(super) fn hear(&mut self, heard: SessionEvent) {
         match heard {
-            Heard::Up(session) => self.connected(session),
-            Heard::Down(why) => {
+            SessionEvent::Up(session) => self.connected(session),
+            SessionEvent::Down(why) => {
                 warn!(
                     event = "scheduler_disconnected",
                     "not connected with the scheduler; what controllers ask for is kept and done later: {why}"
@@ -49,7 +49,7 @@ impl Coordinator {
                 self.session = None;
                 self.down = why;
             }
-            Heard::Missed => {
+            SessionEvent::Missed => {
                 warn!(
                     event = "events_missed",
                     "more events came than are kept; how instances are is asked again"
@@ -58,8 +58,8 @@ impl Coordinator {
                 open.filter(|it| it.is_sent && it.is_living())
                     .for_each(|it| it.tracker().reattach());
             }
-            Heard::Event(event) => self.event(&event),
-            Heard::Listing(listing) => self.compare(&listing),
+            SessionEvent::Event(event) => self.event(&event),
+            SessionEvent::Listing(listing) => self.compare(&listing),
         }
     }
 

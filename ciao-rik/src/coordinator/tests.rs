@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use super::{Coordinator, News, Order, Request, Settings};
 use crate::definition::{Defaults, Definition};
 use crate::instance::Fate;
-use crate::requests::{Ask, Heard, Listing};
+use crate::requests::{Ask, Listing, SessionEvent};
 use crate::store::Store;
 use crate::updates::Caller;
 
@@ -64,7 +64,7 @@ impl World {
         };
         let mut coordinator = Coordinator::new(settings, Store::open(state.path()).unwrap());
         let (session, asked) = mpsc::unbounded_channel();
-        coordinator.hear(Heard::Up(session));
+        coordinator.hear(SessionEvent::Up(session));
         Self {
             coordinator,
             asked,
@@ -121,15 +121,15 @@ impl World {
     fn reconnect(&mut self) {
         let (session, asked) = mpsc::unbounded_channel();
         self.asked = asked;
-        self.coordinator.hear(Heard::Up(session));
+        self.coordinator.hear(SessionEvent::Up(session));
     }
 
     fn event(&mut self, event: Event) {
-        self.coordinator.hear(Heard::Event(Box::new(event)));
+        self.coordinator.hear(SessionEvent::Event(Box::new(event)));
     }
 
     fn lists(&mut self, instances: &[InstanceView]) {
-        self.coordinator.hear(Heard::Listing(Box::new(Listing {
+        self.coordinator.hear(SessionEvent::Listing(Box::new(Listing {
             instances: instances.to_vec(),
             ended: Vec::new(),
         })));
@@ -178,7 +178,7 @@ fn what_is_accepted_while_the_connection_breaks_is_sent_over_the_next() {
     world.asked.close();
     world.ordered("a", Some("{}")).unwrap();
     world.ordered("", Some(&web(2, "1"))).unwrap();
-    world.coordinator.hear(Heard::Down("broken off".to_owned()));
+    world.coordinator.hear(SessionEvent::Down("broken off".to_owned()));
     world.reconnect();
     assert_eq!(world.sent(), (3, 0));
     // The same for what the cluster could not take at first.
@@ -217,7 +217,7 @@ fn a_destroyed_instance_with_a_lease_is_over_only_when_the_scheduler_says_so() {
     world.ordered("a", Some("{}")).unwrap();
     let instance = world.living().remove(0);
     assert_eq!(world.sent(), (1, 0));
-    world.coordinator.hear(Heard::Down("gone".to_owned()));
+    world.coordinator.hear(SessionEvent::Down("gone".to_owned()));
     world.ordered("a", None).unwrap();
     // The lease lets the scheduler, once it is back, place the instance on another worker.
     world.coordinator.news(News::Gone {
