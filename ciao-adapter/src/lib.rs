@@ -4,6 +4,7 @@
 //! - [`flags`]: the command line, with the flags of all adapters; [`exit_code`]: how its program ends.
 //! - [`store`]: what an adapter keeps over a restart, in one redb file. The adapter says which tables there are.
 //! - [`family`]: what the UUIDs of one adapter's instances begin with.
+//! - [`sent`]: when a START was sent, over a restart.
 //! - [`session`]: the connection with the scheduler, kept for as long as the adapter runs. The adapter says what is sent.
 //! - [`tracking`]: how far instances are, from events and listings.
 //!
@@ -13,6 +14,7 @@
 mod exit;
 pub mod family;
 pub mod flags;
+pub mod sent;
 pub mod session;
 pub mod store;
 pub mod tracking;

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciao_adapter::family::Family;
+use ciao_adapter::sent::unix_ms;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
@@ -39,7 +40,7 @@ use crate::output::Output;
 use crate::requests::{Ask, SessionEvent, Submission};
 use crate::shipping::{News, Push};
 use crate::store::{Change, Kept, Store};
-use crate::task::{Binary, Shape, Task, TaskRecord, unix_ms};
+use crate::task::{Binary, Shape, Task, TaskRecord};
 
 use self::orders::Copied;
 

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ciao_adapter::tracking;
+use ciao_adapter::{sent, tracking};
 use ciao_scheduler::ctl::track::{Stage, Tracked, Tracker};
 use ciao_scheduler::launcher::PLACEHOLDER;
 use proto_frames::payload::{LifeState, OnNodeLoss, Payload as _, Requirements, Scheduling, Start};
@@ -70,7 +70,7 @@ pub(crate) struct TaskRecord {
     /// When its START was about to be sent for the first time, milliseconds of Unix time by this machine's clock; `None`
     /// = the scheduler has never seen it. Records of versions without this field do not say: those tasks may have been
     /// sent at any time.
-    #[serde(default = "at_any_time")]
+    #[serde(default = "sent::at_any_time")]
     pub(crate) sent_ms: Option<u64>,
 }
 
@@ -211,7 +211,7 @@ impl Task {
     /// A task that was just accepted (`is_sent` false), or one from the store, which the scheduler may know from before
     /// the restart. The latter's tracker takes a listing as the full truth.
     pub(crate) fn new(record: TaskRecord, is_sent: bool) -> Self {
-        let sent_since = record.sent_ms.filter(|_| is_sent).and_then(moment);
+        let sent_since = record.sent_ms.filter(|_| is_sent).and_then(sent::moment);
         let mut task = Self {
             tracker: tracker(&record),
             record: Arc::new(record),
@@ -325,25 +325,6 @@ impl Task {
             _ => String::new(),
         }
     }
-}
-
-/// The present, in milliseconds of Unix time.
-pub(crate) fn unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// The moment of a time in the past by this machine's clock; `None` if it is in the future by now, as where the clock was
-/// set back, or before anything that can be said.
-fn moment(at_ms: u64) -> Option<Instant> {
-    let ago = unix_ms().checked_sub(at_ms)?;
-    Instant::now().checked_sub(Duration::from_millis(ago))
-}
-
-/// What a record stands for that does not say when its task was sent.
-#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field")]
-const fn at_any_time() -> Option<u64> {
-    Some(0)
 }
 
 /// A tracker for the task's instance.

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciao_adapter::family::Family;
+use ciao_adapter::sent::unix_ms;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tonic::Status;
@@ -179,6 +180,9 @@ pub(crate) struct Coordinator {
     /// Instances that the scheduler does not have, in the order in which they were accepted. One that has been
     /// destroyed since is skipped when it is sent.
     unsent: VecDeque<Arc<str>>,
+    /// Those that are sent once it is written that they are: a program that is started again must not send them a second
+    /// time without knowing.
+    noted: BTreeSet<Arc<str>>,
     /// Those that the scheduler refused for the cluster's present state, and deletions that failed.
     retry: BTreeSet<Arc<str>>,
     /// The session's channel; `None` while there is no connection.
@@ -216,8 +220,8 @@ enum Step {
 }
 
 impl Coordinator {
-    /// A coordinator with what was kept. Every kept instance counts as sent, for whether it was is not on disk; the
-    /// first listing tells. Every set is looked at in the first round.
+    /// A coordinator with what was kept. How far instances are that may have been sent, the first listing tells. Every
+    /// set is looked at in the first round.
     pub(crate) fn new(settings: Settings, (store, kept): (Store, Kept)) -> Self {
         let mut coordinator = Self {
             settings,
@@ -234,6 +238,7 @@ impl Coordinator {
             family: kept.family,
             banned: Vec::new(),
             unsent: VecDeque::new(),
+            noted: BTreeSet::new(),
             retry: BTreeSet::new(),
             session: None,
             down: "not connected yet".to_owned(),
@@ -245,7 +250,11 @@ impl Coordinator {
             is_unwritten: false,
         };
         for record in kept.instances {
-            coordinator.insert(record, true);
+            let is_sent = record.sent_ms.is_some();
+            if !is_sent && record.fate == Fate::Run {
+                coordinator.unsent.push_back(Arc::clone(&record.instance));
+            }
+            coordinator.insert(record, is_sent);
         }
         coordinator
     }
@@ -360,6 +369,8 @@ impl Coordinator {
                     self.submit(&instance);
                     self.notify(&instance);
                 }
+                let noted = std::mem::take(&mut self.noted);
+                noted.iter().for_each(|it| self.submit(it));
                 self.submit_unsent();
             }
             Err(error) => {
@@ -431,6 +442,7 @@ impl Coordinator {
             self.by_id.remove(&key);
         }
         self.remove_member(record);
+        self.noted.remove(instance);
         self.retry.remove(instance);
         Some(removed)
     }
@@ -449,7 +461,7 @@ impl Coordinator {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
         };
-        if it.is_sent || it.record.fate != Fate::Run {
+        if it.is_sent || it.record.fate != Fate::Run || self.noted.contains(instance) {
             return;
         }
         let Some(session) = &self.session else {
@@ -457,6 +469,11 @@ impl Coordinator {
             self.unsent.push_back(Arc::clone(instance));
             return;
         };
+        if it.record.sent_ms.is_none() {
+            it.record.sent_ms = Some(unix_ms());
+            self.noted.insert(Arc::clone(instance));
+            return self.keep(instance);
+        }
         let payload = match Definition::read(&it.record.definition) {
             Ok(definition) => {
                 let name = name(&it.record.id, it.is_nameless);
@@ -467,9 +484,7 @@ impl Coordinator {
             Err(error) => return self.fail(instance, error.to_string()),
         };
         if session.send(Ask::Start(payload)).is_ok() {
-            it.is_sent = true;
-            it.sent_at = Some(Instant::now().into_std());
-            it.held_back.clear();
+            it.note_sent();
         } else {
             // The connection is lost, which the session has yet to report.
             it.held_back = "the scheduler is not reachable".to_owned();

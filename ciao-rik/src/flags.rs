@@ -118,8 +118,9 @@ pub(crate) struct ServeFlags {
     /// Tenant that instances belong to
     #[arg(long, value_name = "UUID", default_value = NIL_TENANT)]
     pub(crate) tenant: String,
-    /// How long after a new connection with the scheduler nodes may still bring back an instance that it does not list;
-    /// then the instance is started again
+    /// How long after a new connection with the scheduler nodes may still bring back an instance that it does not list.
+    /// Then the instance is sent again if the scheduler remembers all ends since it was sent, for it never ran; else it
+    /// has failed, for how it ended is not known
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) return_time: Duration,
 }

@@ -2,9 +2,9 @@
 //! [`crate::coordinator`] owns all of them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use ciao_adapter::tracking;
+use ciao_adapter::{sent, tracking};
 use ciao_scheduler::ctl::track::{Stage, Tracker};
 use proto_frames::payload::LifeState;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,11 @@ pub(crate) struct InstanceRecord {
     /// What is to become of it.
     #[serde(default)]
     pub(crate) fate: Fate,
+    /// When its START was about to be sent for the first time, milliseconds of Unix time by this machine's clock; `None`
+    /// = the scheduler has never seen it. Records of versions without this field do not say: those instances may have
+    /// been sent at any time.
+    #[serde(default = "sent::at_any_time")]
+    pub(crate) sent_ms: Option<u64>,
 }
 
 /// Membership in a set. The set itself is found by owner and workload.
@@ -67,8 +72,8 @@ pub(crate) struct Instance {
     tracker: Tracker,
     /// Whether the scheduler may have its START.
     pub(crate) is_sent: bool,
-    /// When it was sent last; `None` = before this program was started, or never.
-    pub(crate) sent_at: Option<Instant>,
+    /// Since when the scheduler may have its START; `None` = that is not known.
+    sent_since: Option<Instant>,
     /// Whether it is sent without a name, because the scheduler refused the START with it.
     pub(crate) is_nameless: bool,
     /// The worker's latest status; `None` once the instance waits or is held elsewhere.
@@ -96,11 +101,12 @@ impl Instance {
     /// An instance that was just made (`is_sent` false), or one from the store, which the scheduler may know from
     /// before.
     pub(crate) fn new(record: InstanceRecord, is_sent: bool) -> Self {
+        let sent_since = record.sent_ms.filter(|_| is_sent).and_then(sent::moment);
         let mut instance = Self {
             tracker: tracker(&record),
             record,
             is_sent,
-            sent_at: None,
+            sent_since,
             is_nameless: false,
             said: None,
             notified: None,
@@ -124,11 +130,25 @@ impl Instance {
         self.said = None;
     }
 
+    /// The START is handed to the session now.
+    pub(crate) fn note_sent(&mut self) {
+        self.is_sent = true;
+        self.sent_since = Some(Instant::now());
+        self.held_back.clear();
+    }
+
+    /// How long the scheduler may have had its START; [`Duration::MAX`] where that is not known.
+    pub(crate) fn sent_for(&self) -> Duration {
+        self.sent_since
+            .map_or(Duration::MAX, |since| since.elapsed())
+    }
+
     /// Takes note that the scheduler has the instance, and that how far it is has to be learned from a listing.
     pub(crate) fn reattach(&mut self) {
         self.tracker = tracker(&self.record);
         self.tracker.reattach();
         self.is_sent = true;
+        self.sent_since = None;
     }
 
     /// How far the scheduler says it is. The tracker always has exactly one instance.

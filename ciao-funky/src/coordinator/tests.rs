@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ciao_adapter::sent::unix_ms;
 use ciao_scheduler::ctl::client::Ended;
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::payload::{
@@ -22,7 +23,7 @@ use crate::output::Output;
 use crate::requests::{Ask, Listing, SessionEvent};
 use crate::shipping::News;
 use crate::store::{Change, Kept, Store};
-use crate::task::{Shape, TaskRecord, unix_ms};
+use crate::task::{Shape, TaskRecord};
 
 fn record(id: u32) -> TaskRecord {
     TaskRecord {

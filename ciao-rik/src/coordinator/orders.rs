@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ciao_adapter::sent::unix_ms;
 use ciao_scheduler::ctl::track::Stage;
 use proto_frames::payload::{Delete, LifeState};
 use tonic::Status;
@@ -143,6 +144,8 @@ impl Coordinator {
             owner: Arc::clone(&caller.owner),
             set,
             fate: Fate::Run,
+            // It is sent as soon as it is written, if it can be: that is written with it.
+            sent_ms: self.session.as_ref().map(|_| unix_ms()),
         };
         let instance = Arc::clone(&record.instance);
         self.insert(record, false);

@@ -5,9 +5,8 @@
 //! The scheduler's word decides what follows from an end: only it knows whether the instance goes on elsewhere.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ciao_adapter::tracking::{Listed, Seen, is_temporary};
+use ciao_adapter::tracking::{Listed, Seen, is_temporary, is_there};
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::track::Stage;
 use proto_frames::payload::{
@@ -131,7 +130,7 @@ impl Coordinator {
             .filter(|(_, it)| it.is_sent && it.is_living());
         let mut changed = Vec::new();
         for (instance, it) in open {
-            let sent_for = it.sent_at.map_or(Duration::MAX, |at| at.elapsed());
+            let sent_for = it.sent_for();
             if listed.observe(instance, sent_for, it.tracker()) != Seen::Same {
                 changed.push(Arc::clone(instance));
             }
@@ -331,7 +330,7 @@ impl Coordinator {
 fn after_failure(reason: &str, is_nameless: bool) -> After {
     match StartFailureReason::from(reason) {
         // The UUID is this adapter's alone, so that it is this instance.
-        StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists => After::Reattach,
+        reason if is_there(&reason) => After::Reattach,
         reason if is_temporary(&reason) => After::TryAgain,
         StartFailureReason::InvalidData if !is_nameless => After::TryNameless,
         _ => After::Fail,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ciao_scheduler::ctl::client::Ended;
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::payload::{
     DeleteFailure, DeleteFailureReason, InstanceView, OnNodeLoss, Payload as _, PlacementState,
@@ -117,6 +118,16 @@ impl World {
         outcome(answer)
     }
 
+    /// The program is killed, and started again with what is on disk.
+    fn restart(mut self) -> Self {
+        self.coordinator.store.close();
+        let settings = self.coordinator.settings.clone();
+        let kept = Store::open(self.state.path()).unwrap();
+        self.coordinator = Coordinator::new(settings, kept);
+        self.reconnect();
+        self
+    }
+
     /// A new connection in place of the earlier one.
     fn reconnect(&mut self) {
         let (session, asked) = mpsc::unbounded_channel();
@@ -128,11 +139,16 @@ impl World {
         self.coordinator.hear(SessionEvent::Event(Box::new(event)));
     }
 
-    fn lists(&mut self, instances: &[InstanceView]) {
-        self.coordinator.hear(SessionEvent::Listing(Box::new(Listing {
-            instances: instances.to_vec(),
-            ended: Vec::new(),
-        })));
+    /// A listing; the history of ends has no gap for this time.
+    fn lists(&mut self, instances: &[InstanceView], complete_for: Duration) {
+        self.coordinator
+            .hear(SessionEvent::Listing(Box::new(Listing {
+                instances: instances.to_vec(),
+                ended: Ended {
+                    instances: Vec::new(),
+                    complete_for: Some(complete_for),
+                },
+            })));
     }
 
     /// UUIDs of the instances that may run.
@@ -178,7 +194,9 @@ fn what_is_accepted_while_the_connection_breaks_is_sent_over_the_next() {
     world.asked.close();
     world.ordered("a", Some("{}")).unwrap();
     world.ordered("", Some(&web(2, "1"))).unwrap();
-    world.coordinator.hear(SessionEvent::Down("broken off".to_owned()));
+    world
+        .coordinator
+        .hear(SessionEvent::Down("broken off".to_owned()));
     world.reconnect();
     assert_eq!(world.sent(), (3, 0));
     // The same for what the cluster could not take at first.
@@ -189,6 +207,38 @@ fn what_is_accepted_while_the_connection_breaks_is_sent_over_the_next() {
     world.coordinator.try_again();
     world.reconnect();
     assert_eq!(world.sent(), (3, 0));
+}
+
+#[test]
+fn what_was_never_sent_is_sent_by_the_program_that_is_started_next() {
+    let mut world = World::new();
+    world
+        .coordinator
+        .hear(SessionEvent::Down("not there".to_owned()));
+    world.ordered("a", Some("{}")).unwrap();
+    let mut world = world.restart();
+    assert_eq!(world.sent(), (0, 0), "it is written first that it is sent");
+    world.coordinator.end_round();
+    assert_eq!(world.sent(), (1, 0));
+    world.coordinator.store.close();
+    let (_, kept) = Store::open(world.state.path()).unwrap();
+    assert!(kept.instances[0].sent_ms.is_some());
+}
+
+#[test]
+fn what_was_sent_and_is_not_there_is_sent_again_only_if_it_never_ran() {
+    let mut world = World::new();
+    world.ordered("a", Some("{}")).unwrap();
+    let mut world = world.restart();
+    world.coordinator.end_round();
+    assert_eq!(world.sent(), (0, 0));
+    // The scheduler remembers all ends of the last day, and none of it.
+    world.lists(&[], Duration::from_secs(24 * 3600));
+    assert_eq!((world.sent(), world.is()), ((1, 0), (1, 1, 0, 0)));
+    // What ended before the scheduler was started just now it does not know.
+    world.reconnect();
+    world.lists(&[], Duration::ZERO);
+    assert_eq!((world.sent(), world.is()), ((0, 0), (1, 0, 0, 0)));
 }
 
 #[test]
@@ -217,7 +267,9 @@ fn a_destroyed_instance_with_a_lease_is_over_only_when_the_scheduler_says_so() {
     world.ordered("a", Some("{}")).unwrap();
     let instance = world.living().remove(0);
     assert_eq!(world.sent(), (1, 0));
-    world.coordinator.hear(SessionEvent::Down("gone".to_owned()));
+    world
+        .coordinator
+        .hear(SessionEvent::Down("gone".to_owned()));
     world.ordered("a", None).unwrap();
     // The lease lets the scheduler, once it is back, place the instance on another worker.
     world.coordinator.news(News::Gone {
@@ -253,11 +305,11 @@ fn what_the_scheduler_runs_and_no_controller_wants_is_deleted() {
         listed(PlacementState::Running, &wanted),
         listed(PlacementState::Running, &unwanted),
     ];
-    world.lists(&listing);
+    world.lists(&listing, Duration::MAX);
     assert_eq!(world.sent(), (0, 1));
     // Of a lost node it is not known whether it comes back, and it cannot be asked.
     listing[1].state = PlacementState::Lost;
-    world.lists(&listing);
+    world.lists(&listing, Duration::MAX);
     assert_eq!(world.sent(), (0, 0));
 }
 
