@@ -20,7 +20,6 @@ pub fn moment(at_ms: u64) -> Option<Instant> {
 
 /// What a record stands for that does not say when its START was sent, as of an earlier version: it may have been sent
 /// at any time.
-#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field")]
 #[must_use]
 pub const fn at_any_time() -> Option<u64> {
     Some(0)
