@@ -10,6 +10,8 @@
 
 mod cache;
 mod fetch;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -254,22 +256,4 @@ pub(crate) fn environment(path: &Path, env: BTreeMap<String, String>) -> BTreeMa
             false => (name, value),
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::command;
-
-    #[test]
-    fn the_image_is_the_program_unless_the_arguments_say_where_it_stands() {
-        let made = |arguments: &[&str]| {
-            let arguments = arguments.iter().map(|&it| it.to_owned()).collect();
-            command(Path::new("/i"), arguments).join(" ")
-        };
-        assert_eq!(made(&[]), "/i");
-        assert_eq!(made(&["-a", "b"]), "/i -a b");
-        assert_eq!(made(&["sh", "-c", "{image} x; {image}"]), "sh -c /i x; /i");
-    }
 }

@@ -1,8 +1,12 @@
-//! The cache: each image in a file that is called as its digest, which its owner may read and run.
+//! The cache: each image in a file that is called as its digest, which its owner may read and run, and beside them the
+//! parts of those that are being fetched or whose fetch was given up ([`parts`]).
 //!
-//! Images that no instance runs are evicted where room is needed, the least recently used first; the time of use is the
-//! file's modification time, so that the order survives a restart. What is in a file is compared with its digest before
-//! it is first run, and again only if the file has changed.
+//! Both count towards the quota. Where room is needed, parts go first for which no fetch is under way, then images that
+//! no instance runs, the least recently used first; the time of use is the file's modification time, so that the order
+//! survives a restart. What is in a file is compared with its digest before it is first run, and again only if the file
+//! has changed.
+
+mod parts;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,6 +18,7 @@ use parking_lot::Mutex;
 use proto_frames::payload::Digest;
 use tracing::{info, warn};
 
+use self::parts::Parts;
 use super::CacheConfig;
 use crate::image_file::{Hash, Stamp, gone, own_directory};
 use crate::launcher::files::is_storage_fault;
@@ -21,8 +26,7 @@ use crate::launcher::files::is_storage_fault;
 /// Bytes that the images of a node have at most, unless something else is said.
 pub const DEFAULT_CACHE_QUOTA: u64 = 4 << 30;
 
-/// What follows the digits in the name of a file that is not complete. Such files are not in the list of images and do
-/// not count towards the quota.
+/// What follows the digits in the name of a file that is not complete.
 const PART: &str = ".part";
 
 /// The images that are there. Behind one mutex, which is held for moments: files are hashed outside of it.
@@ -32,6 +36,8 @@ pub(super) struct Cache {
     /// Bytes that all images together may have.
     quota: u64,
     images: BTreeMap<Digest, Image>,
+    /// Images that are not complete.
+    parts: Parts,
     /// Which image each instance runs, or is about to; these are not evicted.
     held: BTreeMap<String, Digest>,
     /// Keeps a second launcher out of the directory. `None` while the disk takes no writes: then what is there can be
@@ -62,6 +68,7 @@ impl Cache {
             Err(error) => return Err(error),
         };
         let mut images = BTreeMap::new();
+        let mut parts = Parts::default();
         let entries = match fs::read_dir(&config.directory) {
             Ok(entries) => Some(entries),
             Err(error) if lock.is_none() && error.kind() == io::ErrorKind::NotFound => None,
@@ -69,7 +76,14 @@ impl Cache {
         };
         for entry in entries.into_iter().flatten() {
             let entry = entry?;
-            if let Some(digest) = entry.file_name().to_str().and_then(Digest::from_hex) {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else {
+                continue;
+            };
+            if let Some(digest) = name.strip_suffix(PART).and_then(Digest::from_hex) {
+                let file = entry.metadata()?;
+                parts.found(digest, file.len(), file.modified()?);
+            } else if let Some(digest) = Digest::from_hex(name) {
                 let file = entry.metadata()?;
                 let image = Image {
                     bytes: file.len(),
@@ -83,6 +97,7 @@ impl Cache {
             directory: config.directory.clone(),
             quota: config.quota,
             images,
+            parts,
             held: BTreeMap::new(),
             lock,
         })
@@ -116,25 +131,15 @@ impl Cache {
     }
 
     /// Where the part of it is that has come.
-    pub(super) fn part(&self, digest: &Digest) -> PathBuf {
+    fn part(&self, digest: &Digest) -> PathBuf {
         self.directory.join(digest.hex() + PART)
     }
 
-    /// Adds a complete file, which is in its place, to the list.
-    pub(super) fn add(&mut self, digest: Digest, bytes: u64, verified: Option<Stamp>) {
-        let image = Image {
-            bytes,
-            used: SystemTime::now(),
-            verified,
-        };
-        self.images.insert(digest, image);
-    }
-
-    /// Evicts images until so many bytes fit into the quota; all or none.
+    /// A fetch begins: what there is of the image stays until [`Self::end`]. Returns where the part is, or is to be.
     ///
     /// # Errors
-    /// A text for the START: what instances run leaves no room, or the directory cannot be used.
-    pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), String> {
+    /// A text for the START: the directory cannot be used.
+    pub(super) fn begin(&mut self, digest: Digest) -> Result<PathBuf, String> {
         if self.lock.is_none() {
             let lock = own_directory(&self.directory).map_err(|error| {
                 format!(
@@ -144,33 +149,82 @@ impl Cache {
             })?;
             self.lock = Some(lock);
         }
-        let stored: u64 = self.images.values().map(|image| image.bytes).sum();
+        self.parts.begin(digest);
+        Ok(self.part(&digest))
+    }
+
+    /// A fetch has ended, well or not: a part that is on disk counts, and may go, from here on. An empty one is of no
+    /// use and goes at once.
+    pub(super) fn end(&mut self, digest: &Digest) {
+        let path = self.part(digest);
+        let file = fs::symlink_metadata(&path);
+        self.parts.end(digest);
+        match file {
+            Ok(file) if file.len() > 0 => {
+                let written = file.modified().unwrap_or_else(|_| SystemTime::now());
+                self.parts.found(*digest, file.len(), written);
+            }
+            Ok(_) => self.remove_part(digest),
+            Err(_) => {}
+        }
+    }
+
+    /// Adds a complete file, which is in its place, to the list.
+    pub(super) fn add(&mut self, digest: Digest, bytes: u64, verified: Option<Stamp>) {
+        let image = Image {
+            bytes,
+            used: SystemTime::now(),
+            verified,
+        };
+        // Both would count until the fetch ends otherwise.
+        self.parts.end(&digest);
+        self.images.insert(digest, image);
+    }
+
+    /// Reserves so many bytes for an image that is being fetched, all of it, until its fetch ends. Where they do not
+    /// fit into the quota beside what is there and what is reserved, parts and images are removed; enough of them, or
+    /// none.
+    ///
+    /// # Errors
+    /// A text for the START: what instances run and what is being fetched leaves no room.
+    pub(super) fn reserve(&mut self, digest: Digest, bytes: u64) -> Result<(), String> {
+        let images: u64 = self.images.values().map(|image| image.bytes).sum();
+        let stored = images.saturating_add(self.parts.bytes_beside(&digest));
         let mut excess = (stored.saturating_add(bytes)).saturating_sub(self.quota);
+        let mut go = |len: u64| {
+            let goes = excess > 0;
+            excess = excess.saturating_sub(len);
+            goes
+        };
+        let mut parts = self.parts.idle();
+        parts.retain(|(_, len)| go(*len));
         let is_held = |digest: &Digest| self.held.values().any(|held| held == digest);
         let mut free: Vec<_> = self.images.iter().filter(|it| !is_held(it.0)).collect();
         free.sort_by_key(|(_, image)| image.used);
-        let mut chosen = Vec::new();
-        for (digest, image) in free {
-            if excess == 0 {
-                break;
-            }
-            excess = excess.saturating_sub(image.bytes);
-            chosen.push(*digest);
-        }
+        free.retain(|(_, image)| go(image.bytes));
+        let images: Vec<Digest> = free.into_iter().map(|(digest, _)| *digest).collect();
         if excess > 0 {
             return Err(format!(
                 "no room for {bytes} bytes: images of the node may have {} (--blob-cache-quota of its launcher), and \
-                 instances run what is there",
+                 instances run what is there, or it is being fetched",
                 self.quota
             ));
         }
-        for digest in chosen {
+        for (digest, len) in parts {
+            info!(
+                event = "image_evicted",
+                "{len} bytes of {digest} are evicted from the cache of images: its fetch was given up, and room is needed"
+            );
+            self.remove_part(&digest);
+        }
+        for digest in images {
             info!(
                 event = "image_evicted",
                 "{digest} is evicted from the cache of images: no instance runs it, and room is needed"
             );
             self.remove(&digest);
         }
+        self.parts.reserve(digest, bytes);
         Ok(())
     }
 
@@ -179,6 +233,14 @@ impl Cache {
         self.images.remove(digest);
         if let Err(error) = gone(fs::remove_file(self.path(digest))) {
             warn!(event = "image_not_deleted", "{digest}: {error}");
+        }
+    }
+
+    /// The same of a part.
+    fn remove_part(&mut self, digest: &Digest) {
+        self.parts.end(digest);
+        if let Err(error) = gone(fs::remove_file(self.part(digest))) {
+            warn!(event = "image_not_deleted", "part of {digest}: {error}");
         }
     }
 }
@@ -250,20 +312,70 @@ mod tests {
         Cache::open(&CacheConfig { directory, quota }).unwrap()
     }
 
+    /// Begins to fetch an image of so many bytes, of which some are there.
+    fn fetch(cache: &mut Cache, name: &str, total: u64, there: &[u8]) -> Result<Digest, String> {
+        let digest = Hash::of(name.as_bytes()).unwrap().digest().unwrap();
+        let path = cache.begin(digest).unwrap();
+        cache.reserve(digest, total)?;
+        fs::write(path, there).unwrap();
+        Ok(digest)
+    }
+
+    #[test]
+    fn fetches_under_way_have_their_room_and_what_they_leave_goes_before_images() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cache = open(directory.path(), 10);
+        let image = put(&mut cache, b"11");
+        let one = fetch(&mut cache, "one", 6, b"1").unwrap();
+        cache.hold("a", image);
+        let refused = fetch(&mut cache, "two", 3, b"").unwrap_err();
+        assert!(refused.contains("it is being fetched"), "{refused}");
+        cache.release("a");
+        // Its fetch is given up: what is on disk counts, and is the first to go.
+        let part = File::open(cache.part(&one)).unwrap();
+        part.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        cache.end(&one);
+        let two = fetch(&mut cache, "two", 7, b"22").unwrap();
+        assert!(cache.part(&one).exists() && cache.path(&image).exists());
+        cache.end(&two);
+        let three = fetch(&mut cache, "three", 6, b"").unwrap();
+        let left = [&one, &two].map(|it| cache.part(it).exists());
+        assert_eq!(left, [false, true], "the older one, and no more than that");
+        cache.end(&three);
+        assert!(!cache.part(&three).exists(), "an empty one is of no use");
+        fetch(&mut cache, "four", 10, b"").unwrap();
+        assert!(!cache.part(&two).exists() && !cache.path(&image).exists());
+    }
+
+    #[test]
+    fn parts_of_an_earlier_launcher_count_until_they_go_on_or_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cache = open(directory.path(), 10);
+        let one = fetch(&mut cache, "one", 6, b"111").unwrap();
+        let two = fetch(&mut cache, "two", 4, b"22").unwrap();
+        drop(cache);
+        let mut cache = open(directory.path(), 10);
+        fetch(&mut cache, "one", 6, b"1111").unwrap();
+        fetch(&mut cache, "three", 3, b"").unwrap();
+        let left = [&one, &two].map(|it| cache.part(it).exists());
+        assert_eq!(left, [true, false], "the one that is being fetched stays");
+    }
+
     #[test]
     fn what_no_instance_runs_goes_least_recently_used_first_and_in_vain_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let mut cache = open(directory.path(), 10);
         let (one, two) = (put(&mut cache, b"1111"), put(&mut cache, b"2222"));
         cache.hold("a", one);
-        let refused = cache.make_room(7).unwrap_err();
+        let refused = fetch(&mut cache, "x", 7, b"").unwrap_err();
         assert!(refused.contains("--blob-cache-quota"), "{refused}");
         assert_eq!(cache.latest(9).len(), 2);
-        cache.make_room(6).unwrap();
+        let digest = fetch(&mut cache, "x", 6, b"").unwrap();
         assert_eq!(cache.latest(9), [one.short()]);
         assert!(!cache.path(&two).exists() && cache.path(&one).exists());
+        cache.end(&digest);
         cache.release("a");
-        cache.make_room(10).unwrap();
+        fetch(&mut cache, "x", 10, b"").unwrap();
         assert_eq!(cache.latest(9), [""; 0]);
     }
 

@@ -1,8 +1,8 @@
 //! One image is fetched: requested a few chunks ahead, written as they come, hashed as it is written.
 //!
 //! The part that has come is a file of its own in the cache's directory, `<digest>.part`. It survives a lost connection
-//! and a restart of the launcher: the next fetch hashes what is there and goes on behind it. Only a complete file whose
-//! hash is the digest is renamed to its place.
+//! and a restart of the launcher: the next fetch hashes what is there and goes on behind it, unless it has gone for others
+//! meanwhile. Only a complete file whose hash is the digest is renamed to its place.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Seek as _, Write as _};
@@ -62,10 +62,19 @@ pub(super) async fn fetch(
     let Ok(_permit) = shared.permits.acquire().await else {
         return Err("the launcher ends".to_owned());
     };
-    let (path, target) = {
-        let cache = shared.cache.lock();
-        (cache.part(&digest), cache.path(&digest))
-    };
+    let path = shared.cache.lock().begin(digest)?;
+    let fetched = attempt(shared, (digest, path), &mut chunks).await;
+    shared.cache.lock().end(&digest);
+    fetched
+}
+
+/// The attempts of [`fetch`], for which the cache keeps the part and the room.
+async fn attempt(
+    shared: &Shared,
+    (digest, path): (Digest, PathBuf),
+    chunks: &mut mpsc::Receiver<ImageChunk>,
+) -> Fetched {
+    let target = shared.cache.lock().path(&digest);
     let unwritable = |error: io::Error| format!("the node cannot keep {digest}: {error}");
     for _ in 0..2 {
         let opened = Part::open(digest, path.clone());
@@ -77,7 +86,7 @@ pub(super) async fn fetch(
                 "{digest}: {resumed} bytes are there already"
             );
         }
-        part = receive(shared, part, &mut chunks).await?;
+        part = receive(shared, part, chunks).await?;
         let bytes = part.hash.len();
         let stamp = blocking(part.finish(target.clone())).await;
         match stamp.map_err(unwritable)? {
@@ -99,7 +108,8 @@ pub(super) async fn fetch(
 ///
 /// It keeps a window of requests open. After a change of the connection, and after `Busy`, answers under way are worth
 /// nothing: it drops them and requests again from where the part ends. A chunk at another offset than that is ignored.
-/// The size comes with each chunk; when it is known first, the cache makes room for the whole.
+/// The size comes with each chunk; when it is known first, the cache
+/// reserves room for the whole.
 ///
 /// # Errors
 /// No byte for [`PROGRESS_DEADLINE`], a scheduler that cannot be asked or refuses, no room, or a disk that takes no
@@ -156,7 +166,7 @@ async fn receive(
                 return Err(refused(&digest, &chunk));
             }
             if total.replace(chunk.part.total) != Some(chunk.part.total) {
-                shared.cache.lock().make_room(chunk.part.total)?;
+                shared.cache.lock().reserve(digest, chunk.part.total)?;
             }
             if chunk.part.offset == part.hash.len() && !chunk.data.is_empty() {
                 part = blocking(part.write(chunk.data))

@@ -1,0 +1,167 @@
+//! Fetches as the run loop sees them, and what they leave on disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto_frames::payload::image::MAX_IMAGE_CHUNK;
+use proto_frames::payload::{Digest, ImageChunk, ImageFailure, ImagePart, Payload as _, ReadImage};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{CacheConfig, Fetched, ImageLink, Images, Reach, command};
+use crate::image_file::Hash;
+
+/// Bytes that the scheduler sends at a time.
+const CHUNK: u64 = MAX_IMAGE_CHUNK as u64;
+
+/// Room of the cache: an image of two chunks, and a chunk of another one.
+const QUOTA: u64 = 3 * CHUNK;
+
+/// How long anything may take, on a machine that has other things to do.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+struct World {
+    directory: tempfile::TempDir,
+    images: Images,
+    link: ImageLink,
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (images, link) = open(directory.path().to_owned());
+        Self {
+            directory,
+            images,
+            link,
+        }
+    }
+
+    /// The launcher begins anew.
+    async fn restart(self) -> Self {
+        let Self {
+            directory,
+            images,
+            link,
+        } = self;
+        drop((images, link));
+        let (images, link) = open(directory.path().to_owned());
+        Self {
+            directory,
+            images,
+            link,
+        }
+    }
+
+    /// An instance wants an image; returns once the scheduler is asked for it.
+    async fn obtain(&mut self, digest: Digest) -> JoinHandle<Fetched> {
+        let images = self.images.clone();
+        let obtained = tokio::spawn(async move { images.obtain(digest).await });
+        assert_eq!(self.asked().await.digest, digest.to_string());
+        obtained
+    }
+
+    /// What the scheduler is asked next.
+    async fn asked(&mut self) -> ReadImage {
+        timeout(DEADLINE, self.link.next()).await.unwrap()
+    }
+
+    /// The scheduler sends the first or second chunk of an image of two.
+    fn send(&self, digest: Digest, number: u64, byte: u8) {
+        let part = ImagePart {
+            digest: digest.to_string(),
+            offset: number * CHUNK,
+            total: 2 * CHUNK,
+            ..ImagePart::default()
+        };
+        let chunk = ImageChunk::new(part, Bytes::from(vec![byte; MAX_IMAGE_CHUNK]));
+        self.link.take(&chunk.encode());
+    }
+
+    /// The scheduler has the image no more.
+    fn refuse(&self, digest: Digest) {
+        let part = ImagePart::fail(0, &digest.to_string(), ImageFailure::NoImage, "it is gone");
+        let chunk = ImageChunk::new(part, Bytes::new());
+        self.link.take(&chunk.encode());
+    }
+
+    /// Bytes of all files but the lock.
+    fn stored(&self) -> u64 {
+        let entries = fs::read_dir(self.directory.path()).unwrap();
+        entries
+            .map(|it| it.unwrap().metadata().unwrap().len())
+            .sum()
+    }
+}
+
+fn open(directory: PathBuf) -> (Images, ImageLink) {
+    let config = CacheConfig {
+        directory,
+        quota: QUOTA,
+    };
+    let (images, link) = Images::open(&config).unwrap();
+    link.connection(Reach::Asks);
+    (images, link)
+}
+
+/// What came of a fetch.
+async fn outcome(obtained: JoinHandle<Fetched>) -> Fetched {
+    timeout(DEADLINE, obtained).await.unwrap().unwrap()
+}
+
+fn digest(bytes: &[u8]) -> Digest {
+    Hash::of(bytes).unwrap().digest().unwrap()
+}
+
+#[tokio::test]
+async fn what_fetches_leave_that_fail_takes_no_more_than_the_quota_over_restarts() {
+    let mut world = World::new();
+    for number in 0..8 {
+        let digest = digest(&[number]);
+        let obtained = world.obtain(digest).await;
+        world.send(digest, 0, number);
+        // The first chunk is on disk once the second one is asked for.
+        world.asked().await;
+        world.refuse(digest);
+        let why = outcome(obtained).await.unwrap_err();
+        assert!(why.contains("it is gone"), "{why}");
+        assert!(world.stored() <= QUOTA, "{} bytes", world.stored());
+        world = world.restart().await;
+    }
+    // The latest goes on where it was.
+    let resumed = digest(&[7]);
+    let images = world.images.clone();
+    let _obtained = tokio::spawn(async move { images.obtain(resumed).await });
+    assert_eq!(world.asked().await.offset, CHUNK);
+}
+
+#[tokio::test]
+async fn two_fetches_at_once_have_room_for_both_or_one_fails() {
+    let mut world = World::new();
+    let one = vec![1; 2 * MAX_IMAGE_CHUNK];
+    let (first, second) = (digest(&one), digest(b"second"));
+    let fetched = world.obtain(first).await;
+    world.send(first, 0, 1);
+    world.asked().await;
+    let refused = world.obtain(second).await;
+    world.send(second, 0, 2);
+    let why = outcome(refused).await.unwrap_err();
+    assert!(why.contains("no room for 131072 bytes"), "{why}");
+    world.send(first, 1, 1);
+    let path = outcome(fetched).await.unwrap();
+    assert_eq!(fs::read(path).unwrap(), one);
+    assert_eq!(world.stored(), 2 * CHUNK, "nothing is left of the other");
+}
+
+#[test]
+fn the_image_is_the_program_unless_the_arguments_say_where_it_stands() {
+    let made = |arguments: &[&str]| {
+        let arguments = arguments.iter().map(|&it| it.to_owned()).collect();
+        command(Path::new("/i"), arguments).join(" ")
+    };
+    assert_eq!(made(&[]), "/i");
+    assert_eq!(made(&["-a", "b"]), "/i -a b");
+    assert_eq!(made(&["sh", "-c", "{image} x; {image}"]), "sh -c /i x; /i");
+}
