@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - [`door`] has connections, authentication and the table of paths; [`version`] the microversion of each request,
-//!   [`fault`] the form of errors.
+//!   [`fault`] the form of errors, [`body`] how many answers are held for clients that do not read them.
 //! - [`params`] reads query strings and translates what they ask for into what the core knows.
 //! - Nodes are resource providers, labels are traits, aggregates of the configuration are aggregates, instances are
 //!   consumers; [`names`] has how each is called, and the units.
@@ -26,6 +26,7 @@
 //! ```
 
 mod allocations;
+mod body;
 mod candidates;
 mod classes;
 mod door;

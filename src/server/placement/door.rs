@@ -8,7 +8,7 @@
 //! version           406, 400
 //! X-Auth-Token      401
 //! method            405 for all but GET
-//! permit            waits while MAX_REQUESTS others are worked on
+//! permit            waits while MAX_REQUESTS others are worked on or being written
 //! path, parameters  404, 400
 //! ```
 //!
@@ -23,7 +23,6 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
@@ -35,8 +34,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
+use super::body::{Body, Writing};
 use super::fault::Fault;
-use super::limits::{MAX_CONNECTIONS, MAX_REQUESTS};
+use super::limits::{MAX_CONNECTIONS, MAX_REQUESTS, WRITE_DEADLINE};
 use super::params::{Known, Params};
 use super::tokens::{Tokens, TokensError};
 use super::version::{HEADER, SERVICE, Version};
@@ -62,7 +62,7 @@ pub(in crate::server) struct Door {
     tokens: Arc<Tokens>,
     /// Permits for connections, `MAX_CONNECTIONS` of them.
     connections: Arc<Semaphore>,
-    /// Permits for requests that are worked on, `MAX_REQUESTS` of them.
+    /// Permits for requests that are worked on or whose answers are being written, `MAX_REQUESTS` of them.
     requests: Arc<Semaphore>,
 }
 
@@ -144,7 +144,8 @@ impl Door {
     }
 
     /// Serves a connection to its end; one too many ends at once, without an answer. Runs as a task of its own, spawned
-    /// by `accept.rs`, for TLS after the handshake. `place` is the connection's permit among `--max-connections`.
+    /// by `accept.rs`, for TLS after the handshake. `place` is the connection's permit among `--max-connections`. A
+    /// connection that does not take an answer in time ends before all of it is written.
     pub(in crate::server) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self,
         stream: S,
@@ -156,21 +157,28 @@ impl Door {
             return;
         };
         let io = TokioIo::new(Progress::new(stream, self.hub.limits.progress_deadline));
+        let writing = Writing::new();
         let service = service_fn(|request| {
-            let door = self.clone();
-            async move { Ok::<_, Infallible>(door.respond(&request).await) }
+            let (door, writing) = (self.clone(), writing.clone());
+            async move { Ok::<_, Infallible>(door.respond(&request, &writing).await) }
         });
         let serving = http_1().serve_connection(io, service);
-        let ended = until_leaving(&self.hub, serving, |it| it.graceful_shutdown()).await;
-        if let Err(error) = ended {
-            debug!("{from}: Placement: {error}");
+        tokio::select! {
+            ended = until_leaving(&self.hub, serving, |it| it.graceful_shutdown()) => {
+                if let Err(error) = ended {
+                    debug!("{from}: Placement: {error}");
+                }
+            }
+            () = writing.is_late() => {
+                debug!("{from}: Placement: an answer was not taken within {WRITE_DEADLINE:?}");
+            }
         }
         drop((own, place));
     }
 
     /// Answers a request. Its body is not read: nothing here takes one. A panic of a handler is logged and answered
     /// with 500; the connection goes on. Where the version cannot be read, the fault is written in the oldest form.
-    async fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+    async fn respond<B>(&self, request: &Request<B>, writing: &Writing) -> Response<Body> {
         let version = Version::of(request.headers());
         // The version that the answer is written in and names.
         let used = *version.as_ref().unwrap_or(&Version::MIN);
@@ -184,14 +192,18 @@ impl Door {
                 Err(Fault::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
             }
         };
-        let reply = answered.unwrap_or_else(|fault| Reply {
-            status: fault.status(),
-            body: Some(fault.document(used, &request_id)),
+        let (reply, turn) = answered.unwrap_or_else(|fault| {
+            let reply = Reply {
+                status: fault.status(),
+                body: Some(fault.document(used, &request_id)),
+            };
+            (reply, None)
         });
-        response(&reply, used, &request_id)
+        response(&reply, used, &request_id).map(|body| Body::new(body, turn, writing))
     }
 
-    /// Checks a request, in the order that the head of this file has, and has it answered.
+    /// Checks a request, in the order that the head of this file has, and has it answered. The permit is to be held
+    /// until the answer is taken.
     ///
     /// # Errors
     /// The first check that fails, or what the handler says.
@@ -199,7 +211,7 @@ impl Door {
         &self,
         request: &Request<B>,
         version: Result<Version, Fault>,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<(Reply, Option<OwnedSemaphorePermit>), Fault> {
         let path = request.uri().path();
         // Empty segments are left out, so `//traits/` is `/traits`.
         let segments: Vec<&str> = path.split('/').filter(|it| !it.is_empty()).collect();
@@ -209,7 +221,7 @@ impl Door {
             return Err(Fault::new(StatusCode::NOT_ACCEPTABLE, detail));
         }
         if segments.is_empty() && request.method() == Method::GET {
-            return Ok(Reply::ok(versions()));
+            return Ok((Reply::ok(versions()), None));
         }
         let token = request.headers().get(TOKEN);
         if !token.is_some_and(|token| self.tokens.admit(token.as_bytes())) {
@@ -226,15 +238,14 @@ impl Door {
                 ),
             ));
         }
-        // Held until the answer is made. Waiting here costs no lock; the semaphore is never closed, so this cannot
-        // fail.
-        let _turn = self.requests.acquire().await;
+        // Waiting here costs no lock; the semaphore is never closed, so this cannot fail.
+        let turn = Arc::clone(&self.requests).acquire_owned().await.ok();
         let call = Call {
             hub: &self.hub,
             version,
             query: request.uri().query().unwrap_or_default(),
         };
-        route(&call, &segments).await
+        Ok((route(&call, &segments).await?, turn))
     }
 }
 
@@ -292,9 +303,9 @@ fn versions() -> Value {
 
 /// Writes an answer: headers of the version, the request's id, and caching. `Vary` says that the version decides about
 /// the form.
-fn response(reply: &Reply, version: Version, request_id: &str) -> Response<Full<Bytes>> {
+fn response(reply: &Reply, version: Version, request_id: &str) -> Response<Bytes> {
     let body = reply.body.as_ref().map(Value::to_string);
-    let mut response = Response::new(Full::new(Bytes::from(body.unwrap_or_default())));
+    let mut response = Response::new(Bytes::from(body.unwrap_or_default()));
     *response.status_mut() = reply.status;
     let headers = response.headers_mut();
     let text = |text: String| HeaderValue::from_str(&text);

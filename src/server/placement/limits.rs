@@ -1,13 +1,23 @@
 //! Every limit of the Placement API, with the reason for it. Those of heads of requests and of silent connections are
 //! those of the HTTP door (`http/limits.rs`); connections count against `--max-connections` as well.
 
+use std::time::Duration;
+
 /// Connections at once; further ones are closed at once. Nova's schedulers keep one for each of their workers. Without
 /// it, requests without a token could take all connections of the daemon.
 pub(super) const MAX_CONNECTIONS: usize = 64;
 
-/// Requests that are worked on at once; further ones wait. An answer has a few hundred bytes for each node, so that
-/// some hundred megabytes are the most with a hundred thousand nodes.
+/// Requests that are worked on at once, until their answers are taken; further ones wait. An answer has a few hundred
+/// bytes for each node, so that some hundred megabytes are the most with a hundred thousand nodes.
 pub(super) const MAX_REQUESTS: usize = 8;
+
+/// How long a client may take for an answer; its connection is ended then, so that those who read slowly do not keep
+/// all [`MAX_REQUESTS`] for ever. The answer about a hundred thousand nodes comes in time over 10 Mbit/s.
+pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Bytes of an answer that are handed to its connection at a time. They are copied into its buffer, which takes about as
+/// many (`MAX_HEAD` of the HTTP door).
+pub(super) const BODY_PIECE: usize = 16 * 1024;
 
 /// Candidates of one answer, whatever is asked for: ten times what Nova asks for. Also the number without a `limit`.
 pub(super) const MAX_CANDIDATES: usize = 10_000;

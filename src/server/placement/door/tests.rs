@@ -4,12 +4,20 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
 use proto_frames::Role;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::time::{advance, timeout};
 
 use super::*;
 use crate::server::hub::tests::{Joined, hub};
 
 /// How many nodes the large cluster has, unless the variable `CIAO_NODES` says otherwise.
 const NODES: usize = 3_000;
+
+/// Nodes of which a list is longer than what is between the door and a client that does not read.
+const SOME_NODES: usize = 500;
+
+/// Bytes that are on their way to a client.
+const PIPE: usize = 1024;
 
 const SECRET: &str = "a-token-of-a-test";
 
@@ -57,11 +65,100 @@ impl World {
             .header(TOKEN, SECRET)
             .header(HEADER, format!("placement {version}"))
             .body(());
-        let response = self.door.respond(&request.unwrap()).await;
+        let response = self.door.respond(&request.unwrap(), &Writing::new()).await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap())
     }
+
+    /// A world with nodes, of which each connection asks for the list.
+    fn with_nodes() -> (Self, Vec<Joined>) {
+        let world = Self::new();
+        let nodes = (0..SOME_NODES).map(|_| Joined::node(&world.hub)).collect();
+        (world, nodes)
+    }
+
+    /// A client that asks for all nodes, and has not read anything.
+    async fn ask(&self) -> DuplexStream {
+        let (mut client, stream) = duplex(PIPE);
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let serving = self
+            .door
+            .clone()
+            .serve(stream, ([127, 0, 0, 1], 1).into(), place);
+        tokio::spawn(serving);
+        let request = format!(
+            "GET /resource_providers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{TOKEN}: {SECRET}\r\n\r\n"
+        );
+        client.write_all(request.as_bytes()).await.unwrap();
+        client
+    }
+
+    /// Clients that have an answer each, as many as there may be, and read no further than that it is one.
+    async fn stalled(&self) -> Vec<DuplexStream> {
+        let mut clients = Vec::new();
+        for _ in 0..MAX_REQUESTS {
+            let mut client = self.ask().await;
+            let mut head = [0; 12];
+            client.read_exact(&mut head).await.unwrap();
+            assert_eq!(&head, b"HTTP/1.1 200");
+            clients.push(client);
+        }
+        clients
+    }
+}
+
+/// All that a client gets until its connection ends.
+async fn rest(mut client: DuplexStream) -> String {
+    let mut bytes = Vec::new();
+    client.read_to_end(&mut bytes).await.unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_answers_are_made_than_may_be_while_nobody_reads_them() {
+    let (world, _nodes) = World::with_nodes();
+    let mut stalled = world.stalled().await;
+    let mut further = world.ask().await;
+    // The clock goes on by itself once nothing else is to be done, so this is not a matter of speed.
+    let answered = timeout(Duration::from_secs(1), further.read_u8()).await;
+    assert!(answered.is_err(), "{answered:?}");
+    // One that is read to its end makes place, and so does one that is given up.
+    let first = rest(stalled.remove(0)).await;
+    assert!(first.ends_with("}]}"), "{} bytes", first.len());
+    assert!(rest(further).await.ends_with("}]}"));
+    stalled.remove(0);
+    assert!(rest(world.ask().await).await.ends_with("}]}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_read_nothing_give_way_to_others() {
+    let (world, _nodes) = World::with_nodes();
+    let mut stalled = world.stalled().await;
+    let further = world.ask().await;
+    assert!(rest(further).await.ends_with("}]}"));
+    let cut = rest(stalled.remove(0)).await;
+    assert!(!cut.ends_with("}]}"), "{} bytes", cut.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_read_a_byte_now_and_then_give_way_to_others() {
+    let (world, _nodes) = World::with_nodes();
+    let mut stalled = world.stalled().await;
+    let mut further = world.ask().await;
+    let now_and_then = world.hub.limits.progress_deadline / 2;
+    let mut passed = Duration::ZERO;
+    while passed < WRITE_DEADLINE {
+        for client in &mut stalled {
+            client.read_u8().await.unwrap();
+        }
+        advance(now_and_then).await;
+        passed += now_and_then;
+    }
+    let answered = timeout(Duration::from_secs(1), further.read_u8()).await;
+    assert!(answered.is_ok(), "{answered:?}");
+    let cut = rest(stalled.remove(0)).await;
+    assert!(!cut.ends_with("}]}"), "{} bytes", cut.len());
 }
 
 #[tokio::test]

@@ -1,0 +1,125 @@
+//! The body of an answer: a piece at a time, together with the turn among those that are worked on, which it keeps until
+//! the last piece is taken; and how long that may take.
+//!
+//! hyper copies a body that is in one piece as soon as the head is written, however slowly its client reads. In pieces it
+//! takes what its own buffer has room for, and what is behind that stays here, where it is counted:
+//!
+//! ```text
+//! answer ── Body: turn, rest ──piece──▶ hyper's buffer ──▶ Progress ──▶ socket
+//!             │ dropped with the last piece      a write without a byte ends the connection
+//!             └── Writing: by when ──▶ Door::serve ends the connection of a client that takes a byte now and then
+//! ```
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::limits::{BODY_PIECE, WRITE_DEADLINE};
+
+/// A body that is being written.
+#[derive(Debug)]
+pub(super) struct Body {
+    rest: Bytes,
+    /// `None` for an answer that nothing was worked out for.
+    _turn: Option<Turn>,
+}
+
+/// A turn among the requests that are worked on. Dropped with the body, so also with a connection that has ended.
+#[derive(Debug)]
+struct Turn {
+    writing: Writing,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// By when the answer that a connection writes has to be taken; one at a time, as in HTTP/1.1. Clones are of the same
+/// connection.
+#[derive(Debug, Clone)]
+pub(super) struct Writing(Arc<watch::Sender<Option<Instant>>>);
+
+impl Body {
+    /// A body, and the permit with which it was made.
+    pub(super) fn new(
+        body: Bytes,
+        permit: Option<OwnedSemaphorePermit>,
+        writing: &Writing,
+    ) -> Self {
+        let turn = permit.map(|permit| writing.begin(permit));
+        Self {
+            rest: body,
+            _turn: turn,
+        }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let len = self.rest.len().min(BODY_PIECE);
+        let piece = self.rest.split_to(len);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The length is known, and becomes `Content-Length`.
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+impl Writing {
+    /// For a connection that writes nothing yet.
+    pub(super) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// An answer is there, to be taken within [`WRITE_DEADLINE`].
+    fn begin(&self, permit: OwnedSemaphorePermit) -> Turn {
+        self.0.send_replace(Some(Instant::now() + WRITE_DEADLINE));
+        Turn {
+            writing: self.clone(),
+            _permit: permit,
+        }
+    }
+
+    /// Waits until an answer has not been taken in time.
+    pub(super) async fn is_late(&self) {
+        let mut until = self.0.subscribe();
+        loop {
+            let deadline = *until.borrow_and_update();
+            let late = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = late => return,
+                // The sender is `self`'s, so it is there.
+                _ = until.changed() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.writing.0.send_replace(None);
+    }
+}
