@@ -14,6 +14,8 @@ mod curl;
 mod events;
 #[path = "http/hostile.rs"]
 mod hostile;
+#[path = "http/images.rs"]
+mod images;
 #[path = "http/matrix.rs"]
 mod matrix;
 #[path = "http/metrics.rs"]

@@ -58,6 +58,20 @@ impl Digest {
         Some(Self(bytes))
     }
 
+    /// The one before it in their order; `None` for the first. A list that begins behind that begins with this one.
+    #[must_use]
+    pub fn previous(&self) -> Option<Self> {
+        let mut bytes = self.0;
+        for byte in bytes.iter_mut().rev() {
+            let (less, borrows) = byte.overflowing_sub(1);
+            *byte = less;
+            if !borrows {
+                return Some(Self(bytes));
+            }
+        }
+        None
+    }
+
     /// The name that stands in labels of nodes that have it: `sha256_` and its first 12 digits.
     #[must_use]
     pub fn short(&self) -> String {
@@ -238,6 +252,14 @@ impl ImagePart {
 #[cfg(test)]
 mod tests {
     use super::Digest;
+
+    #[test]
+    fn there_is_nothing_between_a_digest_and_the_one_before_it() {
+        let digest = |end: &str| Digest::from_hex(&format!("{end:0>64}")).unwrap();
+        assert_eq!(digest("1").previous(), Some(digest("0")));
+        assert_eq!(digest("10000").previous(), Some(digest("ffff")));
+        assert_eq!(digest("0").previous(), None);
+    }
 
     #[test]
     fn a_digest_is_read_as_it_is_written_and_nothing_else_is_one() {

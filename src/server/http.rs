@@ -19,6 +19,8 @@
 //!   ([`caller`]), and what the core answers comes to the request that asked ([`commands`], [`starts`]).
 //! - Output of workloads is fetched from launchers while it is answered ([`output`]), by a limited number of readers
 //!   ([`shares`]).
+//! - Images are asked of their store through the core, as peers of SSNTP do ([`images`]); one that is uploaded is the
+//!   only body that is not read whole before its handler runs ([`unread`]).
 //! - [`page`] is what browsers show, from the program's own files; it uses the routes like any other client.
 //! - Events are those that a subscriber is sent, kept in a [`ring`] with numbers, which [`events`] tells and
 //!   [`interest`] sorts by what streams want. A session of the scheduler's own, a viewer, receives them.
@@ -31,6 +33,7 @@ mod call;
 mod caller;
 mod commands;
 mod events;
+mod images;
 mod interest;
 mod json;
 mod limits;
@@ -48,6 +51,7 @@ mod serve;
 mod shares;
 mod starts;
 mod status;
+mod unread;
 
 pub(super) use self::limits::SEND_BUFFER;
 pub(super) use self::progress::Progress;

@@ -7,6 +7,8 @@
 //!                                                       └─▶ Store, the directory
 //! ```
 //!
+//! Requests by HTTP (`/v1/images`) come the same way, through sessions of their own (`http/images.rs`).
+//!
 //! The core says who may ask ([`sched_core::Action::Image`]); what is asked is done by a thread of its own, so that
 //! neither the core's lock nor a task waits for the disk. Answers are queued behind all else that waits for the peer
 //! ([`crate::net::outbox::Outbox::push_behind`]): a peer that asks has a few chunks under way at most, so that a START

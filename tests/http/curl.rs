@@ -9,6 +9,7 @@ use proto_frames::Role;
 
 use crate::certs::{TestCa, write_private};
 use crate::client::http_address;
+use crate::images::digest;
 use crate::site::{Daemon, Site, output};
 
 fn has_curl() -> bool {
@@ -21,8 +22,13 @@ fn has_curl() -> bool {
     found
 }
 
-/// What curl prints and whether it is content.
+/// What curl prints of the status and whether it is content.
 async fn curl(site: &Site, daemon: &Daemon, arguments: &[&str]) -> (bool, String) {
+    curl_to("/v1/status", site, daemon, arguments).await
+}
+
+/// The same of any path.
+async fn curl_to(path: &str, site: &Site, daemon: &Daemon, arguments: &[&str]) -> (bool, String) {
     let port = http_address(daemon).await.port();
     let mut command = tokio::process::Command::new("curl");
     command
@@ -36,7 +42,7 @@ async fn curl(site: &Site, daemon: &Daemon, arguments: &[&str]) -> (bool, String
         .arg("--cacert")
         .arg(site.path("CAcert.pem"))
         .args(arguments)
-        .arg(format!("https://localhost:{port}/v1/status"));
+        .arg(format!("https://localhost:{port}{path}"));
     let output = output(command).await;
     let text = [output.stdout, output.stderr].concat();
     (
@@ -61,6 +67,42 @@ async fn curl_reads_with_a_viewers_certificate_and_is_refused_without_one() {
     }
     let (fine, said) = curl(&site, &daemon, &[]).await;
     assert!(!fine, "{said}");
+}
+
+#[tokio::test]
+async fn curl_uploads_an_image_over_either_protocol_and_one_that_is_there_is_not_sent() {
+    if !has_curl() {
+        return;
+    }
+    let site = Site::new();
+    let blobs = site.path("blobs").display().to_string();
+    let daemon = site
+        .start(&["--http", "127.0.0.1:0", "--blob-dir", &blobs])
+        .await;
+    let controller = site.ca.anchor.sign(&Spec::localhost(Role::CONTROLLER));
+    let cert = site.path("http-controller.pem");
+    write_private(&cert, controller.unwrap().pem());
+    for version in ["--http1.1", "--http2"] {
+        let image = version.repeat(100_000);
+        let file = site.path("image");
+        std::fs::write(&file, &image).unwrap();
+        let path = format!("/v1/images/{}", digest(image.as_bytes()));
+        for expected in ["201", "200"] {
+            let arguments = [
+                "--cert",
+                cert.to_str().unwrap(),
+                version,
+                "--write-out",
+                " %{http_code}",
+                "--upload-file",
+                file.to_str().unwrap(),
+            ];
+            let (fine, said) = curl_to(&path, &site, &daemon, &arguments).await;
+            assert!(fine && said.ends_with(expected), "{version}: {said}");
+            let bytes = format!("\"bytes\":{}", image.len());
+            assert!(said.contains(&bytes), "{version}: {said}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -29,6 +29,7 @@ use super::problem::Problem;
 use super::ring::EventId;
 use super::routes::{Kind, Param};
 use super::serve::{App, Connection};
+use super::unread::Unread;
 
 /// One request whose sender may make it, and whose parameters and body length are checked.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub(super) struct Call {
     pub(super) headers: HeaderMap,
     /// The whole body, empty where the request has none. Its format is not checked yet.
     pub(super) body: Bytes,
+    /// The body of an image that is uploaded, of which nothing is read yet; empty for all other routes.
+    pub(super) unread: Unread,
 }
 
 /// The query string's parameters by name. Each value passed [`check`]; only `selector` may have several.

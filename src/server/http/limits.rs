@@ -12,9 +12,12 @@ pub(super) const MAX_HEAD: usize = 16 * 1024;
 /// Bytes of a request's body: what the first document of a START may have. A longer one is refused with 413.
 pub(super) const MAX_BODY: usize = 256 * 1024;
 
-/// How long a request's body may take to come, so that a trickle of bytes does not hold a body's memory for ever. 408
-/// then.
+/// How long a request's body may take to come, so that a trickle of bytes does not hold a body's memory for ever; each
+/// chunk of an image may take as long. 408 then. The same for throwing away a body that is not wanted.
 pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long nothing may come of a body that is thrown away before its client is taken for one that waits for the answer.
+pub(super) const DISCARD_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a connection of HTTP/1.1 may take for a request's head, and stay without a request. It is closed then.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
@@ -74,6 +77,20 @@ pub(super) const MAX_OUTPUTS: usize = 256;
 
 /// The same of one certificate: a page follows a handful, and one client is not to take all places.
 pub(super) const MAX_OUTPUTS_PER_CALLER: usize = 64;
+
+/// Uploads of images under way at once: half of what the store of images takes, so that pushes by SSNTP have the other.
+/// Each holds two chunks of 64 KiB at most. 503 then.
+pub(super) const MAX_UPLOADS: usize = 32;
+
+/// The same of one certificate.
+pub(super) const MAX_UPLOADS_PER_CALLER: usize = 8;
+
+/// How often an upload that has begun hands a chunk in once more where as much is asked of the store of images as may
+/// be. With [`STORE_BUSY_PAUSE`] that is half a minute, after which it is answered 503.
+pub(super) const STORE_BUSY_TRIES: u32 = 60;
+
+/// Pause between two of these tries.
+pub(super) const STORE_BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Bytes that the kernel keeps for a client that does not read (it takes twice as much memory for them): beyond what it
 /// is left to itself, 2.5 MB on Linux, writing for a hundred clients that have stalled would cost a second of processor

@@ -125,6 +125,13 @@ fn operation(route: &Route) -> Value {
                 },
             });
         }
+        // Any bytes, which in OpenAPI 3.1 is a media type without a schema.
+        Some(Body::Image) => {
+            operation["requestBody"] = json!({
+                "required": true,
+                "content": {"application/octet-stream": {}},
+            });
+        }
         Some(Body::Keys(name, _)) => {
             operation["requestBody"] = json!({
                 "required": false,
@@ -204,6 +211,11 @@ fn responses(route: &Route) -> Value {
         taken["description"] =
             "It is taken in; `follow` says where to see what comes of it.".into();
         responses.insert("202".to_owned(), taken);
+    }
+    if let Some(Body::Image) = route.body {
+        let mut created = described.clone();
+        created["description"] = "All of it is there now, and was not before.".into();
+        responses.insert("201".to_owned(), created);
     }
     responses.insert("200".to_owned(), described);
     if route.path == "/readyz" {

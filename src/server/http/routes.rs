@@ -8,15 +8,15 @@ use std::pin::Pin;
 
 use proto_frames::Role;
 use proto_frames::payload::{
-    ControllerView, Evacuate, HistoryRow, InstanceView, Migrate, NodeView, PlacementDecision,
-    Resume, Suspend, Update,
+    ControllerView, Evacuate, HistoryRow, ImageRow, InstanceView, Migrate, NodeView,
+    PlacementDecision, Resume, Suspend, Update,
 };
 use sched_model::output::MAX_TAIL_LINES;
 use sched_model::query::MAX_LIMIT;
 use sched_model::value::{Field, Record};
 
 use super::call::{Answer, Call};
-use super::{commands, events, metrics, openapi, output, probes, read, starts, status};
+use super::{commands, events, images, metrics, openapi, output, probes, read, starts, status};
 
 /// Who may use a route, by the roles that the client certificate grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub(super) enum Body {
     /// An object with these keys, all optional, or nothing. The text is the schema's name in the OpenAPI document. Keys
     /// that say which instance or node is meant are overwritten from the path.
     Keys(&'static str, &'static [Field]),
+    /// The bytes of an image, which the handler reads as they come. It may be there already: 200 rather than 201.
+    Image,
 }
 
 /// What a request is answered with where nothing is wrong. Only the OpenAPI document reads it: handlers make their
@@ -95,7 +97,7 @@ type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// One method at one path. Shown in logs as `GET /v1/nodes`.
 pub(super) struct Route {
-    /// `GET`, `POST` or `DELETE`. HEAD is answered wherever GET is.
+    /// `GET`, `POST`, `PUT` or `DELETE`. HEAD is answered wherever GET is.
     pub(super) method: &'static str,
     /// In axum's notation; `{id}` is the only parameter a path may have.
     pub(super) path: &'static str,
@@ -199,6 +201,13 @@ const ENDED: Param = Param {
     name: "ended",
     about: "Whether to list those that have ended, as far as they are remembered, rather than those that are there.",
     kind: Kind::Flag,
+};
+
+/// `tenant` of `PUT /v1/images/{id}`.
+const TENANT: Param = Param {
+    name: "tenant",
+    about: "The tenant against whose quota the image counts.",
+    kind: Kind::Text,
 };
 
 /// `forget` of `DELETE /v1/instances/{id}`.
@@ -317,6 +326,9 @@ const INSTANCE: Content = Content::Outcome("instance", "Instance", InstanceView:
 /// What commands on nodes are answered with.
 const NODE: Content = Content::Outcome("node", "Node", NodeView::FIELDS);
 
+/// What is answered about one image.
+const IMAGE: Content = Content::One("image", "Image", ImageRow::FIELDS);
+
 /// All routes. No two have the same method and path.
 pub(super) static ROUTES: &[Route] = &[
     // What is there, for viewers and operators.
@@ -383,6 +395,20 @@ pub(super) static ROUTES: &[Route] = &[
         &[SELECTOR, FIELDS],
         Content::Page("Controller", ControllerView::FIELDS),
         handler!(read::controllers),
+    ),
+    get(
+        "/v1/images",
+        "Programs that the scheduler keeps, by digest. `match` is the beginning of one.",
+        LIST,
+        Content::Page("Image", ImageRow::FIELDS),
+        handler!(images::list),
+    ),
+    get(
+        "/v1/images/{id}",
+        "One program, by its digest.",
+        &[FIELDS],
+        IMAGE,
+        handler!(images::one),
     ),
     get(
         "/v1/events",
@@ -504,6 +530,20 @@ pub(super) static ROUTES: &[Route] = &[
         &[],
         (None, NODE),
         handler!(commands::restore),
+    ),
+    command(
+        ("PUT", "/v1/images/{id}"),
+        "Keeps a program, of which this is the digest. One that was cut off is sent again and goes on where it was.",
+        &[TENANT],
+        (Some(Body::Image), IMAGE),
+        handler!(images::put),
+    ),
+    command(
+        ("DELETE", "/v1/images/{id}"),
+        "Deletes a program that no instance runs, or what there is of one.",
+        &[],
+        (None, IMAGE),
+        handler!(images::delete),
     ),
     // For machines: Prometheus, and supervisors.
     get(

@@ -50,16 +50,17 @@ use super::call::{Answer, Call, Parameters};
 use super::caller::Caller;
 use super::limits::{
     BODY_DEADLINE, BUDGET_DEADLINE, CONNECTION_WINDOW, HEAD_DEADLINE, MAX_BODY, MAX_HEAD,
-    MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER, MAX_STREAMS, MAX_WAITING, PING_EVERY, STREAM_BUFFER,
-    STREAM_WINDOW,
+    MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER, MAX_STREAMS, MAX_UPLOADS, MAX_UPLOADS_PER_CALLER,
+    MAX_WAITING, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
 };
 use super::page::ASSETS;
 use super::problem::Problem;
 use super::progress::Progress;
 use super::ring::Ring;
-use super::routes::{Access, ROUTES, Route};
+use super::routes::{self, Access, ROUTES, Route};
 use super::shares::Shares;
 use super::starts::Posted;
+use super::unread::Unread;
 use crate::net::ahead::Ahead;
 use crate::net::identity::PeerIdentity;
 use crate::server::hub::Hub;
@@ -96,6 +97,8 @@ pub(super) struct App {
     pub(super) waiting: Arc<Semaphore>,
     /// Places for readers of workloads' output: [`MAX_OUTPUTS`] in all, [`MAX_OUTPUTS_PER_CALLER`] for one certificate.
     pub(super) outputs: Arc<Shares>,
+    /// Places for uploads of images: [`MAX_UPLOADS`] in all, [`MAX_UPLOADS_PER_CALLER`] for one certificate.
+    pub(super) uploads: Arc<Shares>,
     /// When the door was opened, which is when the scheduler began; `uptime_s` of `GET /v1/status` counts from here.
     pub(super) started: Instant,
     /// File name of each certificate in use, and its `notAfter` in seconds of Unix time. For the metric
@@ -153,6 +156,7 @@ impl HttpDoor {
             posted: Mutex::default(),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             outputs: Shares::new(MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER),
+            uploads: Shares::new(MAX_UPLOADS, MAX_UPLOADS_PER_CALLER),
             started: Instant::now(),
             certificates,
             events,
@@ -216,6 +220,7 @@ fn router(app: &Arc<App>) -> Router {
         };
         let filter = match route.method {
             "POST" => MethodFilter::POST,
+            "PUT" => MethodFilter::PUT,
             "DELETE" => MethodFilter::DELETE,
             _ => MethodFilter::GET,
         };
@@ -252,8 +257,7 @@ fn router(app: &Arc<App>) -> Router {
         })
 }
 
-/// Answers a request of a route. Errors become problem documents here, and so does a panic of the handler: it is logged
-/// and ends this request alone, not the connection with its other requests.
+/// Answers a request of a route.
 async fn respond(
     route: &'static Route,
     app: Arc<App>,
@@ -262,19 +266,12 @@ async fn respond(
 ) -> Response {
     let is_head = request.method() == Method::HEAD;
     let response = match call(route, app, connection, request).await {
-        Ok(call) => match caught((route.handler)(call)).await {
-            Ok(answer) => answer.unwrap_or_else(Problem::into_response),
-            Err(why) => {
-                tracing::error!(event = "internal_error", "internal error: {route:?}: {why}");
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                Problem::new(
-                    status,
-                    "internal_error",
-                    "the request has ended; the log says more",
-                )
-                .into_response()
-            }
-        },
+        Ok(call) => {
+            let unread = call.unread.clone();
+            let is_told_to_wait = call.headers.contains_key(header::EXPECT);
+            let response = answer(route, call).await;
+            unread.behind(is_told_to_wait, response).await
+        }
         Err(problem) => problem.into_response(),
     };
     let mut response = uncached(response);
@@ -282,6 +279,20 @@ async fn respond(
         *response.body_mut() = Body::empty();
     }
     response
+}
+
+/// Runs a handler. Errors become problem documents here, and so does a panic of it: it is logged and ends this request
+/// alone, not the connection with its other requests.
+async fn answer(route: &'static Route, call: Call) -> Response {
+    match caught((route.handler)(call)).await {
+        Ok(answer) => answer.unwrap_or_else(Problem::into_response),
+        Err(why) => {
+            tracing::error!(event = "internal_error", "internal error: {route:?}: {why}");
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            let detail = "the request has ended; the log says more";
+            Problem::new(status, "internal_error", detail).into_response()
+        }
+    }
 }
 
 /// Marks an answer `no-store`, because it says how things are at one moment, and `nosniff`, because output of workloads
@@ -294,7 +305,7 @@ fn uncached(mut response: Response) -> Response {
     response
 }
 
-/// Checks a request and reads it whole, body included. The order is that in the head of this file. `id` is the one
+/// Checks a request and reads it whole, body included, but for images that are uploaded: their handler reads the body. The order is that in the head of this file. `id` is the one
 /// parameter that a path may have (`{id}`), percent-decoded; it is empty for routes without.
 ///
 /// # Errors
@@ -314,7 +325,10 @@ async fn call(
         Err(error) => return Err(Problem::invalid_payload("id", error)),
     };
     let headers = request.headers().clone();
-    let body = body_of(route, request).await?;
+    let (body, unread) = match route.body {
+        Some(routes::Body::Image) => (Default::default(), Unread::new(request.into_body())),
+        _ => (body_of(route, request).await?, Unread::default()),
+    };
     Ok(Call {
         app,
         connection,
@@ -322,6 +336,7 @@ async fn call(
         query,
         headers,
         body,
+        unread,
     })
 }
 

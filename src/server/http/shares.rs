@@ -1,5 +1,5 @@
 //! Places for requests that take something for long, with a limit in all and a limit for each caller: a semaphore alone
-//! would let one client hold all places. Used for readers of output.
+//! would let one client hold all places. Used for readers of output and for uploads of images.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

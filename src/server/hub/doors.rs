@@ -19,11 +19,18 @@ use sched_core::{Departure, Hello, Input, Message, Scheduler, SessionId};
 /// What takes in what the core says to a session. Implementations must not call the hub from `take`: its lock is held.
 pub(in crate::server) trait Door: Debug + Send + Sync {
     /// Takes a message. Called under the scheduler's lock: it notes it and returns.
+    /// Answers of the store of images come without that lock, from its thread.
     fn take(&self, message: Message);
 
     /// What its own commands may take up in others' queues; `None` for one that sends none, such as one that only reads
     /// events.
     fn budget(&self) -> Option<&Arc<Budget>>;
+
+    /// The subject of the certificate behind it, by which the store of images notes who pushed something; empty for
+    /// one that pushes and deletes nothing.
+    fn subject(&self) -> &str {
+        ""
+    }
 }
 
 impl Hub {

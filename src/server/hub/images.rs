@@ -6,6 +6,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::task::Waker;
 
 use proto_frames::Frame;
 use tracing::error;
@@ -43,11 +44,8 @@ impl Hub {
             Some(images) => images.ask(session, parcel).err(),
             None => Some(images::not_offered(&parcel)),
         };
-        let Some(refused) = refused else {
-            return;
-        };
-        if let Some(peer) = self.peers.get(&session)
-            && let Some(writer) = push_behind(&peer, refused)
+        if let Some(refused) = refused
+            && let Some(writer) = self.queue_behind(session, refused)
         {
             batch.wakers.push(writer);
         }
@@ -57,17 +55,28 @@ impl Hub {
     /// so only for one that has asked for more than its kind does. Chunks of images are large and not urgent: a START
     /// is not to wait behind them.
     pub(in crate::server) fn send_behind(&self, session: SessionId, frame: Frame) {
-        let peer = self.peers.get(&session).map(|peer| Arc::clone(&peer));
-        if let Some(peer) = peer
-            && let Some(writer) = push_behind(&peer, frame)
-        {
+        if let Some(writer) = self.queue_behind(session, frame) {
             writer.wake();
         }
+    }
+
+    /// Hands a frame to a session, whatever stands behind it; the writer that is to be woken.
+    fn queue_behind(&self, session: SessionId, frame: Frame) -> Option<Waker> {
+        let door = self.doors.get(&session).map(|door| Arc::clone(&door));
+        if let Some(door) = door {
+            door.take(Message::Forward(wire::parcel(frame)));
+            return None;
+        }
+        let peer = self.peers.get(&session).map(|peer| Arc::clone(&peer))?;
+        push_behind(&peer, frame)
     }
 
     /// The subject of a peer's certificate, while it is connected. The store of images names it in the log and beside
     /// an image that was pushed.
     pub(in crate::server) fn subject_of(&self, session: SessionId) -> Option<String> {
+        if let Some(door) = self.doors.get(&session) {
+            return Some(door.subject().to_owned());
+        }
         let peer = self.peers.get(&session)?;
         Some(peer.subject.to_string())
     }
@@ -75,7 +84,7 @@ impl Hub {
 
 /// Queues a frame behind all others; the writer that is to be woken, if there is one waiting. Nothing is charged to a
 /// sender. `None` as well where the outbox is shut or has as many such frames as it takes: the frame is dropped then.
-fn push_behind(peer: &super::PeerState, frame: Frame) -> Option<std::task::Waker> {
+fn push_behind(peer: &super::PeerState, frame: Frame) -> Option<Waker> {
     let message = Message::Forward(wire::parcel(frame));
     let cost = wire::cost(&message);
     peer.outbox.push_behind(message, cost).ok().flatten()

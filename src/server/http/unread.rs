@@ -1,0 +1,108 @@
+//! The body of a request that its handler reads as it comes, and what is done with the rest of it where the handler
+//! answers before it has read all.
+//!
+//! Clients that are not told to wait (`Expect: 100-continue`) send on, and some look at the answer only then; one whose
+//! connection or stream ends meanwhile may never see it. So the rest is read and thrown away before the answer is
+//! written, for a limited time. What is left after that is kept until the answer is written: HTTP/2 resets a stream whose
+//! body nobody will read, and behind an answer the reset says that there was no error (RFC 9113, section 8.1). HTTP/1.1
+//! ends the connection behind the answer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::response::Response;
+use http_body_util::BodyExt as _;
+use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::limits::{BODY_DEADLINE, DISCARD_PAUSE};
+
+/// Where a body is while it is not being read; clones are of the same one. Empty for requests whose body was read
+/// before their handler.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Unread(Arc<Mutex<Option<Body>>>);
+
+/// A body that is being read. It goes back to where it was when this is dropped.
+#[derive(Debug)]
+pub(super) struct Reading {
+    body: Body,
+    from: Unread,
+}
+
+/// The body of an answer, behind which the rest of the request's is kept.
+struct Before {
+    answer: Body,
+    _rest: Body,
+}
+
+impl Unread {
+    /// A body of which nothing was read.
+    pub(super) fn new(body: Body) -> Self {
+        Self(Arc::new(Mutex::new(Some(body))))
+    }
+
+    /// Takes the body out, to read it. An empty one if there is none.
+    pub(super) fn read(&self) -> Reading {
+        Reading {
+            body: self.0.lock().take().unwrap_or_default(),
+            from: self.clone(),
+        }
+    }
+
+    /// Throws away what was not read, of a client that was not told to wait, and keeps what is left then until an answer
+    /// is written.
+    pub(super) async fn behind(self, is_told_to_wait: bool, response: Response) -> Response {
+        let rest = self.0.lock().take();
+        let Some(mut rest) = rest.filter(|rest| !rest.is_end_stream()) else {
+            return response;
+        };
+        if !is_told_to_wait {
+            let all =
+                async { while let Ok(Some(Ok(_))) = timeout(DISCARD_PAUSE, rest.frame()).await {} };
+            // The rest stays unread then.
+            let _ = timeout(BODY_DEADLINE, all).await;
+        }
+        response.map(|answer| {
+            Body::new(Before {
+                answer,
+                _rest: rest,
+            })
+        })
+    }
+}
+
+impl Reading {
+    /// The body.
+    pub(super) fn body(&mut self) -> &mut Body {
+        &mut self.body
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        *self.from.0.lock() = Some(std::mem::take(&mut self.body));
+    }
+}
+
+impl HttpBody for Before {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.answer).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.answer.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.answer.size_hint()
+    }
+}
