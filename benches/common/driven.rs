@@ -79,6 +79,7 @@ pub(crate) fn start(
         restart: false,
         tenant: None,
         image: None,
+        fetches_image: false,
         vm_type: None,
         scheduling,
     };

@@ -76,6 +76,21 @@ fn long_program(len: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
+async fn a_node_that_cannot_fetch_is_given_no_program_that_it_lacks() {
+    let mut cluster = Cluster::shipping(&[], &[]).await;
+    cluster.launch("gob", &["--encoding", "gob"]);
+    cluster.ready(&["gob"]).await;
+    let digest = cluster.push("echo", ECHO).await;
+    let ran = cluster.ctl(&format!("{RUN} --image {digest}")).await;
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("whose launchers fetch none"), "{ran:?}");
+    cluster.launch("native", &[]);
+    cluster.ready(&["native"]).await;
+    assert_eq!(cluster.run_image(&digest, &["a"]).await, "hello a\n");
+    assert!(cluster.cached("native", &digest).exists());
+}
+
+#[tokio::test]
 async fn a_program_that_was_pushed_runs_on_a_node_that_lacks_it_and_is_fetched_once() {
     let cluster = Cluster::shipping(&["node-a"], &[]).await;
     let digest = cluster.push("echo.sh", ECHO).await;

@@ -8,6 +8,7 @@ mod every_filter;
 mod explanations;
 mod groups;
 mod hints;
+mod image_fetch;
 mod labels;
 mod oracle;
 mod policies;

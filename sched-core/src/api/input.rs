@@ -205,6 +205,8 @@ pub struct StartRequest {
     pub tenant: Option<TenantId>,
     /// The image it runs, by name.
     pub image: Option<Box<str>>,
+    /// Whether that is one that its launcher has to fetch where it is not there, rather than one of the node's own.
+    pub fetches_image: bool,
     /// What runs it; `None` where that is not known, as of an instance whose START is not.
     pub vm_type: Option<VmType>,
     /// The volumes and ports that it uses, by id.
@@ -226,6 +228,7 @@ impl StartRequest {
             restart: false,
             tenant: None,
             image: None,
+            fetches_image: false,
             vm_type: None,
             volumes: Box::default(),
             scheduling: None,
@@ -356,7 +359,7 @@ pub struct Available {
 
 /// What a launcher can do beyond what the original's can, as a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Capabilities(u8);
+pub struct Capabilities(u16);
 
 impl Capabilities {
     /// Suspend and resume instances.
@@ -375,8 +378,10 @@ impl Capabilities {
     pub const OUTPUT: Self = Self(64);
     /// Read what has changed of a START beside it.
     pub const OVERRIDES: Self = Self(128);
+    /// Fetch the images that STARTs name by digest.
+    pub const IMAGES: Self = Self(256);
 
-    const NAMES: [(Self, &'static str); 8] = [
+    const NAMES: [(Self, &'static str); 9] = [
         (Self::SUSPEND, "suspend"),
         (Self::MIGRATE, "migrate"),
         (Self::UPDATE, "update"),
@@ -385,6 +390,7 @@ impl Capabilities {
         (Self::CAPACITY, "capacity"),
         (Self::OUTPUT, "output"),
         (Self::OVERRIDES, "overrides"),
+        (Self::IMAGES, "images"),
     ];
 
     /// Those of these words that are known.

@@ -109,6 +109,8 @@ pub enum Lack {
     Volume(Box<str>),
     /// It is reserved for other tenants.
     Tenant,
+    /// Its launcher cannot fetch the START's image, and it does not have it.
+    ImageFetch,
     /// Its launcher does not run this kind of workload.
     VmType(&'static str),
 }
@@ -201,6 +203,7 @@ impl Lack {
             | Self::DifferentNode
             | Self::OtherImages
             | Self::ForImage
+            | Self::ImageFetch
             | Self::VmType(_) => 0,
         }
     }

@@ -176,6 +176,7 @@ impl Query {
                 && one.tenant == two.tenant
                 && one.vm_type == two.vm_type
                 && one.image == two.image
+                && one.fetches_image == two.fetches_image
                 && one.volumes == two.volumes
                 && one.scheduling == two.scheduling
         };

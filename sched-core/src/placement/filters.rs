@@ -25,6 +25,7 @@ mod aggregate_limits;
 mod avoid;
 mod group;
 mod hints;
+mod image_fetch;
 mod images;
 mod instances;
 mod labels;
@@ -135,6 +136,9 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
     }),
     ("images", Usual::Always, |rule| {
         plain(rule, images::IsolatedImages)
+    }),
+    ("image-fetch", Usual::Always, |rule| {
+        plain(rule, image_fetch::FetchesImage)
     }),
     ("aggregate-instances", Usual::Always, |rule| {
         plain(rule, AggregateLimit::Instances)

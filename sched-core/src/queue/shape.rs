@@ -62,6 +62,7 @@ impl Shape {
             hostname: request.hostname.clone(),
             tenant: request.tenant.clone(),
             image: request.image.clone(),
+            fetches_image: request.fetches_image,
             vm_type: request.vm_type,
             volumes: request.volumes.clone(),
             scheduling: (scheduling != Scheduling::default()).then(|| Box::new(scheduling)),
@@ -96,6 +97,7 @@ impl Hash for Shape {
         request.hostname.hash(state);
         request.tenant.hash(state);
         request.image.hash(state);
+        request.fetches_image.hash(state);
         request.vm_type.hash(state);
         request.volumes.hash(state);
         let Some(scheduling) = request.scheduling.as_deref() else {

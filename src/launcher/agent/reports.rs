@@ -37,6 +37,9 @@ const OVERRIDES: &str = "overrides";
 /// Capability: what workloads wrote can be read.
 const OUTPUT: &str = "output";
 
+/// Capability: images that STARTs name by digest are fetched.
+const IMAGES: &str = "images";
+
 /// Capability: ends are numbered, and told until they are on record.
 const ENDS: &str = "ends";
 
@@ -259,7 +262,14 @@ impl Agent {
         // Schedulers that read output record ends, so that answers do not count among the frames that ends wait for.
         let is_real = self.settings.runs == Runs::Processes;
         let output = (is_real && self.records_ends()).then_some(OUTPUT);
-        let all = always.chain(lease).chain(ends).chain(output);
+        // Asked for over the same connections; where nothing is really run, none is needed.
+        let images = match self.settings.runs {
+            Runs::Processes => self.records_ends(),
+            Runs::Anything => true,
+            Runs::Named(_) => false,
+        };
+        let images = images.then_some(IMAGES);
+        let all = always.chain(lease).chain(ends).chain(output).chain(images);
         all.map(str::to_owned).collect()
     }
 

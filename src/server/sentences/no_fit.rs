@@ -99,6 +99,9 @@ impl fmt::Display for Lacking<'_> {
             // Nodes that are reserved for others.
             Lack::OtherImages => "reserved for other images",
             Lack::ForImage => "not among those that alone run its image",
+            Lack::ImageFetch => {
+                "that do not have its image, and whose launchers fetch none (capability images)"
+            }
             Lack::Tenant => "reserved for other tenants",
             Lack::VmType(word) => {
                 return write!(f, "whose launchers do not run vm_type '{word}'");

@@ -82,6 +82,7 @@ pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
         restart: start.restart,
         tenant: text(&start.tenant_uuid).map(TenantId::new),
         image,
+        fetches_image: start.image.is_some(),
         vm_type: Some(VmType::from_name(&start.vm_type)),
         volumes: volumes(start.volumes),
         scheduling: start.scheduling,

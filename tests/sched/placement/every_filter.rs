@@ -12,13 +12,14 @@ use crate::support::words::{asking, group, member, near, requiring};
 use crate::support::world::{World, config, node_uuid, request, running};
 
 /// The filters, and the limit that one has.
-const FILTERS: [(&str, Option<i64>); 17] = [
+const FILTERS: [(&str, Option<i64>); 18] = [
     ("pin", None),
     ("avoid", None),
     ("tenants", None),
     ("lease", None),
     ("vm_type", None),
     ("images", None),
+    ("image-fetch", None),
     ("aggregate-instances", None),
     ("aggregate-starts", None),
     ("labels", None),
@@ -38,6 +39,15 @@ fn policy(name: &str, max: Option<i64>) -> PolicyRules {
         filters: Some(vec![FilterRule { name, max }]),
         relocation: true,
         ..PolicyRules::default()
+    }
+}
+
+/// A START of an image that has to be fetched where it is not.
+fn of_image(image: &str) -> StartRequest {
+    StartRequest {
+        image: Some(image.into()),
+        fetches_image: true,
+        ..request("x", 1)
     }
 }
 
@@ -71,6 +81,7 @@ fn turned_away(
                 ..request("x", 1)
             }
         }
+        "image-fetch" => of_image("sha256_1"),
         "labels" => requiring("x", 1, &["zone = a"]),
         "near" => near("x", "volume", "node", true),
         "group" => {

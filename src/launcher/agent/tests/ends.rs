@@ -77,6 +77,20 @@ fn exited(id: &str, code: i64) -> (String, EndKind, Option<i64>) {
 }
 
 #[test]
+fn images_are_fetched_and_output_is_read_where_ends_are_recorded() {
+    let mut world = World::connected();
+    let capabilities = world.stats().capabilities;
+    assert!(
+        !capabilities.iter().any(|it| it == "images"),
+        "{capabilities:?}"
+    );
+    let capabilities = recorded().stats().capabilities;
+    for name in ["ends", "output", "images"] {
+        assert!(capabilities.iter().any(|it| it == name), "{capabilities:?}");
+    }
+}
+
+#[test]
 fn an_end_is_told_in_every_report_until_it_is_on_record() {
     let mut world = recorded();
     world.running("a", 1);
