@@ -75,7 +75,7 @@ pub use placement::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
 pub use api::phase::{EventKind, IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};
-pub use api::provider::{Claimed, Constraint, Having, Stock};
+pub use api::provider::{Claimed, Constraint, Consumed, Having, Stock};
 pub use api::record::{
     Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, Demand, DrainRecord, EndsRecord,
     Event, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RestoredStart, RunRecord,
@@ -92,7 +92,7 @@ pub use api::vm_types::{VmType, VmTypes};
 #[doc(hidden)]
 pub use peers::permissions::{needs_master, permitted};
 pub use query::{
-    Glance, Heartbeat, HeartbeatNode, NodeCount, Provider, ProvidersCursor, QueueTotals,
-    QueueTotalsCursor, ResourceTotal, Totals, TotalsCursor,
+    ClaimsCursor, Glance, Heartbeat, HeartbeatNode, NodeCount, Provider, ProvidersCursor,
+    QueueTotals, QueueTotalsCursor, ResourceTotal, Totals, TotalsCursor,
 };
 pub use scheduler::{Counters, Scheduler};

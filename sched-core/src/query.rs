@@ -40,7 +40,7 @@ use crate::cluster::index::ColumnId;
 use self::page::Allowance;
 
 pub use self::heartbeat::{Heartbeat, HeartbeatNode};
-pub use self::providers::{Provider, ProvidersCursor};
+pub use self::providers::{ClaimsCursor, Provider, ProvidersCursor};
 pub use self::queue_totals::{QueueTotals, QueueTotalsCursor};
 pub use self::totals::{Glance, NodeCount, ResourceTotal, Totals, TotalsCursor};
 

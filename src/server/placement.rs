@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! accept ── version ── token ── path ──┬── providers, allocations, classes   rows of nodes, some at a time
+//!                                      ├── usages                            sums over all instances of a tenant
 //!                                      └── candidates                        the search of a choice; claims nothing
 //! ```
 //!
@@ -10,7 +11,7 @@
 //!   [`fault`] the form of errors, [`body`] how many answers are held for clients that do not read them.
 //! - [`params`] reads query strings and translates what they ask for into what the core knows.
 //! - Nodes are resource providers, labels are traits, aggregates of the configuration are aggregates, instances are
-//!   consumers; [`names`] has how each is called, and the units.
+//!   consumers, tenants are projects; [`names`] has how each is called, and the units.
 //! - The core's lock is taken in steps of a few rows; what is read is turned into JSON outside it.
 //! - On loopback addresses it is plain HTTP, on all others HTTPS; [`tokens`] says who may ask. Client certificates are
 //!   not asked for.
@@ -37,6 +38,7 @@ mod names;
 mod params;
 mod providers;
 mod tokens;
+mod usages;
 mod version;
 
 use std::net::SocketAddr;

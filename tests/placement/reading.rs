@@ -113,6 +113,66 @@ async fn what_a_node_has_is_its_inventory_and_what_is_claimed_its_usage() {
 }
 
 #[tokio::test]
+async fn what_a_project_uses_is_what_the_instances_of_that_tenant_asked_for() {
+    /// As STARTs write a tenant, and as Keystone writes the same project.
+    const TENANT: &str = "0a8b4f3c-5b1e-4f0e-9a53-2f1c9d7e6b10";
+    const PROJECT: &str = "0a8b4f3c5b1e4f0e9a532f1c9d7e6b10";
+    const NIL: &str = "00000000-0000-0000-0000-000000000000";
+    let world = World::new().await;
+    let mut node = world.node().await;
+    let mut master = world.site.master(&world.daemon).await;
+    master.expect_node().await;
+    let mut started = Vec::new();
+    for (number, tenant) in [(1, TENANT), (2, TENANT), (3, "red"), (4, "")] {
+        let mut start = start_of(instance(number), 100 * i64::try_from(number).unwrap());
+        start.requirements.vcpus = 1;
+        tenant.clone_into(&mut start.tenant_uuid);
+        master.send(Kind::START, start.encode()).await;
+        started.push(node.expect_start().await);
+    }
+    for (project, memory) in [(TENANT, 300), (PROJECT, 300), ("red", 300), (NIL, 400)] {
+        let path = format!("/usages?project_id={project}");
+        let usages = world.get(&path, "1.9").await["usages"].clone();
+        assert_eq!(usages["MEMORY_MB"], memory, "{project}: {usages}");
+    }
+    let of = |query: &str| format!("/usages?project_id={TENANT}{query}");
+    let sums = json!({"consumer_count": 2, "VCPU": 2, "MEMORY_MB": 300});
+    for (query, expected) in [
+        ("", json!({"INSTANCE": &sums})),
+        ("&consumer_type=INSTANCE", json!({"INSTANCE": &sums})),
+        ("&consumer_type=all", json!({"all": &sums})),
+        ("&consumer_type=unknown", json!({})),
+        ("&consumer_type=MIGRATION", json!({})),
+        (&format!("&user_id={NIL}"), json!({"INSTANCE": &sums})),
+        ("&user_id=somebody", json!({})),
+    ] {
+        let found = world.get(&of(query), "1.38").await;
+        assert_eq!(found, json!({"usages": expected}), "{query}");
+    }
+    let old = world.get(&of("&user_id=somebody"), "1.37").await;
+    assert_eq!(old, json!({"usages": {}}));
+    let none = world.get("/usages?project_id=nobody", "1.9").await;
+    assert_eq!(none, json!({"usages": {}}));
+    for (instance, project) in [(0, TENANT), (2, "red"), (3, NIL)] {
+        let path = format!("/allocations/{}", started[instance]);
+        let body = world.get(&path, "1.12").await;
+        assert_eq!(body["project_id"], project, "{body}");
+        assert_eq!(body["user_id"], NIL);
+    }
+    for (path, version, status) in [
+        ("/usages", "1.9", 400),
+        ("/usages?project_id=", "1.9", 400),
+        ("/usages?project_id=a&consumer_type=all", "1.37", 400),
+        ("/usages?project_id=a&consumer_type=instance", "1.38", 400),
+        ("/usages?project_id=a&name=b", "1.38", 400),
+        ("/usages?project_id=a", "1.8", 404),
+    ] {
+        let answer = world.send("GET", path, version).await;
+        assert_eq!(answer.fault().0, status, "{path}: {answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn labels_are_traits_and_configured_aggregates_are_aggregates() {
     let world = World::new().await;
     let _node = world.node().await;

@@ -2,6 +2,7 @@
 
 use crate::api::ids::InstanceId;
 use crate::api::no_fit::Countable;
+use crate::api::rules::TenantId;
 
 /// One resource of a node. Memory and disk in MiB, else a count.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,15 @@ pub struct Claimed {
     pub instance: InstanceId,
     /// How much of which resource, none of them zero.
     pub amounts: Vec<(Countable, i64)>,
+}
+
+/// What an instance asked for on a node, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Consumed {
+    /// Its tenant; `None` where it has none, or that is not known.
+    pub tenant: Option<TenantId>,
+    /// What it asked for.
+    pub claimed: Claimed,
 }
 
 /// Something that a node has.

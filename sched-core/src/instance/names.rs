@@ -22,7 +22,7 @@ const PRUNE_ABOVE: usize = 4096;
 pub(crate) struct InstanceInfo {
     /// What it is called; empty for nothing.
     pub(crate) name: Box<str>,
-    /// Its tenant, if it has one.
+    /// Its tenant, if it has one and that is known.
     pub(crate) tenant: Option<TenantId>,
     /// What it runs, for people; empty where that is not known.
     pub(crate) program: Box<str>,
@@ -41,7 +41,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Notes what is known of an instance. Empty fields leave what was known; a name takes the place of another
-    /// instance's claim to it.
+    /// instance's claim to it, and has its tenant with it.
     pub(super) fn note(&mut self, instance: &InstanceId, about: InstanceInfo) {
         if self.abouts.len() >= MAX_NAMED && !self.abouts.contains_key(instance) {
             return;
@@ -51,6 +51,8 @@ impl Names {
             let key = (about.tenant.clone(), about.name.clone());
             self.by_name.insert(key, instance.clone());
             (known.name, known.tenant) = (about.name, about.tenant);
+        } else if about.tenant.is_some() {
+            known.tenant = about.tenant;
         }
         if !about.program.is_empty() {
             known.program = about.program;

@@ -14,8 +14,9 @@ use crate::Scheduler;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::api::no_fit::{Amount, Countable};
-use crate::api::provider::{Claimed, Constraint, Stock};
+use crate::api::provider::{Claimed, Constraint, Consumed, Stock};
 use crate::api::resources::{MAX_REPORTED, Resources};
+use crate::api::rules::TenantId;
 use crate::cluster::Cluster;
 use crate::cluster::columns::Columns;
 use crate::cluster::facts::{AGGREGATE, is_reserved};
@@ -27,12 +28,20 @@ use crate::cluster::query::Query;
 /// Nodes that one step shows: bounds the time under the core's lock.
 const NODES_PER_STEP: usize = 200;
 
-/// Claims of one node that one step shows: bounds the time under the core's lock.
+/// Claims that one step looks at: bounds the time under the core's lock.
 const CLAIMS_PER_STEP: usize = 1_000;
 
 /// Where the next step goes on; begins at the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProvidersCursor(usize);
+
+/// Where the next step over all claims goes on; begins at the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClaimsCursor {
+    node: usize,
+    /// The position in its ledger.
+    entry: usize,
+}
 
 /// A node that has reported what it has, read-only and only as long as the lock is held.
 #[derive(Debug, Clone, Copy)]
@@ -206,6 +215,61 @@ impl Scheduler {
         }
         let (next, _) = nodes.next()?;
         Some(ProvidersCursor(next.0 as usize))
+    }
+
+    /// The tenant of an instance: what its START says, or of one whose START is not kept what was said of it last.
+    /// `None` where it has none, or that is not known.
+    #[must_use]
+    pub fn tenant_of(&self, instance: &InstanceId) -> Option<&TenantId> {
+        let request = self.instances.get(instance).and_then(|it| it.request());
+        let said = || self.instances.about(instance)?.tenant.as_ref();
+        request.and_then(|it| it.tenant.as_ref()).or_else(said)
+    }
+
+    /// An instance that is on a node which has reported, and whose it is.
+    #[must_use]
+    pub fn consumed(&self, instance: &InstanceId) -> Option<(Provider<'_>, Consumed)> {
+        let provider = self.provider_of(instance)?;
+        let claimed = provider.claim(instance)?;
+        let tenant = self.tenant_of(instance).cloned();
+        Some((provider, Consumed { tenant, claimed }))
+    }
+
+    /// Shows what instances of some tenants asked for, node by node; of `None` those without a tenant, or of which it
+    /// is not known. Returns where to go on, `None` once all were looked at. Of instances that come, leave or move
+    /// between two steps one may be shown twice or not at all.
+    pub fn visit_claims(
+        &self,
+        from: ClaimsCursor,
+        is_wanted: &dyn Fn(Option<&TenantId>) -> bool,
+        visit: &mut dyn FnMut(Claimed),
+    ) -> Option<ClaimsCursor> {
+        let mut left = CLAIMS_PER_STEP;
+        let mut nodes = self.cluster.nodes().iter_from(from.node);
+        for (key, node) in nodes.by_ref().take(NODES_PER_STEP) {
+            let at = key.0 as usize;
+            let start = if at == from.node { from.entry } else { 0 };
+            let Some(provider) = Provider::new(&self.cluster, key) else {
+                continue;
+            };
+            let ledger = node.ledger();
+            for (instance, entry) in ledger.entries_from(start).take(left) {
+                if is_wanted(self.tenant_of(instance)) {
+                    visit(provider.claimed(instance, entry));
+                }
+            }
+            let seen = ledger.len().saturating_sub(start);
+            if seen > left {
+                let entry = start + left;
+                return Some(ClaimsCursor { node: at, entry });
+            }
+            left -= seen;
+        }
+        let (next, _) = nodes.next()?;
+        Some(ClaimsCursor {
+            node: next.0 as usize,
+            entry: 0,
+        })
     }
 
     /// A node by its UUID, once it has reported.

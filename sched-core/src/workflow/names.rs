@@ -28,12 +28,12 @@ impl Scheduler {
             || self.batches.has(instance)
     }
 
-    /// Notes the name of an instance whose START has been accepted.
+    /// Notes the name and the tenant of an instance whose START has been accepted.
     pub(crate) fn note_name(&mut self, request: &StartRequest) {
-        let name = request.scheduling.as_ref().map(|it| &*it.name);
-        let Some(name) = name.filter(|name| !name.is_empty()) else {
+        let name = request.scheduling.as_ref().map_or("", |it| &*it.name);
+        if name.is_empty() && request.tenant.is_none() {
             return;
-        };
+        }
         let about = InstanceInfo {
             name: name.into(),
             tenant: request.tenant.clone(),

@@ -14,18 +14,25 @@ use sched_core::{Claimed, InstanceId};
 /// that any constant will do.
 const CONSUMER_GENERATION: u64 = 1;
 
-/// The project and the user of every consumer, which from 1.12 on must be there: the scheduler knows neither.
-const UNKNOWN: &str = "00000000-0000-0000-0000-000000000000";
+/// The user of every consumer, which from 1.12 on must be there: the scheduler knows none. The project of those that
+/// have no tenant, or whose tenant is not known.
+pub(super) const UNKNOWN: &str = "00000000-0000-0000-0000-000000000000";
 
 /// The type of every consumer, from 1.38 on.
-const INSTANCE: &str = "INSTANCE";
+pub(super) const INSTANCE: &str = "INSTANCE";
 
 /// The amounts of a claim by class, in each class's unit.
 fn resources(claimed: &Claimed) -> Map<String, Value> {
-    let amounts = claimed.amounts.iter();
+    let amounts = amounts(claimed);
     amounts
-        .map(|(of, amount)| (class(of).into_owned(), units_up(of, *amount).into()))
+        .map(|(class, amount)| (class, amount.into()))
         .collect()
+}
+
+/// The same as numbers.
+pub(super) fn amounts(claimed: &Claimed) -> impl Iterator<Item = (String, i64)> {
+    let amounts = claimed.amounts.iter();
+    amounts.map(|(of, amount)| (class(of).into_owned(), units_up(of, *amount)))
 }
 
 /// `GET /resource_providers/{uuid}/allocations`: the instances of a node, some while the core's lock is held once.
@@ -63,17 +70,17 @@ pub(super) fn of_consumer(call: &Call<'_>, consumer: &str) -> Result<Reply, Faul
     let instance = InstanceId::new(consumer);
     // Both look-ups under one hold of the lock, so that the instance cannot leave the node in between.
     let found = call.hub.read_now(|scheduler, _| {
-        let provider = scheduler.provider_of(&instance)?;
-        let claimed = provider.claim(&instance)?;
-        Some((provider.uuid(), provider.generation(), claimed))
+        let (provider, consumed) = scheduler.consumed(&instance)?;
+        Some((provider.uuid(), provider.generation(), consumed))
     });
-    let Some((uuid, generation, claimed)) = found else {
+    let Some((uuid, generation, consumed)) = found else {
         return Ok(Reply::ok(json!({ "allocations": {} })));
     };
-    let allocation = json!({"generation": generation, "resources": resources(&claimed)});
+    let allocation = json!({"generation": generation, "resources": resources(&consumed.claimed)});
     let mut body = json!({ "allocations": { uuid.to_string(): allocation } });
     if call.version >= Version(12) {
-        body["project_id"] = UNKNOWN.into();
+        let tenant = consumed.tenant.map(|tenant| tenant.to_string());
+        body["project_id"] = tenant.unwrap_or_else(|| UNKNOWN.to_owned()).into();
         body["user_id"] = UNKNOWN.into();
     }
     if call.version >= Version(28) {

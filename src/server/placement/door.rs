@@ -41,7 +41,7 @@ use super::params::{Known, Params};
 use super::tokens::{Tokens, TokensError};
 use super::version::{HEADER, SERVICE, Version};
 use super::{PlacementConfig, PlacementError};
-use super::{allocations, candidates, classes, providers};
+use super::{allocations, candidates, classes, providers, usages};
 use crate::server::http::{Progress, http_1, until_leaving};
 use crate::server::hub::Hub;
 use crate::server::tasks::caught;
@@ -279,6 +279,7 @@ async fn route(call: &Call<'_>, segments: &[&str]) -> Result<Reply, Fault> {
         ["resource_providers", uuid, "traits"] if since(6) => providers::traits(call, uuid),
         ["resource_providers", uuid, "allocations"] => allocations::of_provider(call, uuid).await,
         ["allocations", consumer] => allocations::of_consumer(call, consumer),
+        ["usages"] if since(9) => usages::of_project(call).await,
         ["resource_classes"] if since(2) => classes::list(call),
         ["resource_classes", name] if since(2) => classes::one(call, name),
         ["traits"] if since(6) => classes::traits(call).await,
