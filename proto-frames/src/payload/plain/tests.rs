@@ -1,3 +1,5 @@
+//! Tests of the reader of the plain style: what this crate writes is read by it, and other styles are left alone.
+
 use std::collections::BTreeMap;
 
 use super::{read, read_under};
