@@ -118,13 +118,13 @@ pub enum SessionCommand {
     /// Keep sets of instances of one START file: create, scale, update in order, delete
     #[command(subcommand)]
     Set(SetCommand),
-    /// Delete instances, by UUID or a unique prefix of it
+    /// Delete instances, by name, UUID, or a unique prefix of the UUID
     Delete(InstanceArgs),
     /// Take instances off their node only, as before a move
     Stop(InstanceArgs),
-    /// Freeze an instance: it keeps its memory and disk and gives its virtual CPUs free
+    /// Suspend an instance: it keeps its memory and disk and releases its virtual CPUs
     Suspend(LifeArgs),
-    /// Let a suspended instance go on
+    /// Resume a suspended instance
     Resume(LifeArgs),
     /// Move an instance to another node, or a queued one to where it is to run
     Migrate(MigrateArgs),
@@ -152,13 +152,13 @@ pub enum SessionCommand {
     Nodes(NodeListArgs),
     /// List the instances
     Instances(InstanceListArgs),
-    /// List the STARTs that wait for room, in the order in which they will be looked at
+    /// List the STARTs that wait for room, in the order in which they are tried
     Queue(ListArgs),
     /// Show what became of an instance so far
     History(HistoryArgs),
     /// Show nodes and instances by what they use, again and again on a terminal
     Top(TopArgs),
-    /// Show all there is of one node or instance
+    /// Show all details of one node or instance
     #[command(subcommand)]
     Describe(DescribeCommand),
     /// Say whether all is well, and if not, what; the exit code says so too
@@ -178,7 +178,8 @@ pub enum SessionCommand {
 /// `ciaoctl wait`.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// Instances: UUIDs or unique prefixes; also those that have ended, as far as the scheduler remembers them
+    /// Instances: names, UUIDs, or unique prefixes of UUIDs; also those that have ended, as far as the scheduler remembers
+    /// them
     #[arg(required = true, value_name = "INSTANCE")]
     pub instances: Vec<String>,
     /// How long to try to connect again where the connection is lost; 0s = not at all
@@ -189,9 +190,9 @@ pub struct WaitArgs {
 /// `ciaoctl instance`.
 #[derive(Debug, Subcommand)]
 pub enum InstanceCommand {
-    /// Take instances from the list whose node is lost. If their node returns with them, they are listed again
+    /// Remove instances of lost nodes from the list. If a node returns with them, they are listed again
     Forget {
-        /// Instances: UUIDs or unique prefixes
+        /// Instances: names, UUIDs, or unique prefixes of UUIDs
         #[arg(required = true, value_name = "INSTANCE")]
         instances: Vec<String>,
     },
@@ -200,7 +201,7 @@ pub enum InstanceCommand {
 /// `ciaoctl node`.
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
-    /// Take a lost node from the list: it will not return. Its cordon and what is remembered of its instances go too
+    /// Remove a lost node that will not return, with its cordon and the records of its instances
     Forget {
         /// The node: host name, UUID, or a unique prefix of it
         #[arg(value_name = "NODE")]
@@ -356,7 +357,7 @@ pub struct ExplainArgs {
 /// `ciaoctl delete` and `ciaoctl stop`.
 #[derive(Debug, Args)]
 pub struct InstanceArgs {
-    /// Instances: UUIDs or unique prefixes
+    /// Instances: names, UUIDs, or unique prefixes of UUIDs
     #[arg(value_name = "INSTANCE", required_unless_present_any = ["all", "selector"])]
     pub instances: Vec<String>,
     /// All instances that are listed; asks first
@@ -372,7 +373,7 @@ pub struct InstanceArgs {
     /// Wait until they are gone
     #[arg(long)]
     pub wait: bool,
-    /// Do not wait, as without it: for those who say it everywhere.
+    /// Accepted for symmetry with other commands: not to wait is the default.
     #[arg(long, hide = true, conflicts_with = "wait")]
     pub no_wait: bool,
 }
@@ -386,7 +387,7 @@ pub struct NodeArgs {
     /// Wait until it is done
     #[arg(long)]
     pub wait: bool,
-    /// Do not wait, as without it: for those who say it everywhere.
+    /// Accepted for symmetry with other commands: not to wait is the default.
     #[arg(long, hide = true, conflicts_with = "wait")]
     pub no_wait: bool,
 }
@@ -405,7 +406,7 @@ pub struct EvacuateArgs {
 /// `ciaoctl watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// What to hear of, separated by commas
+    /// Topics of the events to print, separated by commas
     #[arg(long, value_delimiter = ',', value_enum, default_values = ["nodes", "instances", "failures", "placements"])]
     pub topics: Vec<TopicArg>,
     /// End after this many events

@@ -104,7 +104,7 @@ pub(crate) struct Cli {
     /// least recently used first [default: 4GiB]
     #[arg(long, value_name = "SIZE", value_parser = mebibytes::<i64>(1))]
     pub(crate) blob_cache_quota: Option<i64>,
-    /// Stop the workloads when the launcher is told to end (TERM, INT); they run on unless given
+    /// Stop the workloads when the launcher gets SIGTERM or SIGINT; without this flag they run on
     #[arg(long)]
     pub(crate) stop_on_exit: bool,
 
@@ -136,7 +136,7 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "DIR")]
     pub(crate) cgroup: Option<PathBuf>,
 
-    /// What the node says of itself.
+    /// The node attributes that READY reports.
     #[command(flatten)]
     pub(crate) features: FeatureFlags,
 

@@ -15,7 +15,7 @@ pub struct PushArgs {
     /// Tenant against whose quota it counts
     #[arg(long, value_name = "UUID", default_value = NO_TENANT)]
     pub tenant: String,
-    /// Print the digest only, without a word of how far it is
+    /// Print the digest only, and no progress
     #[arg(short, long)]
     pub quiet: bool,
 }

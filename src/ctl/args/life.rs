@@ -1,4 +1,4 @@
-//! Options of the commands that change an instance's life, or take a node out of service and back.
+//! Options of the commands that change an instance's state, or take a node out of service and back.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::{HistoryFormat, at_least, duration, mebibytes, placement};
 /// `ciaoctl suspend` and `ciaoctl resume`.
 #[derive(Debug, Args)]
 pub struct LifeArgs {
-    /// The instance: UUID or a unique prefix of it
+    /// The instance: name, UUID, or a unique prefix of its UUID
     #[arg(value_name = "INSTANCE")]
     pub instance: String,
     /// Do not wait until it is done
     #[arg(long)]
     pub no_wait: bool,
-    /// Wait until it is done, as without it: for those who say it everywhere.
+    /// Accepted for symmetry with other commands: to wait is the default.
     #[arg(long, hide = true, conflicts_with = "no_wait")]
     pub wait: bool,
 }
@@ -32,7 +32,7 @@ pub struct MigrateArgs {
     /// Node to move it to: host name, UUID, or a unique prefix of it [default: any that fits]
     #[arg(long, value_name = "NODE")]
     pub to: Option<String>,
-    /// How long the move may take, for example 90s; it is undone then [default: the scheduler's]
+    /// How long the move may take, for example 90s; it is cancelled then [default: the scheduler's]
     #[arg(long, value_name = "DURATION", value_parser = span)]
     pub deadline: Option<Span>,
 }
@@ -93,7 +93,7 @@ pub struct DrainArgs {
     /// Do not wait until it is done
     #[arg(long)]
     pub no_wait: bool,
-    /// Wait until it is done, as without it: for those who say it everywhere.
+    /// Accepted for symmetry with other commands: to wait is the default.
     #[arg(long, hide = true, conflicts_with = "no_wait")]
     pub wait: bool,
 }
@@ -101,7 +101,7 @@ pub struct DrainArgs {
 /// `ciaoctl history`.
 #[derive(Debug, Args)]
 pub struct HistoryArgs {
-    /// The instance: UUID, name, or a unique prefix of its UUID; also one that has ended, as far as the scheduler remembers it
+    /// The instance: name, UUID, or a unique prefix of its UUID; also one that has ended, as far as the scheduler remembers it
     #[arg(value_name = "INSTANCE")]
     pub instance: String,
     /// No line with the columns' names

@@ -10,7 +10,7 @@ use super::list::interval;
 /// `ciaoctl logs`.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
-    /// The instance: UUID, name, or a unique prefix of its UUID; also one that has ended, as long as its node keeps its output
+    /// The instance: name, UUID, or a unique prefix of its UUID; also one that has ended, as long as its node keeps its output
     #[arg(value_name = "INSTANCE")]
     pub instance: String,
     /// Go on with what it writes until it ends
@@ -35,7 +35,7 @@ pub enum DescribeCommand {
     },
     /// Its state, resources, history and last output; also of one that has ended, as far as the scheduler remembers it
     Instance {
-        /// The instance: UUID, name, or a unique prefix of its UUID
+        /// The instance: name, UUID, or a unique prefix of its UUID
         #[arg(value_name = "INSTANCE")]
         instance: String,
     },
