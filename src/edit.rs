@@ -1,5 +1,5 @@
-//! Puts single values into a START's text, by its looks, so that all else stays as its author wrote it. Knows block
-//! mappings and flow mappings that open on their key's line; whoever calls it has to read back what came of it.
+//! Puts single values into a START's text, without parsing it as YAML, so that all else stays as its author wrote it.
+//! Knows block mappings and flow mappings that open on their key's line; the caller has to parse the result again.
 
 use std::ops::Range;
 

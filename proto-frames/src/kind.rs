@@ -169,7 +169,7 @@ kinds! {
     SNAPSHOT = EVENT, 0x43, "Snapshot";
     /// A START was given to a node (added; to those who watch placements).
     INSTANCE_PLACED = EVENT, 0x44, "InstancePlaced";
-    /// An instance's life has taken a turn (added; from launchers, and to those who watch instances;
+    /// The state of an instance has changed (added; from launchers, and to those who watch instances;
     /// [`crate::payload::InstanceStateEvent`]).
     INSTANCE_STATE = EVENT, 0x45, "InstanceState";
     /// How far the drain of a node is (added; [`crate::payload::DrainProgress`]).

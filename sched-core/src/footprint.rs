@@ -12,7 +12,7 @@ pub struct Footprint {
     pub topics: usize,
     /// Nodes known: connected, or lost a moment ago.
     pub nodes: usize,
-    /// Losses of nodes that are not settled.
+    /// Lost nodes whose fencing deadline is not over.
     pub losses: usize,
     /// Instances in nodes' ledgers.
     pub entries: usize,

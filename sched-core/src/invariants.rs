@@ -148,7 +148,7 @@ impl Scheduler {
                 entry.is_some_and(|it| it.is_managed()) == managed.node().is_some(),
                 || {
                     format!(
-                        "{instance} is {state}, and its claim is not marked as one looked after"
+                        "{instance} is {state}, and its claim is not marked as that of a managed instance"
                     )
                 },
             )?;
@@ -209,7 +209,7 @@ impl Scheduler {
             return Ok(());
         };
         ensure(!victims.is_empty(), || {
-            format!("{instance} waits for nobody to make way")
+            format!("{instance} waits for victims and has none")
         })?;
         for victim in victims {
             let is_there = self
@@ -218,7 +218,7 @@ impl Scheduler {
                 .is_some_and(|victim| victim.node() == Some(placing.node));
             ensure(
                 is_there && self.queue.preemptor_of(victim) == Some(instance),
-                || format!("{victim} does not make way for {instance}"),
+                || format!("{victim} is not a victim of {instance}"),
             )?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! An expression: what a workload demands of, or wishes for in, a node's labels, numbers and facts.
+//! An expression: what a workload requires of, or prefers in, a node's labels, numbers and facts.
 //!
 //! It is one text, and reads, blanks being optional where nothing runs together without them:
 //!

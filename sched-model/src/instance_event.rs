@@ -60,7 +60,7 @@ record! {
 }
 
 record! {
-    /// `instance_state: {instance_uuid, state, …}`: its life has taken a turn (added by this project). From a launcher
+    /// `instance_state: {instance_uuid, state, …}`: its state has changed (added by this project). From a launcher
     /// `suspended`, `running` or `updated`; the scheduler says the rest.
     pub struct InstanceStateEvent {
         /// The instance.

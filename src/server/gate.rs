@@ -145,7 +145,7 @@ impl Gate {
     }
 
     /// The one way in which anything changes: whatever it was, free places are given away and the pressure is derived
-    /// anew before the lock is released.
+    /// again before the lock is released.
     fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state);

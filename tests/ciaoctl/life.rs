@@ -25,7 +25,7 @@ fn answer_queries(peers: &mut Peers, from: usize, frame: &Frame, now: &InstanceV
     }
 }
 
-/// Tells that the instance's life has taken a turn.
+/// Sends an InstanceState event.
 fn tell(peers: &mut Peers, to: usize, state: LifeState, on: &str, target: &str) {
     let whole = |begin: &str| match begin {
         "" => String::new(),

@@ -166,7 +166,7 @@ async fn a_launcher_uses_its_own_cgroup_where_that_was_given_away_to_it() {
 }
 
 /// A directory with what a cgroup's controllers are known by. What is written to its groups stays there to be read.
-fn made_up(world: &World) -> PathBuf {
+fn simulated(world: &World) -> PathBuf {
     let path = world.path("cgroup");
     std::fs::create_dir(&path).unwrap();
     for file in ["cgroup.controllers", "cgroup.subtree_control"] {
@@ -178,7 +178,7 @@ fn made_up(world: &World) -> PathBuf {
 #[tokio::test]
 async fn limits_are_those_of_the_group_where_it_has_the_controllers_and_an_update_changes_them() {
     let world = World::new().await;
-    let path = made_up(&world);
+    let path = simulated(&world);
     let flag = format!("-cgroup={}", path.display());
     let _launcher = world.launch(&[&flag]);
     let mut peer = world.accept().await;

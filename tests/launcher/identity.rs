@@ -46,8 +46,8 @@ async fn a_bound_certificate_says_which_node_it_is() {
             && said.contains(&uuid.to_string()),
         "{said}"
     );
-    let made_up = ["-simulate=mem=1,cpus=1,disk=1", "-count=2"];
-    let said = refused(&world, &made_up);
+    let simulated = ["-simulate=mem=1,cpus=1,disk=1", "-count=2"];
+    let said = refused(&world, &simulated);
     assert!(said.contains("it is for one node, not for 2"), "{said}");
 }
 

@@ -1,7 +1,7 @@
 //! Overcommitment from end to end: what the scheduler says would be placed is placed, and its launcher runs it.
 //!
-//! The launchers are processes of their own; what they run is made up, so that a node has as much memory as a test likes
-//! and a workload uses a known part of what it asked for.
+//! The launchers are processes of their own; what they run is simulated, so that a node has as much memory as a test
+//! likes and a workload uses a known part of what it asked for.
 
 use std::path::Path;
 

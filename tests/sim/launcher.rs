@@ -1,4 +1,4 @@
-//! Launchers: the real state machine of each, driven as `launcher::run` drives it, on a machine that is made up.
+//! Launchers: the real state machine of each, driven as `launcher::run` drives it, on a simulated machine.
 
 use ciao_scheduler::launcher::agent::{Action, Agent, Command, Input, Workloads};
 use proto_frames::{Frame, Message};

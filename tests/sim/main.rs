@@ -1,5 +1,5 @@
-//! A whole cluster in one process, from a seed: the real core, the real launchers' state machine, machines and a network
-//! that are made up, and one virtual clock.
+//! A whole cluster in one process, from a seed: the real core, the real launchers' state machine, simulated machines,
+//! a simulated network, and one virtual clock.
 //!
 //! A run draws a cluster and a time of trouble from its seed ([`plan`]): workloads come and go, connections break,
 //! launchers, machines, controllers and the scheduler crash and come back, the clock jumps. Instances wait for room, make

@@ -1,4 +1,4 @@
-//! The scheduler: the real core, driven as `server::hub` drives it, on a disk and a network that are made up.
+//! The scheduler: the real core, driven as `server::hub` drives it, on a simulated disk and network.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

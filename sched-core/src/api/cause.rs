@@ -60,7 +60,7 @@ pub enum Cause {
     Shipped,
     /// Its launcher says so.
     NotStopped,
-    /// Its move was undone.
+    /// Its move was cancelled.
     NotLeftInTime,
     /// Its node's connection has ended.
     NodeLost,

@@ -24,10 +24,10 @@ pub const CPU_RATIO: f64 = 16.0;
 /// were seen after 17 s.
 pub const SETTLE_TIME: Duration = Duration::from_secs(20);
 
-/// STARTs that may wait in the settle window at once.
+/// STARTs that may wait in the recovery window at once.
 pub const MAX_SETTLING: usize = 16_384;
 
-/// Bytes of payload that may wait in the settle window at once.
+/// Bytes of payload that may wait in the recovery window at once.
 pub const MAX_SETTLING_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long what ran on a lost node is remembered for the case that it comes back with it.

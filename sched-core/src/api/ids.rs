@@ -20,7 +20,7 @@ pub enum InstanceId {
     Uuid(Uuid),
     /// Anything else, as it came.
     Text(Box<str>),
-    /// One of a dry run, by number: what no payload can write, lest it be taken for an instance that lives.
+    /// One of a dry run, by number. No payload can name it, so it is never taken for a real instance.
     DryRun(u32),
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for InstanceId {
         match self {
             Self::Uuid(uuid) => uuid.hyphenated().fmt(f),
             Self::Text(text) => f.write_str(text),
-            Self::DryRun(number) => write!(f, "trial {number}"),
+            Self::DryRun(number) => write!(f, "dry run {number}"),
         }
     }
 }

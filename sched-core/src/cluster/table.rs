@@ -209,7 +209,7 @@ impl Table {
         self.offers.covers(slot as usize, need)
     }
 
-    /// The most recently used node's slot, to be put back with [`Table::set_cursor`] after trial choices.
+    /// The most recently used node's slot, to be put back with [`Table::set_cursor`] after the choices of a dry run.
     pub(crate) fn cursor(&self) -> Option<Slot> {
         self.cursor.map(to_slot)
     }

@@ -119,8 +119,8 @@ pub const TRANSITIONS: &[Row] = {
         ),
         row(
             E::Sought,
-            "it has left its node, which has cut it off or ended it as it was told; its node refused it, does not have it, \
-             or was lost before it was told; or nodes are asked once more",
+            "it has left its node, which has cut it off or ended it as it was ordered; its node refused it, does not have \
+             it, or was lost before it was ordered to; or nodes are asked once more",
             &[(
                 &[
                     P::Waiting,
@@ -230,8 +230,8 @@ pub const TRANSITIONS: &[Row] = {
         ),
         row(
             E::Reverted,
-            "its launcher could not do what it was told, or not in time; the move was undone; the DELETE was not written; \
-             or it is not needed any more",
+            "its launcher could not carry out the command, or not in time; the move was cancelled; the DELETE was not \
+             written; or it is not needed any more",
             &[(
                 &[
                     P::Suspending,

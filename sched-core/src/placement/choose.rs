@@ -115,7 +115,7 @@ impl Placement {
             let decide = policy.weighs_preferences_alone() && search.say_all(&preferences);
             match decide.then(|| search.granting(&preferences)).flatten() {
                 Some(slot) => Some(slot),
-                // The one mask says all that is wished for, and no node in it fits: the nodes outside are equally good.
+                // The one mask has all that is preferred, and no node in it fits: the nodes outside are equally good.
                 None if decide && preferences.len() == 1 && asked.group().is_none() => {
                     search.first()
                 }

@@ -157,7 +157,7 @@ impl Placement {
     }
 
     /// As [`Placement::why_not`], but computed for the cluster as it is at this moment, and not kept: for batches and
-    /// checks of a drain, whose trial claims are part of the answer. Counts against the same limit.
+    /// checks of a drain, whose temporary claims are part of the answer. Counts against the same limit.
     pub(crate) fn why_not_now(
         &mut self,
         cluster: &mut Cluster,

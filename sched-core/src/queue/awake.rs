@@ -16,7 +16,7 @@ use crate::queue::{Begin, Queue};
 #[derive(Debug, Default)]
 pub(super) struct Awake {
     /// In the order of waking. May name a node more than once; only names that `begin` has as well count.
-    turns: VecDeque<NodeKey>,
+    in_order: VecDeque<NodeKey>,
     /// From where in the queue each node is to be searched for.
     begin: IndexMap<NodeKey, Begin>,
 }
@@ -64,7 +64,7 @@ impl Awake {
     /// Adds a node, behind the others unless it is there already; the queue is asked about it from its head on.
     fn wake(&mut self, node: NodeKey) {
         if self.begin.insert(node, Begin::AtHead).is_none() {
-            self.turns.push_back(node);
+            self.in_order.push_back(node);
         }
     }
 
@@ -72,13 +72,13 @@ impl Awake {
     fn go_on(&mut self, node: NodeKey, begin: Begin) {
         if !self.begin.contains_key(&node) {
             self.begin.insert(node, begin);
-            self.turns.push_back(node);
+            self.in_order.push_back(node);
         }
     }
 
     /// Takes out the first node.
     fn take(&mut self) -> Option<(NodeKey, Begin)> {
-        while let Some(node) = self.turns.pop_front() {
+        while let Some(node) = self.in_order.pop_front() {
             if let Some(begin) = self.begin.swap_remove(&node) {
                 return Some((node, begin));
             }

@@ -164,7 +164,7 @@ impl Scheduler {
         self.placement.why_not(&mut self.cluster, query, self.now)
     }
 
-    /// The same computed again: for dry runs and batches, whose trial claims are part of the answer.
+    /// The same computed again: for dry runs and batches, whose temporary claims are part of the answer.
     pub(crate) fn why_not_now(&mut self, query: &Query) -> Explanation {
         self.placement
             .why_not_now(&mut self.cluster, query, self.now)
@@ -213,8 +213,8 @@ impl Scheduler {
         self.note_try(instance, key);
     }
 
-    /// Undoes the latest [`Scheduler::reserve`] on a node: for trials, and for batches of which one START does not fit.
-    /// Several are undone in reverse order.
+    /// Undoes the latest [`Scheduler::reserve`] on a node: for dry runs, and for batches of which one START does not
+    /// fit. Several are undone in reverse order.
     pub(crate) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
         if let Some(released) = self.cluster.undo_claim(key, instance) {
             self.claim_released(key, instance, released);

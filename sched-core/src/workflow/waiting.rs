@@ -250,7 +250,7 @@ impl Scheduler {
                     any = true;
                 }
                 Served::NoOne => {}
-                // Its turn comes again behind the others.
+                // It is served again after the others.
                 Served::More(after) => self.queue.ask_later(key, after),
             }
         }

@@ -115,7 +115,7 @@ pub(crate) fn names_of(prefix: &str) -> NodeExtras {
 pub(crate) fn names_of_resources_that_no_one_has_any_more_make_room_for_others() {
     let (mut world, controller, restless) = World::new().with_node(1000);
     for round in 0..2 * MAX_RESOURCE_NAMES / MAX_RESOURCES_PER_NODE {
-        world.ready_with(restless, names_of(&format!("made-up-{round}")));
+        world.ready_with(restless, names_of(&format!("simulated-{round}")));
     }
     world.advance(std::time::Duration::from_secs(2));
     let honest = world.node_with(2, 1000);
@@ -131,7 +131,7 @@ fn what_instances_are_said_to_have_asked_for_takes_no_names() {
     for at in 0..MAX_RESOURCE_NAMES {
         let mut it = running(&format!("i-{at}"), 1);
         it.requested = Some(Resources::ZERO);
-        it.custom = vec![(format!("made-up-{at}").into(), 1)];
+        it.custom = vec![(format!("simulated-{at}").into(), 1)];
         listed.push(it);
     }
     world.stats(liar, listed);

@@ -50,7 +50,7 @@ fn a_dry_run_claims_nothing_and_starts_nothing() {
 fn no_instance_has_a_name_that_a_dry_run_takes_for_its_own() {
     let (mut world, controller, node) = World::new().with_node(1000);
     let asked = request("", 600).asked;
-    for name in ["\0trial-0", "trial 0", "trial-0"] {
+    for name in ["\0dry run 0", "dry run 0", "dry-run-0"] {
         let large = InstanceReport {
             requested: Some(asked),
             ..running(name, 0)

@@ -276,7 +276,11 @@ fn a_suspended_one_is_stopped_where_its_memory_is_needed() {
     world.stopped(node, "high");
     assert_eq!(world.orders(node), [""; 0], "its memory is not free");
     world.stopped(node, "fat");
-    assert_eq!(world.orders(node), ["start low"], "and begins anew");
+    assert_eq!(
+        world.orders(node),
+        ["start low"],
+        "and is started again from the beginning"
+    );
 }
 
 #[test]
