@@ -93,7 +93,7 @@ pub fn run(config: &DevConfig) -> anyhow::Result<ExitCode> {
             why = cluster.failure() => Err(anyhow::Error::msg(why)),
         };
         cluster.stop().await;
-        // It leads nowhere any more.
+        // Its scheduler has ended.
         drop(context);
         exit
     });

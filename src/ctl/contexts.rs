@@ -76,18 +76,20 @@ pub struct Named {
 #[non_exhaustive]
 pub enum ContextError {
     /// There is no place for the file.
-    #[error("no place for contexts: neither HOME nor XDG_CONFIG_HOME is set")]
+    #[error(
+        "cannot find the file of contexts: neither HOME nor XDG_CONFIG_HOME is set; set one of them"
+    )]
     NoPlace,
     /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot read or write the contexts in {}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The file is not what it should be.
-    #[error("{}: {reason}", path.display())]
+    #[error("the file of contexts {} cannot be used: {reason}", path.display())]
     Content {
         /// The file.
         path: PathBuf,

@@ -299,7 +299,7 @@ fn row(reason: &Reason) -> Vec<String> {
 /// A reason in words that follow the number of nodes.
 ///
 /// It continues the count in the column before: `3` `short of memory`. A kind of reason that this program does not
-/// know is shown as the scheduler wrote it.
+/// know is shown as the scheduler wrote it, with a remark that says so.
 fn words(reason: &Reason) -> String {
     let what = &reason.what;
     match &reason.reason {
@@ -324,8 +324,12 @@ fn words(reason: &Reason) -> String {
         ReasonKind::Resource => format!("short of {what}"),
         ReasonKind::Starts => "with too many STARTs under way".to_owned(),
         ReasonKind::Instances => "with too many instances".to_owned(),
-        ReasonKind::Other(word) if what.is_empty() => word.clone(),
-        ReasonKind::Other(word) => format!("{word}: {what}"),
+        ReasonKind::Other(word) if what.is_empty() => {
+            format!("kept out by filter '{word}', which this ciaoctl does not know")
+        }
+        ReasonKind::Other(word) => {
+            format!("kept out by filter '{word}' ({what}), which this ciaoctl does not know")
+        }
     }
 }
 

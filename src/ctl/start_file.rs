@@ -55,7 +55,7 @@ pub struct StartRequest {
 #[non_exhaustive]
 pub enum StartFileError {
     /// It cannot be read.
-    #[error("{name}: {source}")]
+    #[error("cannot read {name}: {source}")]
     Unreadable {
         /// The file.
         name: String,
@@ -211,7 +211,7 @@ impl StartFile {
             instance_uuid: instance_uuid.clone(),
             ..self.start.clone()
         };
-        // The text was edited by its looks: only what reads back as meant is sent.
+        // The text was edited without parsing it: only what reads back as meant is sent.
         let is_meant = |payload: &Bytes| Start::decode(payload).is_ok_and(|read| read == wanted);
         let payload = edit::set(&self.bytes, &["start", "instance_uuid"], &instance_uuid)
             .filter(is_meant)
@@ -515,6 +515,9 @@ mod tests {
         let error = StartFile::read(Path::new("/nonexistent/x.yaml"))
             .unwrap_err()
             .to_string();
-        assert!(error.starts_with("/nonexistent/x.yaml: "), "{error}");
+        assert!(
+            error.starts_with("cannot read /nonexistent/x.yaml: "),
+            "{error}"
+        );
     }
 }

@@ -53,7 +53,7 @@ impl Drop for Written {
         if let Err(error) = delete() {
             tracing::warn!(
                 event = "context_not_deleted",
-                "the context {} stays, and leads nowhere: {error}",
+                "cannot delete the context {}, whose scheduler has ended: {error}",
                 self.name
             );
         }

@@ -147,11 +147,11 @@ pub enum LauncherError {
     )]
     SharesItself(Uuid),
     /// Metrics cannot be served where they were to be.
-    #[error("--metrics {address}: {source}")]
+    #[error("cannot serve metrics at {address} (--metrics): {source}")]
     Metrics {
         /// Where.
         address: SocketAddr,
-        /// The system's word.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A part of the launcher panicked, which is a defect of it.

@@ -362,7 +362,7 @@ impl Node {
                 }
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
-                    warn!(event = "shutdown_incomplete", node = %self.uuid, "not everything ended in time; leaving it")
+                    warn!(event = "shutdown_incomplete", node = %self.uuid, "some instances did not stop before the deadline; they go on running")
                 }
             }
         }

@@ -88,9 +88,9 @@ impl Established {
 pub(super) enum HandshakeError {
     #[error("nothing came within {0:?}")]
     Silent(Duration),
-    #[error("no place for its handshake within {0:?}")]
+    #[error("no place for its handshake became free within {0:?} (--max-handshakes)")]
     NoPlace(Duration),
-    #[error("it did not get on with its handshake, for which others wait")]
+    #[error("its handshake made no progress while others waited for a place")]
     HadToLeave,
     #[error("TLS failed: {0}")]
     Tls(String),

@@ -98,7 +98,7 @@ impl Opened {
                 })?;
                 warn!(
                     event = "store_set_aside",
-                    "the unusable store was kept as {}",
+                    "the unusable store was renamed to {}",
                     aside.display()
                 );
                 file::open(&path, IfAbsent::Make)
@@ -109,7 +109,7 @@ impl Opened {
             Ok(found) => Ok(found.into_opened(&path)),
             Err(OpenError::InUse) => Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
-                "another process has its store open",
+                "another process has its store open; stop it, or give another --state-dir",
             )),
             Err(OpenError::System(why) | OpenError::Refused(why) | OpenError::Unusable(why)) => {
                 Err(io::Error::other(format!("{STORE_FILE}: {why}")))

@@ -229,7 +229,8 @@ async fn a_file_that_is_no_start_is_refused_before_anything_is_sent() {
     let ran = scheduler.ctl(&["start", &good, "/nonexistent.yaml"]).await;
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(
-        ran.err.starts_with("ciaoctl: /nonexistent.yaml: "),
+        ran.err
+            .starts_with("ciaoctl: cannot read /nonexistent.yaml: "),
         "{ran:?}"
     );
     let ran = scheduler

@@ -202,7 +202,7 @@ async fn a_state_directory_in_use_is_refused() {
     let output = output(site.command(&["--state-dir", &state])).await;
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let why = "another process has its store open";
+    let why = "another process has its store open; stop it, or give another --state-dir";
     let last = format!("ciao-scheduler: cannot use the state directory {state}: {why}\n");
     assert!(said.ends_with(&last), "{said}");
 }

@@ -29,7 +29,7 @@ pub(crate) enum CliError {
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     /// The file of the anchor cannot be used to sign, or its anchor cannot be renewed.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot use the anchor in {}: {source}", path.display())]
     Anchor { path: PathBuf, source: CertError },
     /// A certificate cannot be made of what the flags say.
     #[error(transparent)]
@@ -38,7 +38,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// `-dump` cannot read what is in the file.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot show {}: {source}", path.display())]
     Describe {
         path: PathBuf,
         source: DescribeError,

@@ -59,7 +59,7 @@ pub enum ImageError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The file cannot be read.
-    #[error("{file}: {source}")]
+    #[error("cannot read {file}: {source}")]
     File {
         /// Which.
         file: String,

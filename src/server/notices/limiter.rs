@@ -66,7 +66,7 @@ pub(in crate::server) enum Class {
     Pressure,
     /// A controller became master.
     Master,
-    /// A connection that did not get on with its handshake was ended so that others can.
+    /// A connection whose handshake made no progress was ended, so that others can go on.
     TurnedAway,
     /// What a controller or an operator asked for.
     Command,
@@ -157,7 +157,7 @@ impl Class {
             Self::Ended => "failed connections of peers",
             Self::Cut => "peers cut off",
             Self::Refused => "peers refused",
-            Self::TurnedAway => "connections ended that did not get on with their handshake",
+            Self::TurnedAway => "connections ended whose handshake made no progress",
             Self::Twins => "connections of peers that replace each other",
             Self::Lost => "nodes lost with STARTs in doubt",
             Self::Pressure => "nodes short of memory, or what came of that",
