@@ -23,9 +23,9 @@ pub(crate) struct LineQueue(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// There is something to write.
+    /// Signalled when there is something to write.
     filled: Condvar,
-    /// All is written.
+    /// Signalled once every line is written.
     emptied: Condvar,
     /// Most bytes that wait, each line with what it takes beside its text.
     max_bytes: usize,

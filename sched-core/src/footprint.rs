@@ -12,7 +12,7 @@ pub struct Footprint {
     pub topics: usize,
     /// Nodes known: connected, or lost a moment ago.
     pub nodes: usize,
-    /// Lost nodes whose fencing deadline is not over.
+    /// Lost nodes that are not given up yet.
     pub losses: usize,
     /// Instances in nodes' ledgers.
     pub entries: usize,

@@ -63,7 +63,7 @@ pub(crate) struct Peers {
 /// A session that has ended, with what follows for the order of controllers.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// What it was.
+    /// The session that has ended.
     pub(crate) session: Session,
     /// Whether it was the master's.
     pub(crate) was_master: bool,

@@ -11,7 +11,7 @@ record! {
         instance_uuid: String as "instance_uuid",
         /// The volume.
         volume_uuid: String as "volume_uuid",
-        /// Why.
+        /// The reason code.
         reason: AttachVolumeFailureReason as "reason",
     }
 }

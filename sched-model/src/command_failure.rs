@@ -12,7 +12,7 @@ record! {
         instance_uuid: String as "instance_uuid",
         /// The node that was to do it, or that was to be drained; empty where there is none.
         node_uuid: String as "node_uuid",
-        /// Why.
+        /// The reason code.
         reason: CommandFailureReason as "reason",
         /// More about it, for people.
         detail: String as "detail" unless empty,

@@ -25,7 +25,7 @@ record! {
         node_uuid: String as "node_uuid",
         /// The instance.
         instance_uuid: String as "instance_uuid",
-        /// Why.
+        /// The reason code.
         reason: DeleteFailureReason as "reason",
     }
 }

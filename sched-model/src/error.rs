@@ -104,7 +104,7 @@ pub enum Fault {
     NotUnderstood {
         /// What the payload was written for.
         version: u32,
-        /// What is understood.
+        /// The newest version that is understood.
         understood: u32,
     },
     /// A key that must be understood, and is not.
@@ -141,7 +141,7 @@ pub enum Fault {
     /// A key that makes sense only beside another.
     #[error("makes sense only with {needs}")]
     OnlyWith {
-        /// The other one.
+        /// The key that must be present too.
         needs: &'static str,
     },
     /// A length of time beyond what the key allows.

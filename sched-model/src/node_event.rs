@@ -7,7 +7,7 @@ record! {
     pub struct NodeConnected {
         /// The node.
         node_uuid: String as "node_uuid",
-        /// Which kind.
+        /// Compute or network node.
         node_type: NodeType as "node_type",
     }
 }
@@ -17,7 +17,7 @@ record! {
     pub struct NodeDisconnected {
         /// The node.
         node_uuid: String as "node_uuid",
-        /// Which kind.
+        /// Compute or network node.
         node_type: NodeType as "node_type",
     }
 }

@@ -308,7 +308,7 @@ record! {
 words! {
     /// Whether what has to survive a restart is written.
     pub enum StoreState {
-        /// It is.
+        /// Writes succeed.
         Written = "written",
         /// The disk takes no writes: what was written stays, and what needs it waits or is refused.
         Refused = "refused",
@@ -320,7 +320,7 @@ words! {
 words! {
     /// What a controller may do.
     pub enum Standing {
-        /// Its commands count.
+        /// The controller whose commands are carried out.
         Master = "master",
         /// It waits to become master.
         Backup = "backup",

@@ -21,7 +21,7 @@ record! {
     /// One reason, and how many nodes it kept from fitting. Amounts are in the unit in which START asks: MiB of memory
     /// and disk, else a count.
     pub struct Reason {
-        /// Which.
+        /// The kind of reason.
         reason: ReasonKind as "reason",
         /// What of that kind it was: an expression as written, the name of a resource, the id of a group, the label to be
         /// near to; empty where the kind says it all.

@@ -22,7 +22,7 @@ record! {
         operand: u8 as "operand",
         /// The refused frame's kind, for people: `COMMAND DELETE`.
         name: String as "name",
-        /// Why.
+        /// The reason code.
         reason: RefusalReason as "reason",
         /// More about it, for people.
         detail: String as "detail",

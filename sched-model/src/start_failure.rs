@@ -11,7 +11,7 @@ record! {
         node_uuid: String as "node_uuid",
         /// The instance; empty where the START could not be read.
         instance_uuid: String as "instance_uuid",
-        /// Why.
+        /// The reason code.
         reason: StartFailureReason as "reason",
         /// Whether it was an existing instance that was to be started again.
         restart: bool as "restart",
@@ -33,7 +33,7 @@ record! {
     pub struct AttemptFailed {
         /// The node.
         node_uuid: String as "node_uuid",
-        /// Why.
+        /// The reason code.
         reason: StartFailureReason as "reason",
         /// More about it, for people.
         detail: String as "detail" unless empty,

@@ -29,7 +29,7 @@ pub enum Shape {
     Entries(&'static Shape),
     /// A list whose entries all take this.
     List(&'static Shape),
-    /// Anything.
+    /// Any YAML value.
     Any,
 }
 

@@ -29,7 +29,7 @@ const GREEN: &str = "\u{1b}[1;32m";
 /// The same in bold red.
 const RED: &str = "\u{1b}[1;31m";
 
-/// What ends that.
+/// Resets the terminal's attributes.
 const PLAIN: &str = "\u{1b}[0m";
 
 /// Whether standard output is a terminal that is to have colours: not with `NO_COLOR`, whatever it says, and not one

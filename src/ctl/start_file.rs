@@ -59,7 +59,7 @@ pub enum StartFileError {
     Unreadable {
         /// The file.
         name: String,
-        /// Why.
+        /// The underlying error.
         source: io::Error,
     },
     /// It is larger than a frame may be.

@@ -152,42 +152,42 @@ pub enum Input {
     Command(Command),
     /// A workload that was to be started runs. Once per [`AgentAction::Spawn`] at most.
     Started {
-        /// Which.
+        /// Its identifier.
         instance: String,
     },
     /// A workload that was to be started cannot run.
     StartFailed {
-        /// Which.
+        /// Its identifier.
         instance: String,
-        /// Why.
+        /// Why it could not be launched.
         fault: LaunchFault,
         /// For people.
         detail: String,
     },
     /// Every process of a workload has ended.
     Exited {
-        /// Which.
+        /// Its identifier.
         instance: String,
         /// Its exit code, -n where signal n ended it; `None` = not known.
         code: Option<i32>,
     },
     /// The answer to [`AgentAction::Freeze`].
     Frozen {
-        /// Which.
+        /// Its identifier.
         instance: String,
         /// Why it runs on, for people, if it does.
         result: Result<(), String>,
     },
     /// The answer to [`AgentAction::Thaw`].
     Thawed {
-        /// Which.
+        /// Its identifier.
         instance: String,
         /// Why it is frozen still, for people, if it is.
         result: Result<(), String>,
     },
     /// The answer to [`AgentAction::SetLimits`].
     LimitsSet {
-        /// Which.
+        /// Its identifier.
         instance: String,
         /// Why it has the limits it had, for people, if it has.
         result: Result<(), String>,
@@ -261,7 +261,7 @@ pub enum AgentAction {
     Thaw(String),
     /// Set what the workload may take; answer with [`Input::LimitsSet`].
     SetLimits {
-        /// Which.
+        /// Its identifier.
         instance: String,
         /// Memory it may have, in MiB.
         mem_mb: i64,

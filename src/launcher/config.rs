@@ -149,7 +149,7 @@ pub enum LauncherError {
     /// Metrics cannot be served where they were to be.
     #[error("cannot serve metrics at {address} (--metrics): {source}")]
     Metrics {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// The operating system's error.
         source: io::Error,

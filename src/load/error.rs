@@ -80,7 +80,7 @@ pub enum LoadError {
     Source {
         /// The address.
         address: IpAddr,
-        /// Why.
+        /// The underlying error.
         source: io::Error,
     },
     /// A source address cannot reach the server.
@@ -98,7 +98,7 @@ pub enum LoadError {
     /// What `--scheduling` says cannot be used.
     #[error("--scheduling: {reason}")]
     Scheduling {
-        /// Why.
+        /// The reason, as text.
         reason: String,
     },
     /// Others are there.
@@ -125,7 +125,7 @@ pub enum LoadError {
          run beside them"
     )]
     Unasked {
-        /// Why not.
+        /// The reason, as text.
         reason: String,
     },
     /// The driving side has no connection.
@@ -133,9 +133,9 @@ pub enum LoadError {
     /// Without it nothing can be measured.
     #[error("cannot connect the driving side to {address}: {source}")]
     Driver {
-        /// Where to.
+        /// The address that was dialled.
         address: SocketAddr,
-        /// Why.
+        /// The underlying error.
         source: PeerError,
     },
     /// No launcher has a connection.
@@ -143,7 +143,7 @@ pub enum LoadError {
     /// Some that cannot connect are counted in the report instead.
     #[error("no launcher could connect to {address}: {reason}")]
     NoLauncher {
-        /// Where to.
+        /// The address that was dialled.
         address: SocketAddr,
         /// The first reason.
         reason: String,

@@ -48,7 +48,7 @@ pub enum PeerError {
     NoPort {
         /// The source address; `any address` where the kernel chose.
         source_ip: String,
-        /// Where to.
+        /// The address that was dialled.
         target: SocketAddr,
     },
     /// The server's bytes are no SSNTP.

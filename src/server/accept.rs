@@ -86,7 +86,7 @@ pub(super) struct Ways {
     pub(super) frames: Acceptor,
     /// `None` where nothing listens for it.
     pub(super) http: Option<http::Acceptor>,
-    /// The same.
+    /// The Placement API, if it is served.
     pub(super) placement: Option<placement::Door>,
 }
 

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 pub(super) struct Heard(Arc<Mutex<Instant>>);
 
 impl Heard {
-    /// Now.
+    /// With the present time.
     pub(super) fn now() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }

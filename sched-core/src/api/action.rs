@@ -41,21 +41,21 @@ pub enum Action {
     Send {
         /// For whom.
         to: SessionId,
-        /// What.
+        /// The message.
         message: Message,
     },
     /// Refuse a peer that asked to be let in, and forget it; it was never a session.
     Refuse {
-        /// Which one.
+        /// The session concerned.
         session: SessionId,
-        /// Why, for people.
+        /// The reason, which is logged and decides what the peer is sent.
         why: RefusedConnect,
     },
     /// End a connection at once and hand in [`crate::Input::Disconnected`] with what was still queued for it.
     Disconnect {
-        /// Which one.
+        /// The session concerned.
         session: SessionId,
-        /// Why, for people.
+        /// The reason, which is logged and decides what the peer is sent.
         why: DisconnectReason,
     },
     /// The set of known nodes changed: where there is a state directory, remember it
@@ -68,9 +68,9 @@ pub enum Action {
     Notice(Notice),
     /// Have the store of images do what a peer, who may ask for it, sent; the answer is the store's to send.
     Image {
-        /// Who asked.
+        /// The session that sent the query.
         session: SessionId,
-        /// What it sent.
+        /// The frame as it was received.
         parcel: Parcel,
     },
 }

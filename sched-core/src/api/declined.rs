@@ -14,7 +14,7 @@ pub enum Refusal {
     TooMany,
     /// A DELETE came before it was written to any node.
     Cancelled,
-    /// The scheduler leaves.
+    /// The scheduler is shutting down.
     Leaving,
     /// Its node was lost, or denies having it.
     Lost,
@@ -35,13 +35,13 @@ pub enum Refusal {
     DryRunOfOriginal,
     /// A dry run that is one of a batch.
     DryRunOfBatch,
-    /// Earlier STARTs of its batch say another number.
+    /// Earlier STARTs of its batch state another size.
     BatchCount {
         /// The batch.
         batch: Box<str>,
-        /// What they say.
+        /// The size that the earlier STARTs state.
         earlier: u32,
-        /// What this one says.
+        /// The size that this one states.
         count: u32,
     },
     /// All STARTs of its batch have come.

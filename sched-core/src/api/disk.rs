@@ -9,7 +9,7 @@ pub const DISK_PATIENCE: Duration = Duration::from_secs(5);
 /// Whether the disk takes what is to be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiskState {
-    /// It does.
+    /// Writes succeed.
     Writes,
     /// It does not, for this reason; what is on it can still be read at the next start.
     Refuses(Box<str>),
@@ -20,7 +20,7 @@ pub enum DiskState {
 pub enum DiskSilence {
     /// Nothing that was to be on disk came to be there for [`DISK_PATIENCE`].
     Begun,
-    /// It does again.
+    /// The disk answers again.
     Over,
 }
 

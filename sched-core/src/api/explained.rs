@@ -12,7 +12,7 @@ use crate::api::ids::InstanceId;
 /// in them; where there is no cause they are as others wrote them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Explained<T, C = Cause> {
-    /// What is told.
+    /// The payload, without its texts.
     pub payload: T,
     /// Why it is so.
     pub cause: C,

@@ -28,13 +28,13 @@ pub enum Input {
     Connect {
         /// The number of this connection.
         session: SessionId,
-        /// Who it is.
+        /// What its CONNECT claims.
         hello: Hello,
     },
     /// A connection has ended, by the peer, by an error, or by [`crate::Action::Disconnect`]. In the last case the
     /// server hands this in before anything else.
     Disconnected {
-        /// Which one.
+        /// The session that ended.
         session: SessionId,
         /// What had been queued for the peer and not begun to be written, in order.
         unsent: Vec<Message>,
@@ -81,9 +81,9 @@ pub enum Input {
     },
     /// A peer's outbound queue filled up, stopped moving, or drained.
     Backlog {
-        /// Whose.
+        /// The session whose queue it is.
         session: SessionId,
-        /// How it stands.
+        /// How full its queue is.
         backlog: Backlog,
     },
     /// The change of this number and all before it are on disk.
@@ -455,9 +455,9 @@ pub struct EndsReport {
 pub struct EndReport {
     /// Its number.
     pub seq: u64,
-    /// Which instance.
+    /// The instance that ended.
     pub instance: InstanceId,
-    /// How it came.
+    /// Whether its launcher keeps something of it, was cut off, or could not start it.
     pub how: EndHow,
     /// The exit status, or minus the signal that ended it; `None` = not known.
     pub exit_code: Option<i64>,
@@ -481,7 +481,7 @@ pub enum EndHow {
 /// A START that failed on its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedStart {
-    /// Why.
+    /// The launcher's reason.
     pub reason: StartFailureReason,
     /// More about it, for people; may be empty.
     pub detail: ShortText,
@@ -492,7 +492,7 @@ pub struct FailedStart {
 /// One instance in STATS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceReport {
-    /// Which.
+    /// The instance.
     pub instance: InstanceId,
     /// Its state in the launcher's words.
     pub state: InstanceState,

@@ -141,7 +141,7 @@ impl Amount {
 /// Something that nodes have too little of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
-    /// What.
+    /// The resource that is short.
     pub of: Countable,
     /// So much is asked for.
     pub asked: i64,

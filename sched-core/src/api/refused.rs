@@ -11,9 +11,9 @@ use crate::api::text::ShortText;
 /// A command or report that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// What was refused.
+    /// The frame kind that was refused.
     pub sent: Sent,
-    /// Why.
+    /// The cause of the refusal.
     pub cause: RefusalCause,
     /// The instance it was about, where it was about one.
     pub instance: Option<InstanceId>,

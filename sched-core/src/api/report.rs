@@ -45,7 +45,7 @@ pub enum Report {
         node: Box<str>,
         /// The instance; `None` if the payload names none.
         instance: Option<InstanceId>,
-        /// Why.
+        /// The reason code.
         reason: StartFailureReason,
         /// More about it, for people; may be empty.
         detail: ShortText,

@@ -9,7 +9,7 @@ pub enum VmType {
     Docker,
     /// A process, which the original's launchers do not know.
     Process,
-    /// What neither knows.
+    /// Any other type: no launcher known to this project runs it.
     Other,
 }
 

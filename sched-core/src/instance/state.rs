@@ -32,14 +32,14 @@ pub(crate) enum State {
     Placing(Placing),
     /// It runs.
     Running {
-        /// Where.
+        /// The node that has it.
         node: NodeKey,
         /// Commands that its launcher may still carry out.
         late: LateEffects,
     },
     /// Its launcher was sent SUSPEND, or will be once that is on disk.
     Suspending {
-        /// Where.
+        /// The node that has it.
         node: NodeKey,
         /// For whom.
         by: SuspendedBy,
@@ -52,7 +52,7 @@ pub(crate) enum State {
     },
     /// It is suspended: it holds all it asked for but vcpus.
     Suspended {
-        /// Where.
+        /// The node that has it.
         node: NodeKey,
         /// For whom: one that was preempted is resumed by the scheduler, one that was suspended by command is not.
         by: SuspendedBy,
@@ -61,7 +61,7 @@ pub(crate) enum State {
     },
     /// Its launcher was sent RESUME; its vcpus are claimed.
     Resuming {
-        /// Where.
+        /// The node that has it.
         node: NodeKey,
         /// For whom it was suspended.
         by: SuspendedBy,
@@ -74,7 +74,7 @@ pub(crate) enum State {
     },
     /// Its launcher was sent a stop or a DELETE, or will be once that is on disk.
     Stopping {
-        /// Where.
+        /// The node that has it.
         node: NodeKey,
         /// What follows when it has ended.
         then: AfterStop,
@@ -85,7 +85,7 @@ pub(crate) enum State {
     },
     /// Its launcher was sent UPDATE; the larger of old and new amounts is claimed.
     Updating {
-        /// Where.
+        /// The node that has it.
         node: NodeKey,
         /// The old and the new amounts.
         change: Box<DemandChange>,

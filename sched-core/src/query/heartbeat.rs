@@ -23,7 +23,7 @@ pub struct Heartbeat {
 /// One compute node in the heartbeat line, as the original shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeartbeatNode {
-    /// Which.
+    /// The node's UUID.
     pub uuid: Uuid,
     /// The status it reported last.
     pub status: NodeStatus,

@@ -78,7 +78,7 @@ pub(crate) struct MovePlan {
     pub(crate) target: Option<NodeKey>,
     /// When it counts as failed.
     pub(crate) due: Instant,
-    /// What for.
+    /// Which request the move serves.
     pub(crate) move_request: MoveRequest,
     /// Why it moves, for people.
     pub(crate) why: Cause,

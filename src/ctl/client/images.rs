@@ -61,9 +61,9 @@ pub enum ImageError {
     /// The file cannot be read.
     #[error("cannot read {file}: {source}")]
     File {
-        /// Which.
+        /// Its name.
         file: String,
-        /// Why.
+        /// The underlying error.
         source: io::Error,
     },
     /// The store refuses it.
@@ -71,7 +71,7 @@ pub enum ImageError {
     /// For example the quota of the tenant, a digest that does not match, or an image that is in use.
     #[error("{detail} ({failure})")]
     Refused {
-        /// Why.
+        /// The reason code.
         failure: ImageFailure,
         /// More about that.
         detail: String,

@@ -93,7 +93,7 @@ pub enum WebError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The underlying error.
         source: io::Error,
     },
     /// The scheduler's name is neither a DNS name nor an IP address.

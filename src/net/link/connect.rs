@@ -87,7 +87,7 @@ pub enum ConnectError {
         address: SocketAddr,
         /// What was waited for.
         waiting_for: &'static str,
-        /// How long.
+        /// The timeout that was reached.
         after: Duration,
     },
     /// TLS failed or the connection broke before the answer. Either side's certificate may be at fault; the text says.

@@ -48,7 +48,7 @@ impl EndReason {
 /// How a connection ended.
 #[derive(Debug)]
 pub struct End<M> {
-    /// Why.
+    /// Why it ended.
     pub reason: EndReason,
     /// Messages of which certainly not one byte was handed to the socket, in order. What is not in here may have
     /// arrived: a START of it is in doubt.
