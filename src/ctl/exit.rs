@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_endings_the_one_to_act_on_first_wins() {
+    fn the_more_urgent_of_two_exit_codes_wins() {
         assert_eq!(Exit::Done.and(Exit::Done), Exit::Done);
         assert_eq!(Exit::Workload.and(Exit::Refused), Exit::Refused);
         assert_eq!(Exit::Refused.and(Exit::Timeout), Exit::Timeout);

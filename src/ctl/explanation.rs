@@ -509,7 +509,7 @@ What helps:
     }
 
     #[test]
-    fn of_several_it_says_how_many_where_and_why_no_more() {
+    fn several_are_explained_with_count_nodes_and_the_limit() {
         let decision = PlacementDecision {
             reasons: vec![memory(false)],
             ..placed(37, 50)

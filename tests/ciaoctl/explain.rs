@@ -239,7 +239,7 @@ async fn one_node_can_be_asked_about_by_its_name() {
 }
 
 #[tokio::test]
-async fn of_several_it_tells_how_many_fit_where_and_why_no_more() {
+async fn several_are_explained_with_count_nodes_and_the_limit() {
     let mut cluster = Cluster::of(&THREE).await;
     let line = ["explain", "--mem", "900", "--cpus", "1", "--count", "20"];
     let ran = cluster.ctl(&line).await;

@@ -50,7 +50,7 @@ const FOUND: &[u64] = &[
 ];
 
 #[test]
-fn whatever_breaks_no_promise_does() {
+fn invariants_hold_under_random_faults() {
     let sums = for_each_seed(FOUND, SEEDS, run);
     println!("{sums}");
     assert!(sums.steps > 0, "something happened");

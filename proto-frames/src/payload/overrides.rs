@@ -213,7 +213,7 @@ start:
     }
 
     #[test]
-    fn of_what_they_do_not_say_the_start_says_what_applies() {
+    fn keys_absent_from_overrides_are_taken_from_the_start() {
         let plain = decode_start(START.as_bytes()).unwrap();
         assert_eq!(given(&Overrides::default()), plain);
         let restart = Overrides {

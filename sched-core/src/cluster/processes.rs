@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_was_there_first_and_who_came_between_is_refused() {
+    fn a_returning_process_is_admitted_and_the_newcomer_refused() {
         let (mut processes, now) = (Processes::default(), crate::simulated::start());
         let address = ADDRESS.parse().ok();
         processes.reports(process(1), None, now);

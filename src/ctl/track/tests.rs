@@ -192,7 +192,7 @@ fn a_refusal_that_names_nobody_is_for_the_only_start_without_an_answer() {
 }
 
 #[test]
-fn a_failure_that_names_nobody_may_be_anybodys() {
+fn a_failure_without_an_instance_may_be_of_any_start() {
     let mut one = tracker(&["i1"], Until::Exited);
     assert!(one.observe(&failed("")).is_none());
     one.observe(&placed("i1", "a"));
@@ -319,7 +319,7 @@ fn an_instance_that_is_gone_has_not_ended_before_it_is_told_how() {
 }
 
 #[test]
-fn that_a_start_waits_is_told_with_its_place() {
+fn a_queued_start_is_reported_with_its_place() {
     let mut tracker = tracker(&["i1"], Until::Placed);
     assert!(
         tracker

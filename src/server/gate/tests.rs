@@ -106,7 +106,7 @@ fn within_a_source_places_are_given_in_order_of_arrival() {
 }
 
 #[test]
-fn who_has_to_leave_is_the_oldest_silent_one_of_the_source_that_has_most() {
+fn the_oldest_silent_connection_of_the_largest_source_is_ended() {
     let gate = Gate::new(1, 100);
     let _place = gate.begun(9);
     let mut few: Vec<_> = (0..2).map(|_| gate.silent(1)).collect();
@@ -179,7 +179,7 @@ fn a_source_is_an_address_or_a_network_of_64_bits() {
 }
 
 #[test]
-fn whatever_comes_and_goes_the_books_are_right() {
+fn counts_match_under_random_arrivals_and_departures() {
     for seed in 0..200 {
         let mut random = fastrand::Rng::with_seed(seed);
         let gate = Gate::new(random.usize(1..6), random.u8(1..=100));

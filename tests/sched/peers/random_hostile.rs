@@ -38,7 +38,7 @@ struct Run {
 }
 
 #[test]
-fn whatever_liars_say_honest_nodes_keep_what_they_have() {
+fn false_reports_do_not_change_other_nodes_instances() {
     run_histories::<Run>(&[], 8, STEPS);
 }
 

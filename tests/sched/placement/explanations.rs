@@ -424,7 +424,7 @@ fn a_reason_names_what_it_was_for_programs() {
 }
 
 #[test]
-fn of_a_node_that_has_said_nothing_yet_never_is_not_said() {
+fn a_node_without_a_report_is_not_reported_as_never_fitting() {
     let pinned = StartRequest {
         hostname: Some("elsewhere".into()),
         ..request("x", 1)

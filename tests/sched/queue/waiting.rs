@@ -76,7 +76,7 @@ fn what_can_never_fit_is_answered_at_once() {
 }
 
 #[test]
-fn who_has_waited_long_enough_is_told_why_in_words_it_knows() {
+fn a_wait_that_times_out_fails_with_a_reason_the_sender_can_read() {
     let mut world = World::new();
     world.node_with(1, 100);
     for original in [false, true] {

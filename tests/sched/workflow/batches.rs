@@ -442,7 +442,7 @@ fn a_batch_that_fails_leaves_what_lives_of_it_alone() {
 }
 
 #[test]
-fn of_a_batch_an_instance_that_lives_already_is_its_nodes_affair() {
+fn a_batch_start_of_an_instance_that_exists_is_answered_by_its_node() {
     let (mut world, controller, a) = World::new().with_node(1000);
     world.node_with(2, 1000);
     world.stats(a, vec![running("x", 1)]);

@@ -145,7 +145,7 @@ fn a_head_that_no_node_can_be_kept_for_does_not_keep_the_rule_from_the_next() {
 }
 
 #[test]
-fn of_those_set_aside_the_latest_are_remembered() {
+fn the_latest_parked_waiters_are_remembered() {
     let many = MAX_PARKED as u64 + 1;
     let mut queue = waiting(many + 1);
     for number in 1..=many {
@@ -254,7 +254,7 @@ fn a_big_one_comes_to_its_turn_between_small_ones() {
 }
 
 #[test]
-fn small_ones_come_to_their_turn_beside_a_big_one_whose_room_never_comes() {
+fn small_starts_are_placed_although_a_large_one_never_fits() {
     let mut world = SmallWorld::new();
     world.wait(SmallWorld::CAPACITY);
     // Something that never ends takes part of the node.

@@ -332,7 +332,7 @@ impl Life {
 }
 
 #[test]
-fn random_lives_keep_their_promises() {
+fn random_lifecycles_keep_the_invariants() {
     for_each_seed(SEEDS, |seed| {
         let mut life = Life::new(seed);
         (0..STEPS).for_each(|_| life.step());
