@@ -10,7 +10,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use proto_frames::payload::{Expression, Test};
 
-use cluster::{Cluster, PLENTY, Wish, labels};
+use cluster::{Cluster, PLENTY, StartKind, labels};
 
 #[path = "common/cluster.rs"]
 mod cluster;
@@ -23,15 +23,15 @@ const BATCH: u64 = 1024;
 
 fn start(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("constraints/start");
-    for wish in Wish::ALL {
+    for kind in StartKind::ALL {
         for nodes in SIZES {
-            let mut cluster = Cluster::new(nodes, wish);
+            let mut cluster = Cluster::new(nodes, kind);
             // A group has a member on each node at most: what is timed is never more than there are nodes.
-            let batch = match wish {
-                Wish::AntiAffinity => BATCH.min(nodes as u64 / 2),
+            let batch = match kind {
+                StartKind::AntiAffinity => BATCH.min(nodes as u64 / 2),
                 _ => BATCH,
             };
-            group.bench_function(BenchmarkId::new(wish.name(), nodes), |bencher| {
+            group.bench_function(BenchmarkId::new(kind.name(), nodes), |bencher| {
                 bencher.iter_custom(|count| cluster.time_starts(count, batch));
             });
         }
@@ -41,11 +41,11 @@ fn start(criterion: &mut Criterion) {
 
 fn naive(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("constraints/naive");
-    for wish in [Wish::Zone, Wish::RackOfZone] {
+    for kind in [StartKind::Zone, StartKind::RackOfZone] {
         for nodes in SIZES {
             let mut table = NaiveTable::new(nodes);
-            let scheduling = wish.scheduling().expect("it requires something");
-            group.bench_function(BenchmarkId::new(wish.name(), nodes), |bencher| {
+            let scheduling = kind.scheduling().expect("it requires something");
+            group.bench_function(BenchmarkId::new(kind.name(), nodes), |bencher| {
                 bencher.iter(|| table.choose(black_box(&scheduling.require)));
             });
         }

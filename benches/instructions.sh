@@ -9,7 +9,7 @@ nodes=1000
 few=512
 many=1536
 baseline=benches/instructions.txt
-wishes="plain require_zone require_rack_of_zone require_fact prefer_rack resource anti_affinity spread"
+kinds="plain require_zone require_rack_of_zone require_fact prefer_rack resource anti_affinity spread"
 
 command -v valgrind >/dev/null || { echo "valgrind is not installed (Debian: apt-get install valgrind)" >&2; exit 2; }
 binary=$(cargo bench --locked --bench instructions --no-run --message-format=json 2>/dev/null |
@@ -21,11 +21,11 @@ count() {
 }
 
 figures() {
-    for wish in $wishes; do
+    for kind in $kinds; do
         local least most
-        least=$(count "$wish" "$few")
-        most=$(count "$wish" "$many")
-        printf '%-24s %8d\n' "$wish" $(((most - least) / (many - few)))
+        least=$(count "$kind" "$few")
+        most=$(count "$kind" "$many")
+        printf '%-24s %8d\n' "$kind" $(((most - least) / (many - few)))
     done
 }
 
@@ -35,10 +35,10 @@ echo "$found"
 case "${1:-}" in
 --save) echo "$found" >"$baseline" ;;
 --check)
-    echo "$found" | while read -r wish figure; do
-        before=$(sed -n "s/^$wish  *//p" "$baseline")
+    echo "$found" | while read -r kind figure; do
+        before=$(sed -n "s/^$kind  *//p" "$baseline")
         if [ -n "$before" ] && [ "$((figure * 6))" -gt "$((before * 7))" ]; then
-            echo "$wish has grown from $before to $figure; if it has to, run $0 --save" >&2
+            echo "$kind has grown from $before to $figure; if it has to, run $0 --save" >&2
             exit 1
         fi
     done

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use sched_core::Resources;
-use sched_core::bench_support::BenchFound::{GaveUp, NoOne, Somebody};
+use sched_core::bench_support::BenchFound::{GaveUp, NoWaiter, Waiter};
 use sched_core::bench_support::BenchQueue;
 
 /// How many wait.
@@ -94,14 +94,20 @@ fn candidate(criterion: &mut Criterion) {
     let for_last = free(LEAST, PLENTY);
     let half = free(LEAST + 50_000, LEAST + 49_999);
     let cases = [
-        ("nothing_fits", &one, too_little, true, NoOne),
-        ("the_first_fits", &one, plenty, true, Somebody),
-        ("only_the_last_fits", &one, for_last, true, Somebody),
+        ("nothing_fits", &one, too_little, true, NoWaiter),
+        ("the_first_fits", &one, plenty, true, Waiter),
+        ("only_the_last_fits", &one, for_last, true, Waiter),
         ("crossed", &crossed, free(LEAST, LEAST), true, GaveUp),
-        ("all_pinned_elsewhere", &pinned, plenty, true, NoOne),
-        ("many_shapes/nothing_fits", &many, too_little, true, NoOne),
-        ("many_shapes/the_first_fits", &many, plenty, true, Somebody),
-        ("many_shapes/last_fits", &many, for_last, true, Somebody),
+        ("all_pinned_elsewhere", &pinned, plenty, true, NoWaiter),
+        (
+            "many_shapes/nothing_fits",
+            &many,
+            too_little,
+            true,
+            NoWaiter,
+        ),
+        ("many_shapes/the_first_fits", &many, plenty, true, Waiter),
+        ("many_shapes/last_fits", &many, for_last, true, Waiter),
         ("many_shapes/none_may", &many, plenty, false, GaveUp),
         ("many_shapes/crossed", &many, half, true, GaveUp),
     ];

@@ -1,4 +1,4 @@
-//! A core with many labelled nodes, and STARTs of various wishes to it: what `constraints` times and `instructions`
+//! A core with many labelled nodes, and STARTs of various kinds to it: what `constraints` times and `instructions`
 //! counts.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) const PLENTY: i64 = 1 << 40;
 
 /// What the STARTs ask for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Wish {
+pub(crate) enum StartKind {
     Plain,
     /// One zone in three.
     Zone,
@@ -43,7 +43,7 @@ pub(crate) enum Wish {
     Spread,
 }
 
-impl Wish {
+impl StartKind {
     pub(crate) const ALL: [Self; 8] = [
         Self::Plain,
         Self::Zone,
@@ -117,17 +117,17 @@ pub(crate) fn labels(node: usize) -> Vec<(Box<str>, Box<str>)> {
 /// A core with one controller and many nodes.
 pub(crate) struct Cluster {
     core: Driven,
-    wish: Wish,
+    kind: StartKind,
     scheduling: Option<Box<Scheduling>>,
     payload: Bytes,
     starts: u64,
 }
 
 impl Cluster {
-    pub(crate) fn new(nodes: usize, wish: Wish) -> Self {
+    pub(crate) fn new(nodes: usize, kind: StartKind) -> Self {
         let configuration = ClusterConfiguration {
             rules: Rules {
-                policy: wish.policy(),
+                policy: kind.policy(),
                 ..Rules::default()
             },
             ..ClusterConfiguration::default()
@@ -135,8 +135,8 @@ impl Cluster {
         let config = Config::new(Uuid::from_u128(1));
         let mut cluster = Self {
             core: Driven::new(config, configuration),
-            wish,
-            scheduling: wish.scheduling(),
+            kind,
+            scheduling: kind.scheduling(),
             payload: Bytes::from_static(&[b'#'; 300]),
             starts: 0,
         };
@@ -176,7 +176,7 @@ impl Cluster {
                 .into_iter()
                 .map(|action| self.delete_started(action))
                 .sum();
-            assert_eq!(placed, batch, "{:?}: all of them have room", self.wish);
+            assert_eq!(placed, batch, "{:?}: all of them have room", self.kind);
         }
         total
     }

@@ -159,7 +159,7 @@ kinds! {
     NODE_DISCONNECTED = EVENT, 8, "NodeDisconnected";
     /// An instance no longer runs on its node.
     INSTANCE_STOPPED = EVENT, 9, "InstanceStopped";
-    /// A controller's standing: master or backup (added).
+    /// A controller's role: master or backup (added).
     CONTROLLER_STATUS = EVENT, 0x40, "ControllerStatus";
     /// What would become of a START that asked only that (added; answer to `dry_run`, to the asker alone).
     PLACEMENT_DECISION = EVENT, 0x41, "PlacementDecision";

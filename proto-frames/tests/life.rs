@@ -1,6 +1,6 @@
 //! The payloads of an instance's life: commands, events, failures. What is written, read back and refused.
 
-use proto_frames::payload::drain_progress::MAX_MISFITS;
+use proto_frames::payload::drain_progress::MAX_UNMOVABLE;
 use proto_frames::payload::evacuate::{DEFAULT_PARALLEL, MAX_PARALLEL};
 use proto_frames::payload::query::MAX_LIMIT;
 use proto_frames::payload::scheduling::MAX_RESOURCES;
@@ -8,11 +8,11 @@ use proto_frames::payload::{
     AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs, DeleteImage,
     DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, ImageFailure, ImageList,
     ImagePart, ImageRow, InstanceQueued, InstanceStateEvent, InstanceView, KeptRun, KeptRuns,
-    LeaseRenewed, LifeCommand, LifeState, ListImages, MAX_DEADLINE, Migrate, Misfit, NodeCapacity,
+    LeaseRenewed, LifeCommand, LifeState, ListImages, MAX_DEADLINE, Migrate, NodeCapacity,
     NodePressure, NodeView, OutputFailure, OutputPart, Payload, PayloadError, PayloadErrorKind,
     PressureState, QueryKind, QueryResult, Ratio, ReadImage, ReadOutput, Restore, RestoreMode,
-    Resume, Snapshot, Span, StartFailure, StartFailureReason, Suspend, Update, Workload, Workloads,
-    WriteImage,
+    Resume, Snapshot, Span, StartFailure, StartFailureReason, Suspend, UnmovableInstance, Update,
+    Workload, Workloads, WriteImage,
 };
 
 fn text(text: &str) -> String {
@@ -264,8 +264,8 @@ fn events_are_written_as_documented() {
             moved: 1,
             moving: 2,
             left: 1,
-            misfits: vec![Misfit { instance_uuid: text("a"), detail: text("no gpu") }],
-            misfit_count: 1,
+            unmovable: vec![UnmovableInstance { instance_uuid: text("a"), detail: text("no gpu") }],
+            unmovable_count: 1,
             ..DrainProgress::default()
         },
         "drain_progress:\n  node_uuid: h1\n  state: moving\n  total: 4\n  moved: 1\n  moving: 2\n  left: 1\n  misfits:\n  - instance_uuid: a\n    detail: no gpu\n  misfit_count: 1\n"
@@ -377,12 +377,12 @@ fn the_largest_payloads_fit_what_is_read() {
         ..Snapshot::default()
     };
     assert_eq!(Snapshot::decode(&page.encode()), Ok(page));
-    let misfit = Misfit {
+    let unmovable = UnmovableInstance {
         instance_uuid: "i".repeat(255),
         detail: "too little memory, ".repeat(50),
     };
     let drain = DrainProgress {
-        misfits: vec![misfit; MAX_MISFITS],
+        unmovable: vec![unmovable; MAX_UNMOVABLE],
         ..DrainProgress::default()
     };
     assert_eq!(DrainProgress::decode(&drain.encode()), Ok(drain));

@@ -233,8 +233,8 @@ impl Instance {
 
     /// Sets whether its node was sent a stop that had no visible effect. While it is set, an end that the node reports
     /// is that stop and not the instance's own end: the instance is placed again.
-    pub(crate) fn set_told_to_stop(&mut self, is_told: bool) {
-        self.state.set_told_to_stop(is_told);
+    pub(crate) fn set_stop_sent(&mut self, is_told: bool) {
+        self.state.set_stop_sent(is_told);
     }
 
     /// Its START, as it came; `None` where no one here started it, or it cannot be placed again.
@@ -346,7 +346,7 @@ impl Instance {
         if how == Ended::CutOff && self.on_loss == OnLoss::Restart {
             return Some(Cause::CutOff);
         }
-        self.state.is_told_to_stop().then_some(Cause::EndedAsTold)
+        self.state.is_stop_sent().then_some(Cause::EndedAsTold)
     }
 
     /// Whether it runs on network nodes, as CNCIs (ciao's per-tenant network concentrators) do.

@@ -35,7 +35,7 @@ impl Scheduler {
         ensure(self.placement.is_consistent(), || {
             "what is tried on full nodes is not what is counted".to_owned()
         })?;
-        self.check_lives()?;
+        self.check_managed()?;
         self.check_places()?;
         self.check_starts_that_wait()?;
         self.check_waiters()?;
@@ -85,7 +85,7 @@ impl Scheduler {
     }
 
     /// What is managed is where its state says, and suspended or claimed there as it says.
-    fn check_lives(&self) -> Result<(), String> {
+    fn check_managed(&self) -> Result<(), String> {
         ensure(self.instances.is_consistent(), || {
             "what is due about instances is not what their states say".to_owned()
         })?;

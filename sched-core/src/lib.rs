@@ -34,13 +34,11 @@ pub use api::cause::Cause;
 pub use api::command::{Command, ImageCommand, Target};
 pub use api::config::{
     About, Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
-    MAX_SETTLING, MAX_SETTLING_BYTES, MEASURED_WINDOW, MISSED_STATS, SETTLE_TIME,
+    MAX_RECOVERING, MAX_RECOVERING_BYTES, MEASURED_WINDOW, MISSED_STATS, RECOVERY_WINDOW,
 };
 pub use api::declined::{Objection, Refusal};
 pub use api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
-pub use api::explained::{
-    DrainCauses, DrainEnd, DrainStanding, Explained, QueryProblem, RowCauses,
-};
+pub use api::explained::{DrainCauses, DrainEnd, DrainSummary, Explained, QueryProblem, RowCauses};
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
     Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, Dialect,

@@ -25,8 +25,8 @@ use std::time::Instant;
 
 use sched_model::query::MAX_LIMIT;
 use sched_model::{
-    CertificateView, ControllerView, InstanceView, Query, QueryKind, QueryResult, Role, Standing,
-    StatusView,
+    CertificateView, ControllerRole, ControllerView, InstanceView, Query, QueryKind, QueryResult,
+    Role, StatusView,
 };
 
 use crate::Scheduler;
@@ -142,9 +142,9 @@ impl Scheduler {
             (
                 id,
                 if self.peers.is_master(id) {
-                    Standing::Master
+                    ControllerRole::Master
                 } else {
-                    Standing::Backup
+                    ControllerRole::Backup
                 },
             )
         });
@@ -153,13 +153,13 @@ impl Scheduler {
         let operators = listeners.map(|id| {
             let is_viewer = self.peers.session(id).role() == Role::VIEWER;
             let standing = if is_viewer {
-                Standing::Viewer
+                ControllerRole::Viewer
             } else {
-                Standing::Operator
+                ControllerRole::Operator
             };
             (id, standing)
         });
-        let row = |(id, standing): (SessionId, Standing)| {
+        let row = |(id, standing): (SessionId, ControllerRole)| {
             let session = self.peers.session(id);
             ControllerView {
                 uuid: session.uuid().to_string(),

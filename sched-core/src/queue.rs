@@ -60,7 +60,7 @@ use self::awake::Awake;
 use self::line::Line;
 use self::ordered::Key;
 use self::preemptions::Preemptions;
-use self::search::{Round, Sought, Walk, Whom};
+use self::search::{Round, SearchRange, Walk, Whom};
 use self::slots::Slots;
 use self::sweep::Sweep;
 use self::together::Together;
@@ -375,7 +375,7 @@ impl Queue {
         begin: Begin,
         may: impl FnMut(ClassId, &Shape) -> bool,
     ) -> Found {
-        let sought = |from| Sought {
+        let sought = |from| SearchRange {
             from,
             before: Key::LAST,
             whom: Whom::First,
@@ -407,7 +407,7 @@ impl Queue {
         priority: u8,
         mut may: impl FnMut(ClassId, &Shape) -> bool,
     ) -> bool {
-        let sought = Sought {
+        let sought = SearchRange {
             from: Key::FIRST,
             before: Key::before(Rank::before(priority)),
             whom: Whom::AnyStart,

@@ -9,7 +9,7 @@ use indexmap::IndexSet;
 use sched_model::Uuid;
 
 use crate::api::action::PlacedStart;
-use crate::api::config::{Config, MAX_SETTLING, MAX_SETTLING_BYTES};
+use crate::api::config::{Config, MAX_RECOVERING, MAX_RECOVERING_BYTES};
 use crate::api::ids::InstanceId;
 use crate::maps::Map;
 
@@ -50,7 +50,7 @@ impl Recovery {
         let window = if missing.is_empty() {
             Window::Absent
         } else {
-            Window::Open(now + config.settle_time)
+            Window::Open(now + config.recovery_window)
         };
         Self {
             missing,
@@ -102,7 +102,7 @@ impl Recovery {
     /// Takes a START in if the window is open and has room, and names its instance; gives it back otherwise.
     pub(crate) fn hold(&mut self, start: Box<PlacedStart>) -> Result<InstanceId, Box<PlacedStart>> {
         let bytes = self.bytes + start.parcel.payload.len();
-        if !self.is_open() || self.len() >= MAX_SETTLING || bytes > MAX_SETTLING_BYTES {
+        if !self.is_open() || self.len() >= MAX_RECOVERING || bytes > MAX_RECOVERING_BYTES {
             return Err(start);
         }
         let instance = start.request.instance.clone();

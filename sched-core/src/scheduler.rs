@@ -211,7 +211,7 @@ impl Scheduler {
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
             let any = self.run_committed() | self.continue_drains();
-            if !self.serve_waiting() && !self.seek_for_evicted() && !any {
+            if !self.serve_waiting() && !self.place_evicted() && !any {
                 break;
             }
         }

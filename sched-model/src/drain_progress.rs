@@ -3,7 +3,7 @@
 use crate::{record, words};
 
 /// Most instances that a DrainProgress names; how many there are in all is said beside them.
-pub const MAX_MISFITS: usize = 64;
+pub const MAX_UNMOVABLE: usize = 64;
 
 record! {
     /// `drain_progress: {node_uuid, state, total, moved, moving, left, misfits, misfit_count, detail}`.
@@ -20,10 +20,10 @@ record! {
         moving: u32 as "moving",
         /// Those of them that are still to be moved.
         left: u32 as "left",
-        /// Instances that fit nowhere else, at most [`MAX_MISFITS`].
-        misfits: Vec<Misfit> as "misfits" unless empty,
+        /// Instances that fit nowhere else, at most [`MAX_UNMOVABLE`].
+        unmovable: Vec<UnmovableInstance> as "misfits" unless empty,
         /// How many such there are in all.
-        misfit_count: u32 as "misfit_count" unless empty,
+        unmovable_count: u32 as "misfit_count" unless empty,
         /// More about it, for people.
         detail: String as "detail" unless empty,
     }
@@ -31,7 +31,7 @@ record! {
 
 record! {
     /// An instance that fits nowhere else.
-    pub struct Misfit {
+    pub struct UnmovableInstance {
         /// The instance.
         instance_uuid: String as "instance_uuid",
         /// Why, for people.

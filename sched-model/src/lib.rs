@@ -16,6 +16,7 @@
 
 pub mod attach_volume_failure;
 pub mod command_failure;
+pub mod controller_status;
 pub mod cut;
 pub mod deadline;
 pub mod decision;
@@ -39,7 +40,6 @@ pub mod role;
 pub mod scheduling;
 pub mod snapshot;
 pub mod span;
-pub mod standing;
 pub mod start_failure;
 pub mod suspend;
 pub mod topic;
@@ -50,10 +50,11 @@ mod declare;
 
 pub use attach_volume_failure::{AttachVolumeFailure, AttachVolumeFailureReason};
 pub use command_failure::{CommandFailure, CommandFailureReason, LifeCommand};
+pub use controller_status::{CommandRefused, ControllerStatus, RefusalReason};
 pub use deadline::MAX_DEADLINE;
 pub use decision::{DecidedPlacement, PlacementDecision};
 pub use delete::{Delete, DeleteFailure, DeleteFailureReason};
-pub use drain_progress::{DrainProgress, DrainState, Misfit};
+pub use drain_progress::{DrainProgress, DrainState, UnmovableInstance};
 pub use ends_recorded::EndsRecorded;
 pub use error::{Fault, PayloadError, PayloadErrorKind, Position};
 pub use evacuate::{Evacuate, EvacuateMode, Restore, RestoreMode};
@@ -72,15 +73,14 @@ pub use node_pressure::{NodePressure, PressureState};
 pub use output::{OutputFailure, OutputPart, ReadOutput};
 pub use public_ip_failure::{AssignPublicIpFailure, UnassignPublicIpFailure};
 pub use query::{
-    CertificateView, ControllerView, HistoryRow, InstanceView, NodeView, OutputRow, PlacementState,
-    Query, QueryKind, QueryResult, Standing, StatusView, StoreState, StoreView, UNKNOWN,
+    CertificateView, ControllerRole, ControllerView, HistoryRow, InstanceView, NodeView, OutputRow,
+    PlacementState, Query, QueryKind, QueryResult, StatusView, StoreState, StoreView, UNKNOWN,
 };
 pub use reason::{Reason, ReasonKind};
 pub use role::Role;
 pub use scheduling::{Batch, Group, GroupPolicy, Near, OnNodeLoss, Scheduling};
 pub use snapshot::Snapshot;
 pub use span::Span;
-pub use standing::{CommandRefused, ControllerStatus, RefusalReason};
 pub use start_failure::{AttemptFailed, StartFailure, StartFailureReason};
 pub use suspend::{Resume, Suspend};
 pub use topic::Topic;

@@ -256,8 +256,8 @@ record! {
     pub struct ControllerView {
         /// Its id.
         uuid: String as "uuid",
-        /// Its standing.
-        standing: Standing as "standing",
+        /// Its role among the controllers.
+        standing: ControllerRole as "standing",
         /// How long it has been connected, seconds.
         connected_s: i64 as "connected_s",
     }
@@ -319,7 +319,7 @@ words! {
 
 words! {
     /// What a controller may do.
-    pub enum Standing {
+    pub enum ControllerRole {
         /// The controller whose commands are carried out.
         Master = "master",
         /// It waits to become master.

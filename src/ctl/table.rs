@@ -313,7 +313,7 @@ fn list(texts: impl Iterator<Item = String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::payload::{InstanceView, PlacementState, Standing};
+    use proto_frames::payload::{ControllerRole, InstanceView, PlacementState};
 
     use super::*;
 
@@ -580,7 +580,7 @@ POSITION  INSTANCE  NAME  PRIORITY   MEMORY  DISK  VCPUS  ATTEMPTS  TIME LEFT   
     fn controllers_show_their_role() {
         let controller = ControllerView {
             uuid: "c".into(),
-            standing: Standing::Master,
+            standing: ControllerRole::Master,
             connected_s: 1,
         };
         assert_eq!(

@@ -345,7 +345,7 @@ pub struct Agent {
     /// Orders the ends of instances.
     exits: u64,
     ends: ends::Ends,
-    kept: kept::Kept,
+    kept: kept::KeptRunsReport,
     lease: lease::Lease,
     link: Link,
     /// Traced STARTs that are not reported yet.
@@ -402,7 +402,7 @@ impl Agent {
             limits: room::Limits::default(),
             capacity: None,
             exits: 0,
-            kept: kept::Kept::default(),
+            kept: kept::KeptRunsReport::default(),
             lease: lease::Lease::default(),
             link: Link::Down,
             traces: Vec::new(),
@@ -484,7 +484,7 @@ impl Agent {
         };
         self.kept.begin_connection();
         self.introduce_anew();
-        self.tell_ends();
+        self.report_ends();
     }
 
     fn disconnected(&mut self) {

@@ -59,12 +59,12 @@ impl Default for KeepOutput {
 
 /// The directory of what is kept of instances that are not on this node any more.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptRunsDir {
     dir: PathBuf,
     rule: KeepOutput,
 }
 
-impl Kept {
+impl KeptRunsDir {
     /// Keeps in this directory by the default rule.
     pub(crate) fn new(dir: PathBuf) -> Self {
         let rule = KeepOutput::default();
@@ -269,7 +269,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::time::{Duration, SystemTime};
 
-    use super::{InstanceDir, KeepOutput, Kept, MAX_KEPT, Shelf, Surplus};
+    use super::{InstanceDir, KeepOutput, KeptRunsDir, MAX_KEPT, Shelf, Surplus};
 
     const BLOCK: usize = 4096;
 
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn each_run_of_an_instance_has_a_place_of_its_own_and_what_is_empty_none() {
         let root = tempfile::tempdir().unwrap();
-        let kept = Kept::new(root.path().join("kept"));
+        let kept = KeptRunsDir::new(root.path().join("kept"));
         for (id, blocks, is_kept) in [
             ("a", 1, true),
             ("a.1", 1, true),

@@ -266,7 +266,7 @@ enum Connection {
 }
 
 /// What a node waits for.
-enum Woken {
+enum Wakeup {
     Happened(Input),
     Connected(Link),
     Received(Frame),
@@ -350,12 +350,12 @@ impl Node {
             };
             match woken {
                 Ok(Ok(woken)) => {
-                    if let Woken::Received(frame) = &woken
+                    if let Wakeup::Received(frame) = &woken
                         && let Some(detail) = refusal(frame)
                     {
                         return Err(LauncherError::Refused(detail));
                     }
-                    if let Woken::Ending = woken {
+                    if let Wakeup::Ending = woken {
                         deadline = Some(Instant::now() + self.config.stop_grace + STOP_DEADLINE);
                     }
                     self.take(woken);
@@ -390,7 +390,7 @@ impl Node {
     async fn wait(
         &mut self,
         ending: Option<&mut watch::Receiver<bool>>,
-    ) -> Result<Woken, LauncherError> {
+    ) -> Result<Wakeup, LauncherError> {
         let ending = async {
             match ending {
                 Some(ending) => ending.wait_for(|end| *end).await.map(drop),
@@ -406,13 +406,13 @@ impl Node {
         };
         let writes = self.writes();
         tokio::select! {
-            frames = writes => Ok(Woken::Written(frames)),
+            frames = writes => Ok(Wakeup::Written(frames)),
             woken = exchange(&mut self.connection, self.outbox.front()) => woken,
-            chunk = self.readers.next() => Ok(Woken::Read(chunk)),
-            read = wanted(&mut self.images) => Ok(Woken::Wanted(read)),
-            input = self.machine.event() => Ok(Woken::Happened(input)),
-            () = timer => Ok(Woken::Happened(Input::Tick)),
-            _ = ending => Ok(Woken::Ending),
+            chunk = self.readers.next() => Ok(Wakeup::Read(chunk)),
+            read = wanted(&mut self.images) => Ok(Wakeup::Wanted(read)),
+            input = self.machine.event() => Ok(Wakeup::Happened(input)),
+            () = timer => Ok(Wakeup::Happened(Input::Tick)),
+            _ = ending => Ok(Wakeup::Ending),
         }
     }
 
@@ -434,33 +434,33 @@ impl Node {
         }
     }
 
-    fn take(&mut self, woken: Woken) {
+    fn take(&mut self, woken: Wakeup) {
         let now = Instant::now();
         match woken {
-            Woken::Happened(input) => self.happened(now, input),
-            Woken::Ending => self
+            Wakeup::Happened(input) => self.happened(now, input),
+            Wakeup::Ending => self
                 .agent
                 .handle(now, Input::Shutdown(self.config.at_shutdown)),
-            Woken::Sent => {
+            Wakeup::Sent => {
                 self.outbox.pop_front();
             }
-            Woken::Written(frames) => {
+            Wakeup::Written(frames) => {
                 if let Connection::Up { written, .. } = &mut self.connection {
                     *written = frames;
                 }
                 self.agent.handle(now, Input::Written(frames));
             }
-            Woken::Read(chunk) => self.send_output(&chunk),
-            Woken::Wanted(read) => {
+            Wakeup::Read(chunk) => self.send_output(&chunk),
+            Wakeup::Wanted(read) => {
                 // On another connection it is asked for once more.
                 if matches!(self.connection, Connection::Up { .. }) {
                     let frame = Frame::new(Kind::READ_IMAGE, self.uuid, read.encode());
                     self.outbox.push_back(frame);
                 }
             }
-            Woken::Received(frame) => self.received(now, &frame),
-            Woken::Connected(link) => self.connected(now, link),
-            Woken::Lost(reason) => {
+            Wakeup::Received(frame) => self.received(now, &frame),
+            Wakeup::Connected(link) => self.connected(now, link),
+            Wakeup::Lost(reason) => {
                 warn!(event = "scheduler_disconnected", node = %self.uuid, %reason, "disconnected");
                 if let Connection::Up { since, .. } = &self.connection {
                     self.dialler.lost(now - *since);
@@ -581,18 +581,18 @@ fn refusal(frame: &Frame) -> Option<Printable> {
 async fn exchange(
     connection: &mut Connection,
     outgoing: Option<&Frame>,
-) -> Result<Woken, LauncherError> {
+) -> Result<Wakeup, LauncherError> {
     match (connection, outgoing) {
-        (Connection::Dialling(dialling), _) => dialling.await.map(Woken::Connected),
+        (Connection::Dialling(dialling), _) => dialling.await.map(Wakeup::Connected),
         (Connection::Up { link, .. }, Some(frame)) => Ok(link
             .sender
             .send(frame.clone())
             .await
-            .map_or_else(Woken::Lost, |()| Woken::Sent)),
+            .map_or_else(Wakeup::Lost, |()| Wakeup::Sent)),
         (Connection::Up { link, .. }, None) => Ok(link
             .receiver
             .recv()
             .await
-            .map_or_else(Woken::Lost, Woken::Received)),
+            .map_or_else(Wakeup::Lost, Wakeup::Received)),
     }
 }

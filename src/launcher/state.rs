@@ -6,7 +6,7 @@
 //! <state>/lease.json            until when instances under the lease may run; lease.spare replaces it on a full disk
 //! <state>/instances/<instance>/ see the files of one instance
 //! <state>/new/<instance>/       a directory of an instance that is about to take the place of the earlier one
-//! <state>/kept/                 output of instances that are not on this node any more ([`Kept`])
+//! <state>/kept/                 output of instances that are not on this node any more ([`KeptRunsDir`])
 //! <state>/trash/                what is being deleted
 //! ```
 //! Nothing here takes the longer the more files a workload makes: what is deleted is set aside first ([`Trash`]).
@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 
 use super::agent::{InstanceRecord, Numbering, Removal, Stage};
 use super::files::{InstanceDir, Over, create_json, is_storage_fault, read_json, write_json};
-use super::kept::{KeepOutput, Kept, Surplus};
+use super::kept::{KeepOutput, KeptRunsDir, Surplus};
 use super::trash::Trash;
 use crate::private;
 
@@ -123,7 +123,7 @@ pub(crate) struct StateDir {
     uuid: Uuid,
     numbering: Numbering,
     trash: Trash,
-    kept: Kept,
+    kept: KeptRunsDir,
     /// Instances here that ended by themselves, and keep their files where they are.
     exited: Mutex<BTreeSet<String>>,
     /// Why it could not be written when it was opened.
@@ -192,7 +192,7 @@ impl StateDir {
         let exited = exited.map(|record| record.instance).collect();
         let state = Self {
             trash,
-            kept: Kept::new(root.join("kept")),
+            kept: KeptRunsDir::new(root.join("kept")),
             exited: Mutex::new(exited),
             numbering: Numbering {
                 incarnation: node.incarnation.unwrap_or(incarnation),

@@ -113,17 +113,17 @@ pub struct Driver {
     /// Frames that are encoded and not yet written.
     outbound: Outbound,
     /// Shared with the listener.
-    heard: Arc<Heard>,
+    heard: Arc<Received>,
     recorder: Arc<Recorder>,
     /// Ends with the connection.
     listener: JoinHandle<()>,
 }
 
-/// What the driving connection was told.
+/// What the driving connection has received.
 ///
 /// Written by the listener, read by the driver.
 #[derive(Debug)]
-struct Heard {
+struct Received {
     run: RunId,
     recorder: Arc<Recorder>,
     /// Launchers of this run whose STATS came through: their READY has been dealt with.
@@ -159,7 +159,7 @@ impl Driver {
                 .await?;
         }
         let (reader, writer) = split(peer.stream);
-        let heard = Arc::new(Heard {
+        let heard = Arc::new(Received {
             run,
             recorder: recorder.clone(),
             reports: AtomicU64::new(0),
@@ -364,7 +364,7 @@ impl Drop for Driver {
 async fn listen(
     mut stream: ReadHalf<TlsStream<TcpStream>>,
     mut inbound: Inbound,
-    heard: Arc<Heard>,
+    heard: Arc<Received>,
 ) {
     let error = loop {
         match inbound.next(&mut stream).await {
@@ -376,7 +376,7 @@ async fn listen(
     heard.changed.notify_waiters();
 }
 
-impl Heard {
+impl Received {
     /// Waits until the connection has ended, and says why.
     ///
     /// The waiter is registered before the look, so that a closing in between is not missed.

@@ -28,7 +28,7 @@ use super::gate::{Seat, Verdict};
 use super::limits::{
     MAX_WAIT_FOR_PLACE, PRESSED_FIRST_BYTE, PRESSED_HANDSHAKE, PRESSED_SILENCE, ServerLimits,
 };
-use super::timed::{Heard, Timed};
+use super::timed::{LastHeard, Timed};
 use crate::net::ahead::Ahead;
 use crate::net::closing::{CLOSE_QUIET, close};
 use crate::net::identity::{IdentityError, PeerIdentity};
@@ -193,7 +193,7 @@ async fn admit_to<T>(
     if verdict == Verdict::Leave {
         return Err(HandshakeError::HadToLeave);
     }
-    let heard = Heard::now();
+    let heard = LastHeard::now();
     tokio::select! {
         // What has come is read before it is looked at how long nothing came.
         biased;
@@ -219,7 +219,7 @@ async fn overdue(pressure: impl Future<Output = ()>, time: Duration) {
 
 /// Waits until a handshake has taken too long under pressure, and that is its peer's doing. A peer that sends something
 /// from time to time is not ended by this, but by the deadlines of TLS and CONNECT.
-async fn stuck(seat: &Seat, heard: &Heard) {
+async fn stuck(seat: &Seat, heard: &LastHeard) {
     sleep(PRESSED_HANDSHAKE).await;
     loop {
         seat.pressure().await;

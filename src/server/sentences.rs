@@ -22,7 +22,7 @@ mod no_fit;
 mod unread;
 
 use sched_core::{
-    Action, Cause, Change, DrainStanding, Explained, Message, QueryProblem, Record, RowCauses,
+    Action, Cause, Change, DrainSummary, Explained, Message, QueryProblem, Record, RowCauses,
     ShortText,
 };
 use sched_model::{
@@ -122,10 +122,10 @@ fn word_page(page: &mut Explained<QueryResult, RowCauses>) {
 }
 
 /// Only nodes that are being drained have an entry, so this goes by index.
-fn word_nodes(rows: &mut [NodeView], drains: &[(usize, DrainStanding)]) {
-    for (at, standing) in drains {
+fn word_nodes(rows: &mut [NodeView], drains: &[(usize, DrainSummary)]) {
+    for (at, summary) in drains {
         if let Some(row) = rows.get_mut(*at) {
-            row.drain = drain::standing(standing);
+            row.drain = drain::summary(summary);
         }
     }
 }

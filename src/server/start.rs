@@ -228,7 +228,7 @@ impl Server {
             Some(directory) => Some(restore(directory, &mut scheduler).map_err(in_state_dir)?),
             None => None,
         };
-        say_what_is_known(&scheduler, config.state_dir.is_some());
+        log_restart_state(&scheduler, config.state_dir.is_some());
         let now = Instant::now();
         scheduler.start_unix_ms = unix_ms();
         // The core reads no clock: it is given this moment, and later one for each input batch.
@@ -391,12 +391,12 @@ fn open_images(config: &ImagesConfig) -> Result<images::Opened, StartError> {
 }
 
 /// Two lines in the log that explain what a restart does: how long STARTs may wait, or that all state is gone.
-fn say_what_is_known(scheduler: &sched_core::Config, has_state_dir: bool) {
+fn log_restart_state(scheduler: &sched_core::Config, has_state_dir: bool) {
     // Nodes that were lost before the restart already are not waited for.
     let is_expected = |node: &&KnownNode| node.lost_since_ms.is_none();
     let count = scheduler.known_nodes.iter().filter(is_expected).count();
     if count > 0 {
-        let time = scheduler.settle_time;
+        let time = scheduler.recovery_window;
         info!(
             event = "nodes_expected",
             "nodes connected before the restart: {count}; STARTs that fit nowhere wait for them, at most {time:?}"

@@ -17,9 +17,9 @@ use tokio::net::TcpStream;
 /// When a peer was last heard. Shared by the connection, which notes, and the task that watches the handshake, which
 /// asks. The lock is held for a copy.
 #[derive(Debug, Clone)]
-pub(super) struct Heard(Arc<Mutex<Instant>>);
+pub(super) struct LastHeard(Arc<Mutex<Instant>>);
 
-impl Heard {
+impl LastHeard {
     /// With the present time.
     pub(super) fn now() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
@@ -36,11 +36,11 @@ impl Heard {
 pub(super) struct Timed {
     tcp: TcpStream,
     /// `None` once the handshake is over.
-    heard: Option<Heard>,
+    heard: Option<LastHeard>,
 }
 
 impl Timed {
-    pub(super) fn new(tcp: TcpStream, heard: Heard) -> Self {
+    pub(super) fn new(tcp: TcpStream, heard: LastHeard) -> Self {
         let heard = Some(heard);
         Self { tcp, heard }
     }
@@ -65,7 +65,7 @@ impl AsyncRead for Timed {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.tcp).poll_read(cx, buf);
-        if let Some(Heard(heard)) = &self.heard
+        if let Some(LastHeard(heard)) = &self.heard
             && buf.filled().len() > before
         {
             *heard.lock() = Instant::now();

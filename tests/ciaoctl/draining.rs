@@ -2,7 +2,7 @@
 
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode,
-    LifeCommand, Misfit, Payload, QueryResult, Restore, RestoreMode, Span,
+    LifeCommand, Payload, QueryResult, Restore, RestoreMode, Span, UnmovableInstance,
 };
 use proto_frames::{Frame, Kind};
 
@@ -117,15 +117,15 @@ async fn a_drain_shows_how_far_it_is_and_ends_when_it_is_done() {
 
 #[tokio::test]
 async fn a_check_says_what_will_not_fit_and_is_no_success_then() {
-    let misfits = DrainProgress {
-        misfits: vec![Misfit {
+    let unmovable = DrainProgress {
+        unmovable: vec![UnmovableInstance {
             instance_uuid: "i1".into(),
             detail: "no node with gpu 1".into(),
         }],
-        misfit_count: 2,
+        unmovable_count: 2,
         ..progress(DrainState::Checking, 0)
     };
-    let scheduler = draining(vec![misfits]).await;
+    let scheduler = draining(vec![unmovable]).await;
     let ran = scheduler.ctl(&["drain", "--check", "node-a"]).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let expected =
@@ -141,11 +141,11 @@ async fn a_check_says_what_will_not_fit_and_is_no_success_then() {
 #[tokio::test]
 async fn a_drain_that_leaves_something_says_what_and_is_no_success() {
     let incomplete = DrainProgress {
-        misfits: vec![Misfit {
+        unmovable: vec![UnmovableInstance {
             instance_uuid: "i1".into(),
             detail: "too large".into(),
         }],
-        misfit_count: 1,
+        unmovable_count: 1,
         ..progress(DrainState::Incomplete, 3)
     };
     let scheduler = draining(vec![incomplete]).await;

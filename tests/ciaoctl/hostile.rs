@@ -2,9 +2,9 @@
 
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, ControllerView, DrainProgress, DrainState, HistoryRow,
-    InstanceQueued, InstanceStateEvent, InstanceView, LifeCommand, LifeState, Misfit, NodeView,
-    Payload, PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason,
-    StartFailure, StartFailureReason, StoreState, StoreView,
+    InstanceQueued, InstanceStateEvent, InstanceView, LifeCommand, LifeState, NodeView, Payload,
+    PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason,
+    StartFailure, StartFailureReason, StoreState, StoreView, UnmovableInstance,
 };
 use proto_frames::{Frame, Kind};
 
@@ -152,7 +152,7 @@ fn events() -> Vec<(Kind, Vec<u8>)> {
         detail: EVIL.into(),
         ..InstanceQueued::default()
     };
-    let turn = InstanceStateEvent {
+    let event = InstanceStateEvent {
         instance_uuid: EVIL.into(),
         node_uuid: EVIL.into(),
         state: LifeState::Other(EVIL.into()),
@@ -162,7 +162,7 @@ fn events() -> Vec<(Kind, Vec<u8>)> {
     let drain = DrainProgress {
         node_uuid: format!("n1{EVIL}"),
         state: DrainState::Incomplete,
-        misfits: vec![Misfit {
+        unmovable: vec![UnmovableInstance {
             instance_uuid: EVIL.into(),
             detail: EVIL.into(),
         }],
@@ -182,7 +182,7 @@ fn events() -> Vec<(Kind, Vec<u8>)> {
         ),
         (Kind::COMMAND_FAILURE, failure.encode().to_vec()),
         (Kind::INSTANCE_QUEUED, queued.encode().to_vec()),
-        (Kind::INSTANCE_STATE, turn.encode().to_vec()),
+        (Kind::INSTANCE_STATE, event.encode().to_vec()),
         (Kind::DRAIN_PROGRESS, drain.encode().to_vec()),
         (Kind::PLACEMENT_DECISION, decision.encode().to_vec()),
         (Kind::new(3, 0x7e), EVIL.as_bytes().to_vec()),

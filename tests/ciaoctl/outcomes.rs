@@ -181,12 +181,12 @@ async fn what_is_deleted_on_a_lost_node_is_said_to_run_until_that_returns() {
                     return peers.send(from, Kind::DELETE_FAILURE, failure.encode());
                 }
                 if !delete.forget {
-                    let turn = InstanceStateEvent {
+                    let event = InstanceStateEvent {
                         instance_uuid: instance_uuid.clone(),
                         state: LifeState::Lost,
                         ..InstanceStateEvent::default()
                     };
-                    peers.send(from, Kind::INSTANCE_STATE, turn.encode());
+                    peers.send(from, Kind::INSTANCE_STATE, event.encode());
                 }
                 let deleted = InstanceDeleted {
                     instance_uuid,

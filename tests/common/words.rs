@@ -5,9 +5,9 @@
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    AttachVolume, CommandRefused, ControllerStatus, Delete, InstanceStat, InstanceState,
-    NodeConnected, NodeDisconnected, NodeView, Payload, Query, QueryKind, QueryResult, Ready,
-    Requirements, Standing, Start, StartFailure, StartFailureReason, Stats, Topic, Watch,
+    AttachVolume, CommandRefused, ControllerRole, ControllerStatus, Delete, InstanceStat,
+    InstanceState, NodeConnected, NodeDisconnected, NodeView, Payload, Query, QueryKind,
+    QueryResult, Ready, Requirements, Start, StartFailure, StartFailureReason, Stats, Topic, Watch,
 };
 use proto_frames::{Kind, Uuid};
 
@@ -158,7 +158,7 @@ impl Peer {
     }
 
     /// The next frame must say this of its standing.
-    pub(crate) async fn expect_standing(&mut self, standing: Standing) {
+    pub(crate) async fn expect_role(&mut self, standing: ControllerRole) {
         let status = self.expect(Kind::CONTROLLER_STATUS).await;
         let status = ControllerStatus::decode(&status.payload).unwrap();
         assert_eq!(status.status, standing);

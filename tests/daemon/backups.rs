@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    InstanceView, Payload, PlacementState, QueryKind, Scheduling, Snapshot, Standing, StartFailure,
+    ControllerRole, InstanceView, Payload, PlacementState, QueryKind, Scheduling, Snapshot,
+    StartFailure,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 
@@ -24,7 +25,7 @@ async fn with_backup(site: &Site, daemon: &Daemon) -> (Peer, Peer, Peer) {
     let mut backup = site
         .connect(daemon, Role::CONTROLLER, Encoding::Native)
         .await;
-    backup.expect_standing(Standing::Backup).await;
+    backup.expect_role(ControllerRole::Backup).await;
     let mut node = site.node(daemon).await;
     master.expect_node().await;
     backup.expect_node().await;
@@ -83,7 +84,7 @@ async fn every_start_of_a_master_that_dies_runs_once_or_has_failed_for_its_backu
     master.pour(starts).await;
     // Killed, with most answers unread.
     drop(master);
-    backup.expect_standing(Standing::Master).await;
+    backup.expect_role(ControllerRole::Master).await;
     let told = backup.settle().await;
     let mut runs = BTreeMap::new();
     for frame in node.settle().await {
@@ -124,7 +125,7 @@ async fn a_backup_sees_what_waits_and_what_a_dead_masters_delete_came_to() {
         .await;
     node.expect(Kind::DELETE).await;
     drop(master);
-    backup.expect_standing(Standing::Master).await;
+    backup.expect_role(ControllerRole::Master).await;
     let told = backup.settle().await;
     let rows = pages(&told);
     let waiting: Vec<_> = rows

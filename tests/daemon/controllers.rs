@@ -1,7 +1,7 @@
 //! Controllers and operators: standing, promotion, what a backup may do, queries and watches.
 
 use proto_frames::payload::{
-    InstancePlaced, Payload, PlacementState, QueryKind, RefusalReason, Snapshot, Standing,
+    ControllerRole, InstancePlaced, Payload, PlacementState, QueryKind, RefusalReason, Snapshot,
     StartFailureReason, Topic,
 };
 use proto_frames::{Encoding, Kind, Role};
@@ -14,7 +14,7 @@ async fn the_first_controller_is_master_and_the_next_is_promoted_when_it_leaves(
     let (site, daemon, master) = Site::with_master().await;
     let mut backup = site.backup(&daemon).await;
     master.close().await;
-    backup.expect_standing(Standing::Master).await;
+    backup.expect_role(ControllerRole::Master).await;
     let page = backup.expect(Kind::SNAPSHOT).await;
     let page = Snapshot::decode(&page.payload).unwrap();
     assert!(page.last && page.nodes.is_empty() && page.instances.is_empty());
@@ -164,12 +164,12 @@ async fn an_operator_sees_nodes_instances_and_controllers() {
     assert_eq!(instances[0].reported.as_deref(), Some("active"));
 
     let controllers = operator.query(QueryKind::Controllers).await.controllers;
-    let standings: Vec<_> = controllers
+    let roles: Vec<_> = controllers
         .iter()
         .map(|view| (view.uuid.clone(), view.standing.clone()))
         .collect();
-    assert!(standings.contains(&(master.uuid.to_string(), Standing::Master)));
-    assert!(standings.contains(&(operator.uuid.to_string(), Standing::Operator)));
+    assert!(roles.contains(&(master.uuid.to_string(), ControllerRole::Master)));
+    assert!(roles.contains(&(operator.uuid.to_string(), ControllerRole::Operator)));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Peers that send nothing, too much, or nonsense: they are cut off, and no other peer notices.
 
-use proto_frames::payload::{Payload, Standing, StartFailure};
+use proto_frames::payload::{ControllerRole, Payload, StartFailure};
 use proto_frames::{Encoding, Kind, Role};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -125,7 +125,7 @@ async fn a_start_that_is_too_long_fails_by_its_name_and_those_behind_it_are_plac
         let daemon = site.start(&["--max-payload", "400000"]).await;
         let mut master = site.connect(&daemon, Role::CONTROLLER, encoding).await;
         if encoding == Encoding::Native {
-            master.expect_standing(Standing::Master).await;
+            master.expect_role(ControllerRole::Master).await;
         }
         let mut node = site.node(&daemon).await;
         master.expect_node().await;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use proto_frames::payload::Standing;
+use proto_frames::payload::ControllerRole;
 use proto_frames::{Encoding, Kind, Role};
 
 use crate::peer::{Peer, Wire};
@@ -52,11 +52,11 @@ async fn a_newer_connection_of_the_master_is_master() {
     let (site, daemon) = Site::running().await;
     let dialer = site.dialer(&daemon, Role::CONTROLLER, Encoding::Native);
     let mut older = dialer.connect().await;
-    older.expect_standing(Standing::Master).await;
+    older.expect_role(ControllerRole::Master).await;
     let mut backup = site.backup(&daemon).await;
 
     let mut newer = dialer.connect().await;
-    newer.expect_standing(Standing::Master).await;
+    newer.expect_role(ControllerRole::Master).await;
     older.expect_end().await;
     newer.nothing_else().await;
     backup.nothing_else().await;

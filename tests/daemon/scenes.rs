@@ -1,6 +1,6 @@
 //! How tests begin: a daemon that runs, and the peers that have joined it.
 
-use proto_frames::payload::Standing;
+use proto_frames::payload::ControllerRole;
 use proto_frames::{Encoding, Role};
 
 use crate::peer::Peer;
@@ -51,7 +51,7 @@ impl Site {
         let mut peer = self
             .connect(daemon, Role::CONTROLLER, Encoding::Native)
             .await;
-        peer.expect_standing(Standing::Backup).await;
+        peer.expect_role(ControllerRole::Backup).await;
         peer
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proto_frames::payload::{
-    InstanceView, Payload, Requirements, Snapshot, Standing, Start, StartFailure,
+    ControllerRole, InstanceView, Payload, Requirements, Snapshot, Start, StartFailure,
 };
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
@@ -59,7 +59,7 @@ async fn the_backup_takes_over_with_a_picture_of_all_and_nothing_is_done_twice()
     let mut master = controller().await;
     master.skip_to(Kind::CONTROLLER_STATUS).await;
     let mut backup = controller().await;
-    backup.expect_standing(Standing::Backup).await;
+    backup.expect_role(ControllerRole::Backup).await;
     let ids: Vec<Uuid> = (0..STARTS).map(|_| Uuid::new_v4()).collect();
     let starts = ids
         .iter()

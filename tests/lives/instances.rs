@@ -45,7 +45,7 @@ async fn a_start_of_what_lives_is_answered_and_what_nobody_here_started_is_adopt
     cluster.until(ID, "running").await;
     assert_eq!(answer(&cluster, &file).await, "already_running");
     program.runs(1).await;
-    assert_eq!(cluster.turns(ID).await, ["placing", "running"]);
+    assert_eq!(cluster.states(ID).await, ["placing", "running"]);
 
     // A scheduler that has forgotten everything finds it where it is.
     cluster.kill_scheduler().await;

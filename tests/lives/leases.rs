@@ -26,8 +26,8 @@ async fn what_a_dead_launcher_had_under_its_lease_ends_there_and_then_runs_elsew
     assert_eq!(cluster.until(&id, "running").await.hostname, "node-b");
     assert!(runs(spared), "it may run on where it is");
     cluster.until(&other, "lost").await;
-    let turns = cluster.turns(&id).await;
-    assert!(turns.contains(&"lost".to_owned()), "{turns:?}");
+    let states = cluster.states(&id).await;
+    assert!(states.contains(&"lost".to_owned()), "{states:?}");
 
     // The node comes back with what it still has, and without what runs elsewhere.
     cluster.launch("node-a", &[]);

@@ -29,8 +29,8 @@ async fn funky_an_evicted_low_task_does_not_resume_before_a_high_one_that_waits(
     cluster.ctl(&format!("delete --wait {first_id}")).await;
     second.runs(1).await;
     cluster.until(&second_id, "running").await;
-    let turns = cluster.turns(&low_id).await;
-    assert_eq!(turns.last().map(String::as_str), Some("suspended"));
+    let states = cluster.states(&low_id).await;
+    assert_eq!(states.last().map(String::as_str), Some("suspended"));
     stands_still(process).await;
     cluster.ctl(&format!("delete --wait {second_id}")).await;
     low.beats().await;
@@ -58,7 +58,7 @@ async fn funky_a_move_is_commanded_at_its_node_whatever_node_is_named_as_such() 
         let mut look = Look::new();
         // Moved, or refused because that is not where it is; never begun there while it runs here.
         while program.begun().len() < 2 && client.kept_event().is_none() {
-            if cluster.turns(&id).await.len() == 2 {
+            if cluster.states(&id).await.len() == 2 {
                 break;
             }
             look.again(|| "it is neither moved nor refused".to_owned())
@@ -291,11 +291,11 @@ async fn rik_figures_and_ends_reach_every_controller_with_the_workers_identity()
     let (process, node) = program.runs(1).await;
     for controller in &mut controllers {
         loop {
-            let turn = controller.skip_to(Kind::INSTANCE_STATE).await;
-            let turn = InstanceStateEvent::decode(&turn.payload).unwrap();
-            if turn.state == LifeState::Running {
+            let event = controller.skip_to(Kind::INSTANCE_STATE).await;
+            let event = InstanceStateEvent::decode(&event.payload).unwrap();
+            if event.state == LifeState::Running {
                 assert_eq!(
-                    (turn.instance_uuid, turn.node_uuid),
+                    (event.instance_uuid, event.node_uuid),
                     (id.clone(), node.clone())
                 );
                 break;

@@ -41,7 +41,7 @@ async fn a_low_priority_stands_still_for_a_high_one_and_goes_on_by_itself() {
     low.beats().await;
     assert_eq!(low.runs(1).await.0, process, "the same process");
     assert_eq!(
-        cluster.turns(&id).await,
+        cluster.states(&id).await,
         [
             "placing",
             "running",

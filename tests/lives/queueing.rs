@@ -48,7 +48,7 @@ async fn starts_wait_by_priority_and_each_wait_ends_in_one_way() {
     assert_eq!(cluster.queue().await, [""; 0]);
     assert_eq!(second.begun(), []);
     assert_eq!(
-        cluster.turns(&low).await.last().map(String::as_str),
+        cluster.states(&low).await.last().map(String::as_str),
         Some("gone")
     );
 }

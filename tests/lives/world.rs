@@ -334,7 +334,7 @@ impl Cluster {
     }
 
     /// The same in the words alone.
-    pub(crate) async fn turns(&self, id: &str) -> Vec<String> {
+    pub(crate) async fn states(&self, id: &str) -> Vec<String> {
         let rows = self.history(id).await.into_iter();
         rows.map(|row| row.what).collect()
     }

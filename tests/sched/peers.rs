@@ -7,5 +7,5 @@ mod floods;
 mod images;
 mod matrix;
 mod random_hostile;
-mod standing;
+mod roles;
 mod twins;

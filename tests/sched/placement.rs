@@ -12,6 +12,6 @@ mod image_fetch;
 mod labels;
 mod oracle;
 mod policies;
+mod preferences;
 mod random_groups;
 mod vm_types;
-mod wishes;

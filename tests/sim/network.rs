@@ -145,7 +145,7 @@ impl Network {
     }
 
     /// Connections of which both ends stand.
-    pub(crate) fn standing(&self) -> Vec<Link> {
+    pub(crate) fn open_links(&self) -> Vec<Link> {
         let stands = |it: &Connection| it.is_held && !it.is_broken && it.session.is_some();
         let links = self.links.iter().filter(|(_, it)| stands(it));
         links.map(|(link, _)| *link).collect()
@@ -159,8 +159,8 @@ impl Network {
 
     /// The connection of a peer of which both ends stand.
     pub(crate) fn link_of(&self, peer: Peer) -> Option<Link> {
-        let mut standing = self.standing().into_iter();
-        standing.find(|link| self.links[link].peer == peer)
+        let mut links = self.open_links().into_iter();
+        links.find(|link| self.links[link].peer == peer)
     }
 
     /// Whether a START of this instance may still reach a machine.

@@ -236,7 +236,7 @@ impl World {
     pub(crate) fn waiting(&self, row: &InstanceView) -> Option<Waiting> {
         let instance = names::instance_of(&row.instance_uuid)?;
         let is_tried = row.attempts.is_some_and(|attempts| attempts > 0);
-        let may_run_anywhere = self.is_without_wishes(instance) && !is_tried;
+        let may_run_anywhere = self.is_without_scheduling(instance) && !is_tried;
         (row.life == LifeState::Waiting.as_str() && may_run_anywhere).then(|| Waiting {
             instance,
             priority: row.priority.unwrap_or_default(),

@@ -37,8 +37,8 @@ type Operation = (&'static str, u32, fn(&mut Plan, &mut World));
 /// Everything that is done.
 const OPERATIONS: &[Operation] = &[
     ("start", 30, |plan, world| plan.start(world, work::plain)),
-    ("start with wishes", 15, |plan, world| {
-        plan.start(world, work::with_wishes);
+    ("start with scheduling", 15, |plan, world| {
+        plan.start(world, work::with_scheduling);
     }),
     ("start what may wait", 25, |plan, world| {
         plan.start(world, work::waiting);
@@ -58,7 +58,7 @@ const OPERATIONS: &[Operation] = &[
     ("hold up", 5, |plan, world| {
         let time = Duration::from_millis(plan.chance.u64(..HELD_UP_MS));
         if world.settings.has(Feature::HeldUp)
-            && let Some(link) = plan.any(&world.network.standing())
+            && let Some(link) = plan.any(&world.network.open_links())
         {
             world.hold_up(link, time);
         }
@@ -103,17 +103,17 @@ const OPERATIONS: &[Operation] = &[
         world.use_otherwise(at);
     }),
     ("break a connection", 8, |plan, world| {
-        if let Some(link) = plan.any(&world.network.standing()) {
+        if let Some(link) = plan.any(&world.network.open_links()) {
             world.break_link(link);
         }
     }),
     ("do not read", 5, |plan, world| {
-        if let Some(link) = plan.any(&world.network.standing()) {
+        if let Some(link) = plan.any(&world.network.open_links()) {
             world.stall(link);
         }
     }),
     ("is not read from", 5, |plan, world| {
-        if let Some(link) = plan.any(&world.network.standing()) {
+        if let Some(link) = plan.any(&world.network.open_links()) {
             let breaks = plan.chance.bool();
             world.hold(link, breaks);
         }

@@ -46,7 +46,7 @@ impl World {
         let mut config = Config::new(SCHEDULER);
         config.cpu_ratio = settings.cpu_ratio;
         config.in_doubt_time = settings.in_doubt_time;
-        config.settle_time = settings.settle_time;
+        config.recovery_window = settings.recovery_window;
         config.durable = settings.is_durable;
         let unix = UNIX_START + self.elapsed();
         config.start_unix_ms = unix.as_millis() as u64;

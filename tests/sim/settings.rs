@@ -12,7 +12,7 @@ pub(crate) struct Settings {
     /// Vcpus per cpu, for the scheduler and for all launchers.
     pub(crate) cpu_ratio: f64,
     pub(crate) in_doubt_time: Duration,
-    pub(crate) settle_time: Duration,
+    pub(crate) recovery_window: Duration,
     pub(crate) report_interval: Duration,
     pub(crate) stop_grace: Duration,
     /// Whether the scheduler has a state directory.
@@ -42,7 +42,7 @@ impl Settings {
         Self {
             cpu_ratio: [1.0, 2.0, 1.5][chance.usize(..3)],
             in_doubt_time: ms(&[2_000, 5_000, 15_000], chance),
-            settle_time: ms(&[3_000, 10_000], chance),
+            recovery_window: ms(&[3_000, 10_000], chance),
             report_interval,
             stop_grace: ms(&[300, 2_000, 10_000], chance),
             is_durable: chance.bool(),
@@ -67,6 +67,11 @@ impl Settings {
         const OF_BATCHES: Duration = sched_core::BATCH_TIME;
         const OF_RETURNS: Duration = Duration::from_secs(30);
         let missed = self.report_interval * (2 + u32::from(sched_core::MISSED_STATS));
-        self.in_doubt_time + self.settle_time + self.stop_grace + missed + OF_BATCHES + OF_RETURNS
+        self.in_doubt_time
+            + self.recovery_window
+            + self.stop_grace
+            + missed
+            + OF_BATCHES
+            + OF_RETURNS
     }
 }

@@ -44,7 +44,7 @@ impl Amounts {
     }
 }
 
-/// Draws a START without wishes.
+/// Draws a START that says nothing about its placement.
 pub(crate) fn plain(chance: &mut Rng, instance: u32) -> Start {
     let disk = chance.i64(0..3);
     let storage = Storage {
@@ -68,12 +68,12 @@ pub(crate) fn plain(chance: &mut Rng, instance: u32) -> Start {
 }
 
 /// Draws a START that says something about its placement.
-pub(crate) fn with_wishes(chance: &mut Rng, instance: u32) -> Start {
+pub(crate) fn with_scheduling(chance: &mut Rng, instance: u32) -> Start {
     let mut scheduling = Scheduling::default();
     if chance.u8(..3) == 0 {
         let zone = ZONES[chance.usize(..ZONES.len())];
-        let wish = format!("zone = {zone}").parse().expect("an expression");
-        scheduling.require.push(wish);
+        let zone_is = format!("zone = {zone}").parse().expect("an expression");
+        scheduling.require.push(zone_is);
     }
     if chance.bool() {
         scheduling.resources = BTreeMap::from([(GPU.to_owned(), chance.i64(1..3))]);

@@ -221,8 +221,8 @@ impl Cause {
         }
     }
 
-    /// About how long it is in words.
-    pub(crate) fn words_len(&self) -> usize {
+    /// About how many bytes it has as text.
+    pub(crate) fn text_size(&self) -> usize {
         /// The longest sentence of the server's own, and the names in it.
         const SENTENCE: usize = 128;
         match self {

@@ -22,13 +22,13 @@ pub const CPU_RATIO: f64 = 16.0;
 /// How long a START that fits nowhere waits after a restart for nodes that are still coming back, at most: it is over once
 /// all are. Launchers of the original dial again after up to 5 s, then after up to 10 s; half are back after 3 s, the last
 /// were seen after 17 s.
-pub const SETTLE_TIME: Duration = Duration::from_secs(20);
+pub const RECOVERY_WINDOW: Duration = Duration::from_secs(20);
 
 /// STARTs that may wait in the recovery window at once.
-pub const MAX_SETTLING: usize = 16_384;
+pub const MAX_RECOVERING: usize = 16_384;
 
 /// Bytes of payload that may wait in the recovery window at once.
-pub const MAX_SETTLING_BYTES: usize = 64 * 1024 * 1024;
+pub const MAX_RECOVERING_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long what ran on a lost node is remembered for the case that it comes back with it.
 pub(crate) const LOST_TIME: Duration = Duration::from_secs(3600);
@@ -99,8 +99,8 @@ pub struct Config {
     /// Nodes known before a restart. While any of them that was not lost by then is missing, a START that fits nowhere
     /// waits.
     pub known_nodes: Vec<KnownNode>,
-    /// See [`SETTLE_TIME`].
-    pub settle_time: Duration,
+    /// See [`RECOVERY_WINDOW`].
+    pub recovery_window: Duration,
     /// Records of the process before this one, in no particular order.
     pub restored: Vec<Restored>,
     /// Whether there is a store: without one [`crate::Action::Persist`] never comes, and nothing waits for a commit.
@@ -130,7 +130,7 @@ impl Config {
             missed_stats: MISSED_STATS,
             nodes: Vec::new(),
             known_nodes: Vec::new(),
-            settle_time: SETTLE_TIME,
+            recovery_window: RECOVERY_WINDOW,
             restored: Vec::new(),
             durable: false,
             start_unix_ms: 0,

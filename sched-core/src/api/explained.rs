@@ -76,20 +76,20 @@ pub struct RowCauses {
     /// Why each thing in a history came about; one for each row.
     pub history: Vec<Cause>,
     /// How the drains of nodes stand, with the place of each node's row.
-    pub drains: Vec<(usize, DrainStanding)>,
+    pub drains: Vec<(usize, DrainSummary)>,
     /// Why there are no rows, where the query is at fault.
     pub problem: Option<QueryProblem>,
 }
 
 /// How a drain stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DrainStanding {
+pub struct DrainSummary {
     /// So many instances have left the node.
     pub moved: usize,
     /// Of so many.
     pub total: usize,
     /// So many do not fit elsewhere.
-    pub misfits: usize,
+    pub unmovable: usize,
 }
 
 /// What is wrong with a query.
@@ -110,8 +110,8 @@ pub struct DrainCauses {
     pub end: Option<DrainEnd>,
     /// So many instances were not tried, because that takes too long.
     pub untried: usize,
-    /// Why each of the misfits that are listed does not fit.
-    pub misfits: Vec<Cause>,
+    /// Why each of the unmovable instances that are listed does not fit.
+    pub unmovable: Vec<Cause>,
 }
 
 /// Why a drain has ended.

@@ -88,7 +88,7 @@ impl RefusalCause {
             | Self::AgentNotConnected(text)
             | Self::NotANode(text)
             | Self::NotDrained(text) => text.len(),
-            Self::NotRecorded(cause) => cause.words_len(),
+            Self::NotRecorded(cause) => cause.text_size(),
             Self::NotPermitted(_)
             | Self::Backup
             | Self::TooLong { .. }

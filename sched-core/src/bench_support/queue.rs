@@ -18,10 +18,10 @@ pub struct BenchQueue(Queue);
 /// What a search has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BenchFound {
-    /// Somebody.
-    Somebody,
-    /// No one.
-    NoOne,
+    /// A waiter that fits.
+    Waiter,
+    /// No waiter fits.
+    NoWaiter,
     /// It gave up, to go on later.
     GaveUp,
 }
@@ -57,8 +57,8 @@ impl BenchQueue {
             .0
             .candidate(Pool::Compute, &room(free), begin, |_, _| may)
         {
-            Found::First(_) => BenchFound::Somebody,
-            Found::Nothing => BenchFound::NoOne,
+            Found::First(_) => BenchFound::Waiter,
+            Found::Nothing => BenchFound::NoWaiter,
             Found::GaveUp(_) => BenchFound::GaveUp,
         }
     }

@@ -56,7 +56,7 @@ pub(crate) struct Drain {
     /// Those on their way: leaving the node, or being started elsewhere.
     under_way: BTreeSet<InstanceId>,
     /// Instances that could not be moved when they were tried last, with the reason.
-    misfits: BTreeMap<InstanceId, Unmovable>,
+    unmovable: BTreeMap<InstanceId, Unmovable>,
     /// The figures of the latest event about it: how many are there, are leaving, and cannot be moved. No event repeats
     /// them.
     said: Option<(usize, usize, usize)>,
@@ -116,7 +116,7 @@ impl Drain {
             total,
             asker,
             under_way: BTreeSet::new(),
-            misfits: BTreeMap::new(),
+            unmovable: BTreeMap::new(),
             said: None,
         }
     }
@@ -153,34 +153,34 @@ impl Drain {
 
     /// An instance is on its way.
     pub(crate) fn begin(&mut self, instance: InstanceId) {
-        self.misfits.remove(&instance);
+        self.unmovable.remove(&instance);
         self.under_way.insert(instance);
     }
 
     /// An instance could not be moved.
-    pub(crate) fn note_unmovable(&mut self, instance: InstanceId, misfit: Unmovable) {
-        self.misfits.insert(instance, misfit);
+    pub(crate) fn note_unmovable(&mut self, instance: InstanceId, why: Unmovable) {
+        self.unmovable.insert(instance, why);
     }
 
     /// Those that could not be moved when it was tried last.
-    pub(crate) fn misfits(&self) -> &BTreeMap<InstanceId, Unmovable> {
-        &self.misfits
+    pub(crate) fn unmovable(&self) -> &BTreeMap<InstanceId, Unmovable> {
+        &self.unmovable
     }
 
     /// Asks for each instance on its way what has become of it, and moves it to those that could not be moved, or
     /// forgets it.
     pub(crate) fn settle(&mut self, look: u64, moved: impl Fn(&InstanceId) -> Moved) {
-        let misfits = &mut self.misfits;
+        let unmovable = &mut self.unmovable;
         self.under_way.retain(|instance| match moved(instance) {
             Moved::NotYet => true,
             Moved::Away => false,
             Moved::Back(why) => {
-                let misfit = Unmovable {
+                let stayed = Unmovable {
                     why,
                     is_lasting: false,
                     look,
                 };
-                misfits.insert(instance.clone(), misfit);
+                unmovable.insert(instance.clone(), stayed);
                 false
             }
         });
@@ -193,7 +193,7 @@ impl Drain {
 
     /// Notes that an event with these figures is about to be sent; whether they differ from those of the latest event.
     pub(crate) fn say(&mut self, there: usize, leaving: usize) -> bool {
-        let now = (there, leaving, self.misfits.len());
+        let now = (there, leaving, self.unmovable.len());
         self.said.replace(now) != Some(now)
     }
 }
@@ -233,7 +233,7 @@ impl Cluster {
         let node = self.nodes.node(key);
         if let Some(drain) = self.cordons.drain_mut(node.uuid) {
             let is_there = |instance: &InstanceId| node.ledger.get(instance).is_some();
-            drain.misfits.retain(|instance, _| is_there(instance));
+            drain.unmovable.retain(|instance, _| is_there(instance));
         }
     }
 
@@ -367,7 +367,7 @@ impl Cordons {
             return;
         }
         let drains = self.by_node.values().filter_map(|it| it.drain.as_ref());
-        if drains.into_iter().any(|drain| !drain.misfits.is_empty()) {
+        if drains.into_iter().any(|drain| !drain.unmovable.is_empty()) {
             self.retry_at = Some(now + DRAIN_RETRY);
         }
     }

@@ -197,7 +197,7 @@ impl OfferIndex {
         if from >= to {
             return ControlFlow::Continue(());
         }
-        let sought = Sought::new(need);
+        let sought = PreparedNeed::new(need);
         let first_leaf = self.maxima.leaves();
         let mut at = first_leaf + from / BLOCK;
         let last = first_leaf + (to - 1) / BLOCK;
@@ -252,7 +252,7 @@ impl OfferIndex {
 
     /// Whether the blocks below a node of the tree have enough of each resource, if not all in one slot.
     #[inline]
-    fn promises(&self, at: usize, sought: &Sought<'_>) -> bool {
+    fn promises(&self, at: usize, sought: &PreparedNeed<'_>) -> bool {
         self.maxima.node(at).covers(&sought.asked)
             && sought.custom.iter().all(|&(column, asked)| {
                 self.columns
@@ -263,7 +263,7 @@ impl OfferIndex {
 
     /// Of these slots of a block, those that may cover.
     #[inline]
-    fn candidates(&self, block: usize, sought: &Sought<'_>, of: u64) -> u64 {
+    fn candidates(&self, block: usize, sought: &PreparedNeed<'_>, of: u64) -> u64 {
         // Looking at two slots costs less than comparing a block's packed columns.
         if without_first(without_first(of)) == 0 {
             return of;
@@ -348,13 +348,13 @@ impl OfferIndex {
 }
 
 /// A need, made ready for a search.
-struct Sought<'a> {
+struct PreparedNeed<'a> {
     asked: Resources,
     packed: PackedResources,
     custom: &'a [(ColumnId, i64)],
 }
 
-impl<'a> Sought<'a> {
+impl<'a> PreparedNeed<'a> {
     #[inline]
     fn new(need: &Need<'a>) -> Self {
         let asked = need.asked.max(LEAST_ASKED);

@@ -33,7 +33,7 @@ pub(crate) struct Processes {
     /// In the order in which they reported last; the last one is the one that does now.
     known: Vec<Process>,
     /// Until when those that are not known are refused.
-    wary_until: Option<Instant>,
+    refusing_until: Option<Instant>,
 }
 
 /// One process of a launcher.
@@ -67,7 +67,7 @@ impl Processes {
         {
             latest.is_newcomer = true;
             found = Some(latest.address);
-            self.wary_until = Some(now + NEWCOMER_TIME);
+            self.refusing_until = Some(now + NEWCOMER_TIME);
         }
         if self.known.len() >= MAX_PROCESSES {
             self.known.remove(0);
@@ -84,20 +84,20 @@ impl Processes {
     /// were found, and the present one was there first.
     fn asks(&self) -> bool {
         let is_first = self.known.last().is_some_and(|latest| !latest.is_newcomer);
-        is_first && self.wary_until.is_some()
+        is_first && self.refusing_until.is_some()
     }
 
     /// Whether a process may take the place of the one that reports now. A refusal prolongs the time for which unknown
     /// processes are refused.
     fn admits(&mut self, incarnation: Uuid, now: Instant) -> bool {
-        let is_wary = self.wary_until.is_some_and(|until| now < until);
+        let is_refusing = self.refusing_until.is_some_and(|until| now < until);
         let admits = match self.position(incarnation) {
             Some(at) if at + 1 == self.known.len() => true,
-            Some(at) => !self.known[at].is_newcomer && !is_wary,
-            None => !is_wary,
+            Some(at) => !self.known[at].is_newcomer && !is_refusing,
+            None => !is_refusing,
         };
         if !admits {
-            self.wary_until = Some(now + NEWCOMER_TIME);
+            self.refusing_until = Some(now + NEWCOMER_TIME);
         }
         admits
     }

@@ -1,7 +1,7 @@
 //! What changes a node itself: its connections, what it reports, and what operators and the policy say of it.
 //!
 //! Each method ends with the tables being up to date again. Who is notified of the change, and what becomes of the
-//! instances on the node, is decided by `workflow::connections`, `workflow::reports` and `workflow::losses`, which call
+//! instances on the node, is decided by `workflow::connections`, `workflow::reports` and `workflow::node_loss`, which call
 //! these.
 
 use core::net::SocketAddr;

@@ -253,7 +253,7 @@ impl State {
             LifecycleEvent::VictimAway(victim) => self.without_victim(&victim)?,
             LifecycleEvent::Given { node } => self.starting(node, false),
             LifecycleEvent::StartedAgain | LifecycleEvent::StartAwaited => {
-                self.starting(self.node()?, self.is_told_to_stop())
+                self.starting(self.node()?, self.is_stop_sent())
             }
             LifecycleEvent::Listed { node } => LateEffects::default().settled(node, None),
             commanded => return self.on_command(commanded),
@@ -282,7 +282,7 @@ impl State {
                 }
             }
             LifecycleEvent::SuspendAsked { by, asker, due } => {
-                let (node, is_told_to_stop) = (self.node()?, self.is_told_to_stop());
+                let (node, is_stop_sent) = (self.node()?, self.is_stop_sent());
                 match self {
                     // It is suspended already: only the reason changes, and its launcher is sent nothing.
                     Self::Suspended { .. } => self.late().settled(node, Some(by)),
@@ -290,7 +290,7 @@ impl State {
                         node,
                         by,
                         asker,
-                        is_told_to_stop,
+                        is_stop_sent,
                         due,
                     },
                 }
@@ -300,7 +300,7 @@ impl State {
                 node: self.node()?,
                 by,
                 asker,
-                is_told_to_stop: self.is_told_to_stop(),
+                is_stop_sent: self.is_stop_sent(),
                 due,
             },
             LifecycleEvent::UpdateSettled => match *self {
@@ -348,7 +348,7 @@ impl State {
                 late: LateEffects {
                     // A stop from before the move counts no more: the move sends its own, and an end that comes is
                     // expected.
-                    is_told_to_stop: false,
+                    is_stop_sent: false,
                     ..self.late()
                 },
                 due,
@@ -436,8 +436,8 @@ impl State {
     }
 
     /// Its START was given to this node, whose confirmation is awaited.
-    fn starting(&self, node: NodeKey, is_told_to_stop: bool) -> Self {
-        placing(node, Awaits::Node { is_told_to_stop }, self.transit())
+    fn starting(&self, node: NodeKey, is_stop_sent: bool) -> Self {
+        placing(node, Awaits::Node { is_stop_sent }, self.transit())
     }
 
     /// Commands that its launcher was sent in this and earlier states, and may still carry out although they count as
@@ -445,7 +445,7 @@ impl State {
     fn late(&self) -> LateEffects {
         LateEffects {
             suspended_by: self.suspended_by().cloned(),
-            is_told_to_stop: self.is_told_to_stop(),
+            is_stop_sent: self.is_stop_sent(),
         }
     }
 
@@ -454,8 +454,8 @@ impl State {
     fn late_on_leaving(&self) -> LateEffects {
         let mut late = self.late();
         match self {
-            Self::Migrating { how, .. } => late.is_told_to_stop = *how != Move::Claimed,
-            _ => late.is_told_to_stop |= self.is_to_go_on(),
+            Self::Migrating { how, .. } => late.is_stop_sent = *how != Move::Claimed,
+            _ => late.is_stop_sent |= self.is_to_go_on(),
         }
         late
     }
@@ -475,7 +475,7 @@ impl State {
     fn stopping(&self, then: AfterStop, due: Instant) -> Option<Self> {
         let (node, mut late) = (self.node()?, self.late());
         // Should a DELETE have no effect, its end is not its own either.
-        late.is_told_to_stop |= matches!(then, AfterStop::End(_)) && self.is_to_go_on();
+        late.is_stop_sent |= matches!(then, AfterStop::End(_)) && self.is_to_go_on();
         Some(Self::Stopping {
             node,
             then,
@@ -542,7 +542,7 @@ impl LateEffects {
             Some(by) => State::Suspended {
                 node,
                 by,
-                is_told_to_stop: self.is_told_to_stop,
+                is_stop_sent: self.is_stop_sent,
             },
             None => State::Running { node, late: self },
         }

@@ -84,9 +84,9 @@ impl Names {
     }
 
     /// Removes entries of instances that are gone.
-    pub(super) fn prune(&mut self, lives: impl Fn(&InstanceId) -> bool) {
-        self.abouts.retain(|instance, _| lives(instance));
-        self.by_name.retain(|_, instance| lives(instance));
+    pub(super) fn prune(&mut self, exists: impl Fn(&InstanceId) -> bool) {
+        self.abouts.retain(|instance, _| exists(instance));
+        self.by_name.retain(|_, instance| exists(instance));
         self.pruned_to = self.abouts.len();
     }
 

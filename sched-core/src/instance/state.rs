@@ -45,8 +45,8 @@ pub(crate) enum State {
         by: SuspendedBy,
         /// The session that is sent a CommandFailure if it fails.
         asker: Option<SessionId>,
-        /// As [`LateEffects::is_told_to_stop`].
-        is_told_to_stop: bool,
+        /// As [`LateEffects::is_stop_sent`].
+        is_stop_sent: bool,
         /// When that counts as failed.
         due: Instant,
     },
@@ -56,8 +56,8 @@ pub(crate) enum State {
         node: NodeKey,
         /// For whom: one that was preempted is resumed by the scheduler, one that was suspended by command is not.
         by: SuspendedBy,
-        /// As [`LateEffects::is_told_to_stop`].
-        is_told_to_stop: bool,
+        /// As [`LateEffects::is_stop_sent`].
+        is_stop_sent: bool,
     },
     /// Its launcher was sent RESUME; its vcpus are claimed.
     Resuming {
@@ -67,8 +67,8 @@ pub(crate) enum State {
         by: SuspendedBy,
         /// The session that is sent a CommandFailure if it fails.
         asker: Option<SessionId>,
-        /// As [`LateEffects::is_told_to_stop`].
-        is_told_to_stop: bool,
+        /// As [`LateEffects::is_stop_sent`].
+        is_stop_sent: bool,
         /// When that counts as failed.
         due: Instant,
     },
@@ -143,7 +143,7 @@ pub(crate) struct LateEffects {
     /// For whom it was to be suspended last since it was started: if it is suspended after all, it is for that reason.
     pub(crate) suspended_by: Option<SuspendedBy>,
     /// Whether the launcher was sent a stop: if the instance ends after all, it is placed again.
-    pub(crate) is_told_to_stop: bool,
+    pub(crate) is_stop_sent: bool,
 }
 
 /// How far a START is on its way to the node that is chosen.
@@ -166,8 +166,8 @@ pub(crate) enum Awaits {
     Victims(BTreeSet<InstanceId>, Instant),
     /// That its node confirms it.
     Node {
-        /// As [`LateEffects::is_told_to_stop`], of what ran there before.
-        is_told_to_stop: bool,
+        /// As [`LateEffects::is_stop_sent`], of what ran there before.
+        is_stop_sent: bool,
     },
 }
 
@@ -287,52 +287,40 @@ impl State {
     }
 
     /// Whether its node was told to end it, without effect as it seems: if it ends after all, that is not its end.
-    pub(crate) fn is_told_to_stop(&self) -> bool {
+    pub(crate) fn is_stop_sent(&self) -> bool {
         match self {
             Self::Placing(Placing {
-                pending_on: Awaits::Node { is_told_to_stop },
+                pending_on: Awaits::Node { is_stop_sent },
                 ..
             })
-            | Self::Suspending {
-                is_told_to_stop, ..
-            }
-            | Self::Suspended {
-                is_told_to_stop, ..
-            }
-            | Self::Resuming {
-                is_told_to_stop, ..
-            } => *is_told_to_stop,
+            | Self::Suspending { is_stop_sent, .. }
+            | Self::Suspended { is_stop_sent, .. }
+            | Self::Resuming { is_stop_sent, .. } => *is_stop_sent,
             Self::Running { late, .. }
             | Self::Updating { late, .. }
             | Self::Stopping { late, .. }
             | Self::Migrating { late, .. }
-            | Self::Lost { late, .. } => late.is_told_to_stop,
+            | Self::Lost { late, .. } => late.is_stop_sent,
             // What an earlier node was told does not concern the next.
             Self::Seeking { .. } | Self::Waiting { .. } | Self::Placing(_) => false,
         }
     }
 
     /// Sets whether its node was sent a stop. Does nothing where it has no node.
-    pub(super) fn set_told_to_stop(&mut self, is_told: bool) {
+    pub(super) fn set_stop_sent(&mut self, is_told: bool) {
         match self {
             Self::Placing(Placing {
-                pending_on: Awaits::Node { is_told_to_stop },
+                pending_on: Awaits::Node { is_stop_sent },
                 ..
             })
-            | Self::Suspending {
-                is_told_to_stop, ..
-            }
-            | Self::Suspended {
-                is_told_to_stop, ..
-            }
-            | Self::Resuming {
-                is_told_to_stop, ..
-            } => *is_told_to_stop = is_told,
+            | Self::Suspending { is_stop_sent, .. }
+            | Self::Suspended { is_stop_sent, .. }
+            | Self::Resuming { is_stop_sent, .. } => *is_stop_sent = is_told,
             Self::Running { late, .. }
             | Self::Updating { late, .. }
             | Self::Stopping { late, .. }
             | Self::Migrating { late, .. }
-            | Self::Lost { late, .. } => late.is_told_to_stop = is_told,
+            | Self::Lost { late, .. } => late.is_stop_sent = is_told,
             Self::Seeking { .. } | Self::Waiting { .. } | Self::Placing(_) => {}
         }
     }

@@ -19,13 +19,13 @@ const MAX_NODES_REMEMBERED: usize = 65_536;
 /// Which ends of each node are dealt with.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    by_node: Map<Uuid, Heard>,
+    by_node: Map<Uuid, Acknowledgement>,
     /// What nodes are to be told of their ends and the change that has to be on disk before, one for each node at most.
     acknowledgements: VecDeque<(u64, Uuid, EndsRecord)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Heard {
+struct Acknowledgement {
     /// Whose numbers they are.
     incarnation: Uuid,
     /// The latest number that is dealt with, and so all before it.
@@ -48,7 +48,9 @@ impl Journal {
     /// What is remembered of a node's ends across restarts.
     pub(crate) fn ends_record(&self, node: Uuid) -> Option<EndsRecord> {
         let heard = self.ends.by_node.get(&node);
-        heard.filter(|heard| heard.seq > 0).map(Heard::record)
+        heard
+            .filter(|heard| heard.seq > 0)
+            .map(Acknowledgement::record)
     }
 
     /// Takes up what the process before this one remembered.
@@ -123,8 +125,8 @@ impl Journal {
 }
 
 impl Ends {
-    fn begin(&mut self, node: Uuid, incarnation: Uuid, latest: u64) -> &mut Heard {
-        let new = Heard {
+    fn begin(&mut self, node: Uuid, incarnation: Uuid, latest: u64) -> &mut Acknowledgement {
+        let new = Acknowledgement {
             incarnation,
             seq: 0,
             acknowledged: Acknowledged::Yes,
@@ -133,7 +135,7 @@ impl Ends {
         // A launcher that has lost its count begins again, whatever it calls it.
         if heard.incarnation != incarnation || heard.seq > latest {
             let acknowledged = heard.acknowledged;
-            *heard = Heard {
+            *heard = Acknowledgement {
                 acknowledged,
                 ..new
             };
@@ -161,7 +163,7 @@ impl Ends {
     }
 }
 
-impl Heard {
+impl Acknowledgement {
     fn record(&self) -> EndsRecord {
         EndsRecord {
             incarnation: self.incarnation,

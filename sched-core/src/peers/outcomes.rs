@@ -47,13 +47,13 @@ pub(crate) enum Outcome {
 /// What masters alone were told recently, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    told: VecDeque<Told>,
+    delivered: VecDeque<DeliveredOutcome>,
     bytes: usize,
 }
 
 /// One outcome and who has it.
 #[derive(Debug)]
-struct Told {
+struct DeliveredOutcome {
     at: Instant,
     /// The controller it was sent to; `None` if it is not certain that any controller got it.
     to: Option<Uuid>,
@@ -109,14 +109,14 @@ impl Outcome {
                 let detail = failure.detail.as_ref().map_or(0, String::len);
                 failure.instance_uuid.len()
                     + detail
-                    + failure.cause.words_len()
+                    + failure.cause.text_size()
                     + reasons.sum::<usize>()
                     + attempts.sum::<usize>()
             }
             Self::Queued(_) => 0,
             Self::DeleteFailed(failure) => failure.instance_uuid.len() + failure.node_uuid.len(),
             Self::CommandFailed(failure) => {
-                let said = failure.detail.len() + failure.cause.words_len();
+                let said = failure.detail.len() + failure.cause.text_size();
                 failure.instance_uuid.len() + said
             }
             Self::Refused(refused) => refused.cause.text_len(),
@@ -128,8 +128,8 @@ impl Outcome {
 impl Peers {
     /// Remembers how a command ended, if a message says that, and who alone is sent it; `None` if it is not certain who
     /// got it.
-    pub(crate) fn note_told(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
-        self.outcomes.note_told(now, to, message);
+    pub(crate) fn note_sent(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
+        self.outcomes.note_sent(now, to, message);
     }
 
     /// The connection of a master has ended before these messages could be written to it: it did not get them. Failures
@@ -163,12 +163,12 @@ impl Peers {
 
     /// Outcomes remembered, and their bytes.
     pub(crate) fn outcomes(&self) -> (usize, usize) {
-        (self.outcomes.told.len(), self.outcomes.bytes)
+        (self.outcomes.delivered.len(), self.outcomes.bytes)
     }
 }
 
 impl Outcomes {
-    fn note_told(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
+    fn note_sent(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
         if let Some(outcome) = Outcome::of(message) {
             self.note(now, to, outcome);
         }
@@ -180,8 +180,8 @@ impl Outcomes {
         self.take_back(master, &outcomes);
         for outcome in outcomes.into_iter().rev() {
             let is_passed_on = has_successors && matches!(outcome, Outcome::StartFailed(_));
-            let is_known = |told: &Told| told.outcome == outcome;
-            if !is_passed_on && !self.told.iter().any(is_known) {
+            let is_known = |delivered: &DeliveredOutcome| delivered.outcome == outcome;
+            if !is_passed_on && !self.delivered.iter().any(is_known) {
                 self.note(now, None, outcome);
             }
         }
@@ -191,32 +191,35 @@ impl Outcomes {
         self.forget_old(now);
         let bytes = outcome.bytes();
         self.bytes += bytes;
-        self.told.push_back(Told {
+        self.delivered.push_back(DeliveredOutcome {
             at: now,
             to,
             outcome,
             bytes,
         });
-        while self.told.len() > MAX_REPLAY || self.bytes > MAX_REPLAY_BYTES {
+        while self.delivered.len() > MAX_REPLAY || self.bytes > MAX_REPLAY_BYTES {
             self.forget_first();
         }
     }
 
     fn forget_first(&mut self) {
-        let first = self.told.pop_front();
-        self.bytes -= first.map_or(0, |told| told.bytes);
+        let first = self.delivered.pop_front();
+        self.bytes -= first.map_or(0, |delivered| delivered.bytes);
     }
 
     fn missed_by(&mut self, uuid: Uuid, now: Instant) -> Vec<Outcome> {
         self.forget_old(now);
-        let missed = self.told.iter().filter(|told| told.to != Some(uuid));
-        missed.map(|told| told.outcome.clone()).collect()
+        let missed = self
+            .delivered
+            .iter()
+            .filter(|delivered| delivered.to != Some(uuid));
+        missed.map(|delivered| delivered.outcome.clone()).collect()
     }
 
     fn is_to_come(&self, uuid: Uuid, message: &Message) -> bool {
         Outcome::of(message).is_some_and(|outcome| {
-            let mut told = self.told.iter();
-            told.any(|told| told.to != Some(uuid) && told.outcome == outcome)
+            let mut delivered = self.delivered.iter();
+            delivered.any(|delivered| delivered.to != Some(uuid) && delivered.outcome == outcome)
         })
     }
 
@@ -224,20 +227,23 @@ impl Outcomes {
     fn take_back(&mut self, from: Uuid, unsent: &[Outcome]) {
         let names: IndexSet<_> = unsent.iter().map(Outcome::name).collect();
         if !names.is_empty() {
-            let is_back =
-                |told: &Told| told.to == Some(from) && names.contains(&told.outcome.name());
-            self.told.retain(|told| !is_back(told));
-            self.bytes = self.told.iter().map(|told| told.bytes).sum();
+            let is_back = |delivered: &DeliveredOutcome| {
+                delivered.to == Some(from) && names.contains(&delivered.outcome.name())
+            };
+            self.delivered.retain(|delivered| !is_back(delivered));
+            self.bytes = self.delivered.iter().map(|delivered| delivered.bytes).sum();
         }
     }
 
     fn forget_old(&mut self, now: Instant) {
-        let is_old = |told: &Told| now.saturating_duration_since(told.at) > REPLAY_TIME;
-        while self.told.front().is_some_and(is_old) {
+        let is_old = |delivered: &DeliveredOutcome| {
+            now.saturating_duration_since(delivered.at) > REPLAY_TIME
+        };
+        while self.delivered.front().is_some_and(is_old) {
             self.forget_first();
         }
-        if self.told.is_empty() {
-            self.told = VecDeque::new();
+        if self.delivered.is_empty() {
+            self.delivered = VecDeque::new();
         }
     }
 }

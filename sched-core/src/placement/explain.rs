@@ -30,7 +30,7 @@ use crate::placement::choose::{Search, count_group};
 
 /// Explanations kept. A burst of STARTs that do not fit comes in few shapes; each lookup compares with all that are
 /// kept.
-const KEPT: usize = 16;
+const MAX_CACHED: usize = 16;
 
 /// How long an explanation is reused: spares a full cluster a walk over all nodes for each of a burst of STARTs.
 /// A sender sees room that was released meanwhile this much later at most.
@@ -71,15 +71,15 @@ impl Explanation {
 /// Explanations of the latest refusals, by shape of request, and how much was spent on them.
 #[derive(Debug, Default)]
 pub(crate) struct Explanations {
-    /// Oldest first, at most [`KEPT`], each shape once.
-    kept: VecDeque<Kept>,
+    /// Oldest first, at most [`MAX_CACHED`], each shape once.
+    kept: VecDeque<CachedExplanation>,
     /// The beginning of the current window of length [`FRESH`], and the nodes walked over in it.
     walked: Option<(Instant, usize)>,
 }
 
 /// One explanation, with what it depends on.
 #[derive(Debug)]
-struct Kept {
+struct CachedExplanation {
     /// What was asked.
     query: Query,
     /// Nodes in the pool at that time: with another number the explanation is not reused.
@@ -110,7 +110,7 @@ impl Explanations {
 
     /// Drops explanations that are too old to be given, so that their requests take no memory while nothing fails.
     fn forget_old(&mut self, now: Instant) {
-        let is_fresh = |kept: &Kept| now.saturating_duration_since(kept.at) < FRESH;
+        let is_fresh = |kept: &CachedExplanation| now.saturating_duration_since(kept.at) < FRESH;
         self.kept.retain(is_fresh);
     }
 
@@ -120,9 +120,9 @@ impl Explanations {
     }
 
     /// Keeps an explanation in place of an earlier one of the same shape, or of the oldest.
-    fn keep(&mut self, kept: Kept) {
+    fn keep(&mut self, kept: CachedExplanation) {
         self.kept.retain(|other| !other.query.is_like(&kept.query));
-        if self.kept.len() >= KEPT {
+        if self.kept.len() >= MAX_CACHED {
             self.kept.pop_front();
         }
         self.kept.push_back(kept);
@@ -139,7 +139,7 @@ impl Placement {
         now: Instant,
     ) -> Explanation {
         let nodes = cluster.table(query.pool()).len();
-        let is_fresh = |kept: &&Kept| now.saturating_duration_since(kept.at) < FRESH;
+        let is_fresh = |kept: &&CachedExplanation| now.saturating_duration_since(kept.at) < FRESH;
         let mut kept = self.explanations.kept.iter().filter(is_fresh);
         if let Some(kept) = kept.find(|kept| kept.nodes == nodes && kept.query.is_like(query)) {
             return kept.explanation.clone();
@@ -147,7 +147,7 @@ impl Placement {
         let Some(explanation) = self.explain_if_allowed(cluster, query, now) else {
             return Explanation::not_counted();
         };
-        self.explanations.keep(Kept {
+        self.explanations.keep(CachedExplanation {
             query: query.clone(),
             nodes,
             explanation: explanation.clone(),

@@ -36,7 +36,7 @@ impl Scheduler {
                 return;
             }
             allowance.look();
-            allowance.take_row(event.cause.words_len());
+            allowance.take_row(event.cause.text_size());
             result.history.push(self.history_row(&event, run));
             result.cause.history.push(event.cause.clone());
         }
@@ -89,7 +89,7 @@ impl Scheduler {
                 || run.instance().starts_with(pattern)
             {
                 let row = self.with_about(run.instance(), self.ended_row(run));
-                allowance.take_row(row.cause.words_len() + row.hostname.len());
+                allowance.take_row(row.cause.text_size() + row.hostname.len());
                 push_row(
                     row,
                     &mut result.payload.instances,

@@ -354,6 +354,6 @@ fn text_len(row: &InstanceRow) -> usize {
     row.group.len()
         + row.name.len()
         + row.program.len()
-        + row.cause.words_len()
+        + row.cause.text_size()
         + amounts_len(&row.resources)
 }

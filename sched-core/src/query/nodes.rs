@@ -11,7 +11,7 @@ use sched_model::{NodeView, Role, UNKNOWN, Uuid};
 use super::page::{Allowance, NodeCursor};
 use super::{amounts_len, labels_len, named};
 use crate::Scheduler;
-use crate::api::explained::DrainStanding;
+use crate::api::explained::DrainSummary;
 use crate::api::ids::{NodeKey, uuid_starts_with};
 use crate::api::input::{Capabilities, NodeReport};
 use crate::api::known_node::KnownNode;
@@ -35,7 +35,7 @@ impl Scheduler {
         from: NodeCursor,
         pattern: &str,
         allowance: &mut Allowance,
-        (rows, drains): (&mut Vec<NodeView>, &mut Vec<(usize, DrainStanding)>),
+        (rows, drains): (&mut Vec<NodeView>, &mut Vec<(usize, DrainSummary)>),
     ) -> Option<NodeCursor> {
         let (first, first_absent) = match from {
             NodeCursor::Present(key) => (Some(key), Uuid::nil()),
@@ -53,7 +53,7 @@ impl Scheduler {
                 let left_out: usize = row.resources_left_out.iter().map(String::len).sum();
                 let amounts = amounts_len(&row.resources_total) * 2;
                 allowance.take_row(labels_len(&row.labels) + amounts + left_out);
-                let drain = self.drain_standing(node.uuid());
+                let drain = self.drain_summary(node.uuid());
                 drains.extend(drain.map(|drain| (rows.len(), drain)));
                 rows.push(row);
             }

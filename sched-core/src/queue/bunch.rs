@@ -2,7 +2,7 @@
 //! waiters of each class ask for at least, and where the first of them is in the order, so that a search passes over
 //! classes that cannot have what it looks for.
 
-use super::ordered::{Key, NOBODY};
+use super::ordered::{Key, NO_WAITER};
 use super::slots::Slots;
 use super::tree::{Summary, Tree, first_leaf_below, right_of};
 use crate::api::resources::Resources;
@@ -19,7 +19,7 @@ pub(super) struct Promise {
 
 impl Summary for Promise {
     const NONE: Self = Self {
-        least: NOBODY,
+        least: NO_WAITER,
         head: Key::LAST,
     };
 

@@ -68,8 +68,8 @@ struct Sum {
     count: u32,
 }
 
-/// The least that no waiter at all asks for: more than any node has, so that it is covered by nothing.
-pub(super) const NOBODY: Resources = Resources {
+/// The least amounts of an empty chunk: more than any node has, so that it is covered by nothing.
+pub(super) const NO_WAITER: Resources = Resources {
     mem_mib: i64::MAX,
     vcpus: i64::MAX,
     disk_mib: i64::MAX,
@@ -77,7 +77,7 @@ pub(super) const NOBODY: Resources = Resources {
 
 impl Summary for Sum {
     const NONE: Self = Self {
-        least: NOBODY,
+        least: NO_WAITER,
         count: 0,
     };
 
@@ -100,7 +100,7 @@ struct Chunk {
 impl Chunk {
     fn sum(&self) -> Sum {
         Sum {
-            least: self.asked.iter().copied().fold(NOBODY, Resources::min),
+            least: self.asked.iter().copied().fold(NO_WAITER, Resources::min),
             count: u32::try_from(self.keys.len()).expect("a chunk is small"),
         }
     }

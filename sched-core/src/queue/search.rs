@@ -13,7 +13,7 @@ use super::{Cursor, MAX_ASKED, MAX_STEPS, Purpose, Room};
 
 /// Which waiters count.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sought {
+pub(super) struct SearchRange {
     /// None before this place.
     pub(super) from: Key,
     /// None from this place on.
@@ -43,7 +43,7 @@ pub(super) enum Round {
 pub(super) struct Walk<'a, F> {
     line: &'a Line,
     room: &'a Room<'a>,
-    sought: Sought,
+    sought: SearchRange,
     may: F,
     /// The best waiter found so far.
     best: Option<Key>,
@@ -54,7 +54,7 @@ pub(super) struct Walk<'a, F> {
 }
 
 impl<'a, F: FnMut(ClassId, &Shape) -> bool> Walk<'a, F> {
-    pub(super) fn new(line: &'a Line, room: &'a Room<'a>, sought: Sought, may: F) -> Self {
+    pub(super) fn new(line: &'a Line, room: &'a Room<'a>, sought: SearchRange, may: F) -> Self {
         Self {
             line,
             room,

@@ -143,7 +143,7 @@ impl Scheduler {
             Ok(chosen) => {
                 self.answer_all(known);
                 for (start, key) in new.into_iter().zip(chosen) {
-                    self.hand_over_reserved(key, start);
+                    self.launch_reserved(key, start);
                 }
             }
             Err(_) if self.recovery.is_open() => {

@@ -3,13 +3,14 @@
 //!
 //! A node has one connection that counts. A newer one of the same peer takes its place at once, and takes over what the
 //! older one had not written; the older one is then ended, and its `Disconnected` finds the session already replaced.
-//! How two launchers with one UUID are told apart is in `twins`; how instances of a lost node go on, in `losses`.
+//! How two launchers with one UUID are told apart is in `twins`; how instances of a lost node go on, in `node_loss`.
 
 use std::time::Instant;
 
 use indexmap::IndexMap;
 use sched_model::{
-    ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, StartFailure, Topic,
+    ControllerRole, ControllerStatus, NodeConnected, NodeDisconnected, NodeType, StartFailure,
+    Topic,
 };
 use sched_model::{Role, Uuid};
 
@@ -146,9 +147,9 @@ impl Scheduler {
     fn notify_role(&mut self, id: SessionId) {
         if self.peers.is_native(id) {
             let status = if self.peers.is_master(id) {
-                Standing::Master
+                ControllerRole::Master
             } else {
-                Standing::Backup
+                ControllerRole::Backup
             };
             self.send(id, Message::ControllerStatus(ControllerStatus { status }));
         }

@@ -21,16 +21,16 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use sched_model::Uuid;
-use sched_model::drain_progress::MAX_MISFITS;
+use sched_model::drain_progress::MAX_UNMOVABLE;
 use sched_model::{
-    CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode, Misfit, Restore,
-    RestoreMode, Topic,
+    CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode,
+    Topic, UnmovableInstance,
 };
 
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::cause::Cause;
-use crate::api::explained::{DrainCauses, DrainEnd, DrainStanding, Explained};
+use crate::api::explained::{DrainCauses, DrainEnd, DrainSummary, Explained};
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
 use crate::api::record::{DrainRecord, NodeRecord, Record};
@@ -44,7 +44,7 @@ use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
 /// Instances of one drain that are tried in one step and fit nowhere, before other work goes on: bounds how long a
 /// drain delays everything else.
-const MISFITS_PER_LOOK: usize = 64;
+const UNMOVABLE_PER_LOOK: usize = 64;
 
 /// What is still on a node that is drained, counted again for each step: O(n log n) in the node's instances.
 #[derive(Debug, Default)]
@@ -198,14 +198,14 @@ impl Scheduler {
     }
 
     /// How far a node's drain is, for lists of nodes; `None` if it is not drained.
-    pub(crate) fn drain_standing(&self, uuid: Uuid) -> Option<DrainStanding> {
+    pub(crate) fn drain_summary(&self, uuid: Uuid) -> Option<DrainSummary> {
         let drain = self.cluster.cordons().drain(uuid)?;
         let there = self.len_of(self.cluster.nodes().by_uuid(uuid)?);
         let total = drain.total().max(there);
-        Some(DrainStanding {
+        Some(DrainSummary {
             moved: total - there,
             total,
-            misfits: drain.misfits().len(),
+            unmovable: drain.unmovable().len(),
         })
     }
 
@@ -282,7 +282,11 @@ impl Scheduler {
             return;
         };
         drain.note_there(census.there);
-        let lasting = drain.misfits().values().filter(|it| it.is_lasting).count();
+        let lasting = drain
+            .unmovable()
+            .values()
+            .filter(|it| it.is_lasting)
+            .count();
         if lasting == census.there && is_all_tried && !self.recovery.is_open() {
             return self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::NothingMovable));
         }
@@ -339,7 +343,7 @@ impl Scheduler {
                 _ => false,
             });
             census.leaving += usize::from(leaves);
-            let tried = drain.misfits().get(instance).map(|it| it.look);
+            let tried = drain.unmovable().get(instance).map(|it| it.look);
             if leaves
                 || drain.is_under_way(instance)
                 || tried == Some(self.cluster.cordons().looks())
@@ -356,10 +360,10 @@ impl Scheduler {
         census
     }
 
-    /// Begins as many moves as may be under way at once; whether all that wait were tried. After [`MISFITS_PER_LOOK`]
+    /// Begins as many moves as may be under way at once; whether all that wait were tried. After [`UNMOVABLE_PER_LOOK`]
     /// that fit nowhere it stops, marks drains as changed, and the rest is tried in a later step.
     fn move_some(&mut self, key: NodeKey, uuid: Uuid, waiting: Vec<InstanceId>) -> bool {
-        let (mut misfits, look) = (0, self.cluster.cordons().looks());
+        let (mut found, look) = (0, self.cluster.cordons().looks());
         for instance in waiting {
             let Some(drain) = self.cluster.cordons().drain(uuid) else {
                 return false;
@@ -367,7 +371,7 @@ impl Scheduler {
             if !drain.may_begin() {
                 return false;
             }
-            if misfits >= MISFITS_PER_LOOK {
+            if found >= UNMOVABLE_PER_LOOK {
                 self.cluster.cordons_mut().stir();
                 return false;
             }
@@ -379,10 +383,10 @@ impl Scheduler {
                 Ok(()) => drain.begin(instance),
                 // It is on its way to some state in which it can be moved, or to its end.
                 Err((CommandFailureReason::WrongState, _)) => {}
-                Err((_, misfit)) => {
-                    misfits += 1;
-                    let misfit = Unmovable { look, ..misfit };
-                    drain.note_unmovable(instance, misfit);
+                Err((_, unmovable)) => {
+                    found += 1;
+                    let unmovable = Unmovable { look, ..unmovable };
+                    drain.note_unmovable(instance, unmovable);
                 }
             }
         }
@@ -404,7 +408,7 @@ impl Scheduler {
             && pending_on == Awaits::Commit
         {
             // Its node was not sent it yet.
-            self.release_and_seek(key, instance, &Cause::NodeDrained);
+            self.release_and_reschedule(key, instance, &Cause::NodeDrained);
             return Ok(());
         }
         let plan = MovePlan {
@@ -414,12 +418,12 @@ impl Scheduler {
             why: Cause::NodeDrained,
         };
         self.move_instance(instance, plan).map_err(|declined| {
-            let misfit = Unmovable {
+            let unmovable = Unmovable {
                 why: declined.why.kept(),
                 is_lasting: declined.is_lasting,
                 look: 0,
             };
-            (declined.reason, misfit)
+            (declined.reason, unmovable)
         })
     }
 
@@ -469,10 +473,10 @@ impl Scheduler {
         };
         let census = self.census(key, uuid);
         let total = drain.total().max(census.there);
-        let misfits = drain.misfits().iter();
-        let misfits = misfits.map(|(instance, it)| (instance.clone(), it.why.clone()));
-        let misfits: Vec<_> = misfits.collect();
-        let mut progress = progress_of(uuid, state, total, misfits);
+        let unmovable = drain.unmovable().iter();
+        let unmovable = unmovable.map(|(instance, it)| (instance.clone(), it.why.clone()));
+        let unmovable: Vec<_> = unmovable.collect();
+        let mut progress = progress_of(uuid, state, total, unmovable);
         progress.moved = count(total - census.there);
         progress.moving = count(census.leaving);
         progress.left = count(census.there - census.leaving);
@@ -506,35 +510,35 @@ fn count(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// A DrainProgress with the instances that cannot be moved, at most `MAX_MISFITS` of them by name.
+/// A DrainProgress with the instances that cannot be moved, at most `MAX_UNMOVABLE` of them by name.
 fn progress_of(
     uuid: Uuid,
     state: DrainState,
     total: usize,
-    misfits: Vec<(InstanceId, Cause)>,
+    unmovable: Vec<(InstanceId, Cause)>,
 ) -> Progress {
-    let misfit_count = count(misfits.len());
-    let (named, causes) = misfits
+    let unmovable_count = count(unmovable.len());
+    let (named, causes) = unmovable
         .into_iter()
-        .take(MAX_MISFITS)
+        .take(MAX_UNMOVABLE)
         .map(|(instance, cause)| {
-            let misfit = Misfit {
+            let unmovable = UnmovableInstance {
                 instance_uuid: instance.to_string(),
-                ..Misfit::default()
+                ..UnmovableInstance::default()
             };
-            (misfit, cause)
+            (unmovable, cause)
         })
         .unzip();
     let progress = DrainProgress {
         node_uuid: uuid.to_string(),
         state,
         total: count(total),
-        misfits: named,
-        misfit_count,
+        unmovable: named,
+        unmovable_count,
         ..DrainProgress::default()
     };
     let causes = DrainCauses {
-        misfits: causes,
+        unmovable: causes,
         ..DrainCauses::default()
     };
     Progress::new(progress, causes)

@@ -32,7 +32,7 @@ use crate::api::sent::{CommandName, ReportName};
 use crate::cluster::ledger::{ClaimState, Ended, EntryEnd};
 use crate::cluster::questions::{Asker, MAX_QUESTIONS};
 use crate::instance::{Instance, Placing, State};
-use crate::workflow::reports::lives_on;
+use crate::workflow::reports::still_runs;
 
 /// What becomes of a node's report about an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,7 +274,7 @@ impl Report {
             Self::InstanceDeleted(_) | Self::InstanceStopped(_) => Some(Ended::Gone),
             Self::InstanceCutOff(_) => Some(Ended::CutOff),
             Self::DeleteFailed { no_instance, .. } => no_instance.then_some(Ended::NotThere),
-            Self::StartFailed { reason, .. } => (!lives_on(reason)).then_some(Ended::Failed),
+            Self::StartFailed { reason, .. } => (!still_runs(reason)).then_some(Ended::Failed),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //! every transition is in `transition`.
 //!
 //! Here: how it is taken in, finds a node, is given to it, is confirmed or refused. How it waits is in `waiting`, how
-//! it ends in `endings`; leaving in `preempt` and `suspend`; moving in `migrate`; lost nodes in `losses`.
+//! it ends in `managed_end`; leaving in `preempt` and `suspend`; moving in `migrate`; lost nodes in `node_loss`.
 
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ impl Scheduler {
         {
             return;
         }
-        self.place_sought(instance, cause);
+        self.place_or_wait(instance, cause);
     }
 
     /// Places what [`Scheduler::reschedule`] collected during a STATS, in the order of the queue. One that was listed
@@ -122,14 +122,14 @@ impl Scheduler {
         self.put_in_order(&mut collected, |(instance, _)| instance);
         for (instance, cause) in collected {
             if let Some(State::Seeking { .. }) = self.state_of(&instance) {
-                self.place_sought(&instance, &cause);
+                self.place_or_wait(&instance, &cause);
             }
         }
     }
 
     /// The choice itself: a node that fits, else preemption, else the queue. Without its START the instance cannot be
     /// placed, and is no longer managed.
-    fn place_sought(&mut self, instance: &InstanceId, cause: &Cause) {
+    fn place_or_wait(&mut self, instance: &InstanceId, cause: &Cause) {
         let Some(query) = self.query_of(instance) else {
             return self.end_managing(instance, &Cause::StartForgotten);
         };
@@ -238,7 +238,7 @@ impl Scheduler {
         };
         let (key, start) = (*node, Box::new(start.clone()));
         if self.cluster.nodes().node(key).session().is_none() {
-            return self.release_and_seek(key, instance, &Cause::NodeLostUntold);
+            return self.release_and_reschedule(key, instance, &Cause::NodeLostUntold);
         }
         if !self.may(instance, EventKind::Given) {
             return;
@@ -253,7 +253,12 @@ impl Scheduler {
     }
 
     /// Releases an instance's claim on a node that does not have it, or is not to have it, and looks for another node.
-    pub(crate) fn release_and_seek(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
+    pub(crate) fn release_and_reschedule(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        cause: &Cause,
+    ) {
         if self.may(instance, EventKind::Sought) {
             self.release(key, instance);
             self.reschedule(instance, cause);

@@ -32,8 +32,8 @@ use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
 use crate::cluster::query::Query;
 use crate::instance::{AfterStop, LifecycleEvent, Move, MoveRequest, State, SuspendedBy};
 use crate::journal::Next;
-use crate::workflow::endings::EndAudience;
 use crate::workflow::managed::COMMAND_TIME;
+use crate::workflow::managed_end::EndAudience;
 
 use self::target::pinned;
 
@@ -400,7 +400,7 @@ impl Scheduler {
                 if let Some(managed) = self.instances.get_mut(instance)
                     && !is_told_again
                 {
-                    managed.set_told_to_stop(false);
+                    managed.set_stop_sent(false);
                 }
                 self.journal.note_instance(instance);
                 return false;
@@ -435,7 +435,7 @@ impl Scheduler {
                 let may_stop = entry.is_some_and(Entry::may_stop);
                 if let Some(managed) = self.instances.get_mut(instance) {
                     // The launcher reports that it goes on running it, unless an earlier stop is open.
-                    managed.set_told_to_stop(may_stop);
+                    managed.set_stop_sent(may_stop);
                 }
                 true
             }
@@ -509,7 +509,7 @@ impl Scheduler {
     /// The source of a move is given up: the target's claim is released. Returns whether the instance may have been
     /// stopped there because of the move.
     pub(crate) fn moved_with_node(&mut self, instance: &InstanceId, state: &State) -> bool {
-        let told = state.is_told_to_stop();
+        let told = state.is_stop_sent();
         let (move_request, reason) = (self.move_request_of(instance), CommandFailureReason::Failed);
         if let Some(node) = state.node() {
             self.notify_mover(move_request, instance, node, reason, &Cause::NodeLost);

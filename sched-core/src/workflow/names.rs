@@ -17,11 +17,11 @@ impl Scheduler {
             return None;
         }
         let named = self.instances.called(&request.tenant, name)?;
-        (*named != request.instance && self.lives(named)).then_some(named)
+        (*named != request.instance && self.exists(named)).then_some(named)
     }
 
     /// Whether an instance is placed, or waits to be: for room, for nodes that come back, or for the rest of its batch.
-    fn lives(&self, instance: &InstanceId) -> bool {
+    fn exists(&self, instance: &InstanceId) -> bool {
         self.instances.contains(instance)
             || self.cluster.placement(instance).is_some()
             || self.recovery.has(instance)
@@ -55,7 +55,7 @@ impl Scheduler {
                 continue;
             }
             let named = self.instances.called(&workload.tenant, &workload.name);
-            let is_taken = named.is_some_and(|other| other != instance && self.lives(other));
+            let is_taken = named.is_some_and(|other| other != instance && self.exists(other));
             let about = InstanceInfo {
                 name: if is_taken { "".into() } else { workload.name },
                 tenant: workload.tenant,

@@ -19,7 +19,7 @@ impl Scheduler {
         };
         if self.peers.is_master(to) {
             let master = Some(session.uuid());
-            self.peers.note_told(self.now, master, &message);
+            self.peers.note_sent(self.now, master, &message);
         }
         self.act(Action::Send { to, message });
     }
@@ -28,7 +28,7 @@ impl Scheduler {
     /// connect.
     fn notify_successors(&mut self, message: &Message) {
         if !self.peers.has_controllers() {
-            self.peers.note_told(self.now, None, message);
+            self.peers.note_sent(self.now, None, message);
         }
         self.notify_controllers(Topic::Failures, |session| copy_for(session, message));
     }

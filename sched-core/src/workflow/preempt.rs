@@ -62,7 +62,7 @@ const OFFERS_PER_START: usize = 4;
 pub(crate) const VICTIMS_TIME: Duration = Duration::from_secs(COMMAND_TIME.as_secs() + 10);
 
 /// Stopped victims for which a node is looked for in one step, once the queue has been served.
-const SOUGHT_PER_TURN: usize = 64;
+const SEARCHES_PER_STEP: usize = 64;
 
 impl Scheduler {
     /// Looks for the node where preemption costs least, and begins it; whether it has begun. `false` leaves everything
@@ -343,9 +343,9 @@ impl Scheduler {
     }
 
     /// Looks for nodes for stopped victims, once no node is awake any more; whether there was anything to do.
-    pub(crate) fn seek_for_evicted(&mut self) -> bool {
+    pub(crate) fn place_evicted(&mut self) -> bool {
         let mut any = false;
-        for _ in 0..SOUGHT_PER_TURN {
+        for _ in 0..SEARCHES_PER_STEP {
             if self.queue.has_awake() {
                 return any;
             }
@@ -437,7 +437,7 @@ impl Scheduler {
     /// Ends a preemption that has failed: releases the room that the preemptor had claimed, and looks for another node
     /// for it.
     fn make_no_room(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
-        self.release_and_seek(key, instance, cause);
+        self.release_and_reschedule(key, instance, cause);
     }
 
     /// More of what runs on a node may be preempted now: the node is offered to those that wait.

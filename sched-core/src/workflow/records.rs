@@ -24,7 +24,7 @@ use crate::instance::{
     AfterLoss, AfterStop, Awaits, Before, HistoryEvent, Instance, LateEffects, LifecycleEvent,
     Loss, OnLoss, RestoredPast, State, SuspendedBy, Terms, Transit,
 };
-use crate::workflow::losses::fencing_time;
+use crate::workflow::node_loss::fencing_time;
 
 impl Scheduler {
     /// The record of an instance as it is now; `None` deletes what is on disk of it.
@@ -66,7 +66,7 @@ impl Scheduler {
             max_attempts: managed.max_attempts(),
             lease_ms: managed.lease().map(ms),
             is_deleted: is_deleted(managed.state()),
-            told_to_stop: managed.state().is_told_to_stop(),
+            told_to_stop: managed.state().is_stop_sent(),
             relocate: managed.relocates(),
             restart_on_loss: managed.on_loss() == OnLoss::Restart,
             updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
@@ -215,7 +215,7 @@ impl Scheduler {
         let mut waits_until = record.deadline_ms.map(|at| self.instant_of(at));
         if waits && !record.has_run && waits_until.is_none() {
             // No one was told that it waits: it has as long as nodes have to come back.
-            waits_until = Some(self.now + self.config.settle_time);
+            waits_until = Some(self.now + self.config.recovery_window);
         }
         let terms = Terms {
             start,
@@ -246,13 +246,13 @@ impl Scheduler {
     fn loss_by_restart(&self, record: &InstanceRecord) -> Option<Loss> {
         let node = record.node.filter(|_| record.life != Life::Waiting)?;
         let lease = record.lease_ms.filter(|_| record.restart_on_loss);
-        let fenced = lease.map(|lease| fencing_time(Duration::from_millis(lease)));
-        let (then, time) = match (record.life, fenced) {
-            _ if record.is_deleted => (AfterLoss::Delete, fenced.unwrap_or(LOST_TIME)),
-            (_, Some(fenced)) => (AfterLoss::Restart, fenced),
+        let fencing_deadline = lease.map(|lease| fencing_time(Duration::from_millis(lease)));
+        let (then, time) = match (record.life, fencing_deadline) {
+            _ if record.is_deleted => (AfterLoss::Delete, fencing_deadline.unwrap_or(LOST_TIME)),
+            (_, Some(fencing_deadline)) => (AfterLoss::Restart, fencing_deadline),
             // Of a move it is not known whether its node was told to stop it.
             (Life::Placing, None) => {
-                let time = self.config.settle_time.max(self.config.in_doubt_time);
+                let time = self.config.recovery_window.max(self.config.in_doubt_time);
                 (AfterLoss::Replace, time)
             }
             (Life::Migrating | Life::Stopping, None) => (AfterLoss::Replace, LOST_TIME),
@@ -364,7 +364,7 @@ fn late_of(record: &InstanceRecord) -> LateEffects {
         }
         _ => None,
     };
-    let is_told_to_stop = record.told_to_stop
+    let is_stop_sent = record.told_to_stop
         || match record.life {
             Life::Migrating => true,
             Life::Stopping => !record.is_deleted,
@@ -372,7 +372,7 @@ fn late_of(record: &InstanceRecord) -> LateEffects {
         };
     LateEffects {
         suspended_by,
-        is_told_to_stop,
+        is_stop_sent,
     }
 }
 

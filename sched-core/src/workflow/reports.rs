@@ -23,7 +23,7 @@ use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
 use crate::cluster::node::NodeStatus;
 use crate::peers::session::{LISTENER, Session};
 use crate::recovery::RETRIES_PER_READY;
-use crate::workflow::endings::EndAudience;
+use crate::workflow::managed_end::EndAudience;
 
 impl Scheduler {
     /// READY: what a node has. Its offer changes, which may wake those that wait; in the recovery window some of the
@@ -273,7 +273,7 @@ impl Scheduler {
             return;
         }
         if let Some(instance) = instance.as_ref().filter(|it| self.instances.contains(it))
-            && !lives_on(reason)
+            && !still_runs(reason)
             && self.attempt_failed(key, instance, reason, detail)
         {
             return;
@@ -283,7 +283,7 @@ impl Scheduler {
             .as_ref()
             .and_then(|instance| ledger.get(instance)?.asker());
         match &instance {
-            Some(instance) if lives_on(reason) => self.confirm(key, instance),
+            Some(instance) if still_runs(reason) => self.confirm(key, instance),
             Some(instance) => {
                 self.count_failure(key, instance, reason);
                 self.ended(key, instance, Ended::Failed);
@@ -299,7 +299,7 @@ impl Scheduler {
         if let Some(sender) = sender {
             self.copy_to_operator(sender, Topic::Failures, &parcel);
         }
-        if lives_on(reason) {
+        if still_runs(reason) {
             return self.forward_already_there(id, sender, &parcel);
         }
         self.broadcast(Topic::Failures, id, parcel);
@@ -406,7 +406,7 @@ impl Scheduler {
 }
 
 /// Whether a StartFailure means that the instance is there all the same: it is no failure for anyone but the sender.
-pub(crate) fn lives_on(reason: &StartFailureReason) -> bool {
+pub(crate) fn still_runs(reason: &StartFailureReason) -> bool {
     matches!(
         reason,
         StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists

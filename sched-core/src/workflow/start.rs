@@ -178,12 +178,12 @@ impl Scheduler {
     /// Claims on a node what a START asks for, and gives it the START.
     fn claim(&mut self, now: Instant, key: NodeKey, query: &Query, start: NewStart) {
         self.reserve(now, key, start.as_start().sender, query);
-        self.hand_over_reserved(key, start);
+        self.launch_reserved(key, start);
     }
 
     /// Gives a START to the node on which its room is reserved: at once if it is plain, else by way of the managed
     /// instance it becomes. The placement is counted against those that wait before it.
-    pub(crate) fn hand_over_reserved(&mut self, key: NodeKey, start: NewStart) {
+    pub(crate) fn launch_reserved(&mut self, key: NodeKey, start: NewStart) {
         let waited = (!self.queue.is_empty())
             .then(|| (Pool::of(start.request()), self.rank_of(start.request())));
         if self.is_to_manage(&start) {

@@ -18,7 +18,7 @@ use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::{Instance, State};
 use crate::placement::explain::Explanation;
-use crate::workflow::reports::lives_on;
+use crate::workflow::reports::still_runs;
 
 impl Scheduler {
     /// Fails every START that waits for something, because the scheduler is leaving and no one else knows of them. With
@@ -172,7 +172,7 @@ impl Scheduler {
             Some(session) => {
                 let message = Message::StartFailure(worded(session.is_native()));
                 self.send(sender, message);
-                if lives_on(&full.reason) {
+                if still_runs(&full.reason) {
                     // Nothing has failed for any other operator, who may have started it and wait for its end.
                     return;
                 }
@@ -183,7 +183,7 @@ impl Scheduler {
             None => {
                 if !self.peers.has_controllers() {
                     let message = Message::StartFailure(worded(true));
-                    self.peers.note_told(self.now, None, &message);
+                    self.peers.note_sent(self.now, None, &message);
                 }
                 self.notify_controllers(Topic::Failures, |session| {
                     Some(Message::StartFailureCopy(worded(session.is_native())))

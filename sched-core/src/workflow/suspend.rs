@@ -312,7 +312,7 @@ impl Scheduler {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid().to_string(),
         };
-        let is_told = |entry: &Entry| entry.is_told_to_resume();
+        let is_told = |entry: &Entry| entry.is_resume_sent();
         if let Some(session) = node.session()
             && !node.ledger().get(instance).is_some_and(is_told)
         {

@@ -29,7 +29,7 @@ use crate::workflow::suspend::RESUME_ELSEWHERE_AFTER;
 
 /// Awake nodes dealt with in one round: bounds how long the return of many nodes delays everything else. What is left
 /// is dealt with in a tick that is due at once.
-const SERVED_PER_TURN: usize = 64;
+const SERVED_PER_ROUND: usize = 64;
 
 /// Waiting instances tried on one node that the queue thinks fit and that do not, for reasons it does not know
 /// (filters, reservations), before the next node is served.
@@ -239,7 +239,7 @@ impl Scheduler {
     /// Offers awake nodes to those that wait, in the order in which they woke; whether anything was placed.
     pub(crate) fn serve_waiting(&mut self) -> bool {
         let mut any = false;
-        for _ in 0..SERVED_PER_TURN {
+        for _ in 0..SERVED_PER_ROUND {
             let Some((key, after)) = self.queue.next_awake() else {
                 return any;
             };

@@ -194,8 +194,8 @@ pub(crate) struct LimitFlags {
     #[arg(long, value_name = "N", default_value_t = sched_core::MISSED_STATS, value_parser = at_least::<u8>(1))]
     pub(crate) missed_stats: u8,
     /// How long after a restart a START that fits nowhere waits for nodes known before (with --state-dir)
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_wait)]
-    pub(crate) settle_time: Duration,
+    #[arg(long = "settle-time", value_name = "TIME", default_value = "20s", value_parser = parse_wait)]
+    pub(crate) recovery_window: Duration,
     /// Handshakes under way at once; further connections wait for a place, eight for each
     #[arg(long, value_name = "N", default_value_t = ServerLimits::default().max_handshakes, value_parser = parse_positive)]
     pub(crate) max_handshakes: usize,
@@ -285,7 +285,7 @@ impl DaemonFlags {
             reserved_disk_mib: self.accounting.reserved_disk,
             in_doubt_time: self.limits.in_doubt_time,
             missed_stats: self.limits.missed_stats,
-            settle_time: self.limits.settle_time,
+            recovery_window: self.limits.recovery_window,
             ..sched_core::Config::new(Uuid::nil())
         }
     }

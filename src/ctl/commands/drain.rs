@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode,
-    LifeCommand, Misfit, Restore, RestoreMode, Topic,
+    LifeCommand, Restore, RestoreMode, Topic, UnmovableInstance,
 };
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
@@ -255,7 +255,7 @@ impl Drain {
             return Exit::Timeout;
         };
         let is_done = match self.goal {
-            Goal::Check => last.misfit_count == 0,
+            Goal::Check => last.unmovable_count == 0,
             Goal::Abort => true,
             Goal::Move => last.state == DrainState::Done,
         };
@@ -287,7 +287,7 @@ impl Drain {
             _ if self.is_over() => format!("{node} {progress}"),
             _ => format!("{node} {progress}; gave up waiting, it goes on"),
         });
-        for (why, instances) in by_reason(&last.misfits) {
+        for (why, instances) in by_reason(&last.unmovable) {
             match instances.as_slice() {
                 [only] => lines.push(format_args!("  {only}  {why}")),
                 several => {
@@ -298,8 +298,8 @@ impl Drain {
                 }
             }
         }
-        let named = u32::try_from(last.misfits.len()).unwrap_or(u32::MAX);
-        if let more @ 1.. = last.misfit_count.saturating_sub(named) {
+        let named = u32::try_from(last.unmovable.len()).unwrap_or(u32::MAX);
+        if let more @ 1.. = last.unmovable_count.saturating_sub(named) {
             lines.push(format_args!("  and {more} more"));
         }
         lines
@@ -326,14 +326,14 @@ impl Drain {
 
 /// Those that fit nowhere else, whatever the reason is by now.
 fn instances(progress: &DrainProgress) -> BTreeSet<&str> {
-    let misfits = progress.misfits.iter();
-    misfits.map(|it| it.instance_uuid.as_str()).collect()
+    let unmovable = progress.unmovable.iter();
+    unmovable.map(|it| it.instance_uuid.as_str()).collect()
 }
 
 /// Instances that cannot be moved by why, in the order of the first of each: many have the same reason, which is long.
-fn by_reason(misfits: &[Misfit]) -> IndexMap<&str, Vec<&str>> {
+fn by_reason(unmovable: &[UnmovableInstance]) -> IndexMap<&str, Vec<&str>> {
     let mut all = IndexMap::<_, Vec<_>>::new();
-    for it in misfits {
+    for it in unmovable {
         all.entry(&*it.detail).or_default().push(&*it.instance_uuid);
     }
     all
@@ -341,11 +341,11 @@ fn by_reason(misfits: &[Misfit]) -> IndexMap<&str, Vec<&str>> {
 
 /// `node-a (4cb19522): 2 of 40 will not fit:`; the instances follow on lines of their own.
 fn check_text(node: &Candidate, last: &DrainProgress) -> String {
-    let (total, misfits) = (last.total, last.misfit_count);
-    match misfits {
+    let (total, unmovable) = (last.total, last.unmovable_count);
+    match unmovable {
         0 if total == 0 => format!("{node}: nothing to move"),
         0 => format!("{node}: all {total} fit elsewhere"),
-        _ => format!("{node}: {misfits} of {total} will not fit:"),
+        _ => format!("{node}: {unmovable} of {total} will not fit:"),
     }
 }
 
@@ -375,8 +375,8 @@ mod tests {
         drain.end().iter().map(ToString::to_string).collect()
     }
 
-    fn misfit(instance: &str, why: &str) -> Misfit {
-        Misfit {
+    fn unmovable(instance: &str, why: &str) -> UnmovableInstance {
+        UnmovableInstance {
             instance_uuid: instance.into(),
             detail: why.into(),
         }
@@ -429,26 +429,26 @@ mod tests {
 
     #[test]
     fn what_fits_nowhere_else_is_named_once_while_a_drain_goes_on() {
-        let moving = |moved, misfits| {
+        let moving = |moved, unmovable| {
             Event::Drain(Box::new(DrainProgress {
                 node_uuid: "4cb19522-aaaa".into(),
                 state: DrainState::Moving,
                 total: 4,
                 moved,
                 left: 4 - moved,
-                misfit_count: 1,
-                misfits,
+                unmovable_count: 1,
+                unmovable,
                 ..DrainProgress::default()
             }))
         };
         let mut drain = drain(Goal::Move);
-        let mut line = |moved, misfit| {
-            let line = drain.observe(&moving(moved, vec![misfit])).unwrap();
+        let mut line = |moved, unmovable| {
+            let line = drain.observe(&moving(moved, vec![unmovable])).unwrap();
             line.to_string()
         };
-        assert!(line(1, misfit("i1", "pinned")).ends_with("; 1 fits nowhere else: i1 (pinned)"));
-        assert!(line(2, misfit("i1", "short of memory")).ends_with("; 1 fits nowhere else"));
-        assert!(line(3, misfit("i2", "pinned")).ends_with(": i2 (pinned)"));
+        assert!(line(1, unmovable("i1", "pinned")).ends_with("; 1 fits nowhere else: i1 (pinned)"));
+        assert!(line(2, unmovable("i1", "short of memory")).ends_with("; 1 fits nowhere else"));
+        assert!(line(3, unmovable("i2", "pinned")).ends_with(": i2 (pinned)"));
     }
 
     #[test]
@@ -493,12 +493,12 @@ mod tests {
             node_uuid: "4cb19522-aaaa".into(),
             state: DrainState::Checking,
             total: 40,
-            misfits: vec![
-                misfit("i1", "no gpu"),
-                misfit("i2", "pinned"),
-                misfit("i3", "no gpu"),
+            unmovable: vec![
+                unmovable("i1", "no gpu"),
+                unmovable("i2", "pinned"),
+                unmovable("i3", "no gpu"),
             ],
-            misfit_count: 5,
+            unmovable_count: 5,
             ..DrainProgress::default()
         })));
         let expected = [

@@ -5,8 +5,8 @@
 //! otherwise.
 
 use proto_frames::payload::{
-    CommandFailure, DrainProgress, DrainState, InstanceQueued, InstanceStateEvent, Misfit,
-    NodePressure, PressureState,
+    CommandFailure, DrainProgress, DrainState, InstanceQueued, InstanceStateEvent, NodePressure,
+    PressureState, UnmovableInstance,
 };
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ pub fn command_failure(event: &CommandFailure, hosts: &Hosts) -> String {
 }
 
 /// How many of those that fit nowhere else one line names.
-const NAMED_MISFITS: usize = 2;
+const NAMED_UNMOVABLE: usize = 2;
 
 /// `moving: 1 of 4 moved, 2 on their way, 1 left; 1 fits nowhere else: i1 (it is pinned)`.
 ///
@@ -79,11 +79,11 @@ pub fn drain(event: &DrainProgress) -> String {
     if event.state == DrainState::Checking {
         return drain_counts(event);
     }
-    let named = event.misfits.iter().take(NAMED_MISFITS);
+    let named = event.unmovable.iter().take(NAMED_UNMOVABLE);
     let named: Vec<_> = named
         .map(|it| format!("{} ({})", it.instance_uuid, it.detail))
         .collect();
-    let more = if event.misfits.len() > NAMED_MISFITS {
+    let more = if event.unmovable.len() > NAMED_UNMOVABLE {
         ", and others"
     } else {
         ""
@@ -95,7 +95,7 @@ pub fn drain(event: &DrainProgress) -> String {
 /// As [`drain`], but those that fit nowhere else are counted and not named.
 #[must_use]
 pub fn drain_counts(event: &DrainProgress) -> String {
-    let misfits = match event.misfit_count {
+    let unmovable = match event.unmovable_count {
         0 => String::new(),
         1 => "; 1 fits nowhere else".to_owned(),
         count => format!("; {count} fit nowhere else"),
@@ -106,10 +106,10 @@ pub fn drain_counts(event: &DrainProgress) -> String {
         return format!("{state}: nothing to move");
     }
     if event.state == DrainState::Checking {
-        return format!("{state}: {total} to move{misfits}{why}");
+        return format!("{state}: {total} to move{unmovable}{why}");
     }
     let (moved, moving, left) = (event.moved, event.moving, event.left);
-    format!("{state}: {moved} of {total} moved, {moving} on their way, {left} left{misfits}{why}")
+    format!("{state}: {moved} of {total} moved, {moving} on their way, {left} left{unmovable}{why}")
 }
 
 /// `(host) gets no new work: short of memory …`.
@@ -185,12 +185,13 @@ pub(super) fn command_failure_json(event: &CommandFailure) -> Value {
 /// `misfit_count` counts all of them.
 #[must_use]
 pub fn drain_json(event: &DrainProgress) -> Value {
-    let misfit = |it: &Misfit| json!({"instance_uuid": it.instance_uuid, "detail": it.detail});
-    let misfits: Vec<Value> = event.misfits.iter().map(misfit).collect();
+    let object =
+        |it: &UnmovableInstance| json!({"instance_uuid": it.instance_uuid, "detail": it.detail});
+    let unmovable: Vec<Value> = event.unmovable.iter().map(object).collect();
     json!({
         "event": "drain_progress", "node_uuid": event.node_uuid, "state": event.state.as_str(), "total": event.total,
-        "moved": event.moved, "moving": event.moving, "left": event.left, "misfits": misfits,
-        "misfit_count": event.misfit_count, "detail": event.detail,
+        "moved": event.moved, "moving": event.moving, "left": event.left, "misfits": unmovable,
+        "misfit_count": event.unmovable_count, "detail": event.detail,
     })
 }
 
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_says_between_which_nodes() {
+    fn a_move_event_names_both_nodes() {
         let event = |node: &str, target: &str| InstanceStateEvent {
             node_uuid: node.into(),
             target_node_uuid: target.into(),
@@ -248,19 +249,19 @@ mod tests {
             drain(&event),
             "moving: 1 of 4 moved, 2 on their way, 1 left"
         );
-        event.misfit_count = 1;
+        event.unmovable_count = 1;
         assert!(drain(&event).ends_with("1 left; 1 fits nowhere else"));
-        let misfit = |instance: &str| Misfit {
+        let unmovable = |instance: &str| UnmovableInstance {
             instance_uuid: instance.into(),
             detail: "pinned".into(),
         };
-        event.misfits = vec![misfit("i1")];
+        event.unmovable = vec![unmovable("i1")];
         assert!(drain(&event).ends_with("; 1 fits nowhere else: i1 (pinned)"));
         assert!(drain_counts(&event).ends_with("; 1 fits nowhere else"));
-        event.misfits = ["i1", "i2", "i3"].map(misfit).into();
+        event.unmovable = ["i1", "i2", "i3"].map(unmovable).into();
         assert!(drain(&event).ends_with(": i1 (pinned), i2 (pinned), and others"));
         event.state = DrainState::Checking;
-        event.misfit_count = 2;
+        event.unmovable_count = 2;
         assert_eq!(drain(&event), "checking: 4 to move; 2 fit nowhere else");
     }
 

@@ -128,7 +128,7 @@ impl Agent {
             Command::Refused(Err(error)) => {
                 warn!(event = "command_unreadable", %error, "unreadable CommandRefused ignored")
             }
-            Command::Capacity(told) => self.capacity_told(now, told),
+            Command::Capacity(told) => self.capacity_received(now, told),
             Command::EndsRecorded(recorded) => self.ends_recorded(now, recorded),
         }
     }

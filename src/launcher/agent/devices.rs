@@ -69,7 +69,7 @@ impl Agent {
         let mut told: BTreeMap<String, &String> = BTreeMap::new();
         for (resource, _) in asked.iter().filter(|(_, amount)| **amount > 0) {
             let variable = variable(resource);
-            if let Some(other) = told.get(&variable).filter(|_| self.tells_devices()) {
+            if let Some(other) = told.get(&variable).filter(|_| self.passes_devices()) {
                 return Err(format!(
                     "{other} and {resource} would both be told as {variable}; ask for one of them"
                 ));
@@ -123,13 +123,13 @@ impl Agent {
     /// How many units of the resource this node tells apart.
     fn devices_in_all(&self, resource: &str) -> u16 {
         let all = self.settings.features.resources.get(resource);
-        let all = all.filter(|_| self.tells_devices());
+        let all = all.filter(|_| self.passes_devices());
         let all = all.and_then(|&all| u16::try_from(all).ok());
         all.filter(|all| *all <= MAX_DEVICES).unwrap_or(0)
     }
 
-    /// Whether programs are run here, which can be told anything.
-    fn tells_devices(&self) -> bool {
+    /// Whether programs are run here, to which devices can be passed.
+    fn passes_devices(&self) -> bool {
         self.settings.runs == Runs::Processes
     }
 }

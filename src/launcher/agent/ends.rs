@@ -196,7 +196,7 @@ impl Ends {
     }
 
     /// The numbers that count as told, once so many frames have been written.
-    fn told_by(&mut self, written: u64) -> Vec<u64> {
+    fn reported_by(&mut self, written: u64) -> Vec<u64> {
         let mut report = None;
         while let Some(&first) = self.reports.front()
             && first <= written
@@ -215,7 +215,7 @@ impl Ends {
 impl Agent {
     /// A connection begins. To a scheduler that does not record ends they are told at once; another finds them in the
     /// first STATS, beside what runs.
-    pub(super) fn tell_ends(&mut self) {
+    pub(super) fn report_ends(&mut self) {
         self.ends.connected();
         if self.records_ends() {
             return;
@@ -232,7 +232,7 @@ impl Agent {
                 .get(&id)
                 .is_some_and(|it| !it.is_live() && it.ends.last() == Some(&seq));
             if is_latest {
-                self.tell_end(seq, None);
+                self.report_end(seq, None);
             } else {
                 // Without a number it would be taken for the end of what came after it.
                 self.recorded(&[seq]);
@@ -256,12 +256,12 @@ impl Agent {
         instance.ends.push(seq);
         instance.return_devices();
         self.persist(id);
-        self.tell_end(seq, failure);
+        self.report_end(seq, failure);
         self.report_soon(now);
     }
 
     /// Tells an end by a frame of its own, unless it has to wait for the next STATS because others come before it.
-    fn tell_end(&mut self, seq: u64, failure: Option<StartFailure>) {
+    fn report_end(&mut self, seq: u64, failure: Option<StartFailure>) {
         let (Link::Up { reported, .. }, Some(unrecorded)) =
             (&self.link, self.ends.unrecorded.get_mut(&seq))
         else {
@@ -330,7 +330,7 @@ impl Agent {
 
     /// So many frames of this connection have been written to the socket.
     pub(super) fn written(&mut self, frames: u64) {
-        let told = self.ends.told_by(frames);
+        let told = self.ends.reported_by(frames);
         if !self.records_ends() {
             self.recorded(&told);
         }

@@ -13,14 +13,14 @@ type Runs = BTreeMap<(String, u64), KeptRun>;
 
 /// What is left, and whether the scheduler of this connection has been told.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptRunsReport {
     /// `None` = the machine has not looked yet.
     runs: Option<Runs>,
     /// Whether it was told on the present connection.
     is_told: bool,
 }
 
-impl Kept {
+impl KeptRunsReport {
     /// A connection begins, on which nothing of it was told.
     pub(super) fn begin_connection(&mut self) {
         self.is_told = false;
@@ -35,7 +35,7 @@ impl Agent {
         let runs: Runs = runs.into_iter().map(|run| (key(&run), run)).collect();
         let before = self.kept.runs.replace(runs.clone()).unwrap_or_default();
         if !self.kept.is_told {
-            return self.tell_kept_runs();
+            return self.report_kept_runs();
         }
         let is_new = |run: &&KeptRun| before.get(&key(run)) != Some(run);
         let mut changed: Vec<KeptRun> = runs.values().filter(is_new).cloned().collect();
@@ -56,7 +56,7 @@ impl Agent {
 
     /// Tells the complete list, once on a connection and after its first report. Only schedulers that record ends are
     /// told.
-    pub(super) fn tell_kept_runs(&mut self) {
+    pub(super) fn report_kept_runs(&mut self) {
         let Link::Up {
             records_ends: true,
             reported: Some(_),

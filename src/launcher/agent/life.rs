@@ -60,7 +60,7 @@ impl Agent {
             }
             // It will be answered when it is done.
             InstancePhase::Suspending => {}
-            InstancePhase::Suspended => self.tell(id, LifeState::Suspended),
+            InstancePhase::Suspended => self.report_state(id, LifeState::Suspended),
             _ => return Err(instance.wrong_state()),
         }
         Ok(())
@@ -76,7 +76,7 @@ impl Agent {
         match result {
             Ok(()) => {
                 self.enter(now, id, InstancePhase::Suspended);
-                self.tell(id, LifeState::Suspended);
+                self.report_state(id, LifeState::Suspended);
             }
             Err(detail) => {
                 // It may have been frozen after all, too late. The next launcher has to know of it, if there is one by
@@ -123,7 +123,7 @@ impl Agent {
             }
             // It will be answered when it is done.
             InstancePhase::Resuming => {}
-            InstancePhase::Running => self.tell(id, LifeState::Running),
+            InstancePhase::Running => self.report_state(id, LifeState::Running),
             _ => return Err(instance.wrong_state()),
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Agent {
                 );
                 instance.thaws_left = None;
                 self.enter(now, id, InstancePhase::Suspended);
-                self.tell(id, LifeState::Suspended);
+                self.report_state(id, LifeState::Suspended);
             }
             (Err(_), left) => {
                 instance.thaws_left = left;
@@ -169,7 +169,7 @@ impl Agent {
         match result {
             Ok(()) => {
                 self.enter(now, id, InstancePhase::Running);
-                self.tell(id, LifeState::Running);
+                self.report_state(id, LifeState::Running);
             }
             Err(detail) => {
                 self.enter(now, id, InstancePhase::Suspended);
@@ -272,7 +272,7 @@ impl Agent {
         }
         self.assign_devices(id);
         self.persist(id);
-        self.tell(id, LifeState::Updated);
+        self.report_state(id, LifeState::Updated);
         self.report_soon(now);
     }
 
@@ -372,7 +372,7 @@ impl Agent {
     }
 
     /// Sends InstanceState.
-    fn tell(&mut self, id: &str, state: LifeState) {
+    fn report_state(&mut self, id: &str, state: LifeState) {
         self.send(Message::InstanceState(InstanceStateEvent {
             instance_uuid: id.to_owned(),
             node_uuid: self.settings.node_uuid.to_string(),

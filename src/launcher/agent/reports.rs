@@ -182,7 +182,7 @@ impl Agent {
             Status::Offline => Message::Offline,
         });
         self.introduce(now);
-        self.tell_kept_runs();
+        self.report_kept_runs();
         if !self.traces.is_empty() {
             let frames = std::mem::take(&mut self.traces);
             self.send(Message::TraceReport(TraceReport { frames }));

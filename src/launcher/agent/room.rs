@@ -135,7 +135,7 @@ impl Agent {
     }
 
     /// NodeCapacity: what the scheduler counts by from now on.
-    pub(super) fn capacity_told(
+    pub(super) fn capacity_received(
         &mut self,
         now: Instant,
         told: Result<Box<NodeCapacity>, PayloadError>,

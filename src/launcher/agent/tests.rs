@@ -342,7 +342,7 @@ impl World {
     }
 
     /// What the only answer says an instance is now.
-    fn turn(&mut self) -> (String, LifeState) {
+    fn next_state(&mut self) -> (String, LifeState) {
         match self.answer() {
             Message::InstanceState(event) => (event.instance_uuid, event.state),
             other => panic!("{other:?}"),

@@ -39,7 +39,7 @@ fn explain_tls(error: &rustls::Error) -> String {
         ),
         rustls::Error::NoCertificatesPresented => "the peer presented no certificate".to_owned(),
         // The peer has looked at our certificate, and says by the alert what it thinks of it.
-        rustls::Error::AlertReceived(alert) => match blamed(*alert) {
+        rustls::Error::AlertReceived(alert) => match certificate_fault(*alert) {
             Some(reason) => format!("the peer refuses our certificate: {reason}"),
             None => format!("the peer ended the handshake with the alert {alert:?}"),
         },
@@ -105,7 +105,7 @@ fn moment(time: UnixTime) -> String {
 }
 
 /// What an alert says of our certificate, if it is about that. `None` for alerts about the protocol.
-fn blamed(alert: AlertDescription) -> Option<&'static str> {
+fn certificate_fault(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
         AlertDescription::UnknownCA => {
             "it is not signed by the peer's CA; make one with that CA (ciao-cert -anchor-cert)"

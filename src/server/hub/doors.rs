@@ -109,8 +109,8 @@ impl Hub {
         let _ = leaving.wait_for(|is_leaving| *is_leaving).await;
     }
 
-    /// Tells those who wait for [`Hub::leaving`]. The flag beside it is set under the scheduler's lock before.
-    pub(super) fn tell_leaving(&self) {
+    /// Notifies those who wait for [`Hub::leaving`]. The flag beside it is set under the scheduler's lock before.
+    pub(super) fn notify_leaving(&self) {
         debug_assert!(self.shutting_down.load(Ordering::SeqCst), "set before");
         self.leaving.send_replace(true);
     }

@@ -97,7 +97,7 @@ impl Hub {
             self.dispatch(scheduler, batch);
         });
         self.finish(PeerState::is_node);
-        self.tell_leaving();
+        self.notify_leaving();
     }
 
     /// Read by every task without the lock. True from [`Hub::begin_shutdown`] until the process ends.

@@ -3,7 +3,7 @@
 //! A drain is either checked (`ciaoctl drain --check`: what would happen) or carried out; [`DrainState::Checking`]
 //! tells which. Each instance that cannot be moved has a cause of its own.
 
-use sched_core::{DrainCauses, DrainEnd, DrainStanding, Explained};
+use sched_core::{DrainCauses, DrainEnd, DrainSummary, Explained};
 use sched_model::{DrainProgress, DrainState};
 
 use super::{Why, short};
@@ -17,8 +17,8 @@ const NAMED: usize = 2;
 pub(super) fn word(progress: &mut Explained<DrainProgress, DrainCauses>) {
     let (payload, causes) = (&mut progress.payload, &progress.cause);
     let is_check = payload.state == DrainState::Checking;
-    for (misfit, cause) in payload.misfits.iter_mut().zip(&causes.misfits) {
-        misfit.detail = if is_check {
+    for (unmovable, cause) in payload.unmovable.iter_mut().zip(&causes.unmovable) {
+        unmovable.detail = if is_check {
             Why(cause).to_string()
         } else {
             short(cause)
@@ -32,15 +32,15 @@ pub(super) fn word(progress: &mut Explained<DrainProgress, DrainCauses>) {
 }
 
 /// How the drain of a node stands. For the node's row in `ciaoctl nodes`: only as much as fits a column.
-pub(super) fn standing(standing: &DrainStanding) -> String {
-    let DrainStanding {
+pub(super) fn summary(drain: &DrainSummary) -> String {
+    let DrainSummary {
         moved,
         total,
-        misfits,
-    } = standing;
+        unmovable,
+    } = drain;
     let mut words = format!("{moved} of {total} moved");
-    if *misfits > 0 {
-        words.push_str(&format!(", {misfits} do not fit elsewhere"));
+    if *unmovable > 0 {
+        words.push_str(&format!(", {unmovable} do not fit elsewhere"));
     }
     words
 }
@@ -48,7 +48,7 @@ pub(super) fn standing(standing: &DrainStanding) -> String {
 /// What a drain would come to. `untried` instances were not tried, because the dry run is bounded: the sentence says
 /// so, so that the number is not taken for all.
 fn checked(progress: &DrainProgress, untried: usize) -> String {
-    let mut words = match (progress.total, progress.misfit_count) {
+    let mut words = match (progress.total, progress.unmovable_count) {
         (0, _) => "nothing to move".to_owned(),
         (total, 0) => format!("all of {total} fit elsewhere"),
         _ => not_fitting(progress),
@@ -74,10 +74,10 @@ fn ended(end: Option<DrainEnd>) -> &'static str {
 
 /// Instances that fit nowhere else.
 fn not_fitting(progress: &DrainProgress) -> String {
-    let named = progress.misfits.iter().take(NAMED);
+    let named = progress.unmovable.iter().take(NAMED);
     let named = named.map(|it| format!("{} ({})", it.instance_uuid, it.detail));
     let named = named.collect::<Vec<_>>().join(", ");
-    let (count, total) = (progress.misfit_count, progress.total);
+    let (count, total) = (progress.unmovable_count, progress.total);
     let more = if count as usize > NAMED {
         ", and others"
     } else {

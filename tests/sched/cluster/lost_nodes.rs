@@ -8,7 +8,8 @@ use proto_frames::payload::{
     QueryKind, QueryResult, RefusalReason,
 };
 use sched_core::{
-    Command, Departure, IN_DOUBT_TIME, Input, Message, Rules, SETTLE_TIME, SessionId, StartRequest,
+    Command, Departure, IN_DOUBT_TIME, Input, Message, RECOVERY_WINDOW, Rules, SessionId,
+    StartRequest,
 };
 
 use crate::support::durability::durable;
@@ -180,7 +181,7 @@ fn known_nodes_are_expected_after_a_restart_and_lost_once_the_window_is_over() {
     assert_eq!(lost.0, "LOST");
     assert_eq!(expected, ("EXPECTED".to_owned(), None));
 
-    world.advance(SETTLE_TIME + Duration::from_secs(7));
+    world.advance(RECOVERY_WINDOW + Duration::from_secs(7));
     let [_, not_back] = <[_; 2]>::try_from(status(&mut world)).unwrap();
     assert_eq!(not_back, ("LOST".to_owned(), Some(7)));
 }

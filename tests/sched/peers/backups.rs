@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proto_frames::payload::{
-    DeleteFailureReason, InstanceView, LifeState, NodeView, PlacementState, Scheduling, Snapshot,
-    Standing, StartFailureReason,
+    ControllerRole, DeleteFailureReason, InstanceView, LifeState, NodeView, PlacementState,
+    Scheduling, Snapshot, StartFailureReason,
 };
 use proto_frames::{Kind, Role};
 use sched_core::{Backlog, Dialect, Input, MAX_REPLAY, Message, REPLAY_TIME, SessionId};
@@ -117,7 +117,7 @@ fn the_promoted_is_told_its_role_then_everything_there_is() {
     let Message::ControllerStatus(status) = &told[0] else {
         panic!("{told:#?}");
     };
-    assert_eq!(status.status, Standing::Master);
+    assert_eq!(status.status, ControllerRole::Master);
     let Message::Snapshot(page) = &told[1] else {
         panic!("{told:#?}");
     };

@@ -1,6 +1,6 @@
 //! Peers come and go.
 
-use proto_frames::payload::{NodeType, Query, QueryKind, RefusalReason, Standing, Topic};
+use proto_frames::payload::{ControllerRole, NodeType, Query, QueryKind, RefusalReason, Topic};
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
     BindingRecord, Command, Config, Dialect, Hello, MAX_BINDINGS, Message, Record, RecordKey,
@@ -233,7 +233,7 @@ fn a_viewer_hears_what_it_asks_for_and_is_listed_as_one() {
     let [Message::QueryResult(result)] = &told[..] else {
         panic!("{told:?}");
     };
-    assert_eq!(result.controllers[0].standing, Standing::Viewer);
+    assert_eq!(result.controllers[0].standing, ControllerRole::Viewer);
 }
 
 #[test]

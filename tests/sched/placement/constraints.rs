@@ -28,8 +28,8 @@ const SEEDS: u64 = 60;
 /// How nodes are weighed in a run, if they are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Weighing {
-    /// Only by what a START would like.
-    Wishes,
+    /// Only by what a START prefers.
+    Preferences,
     /// By a preset: 1 spreads, -1 packs.
     Preset(f64),
 }
@@ -44,7 +44,7 @@ struct Pair {
     controller: SessionId,
     sessions: Vec<(u64, SessionId)>,
     policy: PolicyRules,
-    /// Whether STARTs have wishes.
+    /// Whether STARTs have preferences.
     weighing: Option<Weighing>,
     joined: u64,
     started: u32,
@@ -60,7 +60,7 @@ fn the_first_node_in_order_that_meets_every_condition_is_chosen() {
 #[test]
 fn what_a_start_would_like_decides_among_the_nodes_that_fit() {
     for_each_seed(SEEDS, |seed| {
-        Pair::new(seed, PolicyRules::default(), Some(Weighing::Wishes)).run();
+        Pair::new(seed, PolicyRules::default(), Some(Weighing::Preferences)).run();
     });
 }
 

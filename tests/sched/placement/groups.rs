@@ -212,7 +212,7 @@ fn members_that_waited_in_vain_are_placed_by_what_is_known() {
     for name in ["a", "b"] {
         world.start_as(controller, member(name, &web));
     }
-    world.advance(sched_core::SETTLE_TIME);
+    world.advance(sched_core::RECOVERY_WINDOW);
     assert_eq!(world.placements(), [("a".to_owned(), first)]);
     let failed = one_failure("b", StartFailureReason::FullCloud);
     assert_eq!(world.failures(controller), failed);
@@ -225,7 +225,7 @@ fn where_too_many_wait_a_member_fails_rather_than_break_the_rule() {
         ..config()
     };
     let (mut world, controller) = World::with(config).check_every(1000).with_controller();
-    for number in 0..sched_core::MAX_SETTLING {
+    for number in 0..sched_core::MAX_RECOVERING {
         world.start(controller, &number.to_string(), 5000);
     }
     world.labelled(1, &[("zone", "x")]);

@@ -241,7 +241,7 @@ fn a_start_that_is_itself_at_fault_is_not_held_against_its_node() {
 }
 
 #[test]
-fn wishes_count_more_than_what_a_preset_spreads() {
+fn preferences_count_more_than_what_a_preset_spreads() {
     let mut world = under(preset("spread"));
     let controller = world.controller();
     world.labelled(1, &[]);
@@ -401,16 +401,16 @@ fn a_key_that_nothing_weighs_cannot_be_insisted_on() {
         image: "ubuntu".to_owned(),
         ..Scheduling::default()
     };
-    let wishing = preferring("a", 1, &["zone = x"]);
-    let wish = wishing.scheduling.as_deref().cloned().unwrap_or_default();
+    let preferred = preferring("a", 1, &["zone = x"]);
+    let prefer = preferred.scheduling.as_deref().cloned().unwrap_or_default();
     let weighing = |name, multiplier| weighers(&[(name, multiplier)]);
     for (key, scheduling, policy, is_understood) in [
         ("image", &image, PolicyRules::default(), false),
         ("image", &image, weighing("image", 0.0), false),
         ("image", &image, weighing("image", 1.0), true),
-        ("prefer", &wish, PolicyRules::default(), true),
-        ("prefer", &wish, weighing("prefer", 0.0), false),
-        ("prefer", &wish, weighing("free-memory", 1.0), true),
+        ("prefer", &prefer, PolicyRules::default(), true),
+        ("prefer", &prefer, weighing("prefer", 0.0), false),
+        ("prefer", &prefer, weighing("free-memory", 1.0), true),
     ] {
         let mut world = under(policy.clone());
         let controller = world.controller();

@@ -105,7 +105,7 @@ impl World {
     }
 
     /// The states that a peer was told an instance has come to since the test last looked.
-    pub(crate) fn turns(&mut self, peer: SessionId, name: &str) -> Vec<LifeState> {
+    pub(crate) fn states_of(&mut self, peer: SessionId, name: &str) -> Vec<LifeState> {
         self.told_of(peer, |message| match message {
             Message::InstanceState(event) if event.instance_uuid == name => {
                 Some(event.payload.state)

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proto_frames::Kind;
 use proto_frames::payload::{GroupPolicy, StartFailureReason};
 use sched_core::{
-    BATCH_TIME, Command, MAX_BATCH_BYTES, MAX_BATCHES, Message, SETTLE_TIME, SessionId,
+    BATCH_TIME, Command, MAX_BATCH_BYTES, MAX_BATCHES, Message, RECOVERY_WINDOW, SessionId,
 };
 
 use std::time::Duration;
@@ -341,7 +341,7 @@ fn when_the_settle_window_closes_a_batch_that_still_does_not_fit_fails() {
     let (mut world, controller, _) = World::expecting(2).with_node(1000);
     world.look_away();
     start_two(&mut world, controller, 600);
-    world.advance(SETTLE_TIME - SECOND);
+    world.advance(RECOVERY_WINDOW - SECOND);
     world.nothing_else();
     world.advance(SECOND);
     assert_eq!(failures(&mut world, controller).len(), 2);

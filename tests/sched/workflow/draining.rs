@@ -188,9 +188,9 @@ fn a_check_names_what_does_not_fit_and_changes_nothing() {
     world.evacuate(operator, node, EvacuateMode::Check);
     let progress = world.progress(operator);
     assert_eq!(states(&progress), [DrainState::Checking]);
-    assert_eq!((progress[0].total, progress[0].misfit_count), (4, 2));
-    let misfits = progress[0].misfits.iter();
-    let names: Vec<_> = misfits.map(|it| it.instance_uuid.as_str()).collect();
+    assert_eq!((progress[0].total, progress[0].unmovable_count), (4, 2));
+    let unmovable = progress[0].unmovable.iter();
+    let names: Vec<_> = unmovable.map(|it| it.instance_uuid.as_str()).collect();
     assert_eq!(names, ["b", "a"]);
     let detail = &progress[0].detail;
     assert!(detail.starts_with("2 of 4 will not fit: b ("), "{detail}");
@@ -211,7 +211,7 @@ fn what_does_not_fit_is_tried_again_when_there_is_room() {
     world.list(small, &["b"]);
     let progress = world.progress(operator);
     assert_eq!(
-        progress.last().map(|it| it.misfits.len()),
+        progress.last().map(|it| it.unmovable.len()),
         Some(1),
         "{progress:#?}"
     );
@@ -247,7 +247,7 @@ fn a_drain_that_runs_out_of_time_ends_incomplete_and_says_what_is_left() {
     assert_eq!(states(&progress), [DrainState::Incomplete]);
     assert_eq!((progress[0].moved, progress[0].left), (1, 1));
     assert_eq!(progress[0].detail, "its time is over");
-    assert_eq!(progress[0].misfits[0].instance_uuid, "a");
+    assert_eq!(progress[0].unmovable[0].instance_uuid, "a");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn what_cannot_be_moved_at_all_ends_a_drain_at_once() {
         states(&progress),
         [DrainState::Checking, DrainState::Incomplete]
     );
-    assert!(progress[1].misfits[0].detail.contains("START"));
+    assert!(progress[1].unmovable[0].detail.contains("START"));
     world.nothing_else();
 }
 
@@ -322,8 +322,8 @@ fn an_instance_that_its_launcher_keeps_is_not_asked_for_over_and_over() {
     world.say(node, refused);
     assert!(world.stops(node).is_empty());
     let progress = world.progress(controller);
-    let misfits = progress.last().map(|it| it.misfits[0].detail.clone());
-    assert_eq!(misfits.as_deref(), Some("its launcher could not stop it"));
+    let unmovable = progress.last().map(|it| it.unmovable[0].detail.clone());
+    assert_eq!(unmovable.as_deref(), Some("its launcher could not stop it"));
 }
 
 #[test]

@@ -392,7 +392,7 @@ fn both_nodes_of_a_move_are_heard_and_no_third() {
         .start_failed(source, "a", StartFailureReason::LaunchFailure);
     scene.world.nothing_else();
     scene.world.list(target, &["a"]);
-    let states = scene.world.turns(native, "a");
+    let states = scene.world.states_of(native, "a");
     assert_eq!(states, [LifeState::Running]);
 }
 
@@ -424,9 +424,9 @@ fn what_is_migrated_may_arrive_while_its_node_is_lost() {
         world.look_away();
         let liar = world.node_with(LIAR + 7, 10);
         world.list(liar, &["a"]);
-        assert_eq!(world.turns(native, "a"), []);
+        assert_eq!(world.states_of(native, "a"), []);
         world.list(target, &["a"]);
-        assert_eq!(world.turns(native, "a"), [LifeState::Running]);
+        assert_eq!(world.states_of(native, "a"), [LifeState::Running]);
     }
 }
 

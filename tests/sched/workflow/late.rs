@@ -80,7 +80,7 @@ fn a_move_is_not_over_before_its_launcher_has_refused_it_and_not_only_an_earlier
     assert_eq!(world.stops(source), ["a", "a"]);
     world.look_away();
     world.cannot_delete(source, "a");
-    assert_eq!(world.turns(controller, "a"), []);
+    assert_eq!(world.states_of(controller, "a"), []);
     world.has_stopped(source, "a");
     assert_eq!(world.placements(), [("a".to_owned(), target)]);
 }
@@ -96,8 +96,8 @@ fn what_was_told_to_stop_twice_and_refused_once_may_still_end() {
     world.cannot_delete(source, "a");
     world.list(source, &["a"]);
     world.has_stopped(source, "a");
-    let turns = world.turns(controller, "a");
-    assert_eq!(turns.last(), Some(&LifeState::Placing), "{turns:?}");
+    let states = world.states_of(controller, "a");
+    assert_eq!(states.last(), Some(&LifeState::Placing), "{states:?}");
 }
 
 #[test]

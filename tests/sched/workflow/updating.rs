@@ -120,7 +120,7 @@ fn more_is_claimed_before_the_launcher_is_told() {
     world.look_away();
     world.updated(node, "a");
     assert_eq!(
-        world.turns(controller, "a"),
+        world.states_of(controller, "a"),
         [LifeState::Running, LifeState::Updated]
     );
     world.stats(node, vec![asking_for("a", 700)]);
@@ -163,7 +163,11 @@ fn a_launcher_that_lists_the_new_amounts_has_made_the_change() {
     world.stats(node, vec![asking_for("a", 700)]);
     world.look_away();
     world.advance(Duration::from_secs(60));
-    assert!(world.turns(controller, "a").contains(&LifeState::Updated));
+    assert!(
+        world
+            .states_of(controller, "a")
+            .contains(&LifeState::Updated)
+    );
     assert_eq!(world.asks("a"), 700);
 }
 
@@ -326,7 +330,7 @@ fn a_priority_alone_changes_at_once_also_the_order_of_those_that_wait() {
         ..Update::default()
     };
     world.update_as(controller, update);
-    assert_eq!(world.turns(controller, "b"), [LifeState::Updated]);
+    assert_eq!(world.states_of(controller, "b"), [LifeState::Updated]);
     world.has_stopped(node, "big");
     assert_eq!(world.placements(), [("b".to_owned(), node)]);
 }
@@ -389,7 +393,11 @@ fn one_that_was_to_be_deleted_while_it_was_changed_and_is_not_has_what_its_node_
         }
         world.stats(node, vec![asking_for("a", 200)]);
         world.advance(Duration::from_secs(60));
-        assert!(world.turns(controller, "a").contains(&LifeState::Updated));
+        assert!(
+            world
+                .states_of(controller, "a")
+                .contains(&LifeState::Updated)
+        );
         assert_eq!(world.asks("a"), 200);
         assert_eq!(world.place(controller, "b", 800), Some(node));
     }
@@ -404,7 +412,7 @@ fn what_a_launcher_says_of_a_change_counts_also_while_the_instance_is_to_be_dele
         world.look_away();
         if is_done {
             world.updated(node, "a");
-            assert_eq!(world.turns(controller, "a"), [LifeState::Updated]);
+            assert_eq!(world.states_of(controller, "a"), [LifeState::Updated]);
         } else {
             world.update_fails(node, "a");
             let failure = world.failed_command(controller);
@@ -415,7 +423,7 @@ fn what_a_launcher_says_of_a_change_counts_also_while_the_instance_is_to_be_dele
         // The DELETE is not carried out, and nothing is left to be changed.
         world.look_away();
         world.advance(Duration::from_secs(60));
-        assert_eq!(world.turns(controller, "a"), [LifeState::Running]);
+        assert_eq!(world.states_of(controller, "a"), [LifeState::Running]);
         world.stats(node, vec![asking_for("a", if is_done { 200 } else { 400 })]);
         world.look_away();
         world.advance(Duration::from_secs(120));

@@ -35,7 +35,7 @@ impl Check for Lost {
                 self.forgotten.remove(instance);
                 self.alive.insert(*instance);
             }
-            Fact::Turned { instance, state } => self.turns(*instance, state),
+            Fact::Turned { instance, state } => self.enters(*instance, state),
             Fact::Gone { instance } => self.leaves_machine(*instance),
             Fact::Told {
                 instance: Some(instance),
@@ -71,7 +71,7 @@ impl Check for Lost {
 }
 
 impl Lost {
-    fn turns(&mut self, instance: u32, state: &LifeState) {
+    fn enters(&mut self, instance: u32, state: &LifeState) {
         if *state == LifeState::Gone {
             self.states.remove(&instance);
             self.alive.remove(&instance);

@@ -88,14 +88,14 @@ impl World {
     }
 
     /// Whether an instance says nothing of where it is to run, so that it may wherever there is room.
-    pub(crate) fn is_without_wishes(&self, instance: u32) -> bool {
+    pub(crate) fn is_without_scheduling(&self, instance: u32) -> bool {
         self.starts.get(&instance).is_some_and(|sent| {
             let scheduling = sent.start.scheduling.as_ref();
-            let wishes = |it: &Scheduling| {
+            let has_any = |it: &Scheduling| {
                 // Not every launcher takes leases.
                 !it.require.is_empty() || it.group.is_some() || it.restarts_on_node_loss()
             };
-            !sent.is_pinned && !scheduling.is_some_and(wishes)
+            !sent.is_pinned && !scheduling.is_some_and(has_any)
         })
     }
 }

@@ -101,7 +101,7 @@ impl Entry {
     }
 
     /// Whether a RESUME was sent over the present connection and is not answered.
-    pub(crate) fn is_told_to_resume(&self) -> bool {
+    pub(crate) fn is_resume_sent(&self) -> bool {
         self.resumption == Resumption::Sent
     }
 

@@ -38,7 +38,7 @@ fn states_in(phase: Phase, due: Instant) -> Vec<State> {
         late: late(),
         due,
     };
-    let is_told_to_stop = false;
+    let is_stop_sent = false;
     let moving = |how| State::Migrating {
         from: node,
         to,
@@ -65,7 +65,7 @@ fn states_in(phase: Phase, due: Instant) -> Vec<State> {
         }],
         Phase::Claimed => vec![placing(Awaits::Commit)],
         Phase::Preempting => vec![victims(&["b"]), victims(&["b", "c"])],
-        Phase::Starting => vec![placing(Awaits::Node { is_told_to_stop })],
+        Phase::Starting => vec![placing(Awaits::Node { is_stop_sent })],
         Phase::Running => vec![State::Running { node, late: late() }],
         Phase::Updating => {
             let change = change();
@@ -80,19 +80,19 @@ fn states_in(phase: Phase, due: Instant) -> Vec<State> {
             node,
             by,
             asker,
-            is_told_to_stop,
+            is_stop_sent,
             due,
         }],
         Phase::Suspended => vec![State::Suspended {
             node,
             by,
-            is_told_to_stop,
+            is_stop_sent,
         }],
         Phase::Resuming => vec![State::Resuming {
             node,
             by,
             asker,
-            is_told_to_stop,
+            is_stop_sent,
             due,
         }],
         Phase::Preempted => vec![stopping(AfterStop::Wait(InstanceId::new("b")))],

@@ -32,7 +32,7 @@ impl Scheduler {
         let cursors = self.cluster.cursors();
         let chance = self.placement.chance();
         let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
-        let mut misfits: Vec<(InstanceId, Cause)> = Vec::new();
+        let mut unmovable: Vec<(InstanceId, Cause)> = Vec::new();
         let (mut work, mut untried) = (0, 0);
         for (number, instance) in (0_u32..).zip(instances) {
             if work > MAX_WORK {
@@ -40,7 +40,7 @@ impl Scheduler {
                 continue;
             }
             if let Err(why) = self.could_move(key, &instance) {
-                misfits.push((instance, why.into()));
+                unmovable.push((instance, why.into()));
                 continue;
             }
             let dry_run = self.query_on(key, &instance, None).for_dry_run(number);
@@ -51,11 +51,11 @@ impl Scheduler {
                     self.reserve(self.now, to, SessionId(0), &dry_run);
                     tried.push((to, dry_run.instance().clone()));
                 }
-                None if misfits.len() < MAX_EXPLAINED => {
+                None if unmovable.len() < MAX_EXPLAINED => {
                     let why = self.why_not_now(&dry_run);
-                    misfits.push((instance, why.cause));
+                    unmovable.push((instance, why.cause));
                 }
-                None => misfits.push((instance, Objection::NoOtherNode.into())),
+                None => unmovable.push((instance, Objection::NoOtherNode.into())),
             }
         }
         for (to, instance) in tried.iter().rev() {
@@ -64,7 +64,7 @@ impl Scheduler {
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);
         let uuid = self.cluster.nodes().node(key).uuid();
-        let mut progress = progress_of(uuid, DrainState::Checking, total, misfits);
+        let mut progress = progress_of(uuid, DrainState::Checking, total, unmovable);
         progress.left = count(total);
         progress.cause.untried = untried;
         progress

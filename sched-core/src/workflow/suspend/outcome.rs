@@ -37,7 +37,7 @@ impl Scheduler {
             return;
         };
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
-        if is_suspended && entry.is_some_and(Entry::is_told_to_resume) {
+        if is_suspended && entry.is_some_and(Entry::is_resume_sent) {
             // The launcher said this before it had carried out the RESUME that it was sent.
             return;
         }

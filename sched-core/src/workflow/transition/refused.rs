@@ -141,7 +141,7 @@ const VERBS: [(&str, Verb); 8] = [
     }),
     ("reschedule", |it| {
         it.scheduler
-            .release_and_seek(it.one, &it.instance, &Cause::Plain);
+            .release_and_reschedule(it.one, &it.instance, &Cause::Plain);
     }),
     ("give", |it| it.scheduler.give(&it.instance)),
     ("resume", |it| {

@@ -34,7 +34,7 @@ fn an_instance_is_suspended_when_it_is_frozen_and_runs_when_it_is_thawed() {
     world.suspend("a");
     world.nothing_else();
     world.frozen("a", Ok(()));
-    assert_eq!(world.turn(), is("a", LifeState::Suspended));
+    assert_eq!(world.next_state(), is("a", LifeState::Suspended));
     let listed = world.stats().instances.remove(0);
     assert_eq!(
         (listed.state, listed.suspended),
@@ -42,7 +42,11 @@ fn an_instance_is_suspended_when_it_is_frozen_and_runs_when_it_is_thawed() {
     );
     assert_eq!(listed.requested.unwrap().vcpus, 1);
     world.suspend("a");
-    assert_eq!(world.turn(), is("a", LifeState::Suspended), "told again");
+    assert_eq!(
+        world.next_state(),
+        is("a", LifeState::Suspended),
+        "told again"
+    );
 
     world.resume("a");
     assert_eq!(world.orders(), [thaw("a")]);
@@ -50,14 +54,18 @@ fn an_instance_is_suspended_when_it_is_frozen_and_runs_when_it_is_thawed() {
     assert!(world.orders().is_empty());
     world.sent.clear();
     world.thawed("a", Ok(()));
-    assert_eq!(world.turn(), is("a", LifeState::Running));
+    assert_eq!(world.next_state(), is("a", LifeState::Running));
     let listed = world.stats().instances.remove(0);
     assert_eq!(
         (listed.state, listed.suspended),
         (InstanceState::Active, false)
     );
     world.resume("a");
-    assert_eq!(world.turn(), is("a", LifeState::Running), "told again");
+    assert_eq!(
+        world.next_state(),
+        is("a", LifeState::Running),
+        "told again"
+    );
     world.nothing_else();
 }
 
@@ -261,7 +269,7 @@ fn what_was_suspended_is_so_for_the_next_launcher_and_half_changes_are_made_agai
     let stats = world.stats();
     let suspended = stats.instances.iter().map(|it| it.suspended);
     assert_eq!(suspended.collect::<Vec<_>>(), [true, false, false, false]);
-    for (answer, turn) in [
+    for (answer, state) in [
         (
             Input::Frozen {
                 instance: "b".to_owned(),
@@ -285,7 +293,7 @@ fn what_was_suspended_is_so_for_the_next_launcher_and_half_changes_are_made_agai
         ),
     ] {
         world.handle(answer);
-        assert_eq!(world.turn(), turn);
+        assert_eq!(world.next_state(), state);
     }
     world.resume("a");
     assert_eq!(world.orders(), [thaw("a")]);
@@ -343,7 +351,7 @@ fn an_update_takes_the_difference_and_holds_the_more_until_it_is_made() {
     world.suspend("a");
     assert_eq!(world.failed(), (LifeCommand::Suspend, Reason::WrongState));
     world.limits_set("a", Ok(()));
-    assert_eq!(world.turn(), is("a", LifeState::Updated));
+    assert_eq!(world.next_state(), is("a", LifeState::Updated));
     let requested = world.stats().instances[0].requested.clone().unwrap();
     assert_eq!((requested.mem_mb, requested.vcpus), (900, 2));
 
@@ -365,7 +373,7 @@ fn an_update_of_what_nothing_limits_is_done_at_once_and_so_is_one_that_changes_n
     let mut world = World::with_features(features);
     world.running("a", 100);
     world.update("a", 100, 1);
-    assert_eq!(world.turn(), is("a", LifeState::Updated));
+    assert_eq!(world.next_state(), is("a", LifeState::Updated));
     let mut gpus = |amount, expected| {
         let update = Update {
             instance_uuid: "a".to_owned(),
@@ -375,7 +383,7 @@ fn an_update_of_what_nothing_limits_is_done_at_once_and_so_is_one_that_changes_n
         };
         world.handle(Input::Command(Command::Update(Ok(Box::new(update)))));
         match expected {
-            Ok(state) => assert_eq!(world.turn(), is("a", state)),
+            Ok(state) => assert_eq!(world.next_state(), is("a", state)),
             Err(reason) => assert_eq!(world.failed(), (LifeCommand::Update, reason)),
         }
         world.stats().instances[0].requested.clone().unwrap()
@@ -395,7 +403,7 @@ fn a_suspended_instance_is_updated_without_the_vcpus_it_does_not_hold() {
     world.update("a", 1, 99);
     assert_eq!(world.orders(), [set_limits("a", 1, 99)]);
     world.limits_set("a", Ok(()));
-    assert_eq!(world.turn(), is("a", LifeState::Updated));
+    assert_eq!(world.next_state(), is("a", LifeState::Updated));
     world.resume("a");
     assert_eq!(world.failed(), (LifeCommand::Resume, Reason::NoRoom));
 }

@@ -187,7 +187,7 @@ impl Scheduler {
                 Some(start) => self.place_again(now, uuid, start, false),
                 // What was placed before it may have changed it.
                 None if self.instances.get(&instance).is_some_and(is_claimed) => {
-                    self.release_and_seek(key, &instance, &Cause::NodeLostUntold);
+                    self.release_and_reschedule(key, &instance, &Cause::NodeLostUntold);
                 }
                 None => {}
             }
@@ -214,7 +214,7 @@ impl Scheduler {
                 Some(State::Placing(Placing {
                     node, pending_on, ..
                 })) if node == key && !pending_on.is_given() => {
-                    self.release_and_seek(key, &instance, &Cause::NodeLostUntold);
+                    self.release_and_reschedule(key, &instance, &Cause::NodeLostUntold);
                 }
                 Some(state) if state.node() == Some(key) => {
                     self.lost_with_node(key, &instance, &state);

@@ -2,12 +2,12 @@
 
 use ciao_scheduler::server::sim_support;
 use proto_frames::Role;
-use proto_frames::payload::{RefusalReason, Standing};
+use proto_frames::payload::{ControllerRole, RefusalReason};
 use sched_core::{Dialect, Message};
 
 use crate::support::world::World;
 
-fn standings(told: &[Message]) -> Vec<Standing> {
+fn roles(told: &[Message]) -> Vec<ControllerRole> {
     told.iter()
         .filter_map(|message| match message {
             Message::ControllerStatus(status) => Some(status.status.clone()),
@@ -22,13 +22,13 @@ fn controllers_are_told_their_role_on_connect_and_on_promotion() {
     let first = world.controller();
     let second = world.controller();
     let third = world.controller();
-    assert_eq!(standings(&world.told(first)), [Standing::Master]);
-    assert_eq!(standings(&world.told(second)), [Standing::Backup]);
-    assert_eq!(standings(&world.told(third)), [Standing::Backup]);
+    assert_eq!(roles(&world.told(first)), [ControllerRole::Master]);
+    assert_eq!(roles(&world.told(second)), [ControllerRole::Backup]);
+    assert_eq!(roles(&world.told(third)), [ControllerRole::Backup]);
     world.cut(second);
     world.nothing_else();
     world.cut(first);
-    assert_eq!(standings(&world.told(third)), [Standing::Master]);
+    assert_eq!(roles(&world.told(third)), [ControllerRole::Master]);
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn a_newer_connection_of_the_master_stays_master() {
     let node = world.node_with(1, 100);
     world.look_away();
     let again = world.join(Role::CONTROLLER, world.uuid_of(first), Dialect::Native);
-    assert_eq!(standings(&world.told(again)), [Standing::Master]);
-    assert_eq!(standings(&world.told(backup)), []);
+    assert_eq!(roles(&world.told(again)), [ControllerRole::Master]);
+    assert_eq!(roles(&world.told(backup)), []);
     assert_eq!(world.place(again, "a", 1), Some(node));
 }
 
@@ -104,5 +104,5 @@ fn an_operator_commands_beside_the_master_and_never_becomes_it() {
     assert_eq!(world.place(operator, "a", 1), Some(node));
     assert_eq!(world.place(master, "b", 1), Some(node));
     world.cut(master);
-    assert_eq!(standings(&world.told(operator)), []);
+    assert_eq!(roles(&world.told(operator)), []);
 }

@@ -1,15 +1,15 @@
-//! ControllerStatus: a controller's standing. CommandRefused: why a command was not carried out (both added by this
+//! ControllerStatus: a controller's role. CommandRefused: why a command was not carried out (both added by this
 //! project).
 
 use crate::{record, words};
 
-use crate::query::Standing;
+use crate::query::ControllerRole;
 
 record! {
     /// `controller_status: {status: master|backup}`.
     pub struct ControllerStatus {
         /// What the controller is from now on.
-        status: Standing as "status",
+        status: ControllerRole as "status",
     }
 }
 

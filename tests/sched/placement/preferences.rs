@@ -1,4 +1,4 @@
-//! What a START would like of its node, and what it is to be near to.
+//! What a START prefers in its node, and what it is to be near to.
 
 use proto_frames::Kind;
 use proto_frames::payload::{Group, GroupPolicy, Scheduling, StartFailureReason};
@@ -27,7 +27,7 @@ fn the_one_preferred_node_of_many_is_found_wherever_it_is() {
     let start = preferring("d", 1, &["rack = r9"]);
     assert!(
         world.place_as(controller, start).is_some(),
-        "a wish is no condition"
+        "a preference is no requirement"
     );
 }
 
@@ -51,7 +51,7 @@ fn a_node_preferred_or_required_by_its_name_is_found_wherever_it_is() {
 }
 
 #[test]
-fn the_node_that_meets_most_wishes_is_taken() {
+fn the_node_that_meets_most_preferences_is_taken() {
     let (mut world, controller) = World::new().with_controller();
     let one = world.labelled(1, &[("rack", "r7")]);
     let two = world.labelled(2, &[("rack", "r7"), ("ssd", "true")]);
@@ -65,7 +65,7 @@ fn the_node_that_meets_most_wishes_is_taken() {
 }
 
 #[test]
-fn wishes_hold_within_what_is_required() {
+fn preferences_count_among_the_nodes_that_meet_the_requirements() {
     let (mut world, controller) = World::new().with_controller();
     world.labelled(1, &[("rack", "r7"), ("zone", "x")]);
     let node = world.labelled(2, &[("zone", "y")]);
@@ -186,7 +186,7 @@ fn what_had_better_be_near_goes_elsewhere_if_there_is_no_room() {
 }
 
 #[test]
-fn a_start_without_wishes_is_placed_first_fit_as_ever() {
+fn a_start_without_preferences_is_placed_first_fit_as_ever() {
     let (mut world, controller) = World::with(config()).with_controller();
     let nodes: Vec<_> = (1..4)
         .map(|number| world.labelled(number, &[("rack", "r1")]))

@@ -161,7 +161,7 @@ impl Scheduler {
                     }
                     return EndAudience::All;
                 };
-                self.seek_after_its_end(key, instance, &why);
+                self.reschedule_after_its_end(key, instance, &why);
                 EndAudience::Originals
             }
             State::Lost { node, then, .. } if node == self.cluster.nodes().node(key).uuid() => {
@@ -219,7 +219,7 @@ impl Scheduler {
                 if let Some(managed) = self.instances.get_mut(instance)
                     && goes_on
                 {
-                    managed.set_told_to_stop(true);
+                    managed.set_stop_sent(true);
                 }
                 self.journal.note_instance(instance);
             }
@@ -234,7 +234,7 @@ impl Scheduler {
     }
 
     /// An instance was ended by its launcher and is placed again; a preemptor that waited for its room has it.
-    fn seek_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
+    fn reschedule_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         self.queue.remove(instance);
         self.give_up_command(key, instance);
         self.reschedule(instance, cause);
@@ -285,8 +285,8 @@ impl Scheduler {
             State::Stopping { .. } | State::Migrating { .. } => {
                 self.managed_ended(key, instance, Ended::NotThere, is_open);
             }
-            state if state.node() == Some(key) && managed.state().is_told_to_stop() => {
-                self.seek_after_its_end(key, instance, &Cause::EndedAfterAll);
+            state if state.node() == Some(key) && managed.state().is_stop_sent() => {
+                self.reschedule_after_its_end(key, instance, &Cause::EndedAfterAll);
             }
             state if state.node() == Some(key) => self.end_managing(instance, &Cause::LostByNode),
             _ => {}
@@ -398,7 +398,7 @@ impl Scheduler {
             AfterStop::Wait(_) | AfterStop::Again(_) if was_told => {
                 // Its launcher may still carry it out: an end is not its own then.
                 if let Some(managed) = self.instances.get_mut(instance) {
-                    managed.set_told_to_stop(true);
+                    managed.set_stop_sent(true);
                 }
             }
             AfterStop::Wait(_) | AfterStop::Again(_) | AfterStop::End(_) => {}
