@@ -17,14 +17,14 @@ pub(crate) fn set(text: &[u8], path: &[&str], value: &str) -> Option<Bytes> {
     for (depth, key) in path.iter().enumerate() {
         let deeper = &path[depth + 1..];
         match block.find(text, key)? {
-            Place::Missing { at, indent } => {
+            KeyPosition::Missing { at, indent } => {
                 let line = format!("{:indent$}{key}: {}\n", "", nested(deeper, value));
                 return Some(splice(text, at..at, &line));
             }
-            Place::Value(range) if deeper.is_empty() => {
+            KeyPosition::Value(range) if deeper.is_empty() => {
                 return Some(splice(text, range, &format!(" {value}")));
             }
-            Place::Value(range) => match text[range.clone()].trim_ascii_start() {
+            KeyPosition::Value(range) => match text[range.clone()].trim_ascii_start() {
                 [] => block = block.below(text, range),
                 [b'{', rest @ ..] => {
                     let at = range.end - rest.len();
@@ -48,7 +48,7 @@ struct Block {
 
 /// Where a key is, or could be put.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum KeyPosition {
     /// What stands behind its colon, on the same line, without a comment.
     Value(Range<usize>),
     /// There is no such key: a line goes here, indented so many spaces.
@@ -57,7 +57,7 @@ enum Place {
 
 impl Block {
     /// The place of a key among those right in this block; `None` if there is no line to go by.
-    fn find(&self, text: &[u8], key: &str) -> Option<Place> {
+    fn find(&self, text: &[u8], key: &str) -> Option<KeyPosition> {
         let mut first: Option<(usize, usize)> = None;
         for (at, line) in lines(&text[self.start..]) {
             let at = self.start + at;
@@ -75,11 +75,11 @@ impl Block {
                 .and_then(|rest| rest.strip_prefix(b":"));
             if let (true, Some(value)) = (indent == expected, value) {
                 let begin = at + indent + key.len() + 1;
-                return Some(Place::Value(begin..begin + without_comment(value)));
+                return Some(KeyPosition::Value(begin..begin + without_comment(value)));
             }
         }
         let (at, indent) = first.filter(|(_, indent)| *indent > self.parent_indent)?;
-        Some(Place::Missing { at, indent })
+        Some(KeyPosition::Missing { at, indent })
     }
 
     /// The block under a key whose value would end at the end of this range.

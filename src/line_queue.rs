@@ -19,9 +19,9 @@ const END_DEADLINE: Duration = Duration::from_secs(1);
 
 /// The way into a queue. The thread ends with the process, or when what it writes to panics.
 #[derive(Clone)]
-pub(crate) struct LineQueue(Arc<Shared>);
+pub(crate) struct LineQueue(Arc<SharedLines>);
 
-struct Shared {
+struct SharedLines {
     state: Mutex<State>,
     /// Signalled when there is something to write.
     filled: Condvar,
@@ -76,7 +76,7 @@ pub(crate) fn line_queue(
     max_bytes: usize,
     to: impl Write + Send + 'static,
 ) -> io::Result<(LineQueue, watch::Receiver<()>)> {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedLines {
         state: Mutex::default(),
         filled: Condvar::new(),
         emptied: Condvar::new(),
@@ -133,7 +133,7 @@ impl<'a> MakeWriter<'a> for LineQueue {
     }
 }
 
-impl Shared {
+impl SharedLines {
     /// The work of the thread. A line that cannot be written, as to a full disk, is counted like one that was dropped.
     fn write_to(&self, mut to: impl Write) -> ! {
         let mut missing = 0;

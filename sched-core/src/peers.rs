@@ -73,7 +73,7 @@ pub(crate) struct Left {
 
 /// Where a session of a controller stands among all controllers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ControllerPlace {
     /// Behind all others.
     Last,
     /// Where the controller's earlier session stood.
@@ -165,16 +165,20 @@ impl Peers {
 
     /// Puts a controller into the order: in the place of the session that it replaces, so that a master stays master,
     /// else at the end.
-    pub(crate) fn add_controller(&mut self, id: SessionId, replaced: Option<SessionId>) -> Place {
+    pub(crate) fn add_controller(
+        &mut self,
+        id: SessionId,
+        replaced: Option<SessionId>,
+    ) -> ControllerPlace {
         let mut controllers = self.controllers.iter_mut();
         match controllers.find(|other| Some(**other) == replaced) {
             Some(place) => {
                 *place = id;
-                Place::Taken
+                ControllerPlace::Taken
             }
             None => {
                 self.controllers.push(id);
-                Place::Last
+                ControllerPlace::Last
             }
         }
     }

@@ -72,7 +72,7 @@ use crate::maps::Map;
 
 use self::reservation::ReservationRule;
 pub(crate) use self::shape::Shape;
-pub(crate) use self::waiter::{Place, Purpose, Waiter};
+pub(crate) use self::waiter::{AllowedNodes, Purpose, Waiter};
 
 /// Most that wait at the same time, over both pools: with what is kept of each beside its payload, some 50 MB.
 pub(crate) const MAX_QUEUED: usize = 131_072;
@@ -425,7 +425,7 @@ impl Queue {
         !matches!(round, Round::Done(None))
     }
 
-    /// Who waits for this very node ([`Place::Only`]), in no particular order: to be moved when it is given up.
+    /// Who waits for this very node ([`AllowedNodes::Only`]), in no particular order: to be moved when it is given up.
     pub(crate) fn waiting_for(&self, node: NodeKey) -> Vec<InstanceId> {
         let keys = self.lines.iter().flat_map(|line| line.waiting_for(node));
         keys.filter_map(|key| self.by_key(key))

@@ -43,7 +43,7 @@ pub struct Contexts {
     pub current: Option<String>,
     /// All of them.
     #[serde(default)]
-    pub contexts: BTreeMap<String, Named>,
+    pub contexts: BTreeMap<String, NamedContext>,
 }
 
 /// One context.
@@ -51,7 +51,7 @@ pub struct Contexts {
 /// Each value is optional, so that a context can say only what differs from the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Named {
+pub struct NamedContext {
     /// As `--server`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -200,7 +200,7 @@ impl Contexts {
     ///
     /// # Errors
     /// There is none.
-    pub fn named(&self, name: &str) -> Result<&Named, ContextError> {
+    pub fn named(&self, name: &str) -> Result<&NamedContext, ContextError> {
         self.contexts
             .get(name)
             .ok_or_else(|| ContextError::Unknown {
@@ -213,7 +213,7 @@ impl Contexts {
     ///
     /// # Errors
     /// None can be called so.
-    pub fn set(&mut self, name: &str, context: Named) -> Result<(), ContextError> {
+    pub fn set(&mut self, name: &str, context: NamedContext) -> Result<(), ContextError> {
         let is_allowed =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let is_name = (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(is_allowed);
@@ -251,7 +251,7 @@ fn reason(error: &toml::de::Error, text: &str) -> String {
     format!("{}{message}", at.unwrap_or_default())
 }
 
-impl Named {
+impl NamedContext {
     /// What flags and variables say, with whole paths; what they do not is as before.
     ///
     /// Paths become absolute, because the context is used from other directories.
@@ -298,7 +298,7 @@ pub fn apply(global: GlobalArgs) -> Result<GlobalArgs, ContextError> {
 /// What flags and variables say, and else what a context says.
 ///
 /// Values of one source stay together: a server name belongs to its server, and files to the directory that is named.
-fn over(global: GlobalArgs, context: Named) -> GlobalArgs {
+fn over(global: GlobalArgs, context: NamedContext) -> GlobalArgs {
     // The name that is expected belongs to the server.
     let server_name = match global.server {
         Some(_) => global.server_name,
@@ -328,15 +328,15 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
-    use super::{ContextError, Contexts, GlobalArgs, Named, over};
+    use super::{ContextError, Contexts, GlobalArgs, NamedContext, over};
 
-    fn context(server: &str) -> Named {
-        Named {
+    fn context(server: &str) -> NamedContext {
+        NamedContext {
             server: Some(server.to_owned()),
             server_name: Some("name".to_owned()),
             cert: Some("/c/cert".into()),
             certs: Some("/c".into()),
-            ..Named::default()
+            ..NamedContext::default()
         }
     }
 
@@ -379,7 +379,7 @@ mod tests {
             Err(ContextError::Unknown { .. })
         ));
         for name in ["", "a b", "../x", ".x", "-x", &"x".repeat(64)] {
-            assert!(all.set(name, Named::default()).is_err(), "{name}");
+            assert!(all.set(name, NamedContext::default()).is_err(), "{name}");
         }
     }
 

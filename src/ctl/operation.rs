@@ -29,9 +29,9 @@ use crate::printable::Printable;
 
 /// A node as a line names it.
 ///
-/// In a command this is written as [`Place`] displays it: `node-a (4cb19522)`.
+/// In a command this is written as [`NodeRef`] displays it: `node-a (4cb19522)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct NodeRef {
     /// Its UUID; empty for none.
     pub node_uuid: String,
     /// Its host name; empty where it is not known.
@@ -48,14 +48,14 @@ pub struct Operation {
     /// Events about other instances are ignored.
     instance_uuid: String,
     /// Where the instance was when it began; empty where it waited.
-    from: Place,
+    from: NodeRef,
     /// Where it is to go, if that was said.
     ///
     /// Otherwise the first node that [`Operation::name`] names is kept here: only [`Operation::named`] reads it, for
     /// the host name.
-    target: Option<Place>,
+    target: Option<NodeRef>,
     /// [`Operation::observe`] and [`Operation::look`] advance it; [`Operation::name`] only adds names of nodes.
-    progress: Progress,
+    progress: CommandProgress,
     /// The instance was seen on its way to another node.
     ///
     /// InstanceStopped is then part of the move, and not an end.
@@ -66,7 +66,7 @@ pub struct Operation {
 ///
 /// The last two are final.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Progress {
+enum CommandProgress {
     /// Sent; no event about it has come.
     ///
     /// The scheduler has taken the command in: it would have refused it before.
@@ -93,9 +93,9 @@ struct LastHeard {
     /// As the scheduler reports it. What is listed as running has `Running`.
     state: LifeState,
     /// The node that has it; unknown while it waits.
-    node: Place,
+    node: NodeRef,
     /// The node that it is moving to; unknown unless it moves.
-    target: Place,
+    target: NodeRef,
     /// More about it; of one that waits, where in the queue.
     detail: String,
 }
@@ -105,16 +105,16 @@ impl Operation {
     ///
     /// The caller has resolved both names. Nothing was sent yet.
     #[must_use]
-    pub fn new(command: LifeCommand, instance: &InstanceView, target: Option<Place>) -> Self {
+    pub fn new(command: LifeCommand, instance: &InstanceView, target: Option<NodeRef>) -> Self {
         Self {
             command,
             instance_uuid: instance.instance_uuid.clone(),
-            from: Place {
+            from: NodeRef {
                 node_uuid: instance.node_uuid.clone(),
                 hostname: instance.hostname.clone(),
             },
             target,
-            progress: Progress::Sent,
+            progress: CommandProgress::Sent,
             moved_off: false,
         }
     }
@@ -128,7 +128,10 @@ impl Operation {
     /// Whether it is over, one way or the other.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        matches!(self.progress, Progress::Done(_) | Progress::Failed { .. })
+        matches!(
+            self.progress,
+            CommandProgress::Done(_) | CommandProgress::Failed { .. }
+        )
     }
 
     /// How the command ends, as far as it is.
@@ -137,9 +140,9 @@ impl Operation {
     #[must_use]
     pub const fn exit(&self) -> Exit {
         match &self.progress {
-            Progress::Sent | Progress::UnderWay(_) => Exit::Timeout,
-            Progress::Done(_) => Exit::Done,
-            Progress::Failed { exit, .. } => *exit,
+            CommandProgress::Sent | CommandProgress::UnderWay(_) => Exit::Timeout,
+            CommandProgress::Done(_) => Exit::Done,
+            CommandProgress::Failed { exit, .. } => *exit,
         }
     }
 
@@ -148,7 +151,9 @@ impl Operation {
     /// The caller looks them up and hands each to [`Operation::name`]. At most two; none once the command has failed.
     #[must_use]
     pub fn unnamed(&self) -> Vec<String> {
-        let (Progress::UnderWay(transition) | Progress::Done(transition)) = &self.progress else {
+        let (CommandProgress::UnderWay(transition) | CommandProgress::Done(transition)) =
+            &self.progress
+        else {
             return Vec::new();
         };
         let places = [&transition.node, &transition.target].into_iter();
@@ -161,12 +166,13 @@ impl Operation {
     /// Without effect on the line if the command has failed or nothing was heard of it.
     pub fn name(&mut self, node_uuid: &str, hostname: &str) {
         self.target = self.target.take().or_else(|| {
-            Some(Place {
+            Some(NodeRef {
                 node_uuid: node_uuid.to_owned(),
                 hostname: hostname.to_owned(),
             })
         });
-        let (Progress::UnderWay(transition) | Progress::Done(transition)) = &mut self.progress
+        let (CommandProgress::UnderWay(transition) | CommandProgress::Done(transition)) =
+            &mut self.progress
         else {
             return;
         };
@@ -232,7 +238,7 @@ impl Operation {
                 "" => LifeState::Placing,
                 life => life.into(),
             },
-            node: Place {
+            node: NodeRef {
                 node_uuid: view.node_uuid.clone(),
                 hostname: view.hostname.clone(),
             },
@@ -247,7 +253,7 @@ impl Operation {
         // An update is claimed before it is carried out, so that a list cannot tell; and of what is under way the list
         // says no more than events did.
         if self.command != LifeCommand::Update && self.is_goal(&transition) {
-            self.progress = Progress::Done(transition);
+            self.progress = CommandProgress::Done(transition);
             return true;
         }
         false
@@ -294,9 +300,9 @@ impl Operation {
     /// `true` if this differs from what was known, so that it is worth a line.
     fn advance(&mut self, transition: LastHeard) -> bool {
         let next = if self.is_goal(&transition) {
-            Progress::Done(transition)
+            CommandProgress::Done(transition)
         } else {
-            Progress::UnderWay(transition)
+            CommandProgress::UnderWay(transition)
         };
         let is_news = self.progress != next;
         self.progress = next;
@@ -344,7 +350,7 @@ impl Operation {
 
     /// Always news: the command ends with it.
     fn fail(&mut self, reason: &str, detail: &str, exit: Exit) -> bool {
-        self.progress = Progress::Failed {
+        self.progress = CommandProgress::Failed {
             reason: reason.to_owned(),
             detail: detail.to_owned(),
             exit,
@@ -355,15 +361,15 @@ impl Operation {
     /// A node with its host name, where that is known from the beginning.
     ///
     /// Only the old node and the target are known from the beginning. Others get their names by [`Operation::name`].
-    fn named(&self, node_uuid: &str) -> Place {
+    fn named(&self, node_uuid: &str) -> NodeRef {
         let known = [Some(&self.from), self.target.as_ref()];
-        let same = |place: &&Place| place.node_uuid == node_uuid;
+        let same = |place: &&NodeRef| place.node_uuid == node_uuid;
         known
             .into_iter()
             .flatten()
             .find(same)
             .cloned()
-            .unwrap_or_else(|| Place {
+            .unwrap_or_else(|| NodeRef {
                 node_uuid: node_uuid.to_owned(),
                 hostname: String::new(),
             })
@@ -377,16 +383,18 @@ impl Operation {
     #[must_use]
     pub fn line(&self) -> Printable {
         let what = match &self.progress {
-            Progress::Sent => format!("asked to {}", self.command),
-            Progress::UnderWay(transition) => transition.text(),
-            Progress::Done(transition) if self.command == LifeCommand::Migrate => match transition
-                .state
-            {
-                LifeState::Waiting => format!("{}, for where it was told to", transition.text()),
-                _ => format!("moved to {}", transition.node),
-            },
-            Progress::Done(transition) => transition.text(),
-            Progress::Failed { reason, detail, .. } => {
+            CommandProgress::Sent => format!("asked to {}", self.command),
+            CommandProgress::UnderWay(transition) => transition.text(),
+            CommandProgress::Done(transition) if self.command == LifeCommand::Migrate => {
+                match transition.state {
+                    LifeState::Waiting => {
+                        format!("{}, for where it was told to", transition.text())
+                    }
+                    _ => format!("moved to {}", transition.node),
+                }
+            }
+            CommandProgress::Done(transition) => transition.text(),
+            CommandProgress::Failed { reason, detail, .. } => {
                 let not = match self.command {
                     LifeCommand::Suspend => "not suspended",
                     LifeCommand::Resume => "not resumed",
@@ -435,12 +443,14 @@ impl Operation {
     pub fn json(&self) -> Value {
         let none = LastHeard::default();
         let (outcome, transition, reason, detail) = match &self.progress {
-            Progress::Sent => ("sent", &none, None, None),
-            Progress::UnderWay(transition) => {
+            CommandProgress::Sent => ("sent", &none, None, None),
+            CommandProgress::UnderWay(transition) => {
                 ("under_way", transition, None, Some(&transition.detail))
             }
-            Progress::Done(transition) => ("done", transition, None, Some(&transition.detail)),
-            Progress::Failed { reason, detail, .. } => {
+            CommandProgress::Done(transition) => {
+                ("done", transition, None, Some(&transition.detail))
+            }
+            CommandProgress::Failed { reason, detail, .. } => {
                 ("failed", &none, Some(reason), Some(detail))
             }
         };
@@ -474,13 +484,13 @@ impl LastHeard {
     }
 }
 
-impl Place {
+impl NodeRef {
     fn is_known(&self) -> bool {
         !self.node_uuid.is_empty()
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for NodeRef {
     /// `node-a (4cb19522)`, or what is known of it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.hostname.as_str(), short(&self.node_uuid)) {

@@ -22,7 +22,7 @@ use super::directory::Directory;
 use crate::cert::files::{Existing, PRIVATE_MODE, PUBLIC_MODE, write};
 use crate::cert::{Anchor, Spec};
 use crate::ctl::client::{Client, ClientConfig};
-use crate::ctl::contexts::Named;
+use crate::ctl::contexts::NamedContext;
 use crate::ctl::web::{Web, WebConfig, own_address};
 use crate::launcher::agent::{Features, Workloads};
 use crate::launcher::{self, MachineConfig, Share};
@@ -235,11 +235,11 @@ impl Cluster {
     ///
     /// The context is removed when the result is dropped.
     pub(super) fn write_context(&self, name: &str) -> anyhow::Result<Written> {
-        let context = Named {
+        let context = NamedContext {
             server: Some(self.address.to_string()),
             cert: Some(self.certificates.controller.clone()),
             cacert: Some(self.certificates.ca.clone()),
-            ..Named::default()
+            ..NamedContext::default()
         };
         Written::new(name, context)
     }

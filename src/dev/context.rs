@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use crate::ctl::contexts::{Contexts, Named, place};
+use crate::ctl::contexts::{Contexts, NamedContext, place};
 
 /// A context that was written; dropping it takes it back.
 ///
@@ -15,7 +15,7 @@ pub(super) struct Written {
     path: PathBuf,
     name: String,
     /// As it was written, to recognise a later change.
-    context: Named,
+    context: NamedContext,
 }
 
 impl Written {
@@ -25,7 +25,7 @@ impl Written {
     ///
     /// # Errors
     /// The file of contexts cannot be read or written, or none can be called so.
-    pub(super) fn new(name: &str, context: Named) -> anyhow::Result<Self> {
+    pub(super) fn new(name: &str, context: NamedContext) -> anyhow::Result<Self> {
         let path = place()?;
         let mut all = Contexts::read(&path)?;
         all.set(name, context.clone())?;
@@ -62,15 +62,15 @@ impl Drop for Written {
 
 #[cfg(test)]
 mod tests {
-    use super::{Contexts, Named, Written};
+    use super::{Contexts, NamedContext, Written};
 
     #[test]
     fn a_context_goes_with_its_cluster_unless_somebody_has_changed_it() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("config.toml");
-        let context = |server: &str| Named {
+        let context = |server: &str| NamedContext {
             server: Some(server.to_owned()),
-            ..Named::default()
+            ..NamedContext::default()
         };
         for (changed, stays) in [(false, false), (true, true)] {
             let mut all = Contexts::default();

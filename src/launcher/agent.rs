@@ -46,7 +46,7 @@ pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering};
 pub use instances::LaunchFault;
 pub use messages::Message;
 pub use pressure::{Pressure, PressureLimits};
-pub use record::{Found, InstanceRecord, Recovered, Removal, Stage};
+pub use record::{InstanceRecord, ProcessFate, Recovered, Removal, Stage};
 pub use reports::{HostFigures, Network, Usage};
 pub use workloads::About;
 

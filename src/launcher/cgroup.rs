@@ -56,7 +56,7 @@ pub(crate) struct Tree {
 
 /// The group of one instance, as its supervisor is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Group {
+pub(crate) struct Cgroup {
     path: PathBuf,
     /// Whether the group limits memory; the processes do where it does not.
     pub(crate) memory: bool,
@@ -146,8 +146,8 @@ impl Tree {
     }
 
     /// The group for an instance of this node.
-    pub(crate) fn group(&self, node: Uuid, instance: &str) -> Group {
-        Group {
+    pub(crate) fn group(&self, node: Uuid, instance: &str) -> Cgroup {
+        Cgroup {
             path: self.base.join(format!("ciao-{node}-{instance}")),
             memory: self.memory,
             cpu: self.cpu,
@@ -155,7 +155,7 @@ impl Tree {
     }
 }
 
-impl Group {
+impl Cgroup {
     /// Makes the group. What an earlier run left in it is killed.
     ///
     /// # Errors

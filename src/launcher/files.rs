@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::Group;
+use super::cgroup::Cgroup;
 use super::limits::Limits;
 use super::procfs::ProcessId;
 
@@ -95,7 +95,7 @@ pub(crate) struct Launch {
     pub(crate) limits: Limits,
     /// Its cgroup; `None` = it has none of its own. What launchers wrote that knew none lacks it.
     #[serde(default)]
-    pub(crate) group: Option<Group>,
+    pub(crate) group: Option<Cgroup>,
     /// The file of the lease that it runs under, if any.
     #[serde(default)]
     pub(crate) lease: Option<PathBuf>,

@@ -55,12 +55,12 @@ const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=u
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// A real launcher has one entry, a launcher of simulated nodes one for each.
-    nodes: Mutex<BTreeMap<Uuid, Node>>,
+    nodes: Mutex<BTreeMap<Uuid, NodeMetrics>>,
 }
 
 /// What one node reported last.
 #[derive(Debug, Clone, Default)]
-struct Node {
+struct NodeMetrics {
     is_connected: bool,
     /// Connections since the start.
     connections: u64,
@@ -126,7 +126,7 @@ impl Metrics {
 
 /// What one scrape tells: of several simulated nodes, the sums.
 #[derive(Debug)]
-struct Gathered(Vec<Node>);
+struct Gathered(Vec<NodeMetrics>);
 
 impl Gathered {
     /// Instances by state; every state that there is has its series.
@@ -138,7 +138,7 @@ impl Gathered {
             MetricType::Gauge,
         )?;
         for state in InstanceState::KNOWN {
-            let of = |node: &Node| node.instances.get(*state).copied().unwrap_or(0);
+            let of = |node: &NodeMetrics| node.instances.get(*state).copied().unwrap_or(0);
             let count: u64 = self.0.iter().map(of).sum();
             let labels = [("state", *state)];
             ConstGauge::new(count as f64).encode(states.encode_family(&labels)?)?;
@@ -151,8 +151,8 @@ impl Collector for Gathered {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         const MIB: f64 = 1_048_576.0;
         let now = Instant::now();
-        let sum = |of: fn(&Node) -> u64| self.0.iter().map(of).sum::<u64>();
-        let amount = |of: fn(&Node) -> u64| sum(of) as f64;
+        let sum = |of: fn(&NodeMetrics) -> u64| self.0.iter().map(of).sum::<u64>();
+        let amount = |of: fn(&NodeMetrics) -> u64| sum(of) as f64;
         self.instances(&mut encoder)?;
         let leases = self.0.iter().filter_map(|node| node.lease_until);
         let lease = leases

@@ -38,7 +38,7 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, waitpid};
 use tracing::{error, info, warn};
 
-use super::cgroup::Group;
+use super::cgroup::Cgroup;
 use super::files::{InstanceDir, Launch, Supervision, careful, read_json};
 use super::procfs::{ProcStat, ProcessId, roots_of};
 
@@ -252,7 +252,7 @@ struct Clues {
     /// Device and inode of its mark, if it has one.
     mark: Option<(u64, u64)>,
     dir: InstanceDir,
-    group: Option<Group>,
+    group: Option<Cgroup>,
 }
 
 impl Clues {
@@ -274,13 +274,13 @@ impl Clues {
 
     /// Whether there are processes although none are found.
     fn tell_of_more(&self) -> bool {
-        let is_populated = self.group.as_ref().is_some_and(Group::is_populated);
+        let is_populated = self.group.as_ref().is_some_and(Cgroup::is_populated);
         is_populated || is_locked(&self.dir.mark())
     }
 }
 
 /// The instance's cgroup, by its launch file.
-fn group_of(dir: &InstanceDir) -> Option<Group> {
+fn group_of(dir: &InstanceDir) -> Option<Cgroup> {
     read_json::<Launch>(&dir.launch()).ok()??.group
 }
 

@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::{debug, error, warn};
 
 use super::agent::{
-    AgentAction, Found, Input, InstanceRecord, LaunchFault, Recovered, Stage, Workload,
+    AgentAction, Input, InstanceRecord, LaunchFault, ProcessFate, Recovered, Stage, Workload,
 };
 use super::backlog::Backlog;
 use super::cgroup::Tree;
@@ -175,19 +175,20 @@ impl Processes {
     /// processes with the instance's mark, for all such instances in one walk over `/proc`.
     pub(crate) fn recover(&mut self) -> Vec<Recovered> {
         let records = self.state().records();
-        let found: Vec<Option<Found>> = records.iter().map(|record| self.find(record)).collect();
+        let found: Vec<Option<ProcessFate>> =
+            records.iter().map(|record| self.find(record)).collect();
         let silent = records.iter().zip(&found).filter(|(_, it)| it.is_none());
         let silent: Vec<InstanceDir> = silent
             .map(|(record, _)| self.state().instance(&record.instance))
             .collect();
         let mut are_gone = orphans::without_any(&silent).into_iter();
         for (record, found) in records.iter().zip(&found) {
-            let may_run = !record.has_ended() && *found != Some(Found::NeverRan);
+            let may_run = !record.has_ended() && *found != Some(ProcessFate::NeverRan);
             if may_run && let Ok(image) = record.image.parse() {
                 self.images.hold(&record.instance, image);
             }
         }
-        let mut known = |(record, found): (InstanceRecord, Option<Found>)| {
+        let mut known = |(record, found): (InstanceRecord, Option<ProcessFate>)| {
             let found = found.unwrap_or_else(|| {
                 let is_gone = are_gone.next().unwrap_or(false);
                 self.end(&record.instance, is_gone)
@@ -200,7 +201,7 @@ impl Processes {
 
     /// Ends an instance whose supervisor is gone and has not said how it ended. If processes are left (`is_gone` is
     /// false), it counts as running until a task has killed them all.
-    fn end(&self, id: &str, is_gone: bool) -> Found {
+    fn end(&self, id: &str, is_gone: bool) -> ProcessFate {
         let (events, instance, dir) = (
             self.events.clone(),
             id.to_owned(),
@@ -208,7 +209,7 @@ impl Processes {
         );
         if is_gone {
             tokio::spawn(orphans::remove_group(dir));
-            return Found::Ended(None);
+            return ProcessFate::Ended(None);
         }
         tokio::spawn(async move {
             orphans::end(dir).await;
@@ -218,7 +219,7 @@ impl Processes {
             };
             let _ = events.send(ProcessEvent::Other(exited)).await;
         });
-        Found::Running
+        ProcessFate::Running
     }
 
     /// When the lease that an earlier launcher had is over; `None` = it is.
@@ -391,8 +392,8 @@ impl Processes {
                 orphans::reap_supervisor(&mut child);
             }
             let code = match ended(&dir) {
-                Some(Found::Ended(code)) => code,
-                Some(Found::Running | Found::NeverRan) => None,
+                Some(ProcessFate::Ended(code)) => code,
+                Some(ProcessFate::Running | ProcessFate::NeverRan) => None,
                 None => {
                     orphans::end(dir).await;
                     None
@@ -416,10 +417,10 @@ impl Processes {
     ///
     /// A missing process file means that the supervisor has not begun. Creating it here as `Abandoned` decides the
     /// race: the supervisor creates the same file before it starts anything, and ends if it exists.
-    fn find(&mut self, record: &InstanceRecord) -> Option<Found> {
+    fn find(&mut self, record: &InstanceRecord) -> Option<ProcessFate> {
         let id = record.instance.as_str();
         if matches!(record.stage, Stage::Exited(_) | Stage::Gone(..)) {
-            return Some(Found::Ended(None));
+            return Some(ProcessFate::Ended(None));
         }
         let dir = self.state().instance(id);
         let supervision = || {
@@ -432,7 +433,7 @@ impl Processes {
         if known.is_none() {
             // From here on a supervisor that has not begun will not.
             match create_json(&dir.supervision(), &Supervision::Abandoned) {
-                Ok(true) => return Some(Found::NeverRan),
+                Ok(true) => return Some(ProcessFate::NeverRan),
                 Ok(false) => known = supervision(),
                 Err(error) => {
                     warn!(event = "instance_not_given_up", instance = id, %error, "cannot give up an instance")
@@ -440,11 +441,11 @@ impl Processes {
             }
         }
         match known {
-            Some(Supervision::Abandoned) => Some(Found::NeverRan),
+            Some(Supervision::Abandoned) => Some(ProcessFate::NeverRan),
             Some(Supervision::By(process)) => match open(&process) {
                 Some(supervisor) => {
                     self.watch(id, supervisor, None);
-                    Some(Found::Running)
+                    Some(ProcessFate::Running)
                 }
                 None => ended(&dir),
             },
@@ -560,12 +561,12 @@ async fn until_ended(pidfd: Arc<OwnedFd>) -> io::Result<()> {
 }
 
 /// How an instance without a supervisor ended; `None` = its supervisor was killed and could not say.
-fn ended(dir: &InstanceDir) -> Option<Found> {
+fn ended(dir: &InstanceDir) -> Option<ProcessFate> {
     match read_json(&dir.ended()) {
-        Ok(Some(Ended::Exited(code))) => Some(Found::Ended(code)),
+        Ok(Some(Ended::Exited(code))) => Some(ProcessFate::Ended(code)),
         Ok(Some(Ended::NeverRan(obstacle))) => {
             debug!(dir = %dir.0.display(), detail = obstacle.detail, "instance never ran");
-            Some(Found::NeverRan)
+            Some(ProcessFate::NeverRan)
         }
         Ok(None) | Err(_) => None,
     }

@@ -17,7 +17,7 @@ use super::kept::KeepOutput;
 
 mod file;
 
-use file::{Found, Places};
+use file::{OutputRead, Places};
 
 /// Requests that are answered at a time; further ones are refused as busy. Each holds at most one chunk in memory.
 pub(super) const MAX_READERS: usize = 16;
@@ -41,7 +41,7 @@ pub(crate) struct Readers {
     /// Where the output of its instances is; `None` for a simulated node, which has none.
     places: Option<Arc<Places>>,
     /// Limits the bytes a second of all readers together.
-    pace: Arc<Pace>,
+    pace: Arc<RateLimit>,
     /// A task for each request.
     answers: JoinSet<OutputChunk>,
 }
@@ -108,29 +108,31 @@ impl Readers {
 ///
 /// A reader that follows and would get nothing waits up to [`FOLLOW_WAIT`]. Meanwhile the run and the offset stay those
 /// of the first look.
-async fn answer(places: Arc<Places>, pace: Arc<Pace>, mut request: ReadOutput) -> OutputChunk {
+async fn answer(places: Arc<Places>, pace: Arc<RateLimit>, mut request: ReadOutput) -> OutputChunk {
     let begun = Instant::now();
     loop {
         let (at, asked) = (Arc::clone(&places), request.clone());
         let found = spawn_blocking(move || at.read(&asked)).await;
         let waited = begun.elapsed();
-        match found.unwrap_or(Found::Changing) {
-            Found::Chunk(chunk) if !is_waited_for(&chunk, &request) || waited >= FOLLOW_WAIT => {
+        match found.unwrap_or(OutputRead::Changing) {
+            OutputRead::Chunk(chunk)
+                if !is_waited_for(&chunk, &request) || waited >= FOLLOW_WAIT =>
+            {
                 pace.wait(chunk.data.len()).await;
                 return chunk;
             }
-            Found::Chunk(chunk) => {
+            OutputRead::Chunk(chunk) => {
                 // What comes from here on is wanted, also if that begins in the middle of the last lines.
                 request.run = chunk.part.run;
                 request.offset = Some(chunk.part.offset);
                 request.tail = None;
             }
-            Found::Changing if waited >= CUT_WAIT => {
+            OutputRead::Changing if waited >= CUT_WAIT => {
                 let detail = "it is cut faster than it can be read; try again";
                 let part = request.fail(OutputFailure::Failed, detail);
                 return OutputChunk::new(part, Default::default());
             }
-            Found::Changing => {}
+            OutputRead::Changing => {}
         }
         sleep(LOOK_EVERY).await;
     }
@@ -145,12 +147,12 @@ fn is_waited_for(chunk: &OutputChunk, request: &ReadOutput) -> bool {
 /// Limits bytes a second: each chunk reserves the time that it takes at [`OUTPUT_BYTES_PER_SECOND`], behind those
 /// before it.
 #[derive(Debug, Default)]
-struct Pace {
+struct RateLimit {
     /// When what was let through has had its time.
     free: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl RateLimit {
     /// Waits until so many bytes may leave.
     async fn wait(&self, bytes: usize) {
         sleep_until(self.reserve(Instant::now(), bytes)).await;
@@ -169,11 +171,11 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Instant, OUTPUT_BYTES_PER_SECOND, Pace};
+    use super::{Duration, Instant, OUTPUT_BYTES_PER_SECOND, RateLimit};
 
     #[test]
     fn so_many_bytes_leave_a_second_and_pauses_save_none_up() {
-        let pace = Pace::default();
+        let pace = RateLimit::default();
         let (begun, chunk) = (Instant::now(), 64 * 1024);
         let last = (0..OUTPUT_BYTES_PER_SECOND / 65_536).map(|_| pace.reserve(begun, chunk));
         let last = last.last().unwrap();

@@ -115,7 +115,7 @@ fn raise_open_files_limit() {
 }
 
 /// The nodes that are configured, with what they remember.
-fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, LauncherError> {
+fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<LiveNode>, LauncherError> {
     match &config.machine {
         MachineConfig::Real {
             state_dir,
@@ -141,7 +141,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             let recovered = processes.recover();
             let hostname = config.hostname.clone().unwrap_or_else(host::hostname);
             info!(event = "launcher_started", %uuid, hostname, instances = recovered.len(), "launcher starts");
-            let mut node = Node::new(
+            let mut node = LiveNode::new(
                 config,
                 uuid,
                 hostname,
@@ -171,7 +171,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
                     incarnation: Uuid::new_v4(),
                     after: 0,
                 };
-                Node::new(
+                LiveNode::new(
                     config,
                     *uuid,
                     format!("{name}-{}", number + 1),
@@ -238,7 +238,7 @@ impl Machine {
 }
 
 /// One node: its state machine, its machine, its connection.
-struct Node {
+struct LiveNode {
     agent: Agent,
     machine: Machine,
     uuid: Uuid,
@@ -282,7 +282,7 @@ enum Wakeup {
     Ending,
 }
 
-impl Node {
+impl LiveNode {
     fn new(
         config: &Arc<Config>,
         uuid: Uuid,

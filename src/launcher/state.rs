@@ -93,7 +93,7 @@ pub enum StateError {
 
 /// What is remembered of the node itself: `node.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Node {
+struct NodeIdentity {
     /// The node's UUID, as text.
     uuid: String,
     /// Whether the node is evacuated: it takes no work until RESTORE.
@@ -119,7 +119,7 @@ const PROBE_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct StateDir {
     root: PathBuf,
-    node: Node,
+    node: NodeIdentity,
     uuid: Uuid,
     numbering: Numbering,
     trash: Trash,
@@ -152,7 +152,7 @@ impl StateDir {
         // Absolute, because supervisors work elsewhere.
         let root = root.canonicalize().map_err(unusable)?;
         let path = root.join("node.json");
-        let known: Option<Node> = read_json(&path).map_err(unusable)?;
+        let known: Option<NodeIdentity> = read_json(&path).map_err(unusable)?;
         writing.has_uuid = known.is_some();
         let instances = DirBuilder::new()
             .recursive(true)
@@ -176,7 +176,7 @@ impl StateDir {
         let starts = before.map_or(0, |node| node.starts).saturating_add(1);
         let incarnation = before.and_then(|node| node.incarnation);
         let incarnation = incarnation.unwrap_or_else(Uuid::new_v4);
-        let mut node = Node {
+        let mut node = NodeIdentity {
             uuid: uuid.to_string(),
             maintenance: before.is_some_and(|node| node.maintenance),
             incarnation: Some(incarnation),
@@ -560,7 +560,7 @@ fn is_own(name: &str) -> bool {
 
 /// The UUID of the node whose state directory this is, if it is one.
 pub(crate) fn known_uuid(root: &Path) -> Option<Uuid> {
-    let node: Option<Node> = read_json(&root.join("node.json")).ok()?;
+    let node: Option<NodeIdentity> = read_json(&root.join("node.json")).ok()?;
     node?.uuid.parse().ok()
 }
 

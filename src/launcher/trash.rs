@@ -42,14 +42,14 @@ const LOWEST_PRIORITY: i32 = 19;
 /// The trash of one state directory.
 #[derive(Debug)]
 pub(crate) struct Trash {
-    shared: Arc<Shared>,
+    shared: Arc<TrashState>,
     /// Tells the thread that there is more.
     more: SyncSender<()>,
 }
 
 /// What the launcher and the thread share.
 #[derive(Debug)]
-struct Shared {
+struct TrashState {
     dir: PathBuf,
     /// What distinguishes names given by this launcher from those of earlier ones.
     epoch: u128,
@@ -80,7 +80,7 @@ impl Trash {
             false => Err(error),
         })?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TrashState {
             dir,
             epoch: since.map_or(0, |since| since.as_nanos()),
             named: AtomicU64::new(0),
@@ -91,7 +91,7 @@ impl Trash {
             shared: shared.clone(),
             wake,
             stuck: BTreeSet::new(),
-            pace: Pace::default(),
+            pace: Throttle::default(),
         };
         Ok((Self { shared, more }, deleter))
     }
@@ -130,7 +130,7 @@ impl Drop for Trash {
     }
 }
 
-impl Shared {
+impl TrashState {
     /// A name in the trash that nothing has.
     fn fresh(&self) -> PathBuf {
         let number = self.named.fetch_add(1, Ordering::Relaxed);
@@ -144,11 +144,11 @@ impl Shared {
 
 /// The thread's side.
 struct Deleter {
-    shared: Arc<Shared>,
+    shared: Arc<TrashState>,
     wake: Receiver<()>,
     /// Entries that cannot be deleted and are not tried again.
     stuck: BTreeSet<PathBuf>,
-    pace: Pace,
+    pace: Throttle,
 }
 
 impl Deleter {
@@ -266,12 +266,12 @@ fn open_up(dir: &Path) -> io::Result<()> {
 
 /// Makes the thread rest half of the time.
 #[derive(Debug, Default)]
-struct Pace {
+struct Throttle {
     entries: u32,
     since: Option<Instant>,
 }
 
-impl Pace {
+impl Throttle {
     /// Counts an entry, and rests after [`ENTRIES_PER_TURN`] for as long as those took.
     fn step(&mut self) {
         let since = *self.since.get_or_insert_with(Instant::now);

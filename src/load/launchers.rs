@@ -58,14 +58,14 @@ pub struct Launchers {
     tasks: JoinSet<()>,
     /// Those of `tasks` that [`Launchers::kill_victims`] ends.
     victims: Vec<AbortHandle>,
-    shared: Arc<Shared>,
+    shared: Arc<FleetState>,
 }
 
 /// What all launcher tasks know.
 ///
 /// One for the run, behind an `Arc`.
 #[derive(Debug)]
-struct Shared {
+struct FleetState {
     plan: LauncherPlan,
     recorder: Arc<Recorder>,
     /// The number of the next launcher to be connected.
@@ -94,7 +94,7 @@ impl Launchers {
         deadline: Instant,
     ) -> Self {
         let received = (0..plan.count).map(|_| AtomicU64::new(0)).collect();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FleetState {
             plan,
             recorder,
             next: AtomicUsize::new(0),
@@ -174,7 +174,7 @@ impl Launchers {
 /// Several of these run at the same time and share the counter of numbers.
 async fn connect_some(
     dialer: Dialer,
-    shared: Arc<Shared>,
+    shared: Arc<FleetState>,
     deadline: Instant,
 ) -> Vec<(usize, Peer)> {
     let mut connected = Vec::new();
@@ -231,7 +231,7 @@ async fn connect_one(
 /// Notes every START until the connection ends.
 ///
 /// An end of the connection counts as cut, unless the task is aborted, as victims are.
-async fn listen(index: usize, mut peer: Peer, shared: Arc<Shared>) {
+async fn listen(index: usize, mut peer: Peer, shared: Arc<FleetState>) {
     let receiver = if index < shared.plan.victims {
         Receiver::Victim
     } else {

@@ -60,7 +60,7 @@ type Batch = IndexMap<RecordKey, Option<Record>>;
 #[derive(Debug)]
 pub struct Store {
     /// With the writing thread.
-    shared: Arc<Shared>,
+    shared: Arc<StoreShared>,
 }
 
 /// A store that was opened and is not written to yet. The caller hands `records` to the core, then calls
@@ -128,7 +128,7 @@ impl Opened {
 }
 
 /// How what was found is said in the log.
-impl file::Found {
+impl file::OpenedStore {
     /// Logs what opening the file came to (converted, truncated, unreadable records, how many were found) and passes
     /// the rest on.
     fn into_opened(self, path: &Path) -> Opened {
@@ -175,7 +175,7 @@ impl Store {
         refused: Option<String>,
         tell: impl Fn(News) + Send + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(StoreShared::default());
         let thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("store".to_owned())
@@ -214,8 +214,9 @@ impl Store {
         let failures = state.failures;
         state.is_urgent = true;
         self.shared.changed.notify_all();
-        let is_done = |state: &Progress| state.written >= taken;
-        let has_failed = |state: &Progress| state.failed >= taken && state.failures > failures;
+        let is_done = |state: &WriterProgress| state.written >= taken;
+        let has_failed =
+            |state: &WriterProgress| state.failed >= taken && state.failures > failures;
         self.shared.wait(&mut state, time, |state| {
             is_done(state) || has_failed(state) || state.has_ended
         });
@@ -249,9 +250,9 @@ impl Drop for Store {
 /// What the store's users and its thread share. Its lock is held for moments only, and never while anything is written.
 /// One condition variable serves both directions; each waiter looks again at what it waits for.
 #[derive(Debug, Default)]
-struct Shared {
+struct StoreShared {
     /// Changes that wait, and how far they are.
-    state: Mutex<Progress>,
+    state: Mutex<WriterProgress>,
     /// Signalled whenever `state` has changed in a way that somebody may wait for.
     changed: Condvar,
     /// Why the writing thread has ended, if that was not asked of it.
@@ -262,7 +263,7 @@ struct Shared {
 
 /// How far each change is. Tickets only ascend; `written` and `failed` never exceed `taken`.
 #[derive(Debug, Default)]
-struct Progress {
+struct WriterProgress {
     /// What the next transaction is to write; later changes of a key replace earlier ones. All of it goes into one
     /// transaction, so that a change is on disk as a whole or not at all.
     pending: Batch,
@@ -284,7 +285,7 @@ struct Progress {
     has_ended: bool,
 }
 
-impl Shared {
+impl StoreShared {
     /// The next transaction, and the newest change in it; waits for one. `None`: there is none to come. While the store
     /// is closing, what is left is still given out before `None`.
     fn take(&self) -> Option<(Batch, Ticket)> {
@@ -349,9 +350,9 @@ impl Shared {
     /// Waits for a condition; `false` if it does not come true within `time`.
     fn wait(
         &self,
-        state: &mut parking_lot::MutexGuard<'_, Progress>,
+        state: &mut parking_lot::MutexGuard<'_, WriterProgress>,
         time: Duration,
-        condition: impl Fn(&Progress) -> bool,
+        condition: impl Fn(&WriterProgress) -> bool,
     ) -> bool {
         let deadline = Instant::now() + time;
         while !condition(state) {

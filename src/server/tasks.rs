@@ -138,14 +138,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_caught_panic_leaves_nothing_behind() {
-        struct Place(Arc<AtomicBool>);
-        impl Drop for Place {
+        struct DropFlag(Arc<AtomicBool>);
+        impl Drop for DropFlag {
             fn drop(&mut self) {
                 self.0.store(true, Ordering::SeqCst);
             }
         }
         let given_back = Arc::new(AtomicBool::new(false));
-        let place = Place(Arc::clone(&given_back));
+        let place = DropFlag(Arc::clone(&given_back));
         let work = async move {
             let _place = place;
             tokio::task::yield_now().await;

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::{
-    AgentAction, Features, Found, HostFigures, Input, InstanceRecord, LaunchFault, Numbering,
-    PressureLimits, Recovered, Runs, Settings, Stage, Usage,
+    AgentAction, Features, HostFigures, Input, InstanceRecord, LaunchFault, Numbering,
+    PressureLimits, ProcessFate, Recovered, Runs, Settings, Stage, Usage,
 };
 use fastrand::Rng;
 use proto_frames::Uuid;
@@ -184,13 +184,13 @@ impl Machine {
         let found = |record: &InstanceRecord| {
             let instance = names::instance_of(&record.instance).expect("it was named here");
             if let Stage::Exited(_) | Stage::Gone(..) = record.stage {
-                Found::Ended(None)
+                ProcessFate::Ended(None)
             } else if self.processes.contains_key(&instance) {
-                Found::Running
+                ProcessFate::Running
             } else if let Some(code) = self.ended.get(&instance) {
-                Found::Ended(Some(*code))
+                ProcessFate::Ended(Some(*code))
             } else {
-                Found::NeverRan
+                ProcessFate::NeverRan
             }
         };
         let recovered = |record: &InstanceRecord| Recovered {

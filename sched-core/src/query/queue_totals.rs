@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::Scheduler;
 use crate::cluster::node::Pool;
 use crate::query::totals::Totals;
-use crate::queue::{Place, Purpose, Rank, Waiter};
+use crate::queue::{AllowedNodes, Purpose, Rank, Waiter};
 
 /// Waiters that one step looks at: some 100 µs.
 const WAITERS_PER_STEP: usize = 500;
@@ -65,7 +65,7 @@ impl QueueTotals {
             &mut self.disk
         } else if waiter.purpose() == Purpose::Resume {
             &mut self.resume
-        } else if waiter.place() != Place::Anywhere {
+        } else if waiter.place() != AllowedNodes::Anywhere {
             &mut self.pinned
         } else {
             &mut self.placement

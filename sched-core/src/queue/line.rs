@@ -24,7 +24,7 @@ use super::ordered::{Key, Ordered};
 use super::shape::Pin;
 use super::slots::Slots;
 use super::tree::Summary;
-use super::{ClassId, Place, Purpose, Room, Shape, Waiter};
+use super::{AllowedNodes, ClassId, Purpose, Room, Shape, Waiter};
 use crate::api::ids::NodeKey;
 use crate::api::resources::Resources;
 
@@ -155,8 +155,8 @@ impl Line {
     /// The class of a waiter, made where it does not exist yet.
     fn class_for(&mut self, waiter: &Waiter) -> u32 {
         let only = match waiter.place {
-            Place::Only(node) => Some(node),
-            Place::Anywhere => None,
+            AllowedNodes::Only(node) => Some(node),
+            AllowedNodes::Anywhere => None,
         };
         let name = ClassName {
             only,

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use sched_model::{Expression, Scheduling, Uuid};
 
-use super::{Place, Purpose, Queue, Room, Shape, Waiter};
+use super::{AllowedNodes, Purpose, Queue, Room, Shape, Waiter};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
@@ -68,7 +68,7 @@ fn waiter(order: u64, priority: u8, asked: Resources) -> Waiter {
         priority,
         order,
         asked,
-        place: Place::Anywhere,
+        place: AllowedNodes::Anywhere,
         purpose: Purpose::Start,
         shape: Arc::new(shape_of(request(order))),
         bytes: 1,

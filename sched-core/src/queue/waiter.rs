@@ -21,7 +21,7 @@ pub(crate) enum Purpose {
 
 /// Where a waiter may go, beyond what its shape says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AllowedNodes {
     /// Wherever its shape allows.
     Anywhere,
     /// This node alone. The code that removes a node takes out or moves those who wait for it ([`Queue::waiting_for`](super::Queue::waiting_for)).
@@ -39,7 +39,7 @@ pub(crate) struct Waiter {
     pub(super) order: u64,
     /// What has to be free now: of one that waits to be resumed vcpus alone.
     pub(super) asked: Resources,
-    pub(super) place: Place,
+    pub(super) place: AllowedNodes,
     pub(super) purpose: Purpose,
     pub(super) shape: Arc<Shape>,
     /// What is kept for it, counted towards [`MAX_QUEUED_BYTES`](super::MAX_QUEUED_BYTES).
@@ -60,7 +60,7 @@ impl Waiter {
             priority,
             order,
             asked: query.asked(),
-            place: Place::Anywhere,
+            place: AllowedNodes::Anywhere,
             purpose: Purpose::Start,
             shape: Arc::new(Shape::of(query)),
             bytes: 0,
@@ -84,7 +84,7 @@ impl Waiter {
         Self {
             pool,
             asked,
-            place: Place::Only(node),
+            place: AllowedNodes::Only(node),
             purpose: Purpose::Resume,
             ..Self::to_start(instance, rank, &Query::of(&plain))
         }
@@ -129,7 +129,7 @@ impl Waiter {
     }
 
     /// Where it may go beyond what its shape says.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> AllowedNodes {
         self.place
     }
 

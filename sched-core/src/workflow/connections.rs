@@ -25,7 +25,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, Dialect, Hello};
 use crate::cluster::node::Node;
 use crate::instance::{AfterStop, LifecycleEvent, State, SuspendedBy};
-use crate::peers::Place;
+use crate::peers::ControllerPlace;
 use crate::peers::bindings::Bound;
 use crate::peers::session::{LAUNCHER, Session};
 use crate::timers::Timer;
@@ -124,7 +124,7 @@ impl Scheduler {
     fn connect_controller(&mut self, id: SessionId, old: Option<SessionId>) {
         let place = self.peers.add_controller(id, old);
         self.notify_role(id);
-        let is_new_master = place == Place::Last && self.peers.is_master(id);
+        let is_new_master = place == ControllerPlace::Last && self.peers.is_master(id);
         if is_new_master {
             self.notice(Notice::Master(self.peers.session(id).uuid()));
         }

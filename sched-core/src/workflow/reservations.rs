@@ -12,7 +12,7 @@ use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::DEFAULT_PRIORITY;
-use crate::queue::{Place, Rank, Waiter};
+use crate::queue::{AllowedNodes, Rank, Waiter};
 
 /// Nodes looked at to find one to reserve: a few milliseconds. That happens once in as many placements as may pass an
 /// instance over before a node is reserved for it.
@@ -108,7 +108,7 @@ impl Scheduler {
         let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
         let could_run = |&key: &NodeKey| {
             let node = self.cluster.nodes().node(key);
-            let may_go = !matches!(waiter.place(), Place::Only(only) if only != key);
+            let may_go = !matches!(waiter.place(), AllowedNodes::Only(only) if only != key);
             let custom = || {
                 let mut custom = asked.custom().iter();
                 custom.all(|&(column, amount)| node.custom_total(column) >= amount)

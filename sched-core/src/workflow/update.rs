@@ -27,7 +27,7 @@ use crate::cluster::columns::Amounts;
 use crate::cluster::ledger::{Floor, larger};
 use crate::cluster::query::Query;
 use crate::instance::{DemandChange, HistoryEvent, LifecycleEvent, MoveRequest, State};
-use crate::queue::Place;
+use crate::queue::AllowedNodes;
 use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::migrate::{Declined, MOVE_TIME, MovePlan};
 
@@ -108,7 +108,7 @@ impl Scheduler {
             self.note_changes();
             // It was in the queue.
             self.queue.push_unlimited(waiter);
-            if let Place::Only(node) = place {
+            if let AllowedNodes::Only(node) = place {
                 // Those that had to come before it may stand behind it now.
                 self.wake(node);
             }

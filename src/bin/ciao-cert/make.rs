@@ -36,7 +36,7 @@ const ALL_LEAVES: [Role; 7] = [
 /// A file to be written.
 ///
 /// Nothing is written before all of them exist.
-struct Output {
+struct FileToWrite {
     /// In the directory of `-directory`.
     path: PathBuf,
     /// PEM, with a private key unless it is the CA file. Secret then.
@@ -65,7 +65,7 @@ impl Cli {
     /// The anchor, or one leaf.
     ///
     /// The anchor is two files, a leaf is one.
-    fn one(&self) -> Result<Vec<Output>, CliError> {
+    fn one(&self) -> Result<Vec<FileToWrite>, CliError> {
         let spec = match &self.node {
             Some(_) => self.node_spec()?,
             None => self.spec(self.role.unwrap_or(Role::SCHEDULER))?,
@@ -95,7 +95,7 @@ impl Cli {
     }
 
     /// With `-anchor-cert` only the leaves. All have the names of the anchor's specification.
-    fn full_set(&self) -> Result<Vec<Output>, CliError> {
+    fn full_set(&self) -> Result<Vec<FileToWrite>, CliError> {
         let scheduler = self.spec(Role::SCHEDULER)?;
         let leaves = ALL_LEAVES.map(|roles| Spec {
             roles,
@@ -123,7 +123,7 @@ impl Cli {
     /// An anchor's files, with a new certificate for the same key and names.
     ///
     /// Files are named after what the old certificate is for, which need not be the name of the given file.
-    fn renewed(&self, path: &Path) -> Result<Vec<Output>, CliError> {
+    fn renewed(&self, path: &Path) -> Result<Vec<FileToWrite>, CliError> {
         let of_anchor = |source| CliError::Anchor {
             path: path.into(),
             source,
@@ -137,8 +137,8 @@ impl Cli {
     }
 
     /// The CA file for all peers, and the file with the key, which is also the scheduler's certificate.
-    fn anchor_files(&self, anchor: &Anchor, spec: &Spec) -> Vec<Output> {
-        let ca = Output {
+    fn anchor_files(&self, anchor: &Anchor, spec: &Spec) -> Vec<FileToWrite> {
+        let ca = FileToWrite {
             path: self.directory.join(spec.ca_file_name()),
             contents: anchor.ca_pem().to_owned(),
             mode: PUBLIC_MODE,
@@ -148,7 +148,7 @@ impl Cli {
     }
 
     /// With `-verify` it is checked as a peer would check it, before it is written.
-    fn leaf(&self, anchor: &Anchor, spec: &Spec) -> Result<Output, CliError> {
+    fn leaf(&self, anchor: &Anchor, spec: &Spec) -> Result<FileToWrite, CliError> {
         let leaf = anchor.sign(spec)?;
         if self.verify {
             let ca = Path::new("the anchor");
@@ -166,8 +166,8 @@ impl Cli {
     }
 
     /// The remark says what the certificate is for.
-    fn private(&self, spec: &Spec, certified: &CertifiedPem) -> Output {
-        Output {
+    fn private(&self, spec: &Spec, certified: &CertifiedPem) -> FileToWrite {
+        FileToWrite {
             path: self.directory.join(spec.file_name()),
             contents: certified.pem().to_owned(),
             mode: PRIVATE_MODE,
@@ -210,7 +210,7 @@ impl Cli {
     }
 
     /// If standard output cannot be written, the files are written all the same and the error comes at the end.
-    fn write(&self, outputs: &[Output]) -> Result<(), CliError> {
+    fn write(&self, outputs: &[FileToWrite]) -> Result<(), CliError> {
         let directory_error = |source| CliError::Directory {
             path: self.directory.clone(),
             source,

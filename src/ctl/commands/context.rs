@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::ctl::args::{ContextCommand, GlobalArgs};
 use crate::ctl::commands::CommandError;
-use crate::ctl::contexts::{ContextError, Contexts, Named, place};
+use crate::ctl::contexts::{ContextError, Contexts, NamedContext, place};
 use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
 use crate::ctl::table::{Column, Columns, Style, grid};
@@ -101,7 +101,7 @@ fn list(all: &Contexts, is_json: bool, out: &mut Output<'_>) -> Result<(), Comma
 /// Only what is set has a line. With `--json`, what is not set is null.
 fn show(
     name: &str,
-    context: &Named,
+    context: &NamedContext,
     is_json: bool,
     out: &mut Output<'_>,
 ) -> Result<(), CommandError> {
@@ -118,7 +118,7 @@ fn show(
 }
 
 /// Paths as text: JSON has no other form for them. Bytes that are not UTF-8 are replaced.
-fn row(name: &str, context: &Named) -> Value {
+fn row(name: &str, context: &NamedContext) -> Value {
     json!({
         "name": name,
         "server": context.server,

@@ -17,7 +17,7 @@ use crate::ctl::client::LifecycleOrder;
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context, nodes};
 use crate::ctl::exit::Exit;
-use crate::ctl::operation::{Operation, Place};
+use crate::ctl::operation::{NodeRef, Operation};
 use crate::printable::Printable;
 
 /// How often the scheduler's list is looked at, in case an event never comes.
@@ -69,7 +69,7 @@ pub async fn migrate(context: &mut Context<'_>, args: &MigrateArgs) -> Result<Ex
         Some(name) => Some(nodes::node(&mut context.client, name).await?),
         None => None,
     };
-    let target = target.map(|node| Place {
+    let target = target.map(|node| NodeRef {
         node_uuid: node.uuid,
         hostname: node.hostname.unwrap_or_default(),
     });

@@ -104,7 +104,7 @@ fn a_move_is_done_when_the_instance_runs_elsewhere() {
 
 #[test]
 fn a_target_that_was_named_has_its_host_name_in_lines() {
-    let target = Place {
+    let target = NodeRef {
         node_uuid: B.into(),
         hostname: "b".into(),
     };

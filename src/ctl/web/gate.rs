@@ -41,7 +41,7 @@ pub(super) struct Gate {
 
 /// Why a request is not passed on: the parts of a problem document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedRequest {
     pub(super) status: StatusCode,
     pub(super) reason: &'static str,
     pub(super) detail: &'static str,
@@ -75,8 +75,8 @@ impl Gate {
     /// # Errors
     /// 403 `wrong_token`: it is not the token, or there is none in the query, or there are no random numbers for the
     /// next.
-    pub(super) fn exchange(&self, query: &str) -> Result<String, Refused> {
-        const WRONG: Refused = Refused {
+    pub(super) fn exchange(&self, query: &str) -> Result<String, RefusedRequest> {
+        const WRONG: RefusedRequest = RefusedRequest {
             status: StatusCode::FORBIDDEN,
             reason: "wrong_token",
             detail: "this address has been used, or is of an earlier run",
@@ -117,13 +117,13 @@ impl Gate {
     ///
     /// # Errors
     /// 421 `wrong_host`.
-    pub(super) fn check_host(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    pub(super) fn check_host(&self, headers: &HeaderMap) -> Result<(), RefusedRequest> {
         let host = headers
             .get(header::HOST)
             .and_then(|value| value.to_str().ok());
         match host {
             Some(host) if self.is_own(host) => Ok(()),
-            _ => Err(Refused {
+            _ => Err(RefusedRequest {
                 status: StatusCode::MISDIRECTED_REQUEST,
                 reason: "wrong_host",
                 detail: "the header Host is not this server's address",
@@ -137,7 +137,7 @@ impl Gate {
     ///
     /// # Errors
     /// 421 `wrong_host`, 403 `cross_origin`, 401 `no_session`, 403 `no_command_header`.
-    pub(super) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refused> {
+    pub(super) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), RefusedRequest> {
         self.check_host(headers)?;
         // A value that is not ASCII is none that is taken.
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
@@ -148,7 +148,7 @@ impl Gate {
             host.is_some_and(|host| self.is_own(host))
         };
         if !matches!(site, None | Some("same-origin" | "none")) || !origin.is_none_or(is_ours) {
-            return Err(Refused {
+            return Err(RefusedRequest {
                 status: StatusCode::FORBIDDEN,
                 reason: "cross_origin",
                 detail: "this request comes from a page of another origin",
@@ -156,7 +156,7 @@ impl Gate {
             });
         }
         if !self.has_cookie(headers) {
-            return Err(Refused {
+            return Err(RefusedRequest {
                 status: StatusCode::UNAUTHORIZED,
                 reason: "no_session",
                 detail: "this browser has not been let in",
@@ -165,7 +165,7 @@ impl Gate {
         }
         let is_command = !matches!(*method, Method::GET | Method::HEAD);
         if is_command && !headers.contains_key(COMMAND_HEADER) {
-            return Err(Refused {
+            return Err(RefusedRequest {
                 status: StatusCode::FORBIDDEN,
                 reason: "no_command_header",
                 detail: "a command needs the header ciao-web",

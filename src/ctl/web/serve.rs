@@ -34,7 +34,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::gate::{Gate, OPEN, Refused};
+use super::gate::{Gate, OPEN, RefusedRequest};
 use super::limits::{
     BODY_DEADLINE, CLOSING_DEADLINE, HEAD_DEADLINE, MAX_BODY, MAX_CONNECTIONS, MAX_HEAD,
 };
@@ -108,12 +108,12 @@ pub enum WebError {
 #[derive(Debug)]
 pub struct Web {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<Gateway>,
 }
 
 /// What all requests share.
 #[derive(Debug)]
-struct Shared {
+struct Gateway {
     /// Who may ask.
     gate: Gate,
     /// Where requests go.
@@ -154,7 +154,7 @@ impl Web {
         let upstream = Upstream::new(config.scheduler, name, &config.tls, config.connect_timeout);
         Ok(Self {
             listener,
-            shared: Arc::new(Shared {
+            shared: Arc::new(Gateway {
                 gate,
                 upstream,
                 urls,
@@ -206,7 +206,7 @@ impl Web {
 }
 
 /// Serves one connection of a browser to its end. HTTP/1.1 alone: browsers speak HTTP/2 only over TLS.
-async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+async fn connection(stream: TcpStream, shared: Arc<Gateway>) {
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(shared.respond(request).await) }
@@ -220,7 +220,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
         .await;
 }
 
-impl Shared {
+impl Gateway {
     /// Answers a request, or passes it on.
     async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path() == OPEN && request.method() == Method::GET {
@@ -328,7 +328,7 @@ impl Shared {
 
 /// A refusal: text for people where a browser goes to an address (it accepts HTML then), else a problem document, which
 /// the page shows.
-fn refusal(refused: Refused, headers: &HeaderMap) -> Response<Body> {
+fn refusal(refused: RefusedRequest, headers: &HeaderMap) -> Response<Body> {
     let accept = headers
         .get(header::ACCEPT)
         .and_then(|value| value.to_str().ok());

@@ -116,7 +116,7 @@ pub enum Removal {
 
 /// What became of a remembered instance's process while no launcher ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum ProcessFate {
     /// It runs; its end will be told.
     Running,
     /// It ended, with this code if anybody knows.
@@ -131,7 +131,7 @@ pub struct Recovered {
     /// What was remembered.
     pub record: InstanceRecord,
     /// What was found; for an instance that had ended already it does not matter.
-    pub found: Found,
+    pub found: ProcessFate,
     /// For how long it has been there.
     pub age: Duration,
 }
@@ -161,7 +161,7 @@ impl Agent {
         &mut self,
         now: Instant,
         record: InstanceRecord,
-        found: &Found,
+        found: &ProcessFate,
         since: Instant,
     ) {
         let id = record.instance;
@@ -213,9 +213,9 @@ impl Agent {
             _ if had_ended => {}
             // Also where it never ran: a STATS may have listed it as pending, and who was told of it must hear of its
             // end.
-            Found::NeverRan => self.exited(now, &id, None),
-            Found::Ended(code) => self.exited(now, &id, *code),
-            Found::Running => match record.stage {
+            ProcessFate::NeverRan => self.exited(now, &id, None),
+            ProcessFate::Ended(code) => self.exited(now, &id, *code),
+            ProcessFate::Running => match record.stage {
                 // Again: it is not known whether its processes were asked before.
                 Stage::Stopping(outcome) => self.terminate(now, &id, outcome),
                 _ => {

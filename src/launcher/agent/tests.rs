@@ -15,8 +15,8 @@ use proto_frames::payload::{
 use proto_frames::{Frame, Kind, Uuid};
 
 use super::{
-    Action, Agent, AgentAction, Command, Features, Found, HostFigures, Input, InstanceRecord,
-    LaunchFault, MAX_EXITED, MIN_REPORT_GAP, Message, Numbering, Pressure, PressureLimits,
+    Action, Agent, AgentAction, Command, Features, HostFigures, Input, InstanceRecord, LaunchFault,
+    MAX_EXITED, MIN_REPORT_GAP, Message, Numbering, Pressure, PressureLimits, ProcessFate,
     Recovered, Runs, Settings, Usage, Workloads,
 };
 
@@ -131,7 +131,7 @@ impl World {
     }
 
     /// Another launcher takes over what this one remembers; `found` says what became of each process.
-    fn restart(&mut self, found: impl Fn(&str) -> Found) {
+    fn restart(&mut self, found: impl Fn(&str) -> ProcessFate) {
         self.launchers += 1;
         self.agent = self.new_agent();
         self.sent.clear();

@@ -6,7 +6,7 @@ use std::path::Path;
 use proto_frames::Uuid;
 
 use super::super::limits::Limits;
-use super::{Group, Tree, place};
+use super::{Cgroup, Tree, place};
 
 const LIMITS: Limits = Limits {
     mem_mb: 48,
@@ -29,10 +29,10 @@ fn simulated(path: &Path) {
     }
 }
 
-fn group(path: &Path, memory: bool, cpu: bool) -> Group {
+fn group(path: &Path, memory: bool, cpu: bool) -> Cgroup {
     simulated(path);
     let path = path.to_owned();
-    Group { path, memory, cpu }
+    Cgroup { path, memory, cpu }
 }
 
 #[test]
@@ -104,7 +104,7 @@ async fn freezing_is_over_when_the_kernel_says_so() {
 fn a_group_is_removed_with_those_below_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("group");
-    let group = Group {
+    let group = Cgroup {
         path: path.clone(),
         memory: false,
         cpu: false,

@@ -34,7 +34,7 @@ pub(super) struct Places {
 
 /// What came of one look at the files.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum OutputRead {
     /// A chunk, or why there is none.
     Chunk(OutputChunk),
     /// The files were being cut: look again.
@@ -75,14 +75,14 @@ struct Layout {
 
 impl Places {
     /// The chunk that a request asks for; every error becomes an answer.
-    pub(super) fn read(&self, request: &ReadOutput) -> Found {
+    pub(super) fn read(&self, request: &ReadOutput) -> OutputRead {
         let found = self.run(request).and_then(|run| match run {
             Some(run) => run.chunk(request),
             None => Ok(self.nothing(request)),
         });
         found.unwrap_or_else(|error| {
             let part = request.fail(OutputFailure::Failed, format!("cannot be read: {error}"));
-            Found::Chunk(OutputChunk::new(part, Bytes::new()))
+            OutputRead::Chunk(OutputChunk::new(part, Bytes::new()))
         })
     }
 
@@ -132,7 +132,7 @@ impl Places {
 
     /// The answer where there is no output: an empty chunk for an instance that is there and has not written, otherwise
     /// `NotKept`.
-    fn nothing(&self, request: &ReadOutput) -> Found {
+    fn nothing(&self, request: &ReadOutput) -> OutputRead {
         let dir = InstanceDir(self.root.join("instances").join(&request.instance_uuid));
         let is_over = fs::symlink_metadata(dir.ended()).is_ok();
         let part = if request.run == 0 && !is_over && fs::symlink_metadata(dir.record()).is_ok() {
@@ -152,16 +152,16 @@ impl Places {
             );
             request.fail(OutputFailure::NotKept, detail)
         };
-        Found::Chunk(OutputChunk::new(part, Bytes::new()))
+        OutputRead::Chunk(OutputChunk::new(part, Bytes::new()))
     }
 }
 
 impl Run {
     /// One chunk from the offset or the last lines that the request names. `Changing` if the files were cut while it
     /// was read.
-    fn chunk(&self, request: &ReadOutput) -> io::Result<Found> {
+    fn chunk(&self, request: &ReadOutput) -> io::Result<OutputRead> {
         let Some(layout) = self.layout()? else {
-            return Ok(Found::Changing);
+            return Ok(OutputRead::Changing);
         };
         let mut part = OutputPart {
             id: request.id,
@@ -184,11 +184,11 @@ impl Run {
         data.truncate(len);
         // What was read while the files were cut may be of anywhere.
         if !self.is_still(&layout)? {
-            return Ok(Found::Changing);
+            return Ok(OutputRead::Changing);
         }
         let end = part.offset.saturating_add(len as u64);
         part.ended = self.is_over && end >= layout.to;
-        Ok(Found::Chunk(OutputChunk::new(part, data.into())))
+        Ok(OutputRead::Chunk(OutputChunk::new(part, data.into())))
     }
 
     /// Where which bytes are; `None` while that changes.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use super::super::cgroup::Group;
+use super::super::cgroup::Cgroup;
 use super::super::limits::Limits;
 use super::super::procfs::{self, ProcStat};
 
@@ -28,7 +28,7 @@ const QUIET_LOOKS: u32 = 2;
 #[derive(Debug, Clone)]
 pub(super) struct Processes {
     /// The cgroup that all are in, if the launcher uses cgroups.
-    group: Option<Group>,
+    group: Option<Cgroup>,
     /// The limits that were set last.
     limits: Rc<Cell<Limits>>,
     /// Whether they are stopped, or some may be.
@@ -36,7 +36,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    pub(super) fn new(group: Option<Group>, limits: Limits) -> Self {
+    pub(super) fn new(group: Option<Cgroup>, limits: Limits) -> Self {
         Self {
             group,
             limits: Rc::new(Cell::new(limits)),

@@ -29,7 +29,7 @@ use crate::server::limits::{
 use crate::server::notices::{Class, Weight, Who};
 use crate::server::sentences;
 use crate::server::twins::{FREE_REPLACEMENTS, HOLD_TIME, TWIN_WINDOW};
-use crate::server::wire::{self, Place};
+use crate::server::wire::{self, PeerAddress};
 use sched_core::{
     Action, Backlog, Departure, DisconnectReason, Input, Message, Scheduler, SessionId,
 };
@@ -314,7 +314,7 @@ impl Hub {
             peer.role,
             peer.uuid,
             peer.from,
-            Place(first)
+            PeerAddress(first)
         );
         let who = Who::Peer(peer.uuid);
         self.notices

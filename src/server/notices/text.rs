@@ -10,7 +10,7 @@ use proto_frames::Uuid;
 
 use crate::printable::counted;
 use crate::server::sentences::Why;
-use crate::server::wire::{Place, kind_of};
+use crate::server::wire::{PeerAddress, kind_of};
 use sched_core::{Cause, MAX_BINDINGS, Notice, PressureNews};
 
 /// A notice as a line for people, without a full stop. What has no arm in a group's function writes nothing: the caller
@@ -107,8 +107,8 @@ impl NoticeText<'_> {
                 "node {node}: two launchers report for it: the one at {}, and a newcomer at {}, which is refused while the \
                  other is connected. Its state directory is a copy, or both were given one --uuid: give it a state \
                  directory of its own",
-                Place(*first),
-                Place(*newcomer)
+                PeerAddress(*first),
+                PeerAddress(*newcomer)
             ),
             _ => Ok(()),
         }

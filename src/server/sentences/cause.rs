@@ -9,7 +9,7 @@ use std::fmt;
 use sched_core::Cause;
 
 use super::SILENT_DISK;
-use super::declined::{Declined, Refused};
+use super::declined::{Declined, RefusedText};
 use super::no_fit::WhyNoFit;
 
 /// A cause as people read it. Writes nothing for [`Cause::Plain`], which is the cause of what needs no reason.
@@ -50,7 +50,7 @@ impl fmt::Display for Why<'_> {
                 return write!(f, "its launcher could not change it: {why}");
             }
             // Causes that are of a type of their own, and have a table of their own.
-            Cause::Refused(refusal) => return Refused(refusal).fmt(f),
+            Cause::Refused(refusal) => return RefusedText(refusal).fmt(f),
             Cause::Declined(objection) => return Declined(objection).fmt(f),
             Cause::NoFit(no_fit) => return WhyNoFit(no_fit).fmt(f),
             // `None` where the disk has not answered, which has no error to show.

@@ -12,13 +12,13 @@ use super::no_fit::name_and_unit;
 
 /// Why a START was not placed, as people read it. In a StartFailure's `detail`, in the log, and in answers of the HTTP
 /// API.
-pub(super) struct Refused<'a>(pub(super) &'a Refusal);
+pub(super) struct RefusedText<'a>(pub(super) &'a Refusal);
 
 /// Why a command was not carried out, as people read it. The subject of each sentence is the instance, as "it". In a
 /// CommandFailure's `detail`, and in answers of the HTTP API.
 pub(super) struct Declined<'a>(pub(super) &'a Objection);
 
-impl fmt::Display for Refused<'_> {
+impl fmt::Display for RefusedText<'_> {
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {

@@ -17,22 +17,22 @@ impl fmt::Display for NoOutput<'_> {
                 write!(f, "{open} chunks of output are waited for already; try again")
             }
             Unread::ConnectionEnded(node) => {
-                let node = Node(node.as_ref());
+                let node = NodeText(node.as_ref());
                 write!(f, "the connection to {node} has ended; it may come back")
             }
             Unread::NotAnswered(node, time) => {
-                let (node, seconds) = (Node(node.as_ref()), time.as_secs());
+                let (node, seconds) = (NodeText(node.as_ref()), time.as_secs());
                 write!(f, "the launcher of {node} has not answered within {seconds} s")
             }
             Unread::NotConnected(node) => {
-                let node = Node(Some(node));
+                let node = NodeText(Some(node));
                 write!(f, "{node} has it and is not connected; its output can be read once it is back")
             }
             Unread::NotSupported(node) => write!(
                 f,
                 "the launcher of {} cannot be asked for output: it is an original one or an older one; read the output on \
                  the node",
-                Node(Some(node))
+                NodeText(Some(node))
             ),
             Unread::Waits => {
                 f.write_str("it waits for room and has not run yet; `ciaoctl queue` says for what")
@@ -50,9 +50,9 @@ impl fmt::Display for NoOutput<'_> {
 
 /// A node in a sentence: by host name and UUID where both are known, "its node" where neither is. The host name is
 /// empty for a node that has reported none.
-struct Node<'a>(Option<&'a NamedNode>);
+struct NodeText<'a>(Option<&'a NamedNode>);
 
-impl fmt::Display for Node<'_> {
+impl fmt::Display for NodeText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("its node"),

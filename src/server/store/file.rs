@@ -78,7 +78,7 @@ pub(super) struct StoreFile {
 
 /// A store that was opened, and what was found in it.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct OpenedStore {
     pub(super) file: StoreFile,
     pub(super) records: Vec<(RecordKey, Record)>,
     /// Records that could not be read, and why. They stay in the file.
@@ -126,7 +126,7 @@ pub(super) enum IfAbsent {
 ///
 /// # Errors
 /// [`OpenError`]. After [`OpenError::Unusable`] the caller may set the file aside and open again.
-pub(super) fn open(path: &Path, if_absent: IfAbsent) -> Result<Found, OpenError> {
+pub(super) fn open(path: &Path, if_absent: IfAbsent) -> Result<OpenedStore, OpenError> {
     open_on(Arc::new(FileSystem), path, if_absent)
 }
 
@@ -135,7 +135,7 @@ pub(super) fn open_on(
     medium: Arc<dyn Medium>,
     path: &Path,
     if_absent: IfAbsent,
-) -> Result<Found, OpenError> {
+) -> Result<OpenedStore, OpenError> {
     let mut file = StoreFile {
         path: path.to_owned(),
         medium,
@@ -153,7 +153,7 @@ pub(super) fn open_on(
         Err(OpenError::Refused(why)) => (file.read_only()?, Some(why)),
         Err(error) => return Err(error),
     };
-    Ok(Found {
+    Ok(OpenedStore {
         file,
         records: contents.records,
         unreadable: contents.unreadable,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-use super::{Batch, Shared};
+use super::{Batch, StoreShared};
 use sched_core::{DiskState, Ticket};
 
 /// Pause before a transaction that failed is tried again; doubles up to [`MAX_RETRY`].
@@ -66,7 +66,7 @@ impl Default for Patience {
 /// In that case an empty transaction is tried first, so that the core learns at once that the disk refuses, and that it
 /// takes writes again as soon as it does, even if nothing is to be written.
 pub(super) fn run(
-    shared: &Shared,
+    shared: &StoreShared,
     sink: impl Sink,
     patience: &Patience,
     refused: Option<String>,
@@ -102,7 +102,7 @@ pub(super) fn run(
 
 /// What the thread keeps from one transaction to the next.
 struct Writer<'a, S, T> {
-    shared: &'a Shared,
+    shared: &'a StoreShared,
     /// Where transactions go; dropped, which closes the database, before the end is told.
     sink: S,
     patience: &'a Patience,

@@ -30,7 +30,7 @@ pub(in crate::server) fn refused(refused: &Refused) -> CommandRefused {
 /// The payload of the ConnectionAborted that a launcher gets because another one, at `first`, reports for its node. The
 /// sentence stands in that launcher's log, so it says what to do on that machine.
 pub(in crate::server) fn twin(node: Uuid, first: Option<SocketAddr>) -> ConnectionAborted {
-    let place = Place(first);
+    let place = PeerAddress(first);
     ConnectionAborted {
         detail: format!(
             "another launcher with the UUID of this node, {node}, is connected from {place}, and was there first. This one's \
@@ -41,9 +41,9 @@ pub(in crate::server) fn twin(node: Uuid, first: Option<SocketAddr>) -> Connecti
 }
 
 /// Where a peer is, for people.
-pub(in crate::server) struct Place(pub(in crate::server) Option<SocketAddr>);
+pub(in crate::server) struct PeerAddress(pub(in crate::server) Option<SocketAddr>);
 
-impl fmt::Display for Place {
+impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(address) => address.fmt(f),

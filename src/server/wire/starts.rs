@@ -121,10 +121,10 @@ pub(in crate::server) fn label_of_image(image: &str) -> Box<str> {
 fn instance_named(payload: &[u8], error: &PayloadError) -> Option<InstanceId> {
     #[derive(Deserialize)]
     struct Document {
-        start: Named,
+        start: NameOnly,
     }
     #[derive(Deserialize)]
-    struct Named {
+    struct NameOnly {
         instance_uuid: String,
     }
     if matches!(error.fault, AliasExpansion | Syntax(_)) {

@@ -14,20 +14,20 @@ pub(super) struct Entries {
     /// Where the entry of each instance is.
     order: Map<InstanceId, u32>,
     /// Entries and free places; a place does not move while it is taken.
-    places: Vec<Place>,
+    places: Vec<EntrySlot>,
     /// The first free place; free places form a linked list.
     vacant: Option<u32>,
 }
 
 /// Where an entry is, or may be put.
 #[derive(Debug, Clone)]
-enum Place {
+enum EntrySlot {
     Taken(Entry),
     /// Free, and the next free place.
     Vacant(Option<u32>),
 }
 
-impl Place {
+impl EntrySlot {
     fn entry(&self) -> Option<&Entry> {
         match self {
             Self::Taken(entry) => Some(entry),
@@ -95,7 +95,7 @@ impl Entries {
 
     /// All of them, to be changed, in no order that means anything.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.places.iter_mut().filter_map(Place::entry_mut)
+        self.places.iter_mut().filter_map(EntrySlot::entry_mut)
     }
 
     /// Shows each in order, to be changed.
@@ -115,19 +115,19 @@ impl Entries {
         if let Some(earlier) = earlier {
             self.order[at] = earlier;
             let place = &mut self.places[earlier as usize];
-            return match std::mem::replace(place, Place::Taken(entry)) {
-                Place::Taken(replaced) => Some(replaced),
-                Place::Vacant(_) => None,
+            return match std::mem::replace(place, EntrySlot::Taken(entry)) {
+                EntrySlot::Taken(replaced) => Some(replaced),
+                EntrySlot::Vacant(_) => None,
             };
         }
         match self.places.get_mut(place as usize) {
             Some(vacant) => {
-                if let Place::Vacant(next) = *vacant {
+                if let EntrySlot::Vacant(next) = *vacant {
                     self.vacant = next;
                 }
-                *vacant = Place::Taken(entry);
+                *vacant = EntrySlot::Taken(entry);
             }
-            None => self.places.push(Place::Taken(entry)),
+            None => self.places.push(EntrySlot::Taken(entry)),
         }
         None
     }
@@ -141,7 +141,7 @@ impl Entries {
         let place = self.order.swap_remove(instance)?;
         let vacated = &mut self.places[place as usize];
         let found = vacated.entry().map(last);
-        *vacated = Place::Vacant(self.vacant.replace(place));
+        *vacated = EntrySlot::Vacant(self.vacant.replace(place));
         if self.places.len() > SHRINK_ABOVE && self.len() < self.places.len() / 4 {
             self.shrink();
         }
@@ -155,7 +155,8 @@ impl Entries {
         let mut places = Vec::with_capacity(2 * count);
         for place in self.order.values_mut() {
             let new = u32::try_from(places.len()).expect("there are no more than before");
-            let taken = std::mem::replace(&mut self.places[*place as usize], Place::Vacant(None));
+            let taken =
+                std::mem::replace(&mut self.places[*place as usize], EntrySlot::Vacant(None));
             places.push(taken);
             *place = new;
         }
@@ -239,6 +240,6 @@ mod tests {
 
     #[test]
     fn the_first_places_take_no_more_than_they_are_said_to() {
-        assert!(FIRST_PLACES * (size_of::<super::Place>() + 64) <= 1024);
+        assert!(FIRST_PLACES * (size_of::<super::EntrySlot>() + 64) <= 1024);
     }
 }

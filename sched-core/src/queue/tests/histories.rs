@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use sched_model::Uuid;
 
-use super::super::{Begin, Found, MAX_ASKED, Place, Purpose, Queue, Rank, Room, Shape, Waiter};
+use super::super::{
+    AllowedNodes, Begin, Found, MAX_ASKED, Purpose, Queue, Rank, Room, Shape, Waiter,
+};
 use super::oracle::Oracle;
 use super::{amounts, epoch, instance, label, labelled, request, room, shape_of};
 use crate::api::ids::NodeKey;
@@ -100,11 +102,11 @@ impl History {
     fn waiter(&mut self) -> Waiter {
         let number = self.chance.u64(0..self.kind.instances);
         let place = match self.chance.u64(0..self.kind.pins * 4) {
-            0 => Place::Only(self.node()),
-            _ => Place::Anywhere,
+            0 => AllowedNodes::Only(self.node()),
+            _ => AllowedNodes::Anywhere,
         };
         let purpose = match place {
-            Place::Only(_) if self.chance.bool() => Purpose::Resume,
+            AllowedNodes::Only(_) if self.chance.bool() => Purpose::Resume,
             _ => Purpose::Start,
         };
         let deadline = self

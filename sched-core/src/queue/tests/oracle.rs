@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::super::{Place, Purpose, Rank, Room, Shape, Waiter};
+use super::super::{AllowedNodes, Purpose, Rank, Room, Shape, Waiter};
 use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
 use crate::cluster::node::Pool;
 
@@ -64,7 +64,10 @@ impl Oracle {
     }
 
     pub(super) fn waiting_for(&self, node: NodeKey) -> Vec<InstanceId> {
-        let only = self.all.iter().filter(|one| one.place == Place::Only(node));
+        let only = self
+            .all
+            .iter()
+            .filter(|one| one.place == AllowedNodes::Only(node));
         let mut names: Vec<_> = only.map(|one| one.instance.clone()).collect();
         names.sort();
         names
@@ -84,7 +87,7 @@ fn could_go(waiter: &Waiter, room: &Room<'_>) -> bool {
     let request = waiter.shape.query().request();
     let is_named = match (waiter.place, &request.node_id, &request.hostname) {
         // What its shape names beside is for `may`.
-        (Place::Only(node), _, _) => node == room.node,
+        (AllowedNodes::Only(node), _, _) => node == room.node,
         (_, Some(id), _) => canonical_uuid(id) == Some(room.uuid),
         (_, None, Some(hostname)) => **hostname == *room.hostname,
         (_, None, None) => true,

@@ -243,7 +243,7 @@ fn after_a_restart_no_instance_gets_what_another_has_though_the_node_has_less() 
     }
     world.exits("a", 0);
     world.features.resources = resources(&[("gpu", 3)]);
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.connect();
     assert_eq!(
         world.runs(asks("d", &[("gpu", 1)])),
@@ -251,7 +251,7 @@ fn after_a_restart_no_instance_gets_what_another_has_though_the_node_has_less() 
     );
     world.exits("b", 0);
     world.features.resources = resources(&[("gpu", 2)]);
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.connect();
     // c has a device that the node has no more, and counts all the same.
     assert_eq!(world.held("c", "gpu"), [2]);
@@ -275,7 +275,7 @@ fn instances_of_a_launcher_that_told_nothing_count_as_having_what_the_others_lea
     let text = serde_json::to_string(old).unwrap();
     assert!(!text.contains("devices"), "{text}");
     *old = serde_json::from_str(&text).unwrap();
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.connect();
     assert_eq!(
         (world.held("a", "gpu"), world.held("b", "gpu")),
@@ -479,8 +479,8 @@ impl Life {
         let mut rng = self.rng.fork();
         let ended: Vec<&str> = IDS.into_iter().filter(|_| rng.u32(..6) == 0).collect();
         self.world.restart(|id| match ended.contains(&id) {
-            true => Found::Ended(None),
-            false => Found::Running,
+            true => ProcessFate::Ended(None),
+            false => ProcessFate::Running,
         });
         self.take_orders();
         self.world.connect();

@@ -107,13 +107,13 @@ fn an_end_is_told_in_every_report_until_it_is_on_record() {
         ["a"],
         "beside what runs, and in no other frame"
     );
-    world.restart(|_| Found::Ended(None));
+    world.restart(|_| ProcessFate::Ended(None));
     world.connect();
     assert_eq!(world.told(), ["a"]);
     assert_eq!(world.ended(), [exited("a", 3)]);
     world.record();
     assert_eq!(world.ended(), []);
-    world.restart(|_| Found::Ended(None));
+    world.restart(|_| ProcessFate::Ended(None));
     world.connect();
     assert_eq!(world.told(), [""; 0]);
 }
@@ -145,7 +145,7 @@ fn numbers_go_on_after_a_restart_and_those_of_others_acknowledge_nothing() {
     world.record_as(&Uuid::from_u128(9).to_string(), 1);
     world.record_as(&first.ends_incarnation, 0);
     assert_eq!(world.ended(), [exited("a", 0)]);
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.connect();
     world.exits("b", 1);
     let second = world.stats();
@@ -196,7 +196,7 @@ fn an_instance_that_runs_again_is_listed_beside_its_earlier_end() {
     let stats = world.stats();
     assert_eq!(stats.instances.len(), 1);
     assert_eq!(stats.ended.len(), 1);
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.connect();
     assert_eq!(world.ended(), [exited("a", 3)]);
     world.exits("a", 4);
@@ -220,7 +220,7 @@ fn a_start_that_failed_is_told_with_its_reason_until_that_is_on_record() {
     };
     assert_eq!(failure.seq, Some(1));
     world.reconnect();
-    world.restart(|_| Found::NeverRan);
+    world.restart(|_| ProcessFate::NeverRan);
     world.connect();
     let end = world.stats().ended.remove(0);
     assert_eq!(end.how, EndKind::Failed);
@@ -299,7 +299,7 @@ fn an_end_that_an_older_launcher_kept_is_told() {
     let record = world.records.get_mut("a").unwrap();
     assert!(record.unheard);
     record.ends.clear();
-    world.restart(|_| Found::Ended(None));
+    world.restart(|_| ProcessFate::Ended(None));
     world.connect();
     assert_eq!(world.ended(), [exited("a", 3)]);
 }

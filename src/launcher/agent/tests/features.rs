@@ -116,7 +116,7 @@ fn resources_and_group_are_listed_and_survive_a_restart() {
     });
     for restart in [false, true] {
         if restart {
-            world.restart(|_| Found::Running);
+            world.restart(|_| ProcessFate::Running);
             world.connect();
         }
         let instance = world.stats().instances.remove(0);
@@ -132,7 +132,7 @@ fn a_restart_with_less_of_a_resource_leaves_none_free_and_takes_none_away() {
     let mut world = World::with_features(features());
     world.start(process_with("a", 3));
     world.features.resources = [("gpu".to_owned(), 1)].into();
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.connect();
     world.sent.clear();
     refused_as_full(&mut world, process_with("b", 1), "gpu: asks 1, 0 free");

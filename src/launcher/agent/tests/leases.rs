@@ -196,7 +196,7 @@ fn the_next_launcher_goes_on_with_the_lease_it_is_told() {
     let mut world = with_lease();
     world.leased("a");
     let until = world.now + Duration::from_secs(3);
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.agent.recover_lease(until);
     world.advance(Duration::from_secs(3) - MOMENT);
     world.nothing_else();
@@ -210,7 +210,7 @@ fn a_longer_lease_of_an_earlier_launcher_is_announced_until_it_is_over() {
     world.leased("a");
     world.lease = Some(Duration::from_secs(3));
     let until = world.now + Duration::from_secs(118);
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.agent.recover_lease(until);
     world.connect();
     let announced = |message: &Message| match message {

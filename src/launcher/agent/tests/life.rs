@@ -260,7 +260,7 @@ fn what_was_suspended_is_so_for_the_next_launcher_and_half_changes_are_made_agai
     world.resume("c");
     world.running("d", 1);
     world.update("d", 200, 1);
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     assert_eq!(
         world.orders(),
         [freeze("b"), thaw("c"), set_limits("d", 200, 1)]
@@ -298,8 +298,8 @@ fn what_was_suspended_is_so_for_the_next_launcher_and_half_changes_are_made_agai
     world.resume("a");
     assert_eq!(world.orders(), [thaw("a")]);
     world.restart(|id| match id {
-        "a" => Found::Ended(Some(1)),
-        _ => Found::Running,
+        "a" => ProcessFate::Ended(Some(1)),
+        _ => ProcessFate::Running,
     });
     world.connect();
     assert_eq!(world.sent[0].kind(), Kind::INSTANCE_STOPPED);
@@ -315,7 +315,7 @@ fn what_could_not_be_frozen_is_thawed_by_the_next_launcher_too() {
     world.frozen("a", Err("too late"));
     // Its launcher ends before it hears whether that worked.
     for _ in 0..2 {
-        world.restart(|_| Found::Running);
+        world.restart(|_| ProcessFate::Running);
         assert_eq!(world.orders(), [thaw("a")], "it may be frozen all the same");
         world.connect();
         assert_eq!(world.stats().instances[0].state, InstanceState::Active);
@@ -323,14 +323,14 @@ fn what_could_not_be_frozen_is_thawed_by_the_next_launcher_too() {
         assert_eq!(world.orders(), [thaw("a")]);
     }
     world.thawed("a", Ok(()));
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     assert_eq!(world.orders(), [], "it runs");
 
     world.suspend("a");
     world.frozen("a", Err("too late"));
     world.suspend("a");
     world.frozen("a", Ok(()));
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     assert_eq!(world.orders(), [], "it is to be frozen");
 }
 

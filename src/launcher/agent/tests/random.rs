@@ -140,8 +140,8 @@ impl Life {
         }
         self.world.forget_what_happened();
         let found = |record: &InstanceRecord| match self.processes.contains_key(&record.instance) {
-            true => Found::Running,
-            false => Found::Ended(None),
+            true => ProcessFate::Running,
+            false => ProcessFate::Ended(None),
         };
         let records = self.world.records.values().cloned();
         let recovered = records.map(|record| Recovered {

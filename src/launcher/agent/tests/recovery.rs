@@ -6,7 +6,7 @@ use super::*;
 fn what_runs_is_found_again_and_holds_what_it_held() {
     let mut world = World::connected();
     world.running("a", 700);
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.connect();
     world.sent.clear();
     world.start(process("b", 301));
@@ -26,7 +26,7 @@ fn what_ended_meanwhile_is_told_with_its_code() {
     world.running("a", 1);
     world.running("b", 1);
     world.delete("b", false);
-    world.restart(|id| Found::Ended((id == "a").then_some(9)));
+    world.restart(|id| ProcessFate::Ended((id == "a").then_some(9)));
     world.connect();
     let Message::InstanceStopped(event) = world.sent.remove(0) else {
         panic!()
@@ -49,9 +49,9 @@ fn a_start_that_was_cut_short_is_told_to_have_ended_and_one_that_was_not_runs() 
     world.start(process("b", 1));
     world.restart(|id| {
         if id == "a" {
-            Found::NeverRan
+            ProcessFate::NeverRan
         } else {
-            Found::Running
+            ProcessFate::Running
         }
     });
     world.connect();
@@ -69,7 +69,7 @@ fn what_was_being_stopped_is_asked_again_and_killed_in_time() {
     world.running("a", 1);
     world.delete("a", true);
     world.advance(GRACE / 2);
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     assert_eq!(world.orders(), [AgentAction::Terminate("a".to_owned())]);
     world.advance(GRACE);
     assert_eq!(world.orders(), [AgentAction::Kill("a".to_owned())]);
@@ -87,7 +87,7 @@ fn a_notice_not_yet_heard_is_given_by_the_next_launcher_and_one_that_was_is_not(
     world.advance(INTERVAL);
     world.is_stuck = true;
     world.exits("b", 2);
-    world.restart(|_| Found::Ended(None));
+    world.restart(|_| ProcessFate::Ended(None));
     world.connect();
     let Message::InstanceStopped(event) = world.answer() else {
         panic!()
@@ -102,11 +102,11 @@ fn a_notice_not_yet_heard_is_given_by_the_next_launcher_and_one_that_was_is_not(
 fn an_evacuated_node_stays_so() {
     let mut world = World::connected();
     world.evacuate();
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.connect();
     assert_eq!(world.kinds(), [Kind::STATS, Kind::MAINTENANCE]);
     world.restore();
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     world.connect();
     assert_eq!(world.kinds(), [Kind::STATS, Kind::READY]);
 }
@@ -119,6 +119,6 @@ fn an_evacuation_that_was_cut_short_is_carried_through() {
     world.evacuate();
     // It was noted that the node is evacuated, and the launcher ended before it came to the instance.
     world.records = before;
-    world.restart(|_| Found::Running);
+    world.restart(|_| ProcessFate::Running);
     assert_eq!(world.orders(), [AgentAction::Terminate("a".to_owned())]);
 }

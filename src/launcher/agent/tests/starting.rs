@@ -332,7 +332,7 @@ fn a_start_with_overrides_before_it_asks_for_what_these_say_also_after_a_restart
         assert_eq!(requested.resources.values().sum::<i64>(), 0);
         world.start(process("b", 301));
         assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
-        world.restart(|_| Found::Running);
+        world.restart(|_| ProcessFate::Running);
         world.connect();
         world.sent.clear();
     }

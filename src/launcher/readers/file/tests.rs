@@ -8,7 +8,7 @@ use std::time::Duration;
 use proto_frames::payload::{OutputChunk, OutputFailure, ReadOutput};
 
 use super::super::super::files::{InstanceDir, OutputStart, write_json};
-use super::{Found, KeepOutput, MAX_OUTPUT_CHUNK, MAX_TAIL_BYTES, Places};
+use super::{KeepOutput, MAX_OUTPUT_CHUNK, MAX_TAIL_BYTES, OutputRead, Places};
 
 /// A state directory with one instance, whose output is this.
 struct World {
@@ -41,8 +41,8 @@ impl World {
             ..request
         };
         match self.places.read(&request) {
-            Found::Chunk(chunk) => chunk,
-            Found::Changing => panic!("nothing changes"),
+            OutputRead::Chunk(chunk) => chunk,
+            OutputRead::Changing => panic!("nothing changes"),
         }
     }
 

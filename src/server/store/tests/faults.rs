@@ -9,7 +9,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use redb::StorageBackend;
 
-use super::file::{Found, open_on};
+use super::file::{OpenedStore, open_on};
 use super::medium::{Access, Medium};
 use super::*;
 
@@ -151,16 +151,16 @@ impl Disk {
 }
 
 #[derive(Debug, Clone)]
-struct Shared(Arc<Mutex<Disk>>);
+struct SharedDisk(Arc<Mutex<Disk>>);
 
 #[derive(Debug)]
 struct Handle {
-    disk: Shared,
+    disk: SharedDisk,
     process: u64,
     access: Access,
 }
 
-impl Medium for Shared {
+impl Medium for SharedDisk {
     fn open(&self, _: &Path, access: Access) -> io::Result<Box<dyn StorageBackend>> {
         let mut disk = self.0.lock();
         if access != Access::Read && matches!(disk.weather, Weather::ReadOnly) {
@@ -225,7 +225,7 @@ type State = BTreeMap<RecordKey, Record>;
 /// A store over such a disk, and what it may hold.
 struct World {
     directory: tempfile::TempDir,
-    disk: Shared,
+    disk: SharedDisk,
     file: Option<StoreFile>,
     /// What was acknowledged last, and is on disk for certain.
     acknowledged: State,
@@ -254,7 +254,7 @@ impl World {
         };
         Self {
             directory: tempfile::tempdir().unwrap(),
-            disk: Shared(Arc::new(Mutex::new(disk))),
+            disk: SharedDisk(Arc::new(Mutex::new(disk))),
             file: None,
             acknowledged: State::new(),
             current: State::new(),
@@ -269,7 +269,7 @@ impl World {
     fn open(&mut self) {
         let path = self.directory.path().join(STORE_FILE);
         let medium = Arc::new(self.disk.clone());
-        let Found {
+        let OpenedStore {
             file,
             records,
             unreadable,
