@@ -7,13 +7,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ciao_adapter::session::{self, Requests};
 use ciao_scheduler::ctl::client::{Client, ClientError, Ended, ImageError, LifecycleOrder};
-use proto_frames::payload::{ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic};
+use proto_frames::payload::{
+    Digest, ImageFailure, InstanceView, Migrate, NodeView, QueryKind, Topic,
+};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use crate::binaries::Binaries;
 use crate::nodes::Processors;
-use crate::shipping::{self, News};
+use crate::shipping::News;
 use crate::task::{Shape, TaskRecord};
 
 /// A task whose START is to be sent. The session chooses its form, for it alone knows whether the scheduler ships
@@ -125,13 +127,15 @@ impl TaskRequests {
         if !self.ships {
             return Ok(Some(self.local_start(submission)));
         }
-        let path = self.binaries.path(file);
         let id = submission.record.id;
-        let asked = async {
-            let file = shipping::file(&path, &file.sha256)?;
-            client.has_image(&file, &self.shape.tenant).await
+        let Some(digest) = Digest::from_hex(&file.sha256) else {
+            // Of a record that was changed by hand.
+            let why = format!("{} is no digest of a program", file.sha256);
+            self.tell(News::Refused(id, why)).await;
+            return Ok(None);
         };
-        match asked.await {
+        let image = (digest, file.bytes);
+        match client.has_image(image, &self.shape.tenant).await {
             Ok(false) => {
                 self.tell(News::Lacks(id)).await;
                 Ok(None)
@@ -149,7 +153,7 @@ impl TaskRequests {
                 warn!(
                     event = "program_not_shipped",
                     "the scheduler does not ship {}: nodes have to have it at that path: {why}",
-                    path.display()
+                    self.binaries.path(file).display()
                 );
                 Ok(Some(self.local_start(submission)))
             }

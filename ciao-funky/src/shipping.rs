@@ -7,7 +7,7 @@
 //! session ◀──START── coordinator
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ciao_scheduler::ctl::client::{Client, ClientConfig, ConnectError, ImageError, PushFile};
 use proto_frames::payload::Digest;
@@ -38,14 +38,6 @@ pub(crate) enum News {
     Refused(u32, String),
     /// The connection for programs was lost, or could not be made, and why.
     Unreachable(u32, String),
-}
-
-/// The file of a program whose digest is known.
-///
-/// # Errors
-/// [`ImageError::File`].
-pub(crate) fn file(path: &Path, sha256: &str) -> Result<PushFile, ImageError> {
-    PushFile::known(path, Digest::from_hex(sha256))
 }
 
 /// A channel to the coordinator.
@@ -90,7 +82,7 @@ async fn connected<'a>(
 /// Pushes a program. The transfer is skipped if the store has a file with its digest, as where two tasks have the same.
 async fn send(client: &mut Client, tenant: &str, push: &Push) -> News {
     let pushed = async {
-        let file = file(&push.path, &push.sha256)?;
+        let file = PushFile::known(&push.path, Digest::from_hex(&push.sha256))?;
         client.push_image(&file, tenant, |_| ()).await
     };
     match pushed.await {

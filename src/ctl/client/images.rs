@@ -193,7 +193,8 @@ impl Client {
         tenant: &str,
         mut progress: impl FnMut(u64),
     ) -> Result<PushDone, ImageError> {
-        let first = self.ask_to_write(file, tenant, 0, Bytes::new()).await?;
+        let image = (file.digest, file.bytes);
+        let first = self.ask_to_write(image, tenant).await?;
         let mut there = first.offset;
         let done = PushDone { there };
         let mut is_complete = first.complete;
@@ -208,7 +209,7 @@ impl Client {
                     break;
                 }
                 let data = file.chunk(offset).await?;
-                waited.push(self.write_image(file, tenant, offset, data).await?);
+                waited.push(self.write_image(image, tenant, offset, data).await?);
             }
             for id in waited {
                 let part = self.image_answer(id, Kind::WRITE_IMAGE).await?;
@@ -231,13 +232,17 @@ impl Client {
         Ok(done)
     }
 
-    /// Whether all of a file is in the store: one question, which sends nothing of the file. A store that is busy counts
-    /// as one that lacks it: [`Client::push_image`] waits until it has time.
+    /// Whether an image of so many bytes is in the store: one question, for which nothing is read and no file has to be
+    /// there. A store that is busy counts as one that lacks it: [`Client::push_image`] waits until it has time.
     ///
     /// # Errors
     /// [`ImageError`].
-    pub async fn has_image(&mut self, file: &PushFile, tenant: &str) -> Result<bool, ImageError> {
-        let id = self.write_image(file, tenant, 0, Bytes::new()).await?;
+    pub async fn has_image(
+        &mut self,
+        image: (Digest, u64),
+        tenant: &str,
+    ) -> Result<bool, ImageError> {
+        let id = self.write_image(image, tenant, 0, Bytes::new()).await?;
         let part = self.image_answer(id, Kind::WRITE_IMAGE).await?;
         if part.failure == ImageFailure::Busy {
             return Ok(false);
@@ -309,14 +314,12 @@ impl Client {
     /// The only request of a push that can be repeated alone: it is the first and no other is under way.
     async fn ask_to_write(
         &mut self,
-        file: &PushFile,
+        image: (Digest, u64),
         tenant: &str,
-        offset: u64,
-        data: Bytes,
     ) -> Result<ImagePart, ImageError> {
         let mut tries = 0;
         loop {
-            let id = self.write_image(file, tenant, offset, data.clone()).await?;
+            let id = self.write_image(image, tenant, 0, Bytes::new()).await?;
             let part = self.image_answer(id, Kind::WRITE_IMAGE).await?;
             if part.failure != ImageFailure::Busy || tries == BUSY_TRIES {
                 return checked(part);
@@ -329,7 +332,7 @@ impl Client {
     /// Returns the number of the request, which its answer carries.
     async fn write_image(
         &mut self,
-        file: &PushFile,
+        (digest, total): (Digest, u64),
         tenant: &str,
         offset: u64,
         data: Bytes,
@@ -337,9 +340,9 @@ impl Client {
         let id = self.next_id();
         let part = WriteImage {
             id,
-            digest: file.digest.to_string(),
+            digest: digest.to_string(),
             offset,
-            total: file.bytes,
+            total,
             tenant: tenant.to_owned(),
             bytes: 0,
         };
