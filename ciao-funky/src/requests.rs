@@ -110,7 +110,7 @@ impl TaskRequests {
 
     /// Chooses the form of the START. If the scheduler ships programs, it has to have this one; the form with a local path
     /// is used only where it ships none at all, and works where launchers share this machine's files. `None` if the
-    /// scheduler does not have it: the coordinator is told, which has it pushed ([`shipping`]), and nothing is sent.
+    /// scheduler does not have it: the coordinator is told, which has it pushed ([`shipping`](crate::shipping)), and nothing is sent.
     ///
     /// # Errors
     /// The connection is lost or does not answer. The START is not sent then; the coordinator finds out from the
