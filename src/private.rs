@@ -10,7 +10,7 @@ use std::path::Path;
 const DIRECTORY: u32 = 0o700;
 
 /// Mode of a file that its owner alone may use.
-const FILE: u32 = 0o600;
+pub(crate) const FILE: u32 = 0o600;
 
 /// The mode bits of everybody but the owner.
 const OTHERS: u32 = 0o077;

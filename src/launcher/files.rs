@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::Cgroup;
 use super::limits::Limits;
 use super::procfs::ProcessId;
+use crate::private;
 
 /// Largest file that is read here, in bytes: a START's payload has 4 MiB at most, and JSON takes up to six times as
 /// much for a byte of it. A workload can make any of its instance's files larger.
@@ -317,6 +318,7 @@ fn write_temporary(path: &Path, text: &[u8]) -> io::Result<PathBuf> {
         OpenOptions::new()
             .write(true)
             .create_new(true)
+            .mode(private::FILE)
             .open(&temporary)
     };
     let mut file = create().or_else(|error| match error.kind() {

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -498,6 +498,7 @@ fn lock(root: &Path, has_uuid: bool) -> Result<File, StateError> {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(private::FILE)
             .open(&file)
     };
     // A file that is there can be locked also where it cannot be written.

@@ -30,6 +30,17 @@ fn a_node_keeps_its_uuid_and_its_evacuation() {
 }
 
 #[test]
+fn every_file_is_its_owners_alone_from_the_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = StateDir::open(dir.path(), None).unwrap();
+    state.set_maintenance(true);
+    state.save_node().unwrap();
+    // What is open to others is closed at the next start, and warned of.
+    let remarks = crate::private::open_directory(dir.path(), |_| true).unwrap();
+    assert_eq!(remarks, Vec::<String>::new());
+}
+
+#[test]
 fn no_two_launchers_number_ends_alike() {
     let dir = tempfile::tempdir().unwrap();
     let numbering = || StateDir::open(dir.path(), None).unwrap().numbering();
