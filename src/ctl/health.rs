@@ -274,11 +274,15 @@ fn oldest(queue: &[InstanceView]) -> Option<i64> {
 
 /// What most nodes lack for an instance that waits, without the figures.
 ///
-/// Of what stands behind the last `: `, the part before the first comma or semicolon, without the number that it begins
-/// with. So waiting instances with different figures are counted as one reason.
+/// Of what stands behind the last `: `, the part before the first parenthesis, comma or semicolon, without the number that
+/// it begins with. So waiting instances with different figures are counted as one reason.
 fn reason(view: &InstanceView) -> String {
     let said = view.waits_for.rsplit(": ").next().unwrap_or_default();
-    let first = said.split([',', ';']).next().unwrap_or_default();
+    let first = said
+        .split(['(', ',', ';'])
+        .next()
+        .unwrap_or_default()
+        .trim();
     let words = first.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
     match words {
         "" => "room".to_owned(),

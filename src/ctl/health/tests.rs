@@ -153,7 +153,10 @@ fn what_waits_is_shown_by_what_it_lacks() {
     let mut seen = well();
     let lacks = |text: &str| format!("none of 2 compute nodes fits: {text}");
     seen.queue = vec![
-        waiting(&lacks("2 short of memory"), 30),
+        waiting(
+            &lacks("2 short of memory (asks 64, most free 32 on node-1)"),
+            30,
+        ),
         waiting(&lacks("1 short of memory, 1 short of vcpus"), 90),
         waiting("", 5),
     ];
