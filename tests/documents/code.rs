@@ -145,3 +145,57 @@ fn the_filter_that_is_shown_is_the_file() {
     let (shown, _) = shown.split_once("```").expect("the block has an end");
     assert_eq!(without_comments(shown), without_comments(&text(FILTER)));
 }
+
+#[test]
+fn tests_that_contributing_names_are_there() {
+    let document = text("CONTRIBUTING.md");
+    let mut seen = 0;
+    for line in document.lines().filter(|line| line.contains("--test ")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "--test");
+        let [Some(program), Some(filter)] =
+            [1, 2].map(|step| words.get(at.expect("it is there") + step))
+        else {
+            continue;
+        };
+        let (program, filter) = (program.trim_matches('`'), filter.trim_matches('`'));
+        let names_tests = filter.starts_with(|c: char| c.is_ascii_alphabetic());
+        let folder = root().join("tests").join(program);
+        if !names_tests || !folder.is_dir() {
+            continue;
+        }
+        let mut files = rust_files(&folder);
+        // A program's file may stand beside its folder.
+        files.extend(Some(folder.with_extension("rs")).filter(|file| file.is_file()));
+        let module = filter.split("::").next().unwrap_or_default();
+        let is_there = files.iter().any(|file| {
+            let code = fs::read_to_string(file).expect("it can be read");
+            let mut lines = code.lines().map(str::trim);
+            lines.any(|line| {
+                let name = ["fn ", "async fn ", "mod "]
+                    .iter()
+                    .find_map(|it| line.strip_prefix(it));
+                name.is_some_and(|name| name.contains(module))
+            })
+        });
+        assert!(
+            is_there,
+            "no test of tests/{program} has {filter} in its name: {line}"
+        );
+        seen += 1;
+    }
+    assert!(seen >= 4, "{seen} commands name tests");
+}
+
+/// All files of Rust below a folder.
+fn rust_files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(folder).expect("it can be read");
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => rust_files(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.extension().is_some_and(|it| it == "rs"))
+        .collect()
+}

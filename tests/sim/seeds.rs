@@ -3,8 +3,8 @@
 //! ```text
 //! SIM_SEED=17 cargo test --test sim                     one seed, with SIM_TRACE=5000 for more of what happened
 //! SIM_SEEDS=5000 cargo test --test sim                  so many instead of the usual number
-//! SIM_GO_ON=1 SIM_SEEDS=5000 cargo test --test sim whatever_breaks -- --nocapture    names all that fail, and how
-//! SIM_FROM=1000000 SIM_SEEDS=1000000 cargo test --release --test sim whatever_breaks -- --nocapture
+//! SIM_GO_ON=1 SIM_SEEDS=5000 cargo test --test sim invariants_hold -- --nocapture    names all that fail, and how
+//! SIM_FROM=1000000 SIM_SEEDS=1000000 cargo test --release --test sim invariants_hold -- --nocapture
 //! ```
 //! The last is how millions are run: `SIM_FROM` has each run try other seeds than the one before. Seeds are spread over
 //! all cores; which of them runs a seed changes nothing.
@@ -12,8 +12,8 @@
 //! Whether two versions of the scheduler do the same is seen by what they do for the same seeds:
 //!
 //! ```text
-//! SIM_HASHES=/tmp/before SIM_SEEDS=1000 cargo test --release --test sim whatever_breaks
-//! SIM_HASHES=/tmp/after SIM_SEEDS=1000 cargo test --release --test sim whatever_breaks      with the other version
+//! SIM_HASHES=/tmp/before SIM_SEEDS=1000 cargo test --release --test sim invariants_hold
+//! SIM_HASHES=/tmp/after SIM_SEEDS=1000 cargo test --release --test sim invariants_hold      with the other version
 //! diff /tmp/before /tmp/after && echo the same
 //! ```
 //! The file has one line for each seed, in the order of the seeds: the seed, and a hash of what the scheduler did, in
