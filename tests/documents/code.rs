@@ -158,7 +158,10 @@ fn tests_that_contributing_names_are_there() {
         else {
             continue;
         };
-        let (program, filter) = (program.trim_matches('`'), filter.trim_matches('`'));
+        let (program, filter) = (
+            program.trim_matches('`'),
+            filter.trim_matches(['`', '.', ',']),
+        );
         let names_tests = filter.starts_with(|c: char| c.is_ascii_alphabetic());
         let folder = root().join("tests").join(program);
         if !names_tests || !folder.is_dir() {
