@@ -2,7 +2,7 @@
 
 use tonic::Code;
 
-use crate::peers::{Controller, Worker, channel, metrics, register, tell};
+use crate::peers::{Controller, Mood, Worker, channel, metrics, register, tell};
 use crate::rpc::common::ResourceStatus as Is;
 use crate::world::World;
 
@@ -85,6 +85,32 @@ async fn what_a_lost_worker_ran_goes_on_elsewhere_where_that_is_asked_for() {
             .all(|it| it.1 != Is::Failed && it.1 != Is::Terminated),
         "{heard:?}"
     );
+}
+
+#[tokio::test]
+async fn what_is_destroyed_while_its_worker_goes_does_not_go_on_elsewhere() {
+    for is_away in [false, true] {
+        let mut world = World::with(&["-on-worker-loss", "restart"]).await;
+        let one = world.worker("one", 4096).await;
+        let controller = world.controller().await;
+        controller.creates("a").await.unwrap();
+        controller.hears("a", Is::Running).await;
+        let two = world.worker("two", 4096).await;
+        one.becomes(Mood::Silent);
+        if is_away {
+            world.kill_scheduler().await;
+        }
+        controller.destroys("a").await.unwrap();
+        controller.hears("a", Is::Destroying).await;
+        one.leave();
+        if is_away {
+            world.start_scheduler().await;
+        }
+        controller.hears("a", Is::Terminated).await;
+        let none = async || world.instances().await.is_empty();
+        world.until("nothing is left of it", none).await;
+        assert_eq!(two.created(), Vec::<String>::new(), "{is_away}");
+    }
 }
 
 #[tokio::test]
