@@ -188,7 +188,7 @@ fn coordinate(
     thread::Builder::new()
         .name("coordinator".to_owned())
         .spawn(move || {
-            // With nobody there to read it the program is about to end.
+            // Without a reader the program is about to end.
             let _ = stopped.send(runtime.block_on(run));
         })?;
     Ok(outcome)

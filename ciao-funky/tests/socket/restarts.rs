@@ -52,7 +52,7 @@ async fn what_has_ended_and_is_forgotten_by_all_is_not_run_again() {
     world.kill_funky().await;
     world.let_end("end");
     world.logged(&["begin task", "end task"]).await;
-    // Nobody is left who remembers the end.
+    // Neither the scheduler nor a node remembers the end.
     world.lose_node("node-a").await;
     world.kill_scheduler().await;
     std::fs::remove_dir_all(world.path("state")).unwrap();

@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// The launcher begins anew.
+    /// The launcher is started again.
     async fn restart(self) -> Self {
         let Self {
             directory,

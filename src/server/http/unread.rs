@@ -4,7 +4,7 @@
 //! Clients that are not told to wait (`Expect: 100-continue`) send on, and some look at the answer only then; one whose
 //! connection or stream ends meanwhile may never see it. So the rest is read and thrown away before the answer is
 //! written, for a limited time. What is left after that is kept until the answer is written: HTTP/2 resets a stream whose
-//! body nobody will read, and behind an answer the reset says that there was no error (RFC 9113, section 8.1). HTTP/1.1
+//! body that is not read, and behind an answer the reset says that there was no error (RFC 9113, section 8.1). HTTP/1.1
 //! ends the connection behind the answer.
 
 use std::pin::Pin;

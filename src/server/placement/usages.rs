@@ -94,7 +94,7 @@ pub(super) async fn of_project(call: &Call<'_>) -> Result<Reply, Fault> {
                       'unknown'";
         return Err(Fault::bad(detail.to_owned()));
     }
-    // Nobody is any other user's or of any other type, so that there is nothing to look at.
+    // Instances have the nil user and one type: of others there are none.
     let user = params.text("user_id");
     let is_anybodys = user.is_none_or(|user| read_uuid(user) == read_uuid(UNKNOWN))
         && of_type.is_none_or(|name| matches!(name, ALL | INSTANCE));
