@@ -31,10 +31,10 @@ pub mod trace_report;
 pub mod watch;
 pub mod workloads;
 
-mod collection;
 mod document;
 mod emit;
 mod locate;
+mod node;
 mod plain;
 mod read;
 mod scalar;

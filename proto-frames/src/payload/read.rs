@@ -6,15 +6,15 @@
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
-use std::marker::PhantomData;
 
 use sched_model::cut::shorten;
 use sched_model::value::{Field, Value};
-use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, Visitor};
 
 use super::error::{Fault, PayloadError};
 use super::guard::{self, Limits};
 use super::locate::{locate, position};
+use super::node::{Entry, Node, Read, Seed, Stop};
 use super::plain;
 use super::similar::similar;
 use super::value::At;
@@ -26,14 +26,12 @@ pub(super) fn decode<T: Value>(payload: &[u8], limits: Limits) -> Result<T, Payl
         return Ok(value);
     }
     let reader = Reader::new(document);
-    run(
-        document,
-        &reader,
-        Top {
-            reader: &reader,
-            inner: Seed::new(&reader),
-        },
-    )
+    let mut value = None;
+    run(document, &reader, &mut |node| {
+        value = Some(T::read(At::new(node, &reader))?);
+        Ok(())
+    })?;
+    value.ok_or_else(|| PayloadError::new("", Fault::Empty))
 }
 
 /// Decodes the value under the one key that wraps it (`start:` and the like).
@@ -56,34 +54,38 @@ pub(super) fn decode_noting<T: Value>(
         return Ok((value, None));
     }
     let reader = Reader::new(document);
-    let inner = Under {
-        key,
-        reader: &reader,
-        value: PhantomData,
-    };
-    let read = run(
-        document,
-        &reader,
-        Top {
-            reader: &reader,
-            inner,
-        },
-    )?;
-    let value = read.ok_or_else(|| locate(document, PayloadError::missing(key)))?;
+    let mut value = None;
+    run(document, &reader, &mut |node| {
+        node.mapping(&reader, &mut |name, entry| {
+            let is_it = name == key;
+            if is_it {
+                value = Some(reader.field(key, entry)?);
+            }
+            Ok(is_it)
+        })
+    })?;
+    let value = value.ok_or_else(|| locate(document, PayloadError::missing(key)))?;
     let unknown = reader.state.into_inner().unknown;
     Ok((value, unknown.map(|error| locate(document, error))))
 }
 
-fn run<'de, S: DeserializeSeed<'de>>(
-    document: &'de [u8],
-    reader: &Reader,
-    seed: S,
-) -> Result<S::Value, PayloadError> {
-    match serde_yaml::Deserializer::from_slice(document).next() {
-        None => Err(PayloadError::new("", Fault::Empty)),
-        Some(first) => seed
-            .deserialize(first)
-            .map_err(|error| reader.explain(document, &error)),
+/// Has the document's value read; there must be one.
+fn run(document: &[u8], reader: &Reader, read: &mut Read<'_>) -> Result<(), PayloadError> {
+    let Some(first) = serde_yaml::Deserializer::from_slice(document).next() else {
+        return Err(PayloadError::new("", Fault::Empty));
+    };
+    let mut is_null = true;
+    let read = Seed(&mut |node: &mut dyn Node| {
+        node.optional(&mut |node| {
+            is_null = false;
+            read(node)
+        })
+    })
+    .deserialize(first);
+    let read = read.map_err(|error| reader.explain(document, &error));
+    match read {
+        Ok(()) if is_null => Err(PayloadError::new("", Fault::Empty)),
+        read => read,
     }
 }
 
@@ -106,7 +108,7 @@ struct Position {
     budget: usize,
 }
 
-enum Step {
+pub(super) enum Step {
     Key(String),
     Index(usize),
 }
@@ -125,7 +127,7 @@ impl Reader {
     }
 
     /// Takes so much from the budget.
-    pub(super) fn charge<E: de::Error>(&self, amount: usize) -> Result<(), E> {
+    pub(super) fn charge(&self, amount: usize) -> Result<(), Stop> {
         let mut state = self.state.borrow_mut();
         let left = state.budget.checked_sub(amount);
         state.budget = left.unwrap_or(0);
@@ -134,11 +136,10 @@ impl Reader {
             .ok_or_else(|| self.fail(Fault::AliasExpansion))
     }
 
-    /// Notes a fault of the value being read and returns the error that stops the parser.
-    pub(super) fn fail<E: de::Error>(&self, fault: Fault) -> E {
-        let error = E::custom(&fault);
+    /// Notes a fault of the value being read and returns what stops the parser.
+    pub(super) fn fail(&self, fault: Fault) -> Stop {
         self.state.borrow_mut().fault.get_or_insert(fault);
-        error
+        Stop
     }
 
     /// Notes what the value being read should have been, unless something more precise is known already.
@@ -170,29 +171,23 @@ impl Reader {
     }
 
     /// Reads the value of `key` in a mapping.
-    pub(super) fn field<'de, T: Value, A: MapAccess<'de>>(
-        &self,
-        key: &str,
-        map: &mut A,
-    ) -> Result<T, A::Error> {
+    pub(super) fn field<T: Value>(&self, key: &str, entry: &mut dyn Entry) -> Result<T, Stop> {
+        let mut value = None;
         self.inside(Step::Key(key.to_owned()), || {
-            map.next_value_seed(Seed::new(self))
-        })
-    }
-
-    /// Reads the next entry of a list.
-    pub(super) fn entry<'de, T: Value, A: SeqAccess<'de>>(
-        &self,
-        index: usize,
-        seq: &mut A,
-    ) -> Result<Option<T>, A::Error> {
-        self.inside(Step::Index(index), || {
-            seq.next_element_seed(Seed::new(self))
-        })
+            entry.value(&mut |node| {
+                value = Some(T::read(At::new(node, self))?);
+                Ok(())
+            })
+        })?;
+        value.ok_or(Stop)
     }
 
     /// The path stays as it is where an error ends the reading: that is the path of the error.
-    fn inside<T, E>(&self, step: Step, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    pub(super) fn inside<T, E>(
+        &self,
+        step: Step,
+        read: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
         self.state.borrow_mut().path.push(step);
         let value = read()?;
         self.state.borrow_mut().path.pop();
@@ -280,100 +275,6 @@ fn path_text(path: &[Step]) -> String {
         }
     }
     text
-}
-
-/// Reads one value of type `T`.
-pub(super) struct Seed<'a, T> {
-    reader: &'a Reader,
-    value: PhantomData<T>,
-}
-
-impl<'a, T> Seed<'a, T> {
-    fn new(reader: &'a Reader) -> Self {
-        Self {
-            reader,
-            value: PhantomData,
-        }
-    }
-}
-
-impl<'de, T: Value> DeserializeSeed<'de> for Seed<'_, T> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<T, D::Error> {
-        T::read(At::new(de, self.reader))
-    }
-}
-
-/// A whole document: there must be one.
-struct Top<'a, S> {
-    reader: &'a Reader,
-    inner: S,
-}
-
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Top<'_, S> {
-    type Value = S::Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<S::Value, D::Error> {
-        de.deserialize_option(self)
-    }
-}
-
-impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Top<'_, S> {
-    type Value = S::Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a document")
-    }
-
-    fn visit_none<E: de::Error>(self) -> Result<S::Value, E> {
-        Err(self.reader.fail(Fault::Empty))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<S::Value, E> {
-        self.visit_none()
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<S::Value, D::Error> {
-        self.inner.deserialize(de)
-    }
-}
-
-/// Reads the value of one key of the outermost mapping.
-struct Under<'a, T> {
-    key: &'static str,
-    reader: &'a Reader,
-    value: PhantomData<T>,
-}
-
-impl<'de, T: Value> DeserializeSeed<'de> for Under<'_, T> {
-    type Value = Option<T>;
-
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Option<T>, D::Error> {
-        let reader = self.reader;
-        de.deserialize_map(self)
-            .inspect_err(|_| reader.expected("a mapping"))
-    }
-}
-
-impl<'de, T: Value> Visitor<'de> for Under<'_, T> {
-    type Value = Option<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a mapping")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<T>, A::Error> {
-        let mut value = None;
-        while let Some(key) = map.next_key_seed(KeyText)? {
-            if key == self.key {
-                value = Some(self.reader.field(self.key, &mut map)?);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(value)
-    }
 }
 
 /// A mapping key, as written.
