@@ -107,7 +107,7 @@ async fn serve(
     requests: Vec<crate::ctl::start_file::StartRequest>,
 ) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout();
-    writeln!(out, "{}", cluster.greeting())?;
+    writeln!(out, "{}", cluster.greeting(config.once))?;
     if !requests.is_empty() {
         let exit = starts::follow(cluster, &requests, config.timeout, &mut out).await?;
         if config.once {

@@ -258,10 +258,9 @@ impl Cluster {
         launcher::output_file(&self.directory.join(hostname), instance)
     }
 
-    /// What people need to know: where everything is, and what to paste.
-    ///
-    /// Lines to copy into another terminal.
-    pub(super) fn greeting(&self) -> String {
+    /// What people need to know: where everything is and, unless the cluster ends by itself soon (`is_brief`), what to paste
+    /// into another terminal.
+    pub(super) fn greeting(&self, is_brief: bool) -> String {
         let mut text = String::new();
         let _ = writeln!(
             text,
@@ -271,6 +270,9 @@ impl Cluster {
             self.directory.display()
         );
         let _ = writeln!(text, "page: {}", *self.pages.borrow());
+        if is_brief {
+            return text;
+        }
         let _ = writeln!(text, "to use it from another terminal:");
         let certificates = &self.certificates;
         let _ = writeln!(text, "  export CIAO_SERVER={}", self.address);
