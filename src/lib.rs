@@ -7,6 +7,7 @@
 
 pub mod cert;
 pub mod ctl;
+#[cfg(feature = "dev")]
 pub mod dev;
 mod edit;
 pub mod flags;

@@ -73,5 +73,6 @@ pub use start::{Server, ServerConfig, StartError};
 pub use store::{News, Opened, Store};
 pub use strict::Mistake;
 pub use tasks::TaskEnded;
-// `crate::launcher` watches a thread of its own with it.
+// `crate::dev` waits with it for what ends its scheduler.
+#[cfg(feature = "dev")]
 pub(crate) use tasks::told;

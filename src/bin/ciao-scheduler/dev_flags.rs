@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use ciao_scheduler::dev::{DevConfig, MAX_NODES};
+use ciao_scheduler::dev::{self, DevConfig, MAX_NODES};
 use ciao_scheduler::flags::{at_least, duration};
 use ciao_scheduler::logging::LogFlags;
 use clap::Args;
@@ -46,6 +47,14 @@ pub(crate) struct DevFlags {
     /// Verbosity of the logs, which are in the directory's logs/
     #[command(flatten)]
     log: LogFlags,
+}
+
+/// Runs the cluster.
+///
+/// # Errors
+/// As [`dev::run`].
+pub(crate) fn run(flags: DevFlags) -> anyhow::Result<ExitCode> {
+    dev::run(&flags.into())
 }
 
 impl From<DevFlags> for DevConfig {
