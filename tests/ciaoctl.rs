@@ -42,5 +42,7 @@ mod scheduler;
 mod session;
 #[path = "ciaoctl/sets.rs"]
 mod sets;
+#[path = "ciaoctl/start_files.rs"]
+mod start_files;
 #[path = "ciaoctl/starting.rs"]
 mod starting;

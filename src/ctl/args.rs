@@ -270,6 +270,14 @@ pub struct ShapeArgs {
     pub tenant: String,
 }
 
+/// Option of the commands that read START files.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct StrictArgs {
+    /// Refuse a file that has keys which mean nothing there, as misspelt ones, rather than warn of them
+    #[arg(long)]
+    pub strict: bool,
+}
+
 /// `ciaoctl start`.
 #[derive(Debug, Args)]
 pub struct StartArgs {
@@ -277,6 +285,9 @@ pub struct StartArgs {
     /// none or --count asks for several
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Whether keys without a meaning are a mistake.
+    #[command(flatten)]
+    pub strict: StrictArgs,
     /// What to do with them.
     #[command(flatten)]
     pub submit: SubmitArgs,
@@ -331,6 +342,9 @@ pub struct ExplainArgs {
         conflicts_with_all = ["mem", "cpus", "ShapeArgs", "PlacementArgs"]
     )]
     pub files: Vec<PathBuf>,
+    /// Whether keys without a meaning are a mistake.
+    #[command(flatten)]
+    pub strict: StrictArgs,
     /// Ask about this node alone: host name, UUID, or a unique prefix of it
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,

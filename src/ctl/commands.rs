@@ -13,6 +13,7 @@ pub mod context;
 pub mod describe;
 pub mod drain;
 pub mod explain;
+mod files;
 pub mod history;
 pub mod images;
 pub mod instances;
@@ -167,7 +168,8 @@ impl CommandError {
         }
     }
 
-    /// What it says, for people: one line, and one more for each of the things that a name can mean.
+    /// What it says, for people: one line, and one more for each of the things that a name can mean or
+    /// that are wrong with a file.
     ///
     /// Empty for an interruption of a command that has started nothing.
     #[must_use]
@@ -176,8 +178,10 @@ impl CommandError {
             return lines.clone();
         }
         let mut lines: Lines = [Printable::new(self)].into_iter().collect();
-        if let Self::Resolve(error) = self {
-            lines.append(error.candidates());
+        match self {
+            Self::Resolve(error) => lines.append(error.candidates()),
+            Self::StartFile(error) => lines.append(error.details()),
+            _ => {}
         }
         lines
     }
@@ -228,13 +232,13 @@ pub struct Context<'a> {
 pub async fn run(
     command: SessionCommand,
     global: &GlobalArgs,
-    out: Output<'_>,
+    mut out: Output<'_>,
 ) -> Result<Exit, CommandError> {
     let requests = match &command {
         // Before connecting: a file or an option that cannot be used is not the scheduler's business.
-        SessionCommand::Start(args) => start::read(args)?,
+        SessionCommand::Start(args) => start::read(args, &mut out)?,
         SessionCommand::Run(args) => start::make(args, "")?,
-        SessionCommand::Explain(args) => explain::read(args)?,
+        SessionCommand::Explain(args) => explain::read(args, &mut out)?,
         _ => Vec::new(),
     };
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -20,7 +20,9 @@ use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{Payload, PayloadError, Start};
 
+use crate::ctl::unknown_keys::UnknownKeys;
 use crate::edit;
+use crate::printable::{Lines, counted};
 
 /// A START payload as a file has it.
 ///
@@ -62,6 +64,17 @@ pub enum StartFileError {
         /// The underlying error.
         source: io::Error,
     },
+    /// Keys of it mean nothing where they stand, and that is to be a mistake.
+    #[error(
+        "{name}: {} nothing there, which --strict takes for a mistake; nothing was started",
+        mean(.keys.count())
+    )]
+    UnknownKeys {
+        /// The file.
+        name: String,
+        /// Which.
+        keys: UnknownKeys,
+    },
     /// It is larger than a frame may be.
     #[error("{name}: larger than the {MAX_PAYLOAD_LEN} bytes that a frame may carry")]
     TooLarge {
@@ -85,6 +98,29 @@ pub enum StartFileError {
         /// The file.
         name: String,
     },
+}
+
+/// `1 key means`, `2 keys mean`.
+fn mean(keys: usize) -> String {
+    let verb = if keys == 1 { "means" } else { "mean" };
+    format!("{} {verb}", counted(keys as u64, "key"))
+}
+
+impl StartFileError {
+    /// A line for each thing that its text counts.
+    #[must_use]
+    pub fn details(&self) -> Lines {
+        let mut lines = Lines::default();
+        if let Self::UnknownKeys { keys, .. } = self {
+            for key in &keys.named {
+                lines.push(format_args!("  {key}"));
+            }
+            if keys.more > 0 {
+                lines.push(format_args!("  and {} more", keys.more));
+            }
+        }
+        lines
+    }
 }
 
 impl StartFile {
@@ -192,6 +228,18 @@ impl StartFile {
                 name: self.name.clone(),
             })?,
         })
+    }
+
+    /// What it is called in messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The keys of it that mean nothing where they stand: the scheduler and the launcher ignore them.
+    #[must_use]
+    pub fn unknown_keys(&self) -> UnknownKeys {
+        UnknownKeys::of(first_document(&self.bytes, SMALL).unwrap_or_default())
     }
 
     /// What tells this file from others: the beginning of the SHA-256 of its contents, in hex.

@@ -295,7 +295,7 @@ async fn the_examples_can_be_started_as_they_are() {
         .chain(files.iter().map(String::as_str))
         .collect();
     let ran = scheduler.ctl(&args).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
     for start in scheduler.seen(Kind::START) {
         let start = Start::decode(&start).unwrap();
         assert_eq!(start.vm_type, "process");

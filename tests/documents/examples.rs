@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use ciao_scheduler::ctl::unknown_keys::UnknownKeys;
 use ciao_scheduler::server::fuzz_support;
 use proto_frames::payload::Start;
 
@@ -29,9 +30,12 @@ fn kind(yaml: &str) -> Option<Kind> {
 /// What is wrong with it.
 fn mistake(kind: Kind, yaml: &[u8]) -> Option<String> {
     match kind {
-        Kind::Start => Start::decode_template(yaml)
-            .err()
-            .map(|error| error.to_string()),
+        Kind::Start => {
+            let unknown = UnknownKeys::of(yaml);
+            let first = unknown.named.first().map(ToString::to_string);
+            let refused = Start::decode_template(yaml).err();
+            refused.map(|error| error.to_string()).or(first)
+        }
         Kind::Configuration => {
             let unknown = fuzz_support::unknown_keys(yaml);
             let first = unknown.first().map(|key| format!("unknown key {key}"));
@@ -86,6 +90,8 @@ fn example_files_are_what_the_programs_read() {
 #[test]
 fn a_mistake_is_noticed() {
     let start = b"start:\n  scheduling: {prioritty: 5}\n";
+    assert!(mistake(Kind::Start, start).is_some());
+    let start = b"start:\n  requirments: {mem_mb: 5}\n";
     assert!(mistake(Kind::Start, start).is_some());
     let configuration = b"configure:\n  scheduler:\n    policy: {filter: [pin]}\n";
     assert!(mistake(Kind::Configuration, configuration).is_some());

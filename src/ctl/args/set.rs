@@ -7,6 +7,8 @@ use std::str::FromStr;
 use clap::Subcommand;
 use proto_frames::payload::scheduling::is_instance_name;
 
+use super::StrictArgs;
+
 /// Longest name of a set, in bytes: with a version and a number behind it, it is the name of an instance.
 const MAX_NAME_LEN: usize = 40;
 
@@ -55,6 +57,9 @@ pub enum SetCommand {
         /// How many instances
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPLICAS)))]
         replicas: u32,
+        /// Whether keys without a meaning are a mistake.
+        #[command(flatten)]
+        strict: StrictArgs,
     },
     /// Have a set be of so many instances: the latest go, further ones are started from the file it was started from
     Scale {
@@ -67,6 +72,9 @@ pub enum SetCommand {
         /// That file, where there are to be more
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
+        /// Whether keys without a meaning are a mistake.
+        #[command(flatten)]
+        strict: StrictArgs,
     },
     /// Replace the instances of a set by those of another file, in order; where new ones do not run, the others stay
     Update {
@@ -82,6 +90,9 @@ pub enum SetCommand {
         /// How many instances it is to have in the end: the latest go, or further ones are started; as many as it has, if not given
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPLICAS)))]
         replicas: Option<u32>,
+        /// Whether keys without a meaning are a mistake.
+        #[command(flatten)]
+        strict: StrictArgs,
     },
     /// Delete all instances of a set, and wait until they are gone
     Delete {

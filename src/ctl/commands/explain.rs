@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use crate::ctl::args::{ExplainArgs, PlacementArgs};
 use crate::ctl::client::StartError;
-use crate::ctl::commands::{CommandError, Context, instances, nodes, start};
+use crate::ctl::commands::{CommandError, Context, files, instances, nodes, start};
 use crate::ctl::exit::Exit;
 use crate::ctl::explanation::Explanation;
+use crate::ctl::output::Output;
 use crate::ctl::resolve::Candidate;
-use crate::ctl::start_file::{DryRun, StartFile, StartRequest};
+use crate::ctl::start_file::{DryRun, StartRequest};
 
 /// The name of a START that the command line describes.
 ///
@@ -25,10 +26,11 @@ const DESCRIBED: &str = "request";
 ///
 /// # Errors
 /// [`CommandError::StartFile`], for the first file that cannot be used; [`CommandError::Usage`].
-pub fn read(args: &ExplainArgs) -> Result<Vec<StartRequest>, CommandError> {
+pub fn read(args: &ExplainArgs, out: &mut Output<'_>) -> Result<Vec<StartRequest>, CommandError> {
     let mut requests = Vec::new();
     for path in &args.files {
-        requests.extend(StartFile::read(path)?.requests(1, start::new_uuid)?);
+        let file = files::read(path, args.strict, out)?;
+        requests.extend(file.requests(1, start::new_uuid)?);
     }
     if args.files.is_empty() {
         requests.push(described(args, &args.placement)?);

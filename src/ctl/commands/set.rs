@@ -6,14 +6,12 @@
 //! A name is for example `web.3f2a91c0.2`: set `web`, started from a file whose SHA-256 begins with `3f2a91c0`, number
 //! 2. Other commands can change such instances at any time, so that every step lists them again.
 
-use std::path::Path;
-
 use proto_frames::payload::{InstanceView, PlacementState, QueryKind};
 use serde_json::{Value, json};
 
 use crate::ctl::args::{InstanceArgs, SetCommand, SetName, SubmitArgs, WaitFor};
 use crate::ctl::commands::start::{new_uuid, submit};
-use crate::ctl::commands::{CommandError, Context, instances};
+use crate::ctl::commands::{CommandError, Context, files, instances};
 use crate::ctl::exit::Exit;
 use crate::ctl::start_file::StartFile;
 use crate::printable::{Printable, counted};
@@ -47,19 +45,29 @@ pub async fn set(context: &mut Context<'_>, command: &SetCommand) -> Result<Exit
             name,
             file,
             replicas,
-        } => create(context, name, file, *replicas).await,
+            strict,
+        } => {
+            let file = files::read(file, *strict, &mut context.out)?;
+            create(context, name, &file, *replicas).await
+        }
         SetCommand::Scale {
             name,
             replicas,
             file,
-        } => scale(context, name, *replicas, file.as_deref()).await,
+            strict,
+        } => {
+            let file = file.as_deref();
+            let file = file.map(|file| files::read(file, *strict, &mut context.out));
+            scale(context, name, *replicas, file.transpose()?.as_ref()).await
+        }
         SetCommand::Update {
             name,
             file,
             max_down,
             replicas,
+            strict,
         } => {
-            let file = StartFile::read(file)?;
+            let file = files::read(file, *strict, &mut context.out)?;
             let updated = update(context, name, &file, *max_down).await?;
             match replicas {
                 Some(replicas) if updated == Exit::Done => {
@@ -83,17 +91,16 @@ pub async fn set(context: &mut Context<'_>, command: &SetCommand) -> Result<Exit
 async fn create(
     context: &mut Context<'_>,
     name: &SetName,
-    file: &Path,
+    file: &StartFile,
     replicas: u32,
 ) -> Result<Exit, CommandError> {
-    let file = StartFile::read(file)?;
     let count = members(context, name).await?.len();
     if count > 0 {
         return Err(CommandError::Usage(format!(
             "set {name} has {count} instances already: scale or update it, or delete it first"
         )));
     }
-    start(context, name, &file, &[], replicas).await
+    start(context, name, file, &[], replicas).await
 }
 
 /// Fewer: those with the highest numbers are deleted. More: new ones are started with free numbers, from the same
@@ -102,9 +109,8 @@ async fn scale(
     context: &mut Context<'_>,
     name: &SetName,
     replicas: u32,
-    file: Option<&Path>,
+    file: Option<&StartFile>,
 ) -> Result<Exit, CommandError> {
-    let file = file.map(StartFile::read).transpose()?;
     let all = some(context, name).await?;
     let wanted = replicas as usize;
     if wanted <= all.len() {
@@ -124,7 +130,7 @@ async fn scale(
         )));
     }
     let missing = u32::try_from(wanted - all.len()).unwrap_or(u32::MAX);
-    start(context, name, &file, &all, missing).await
+    start(context, name, file, &all, missing).await
 }
 
 /// In rounds: delete old instances that do not run and up to `max_down` that run, start as many new ones, wait until

@@ -14,9 +14,10 @@ use crate::ctl::client::{Client, ClientError};
 use crate::ctl::commands::wait::{
     Following, News, Reconnect, attend, conclude, note, tell, watch_over,
 };
-use crate::ctl::commands::{CommandError, Context, explain, instances, nodes};
+use crate::ctl::commands::{CommandError, Context, explain, files, instances, nodes};
 use crate::ctl::exit::Exit;
-use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
+use crate::ctl::output::Output;
+use crate::ctl::start_file::StartRequest;
 use crate::ctl::track::{Tracker, Until};
 use crate::printable::Printable;
 
@@ -25,11 +26,12 @@ use crate::printable::Printable;
 /// Called before there is a session.
 ///
 /// # Errors
-/// [`StartFileError`], for the first file that cannot be used.
-pub fn read(args: &StartArgs) -> Result<Vec<StartRequest>, StartFileError> {
+/// [`CommandError::StartFile`], for the first file that cannot be used.
+pub fn read(args: &StartArgs, out: &mut Output<'_>) -> Result<Vec<StartRequest>, CommandError> {
     let mut requests = Vec::new();
     for path in &args.files {
-        requests.extend(StartFile::read(path)?.requests(each(&args.submit), new_uuid)?);
+        let file = files::read(path, args.strict, out)?;
+        requests.extend(file.requests(each(&args.submit), new_uuid)?);
     }
     Ok(requests)
 }

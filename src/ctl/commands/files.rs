@@ -1,0 +1,40 @@
+//! START files as commands read them: with a warning for each key that means nothing there.
+
+use std::path::Path;
+
+use crate::ctl::args::StrictArgs;
+use crate::ctl::commands::CommandError;
+use crate::ctl::output::Output;
+use crate::ctl::start_file::{StartFile, StartFileError};
+use crate::printable::{Printable, counted};
+
+/// Reads a START file, and warns of keys that mean nothing where they stand.
+///
+/// # Errors
+/// [`CommandError::StartFile`]: it cannot be used, or with `--strict` has such keys.
+pub(super) fn read(
+    path: &Path,
+    strict: StrictArgs,
+    out: &mut Output<'_>,
+) -> Result<StartFile, CommandError> {
+    let file = StartFile::read(path)?;
+    let keys = file.unknown_keys();
+    let name = file.name();
+    if strict.strict && keys.count() > 0 {
+        let name = name.to_owned();
+        return Err(StartFileError::UnknownKeys { name, keys }.into());
+    }
+    for key in &keys.named {
+        out.remark(&Printable::new(format_args!(
+            "warning: {name}, {}",
+            key.warning()
+        )))?;
+    }
+    if keys.more > 0 {
+        let more = counted(keys.more as u64, "more key");
+        out.remark(&Printable::new(format_args!(
+            "warning: {name}: {more} that do not exist, ignored"
+        )))?;
+    }
+    Ok(file)
+}

@@ -1,0 +1,160 @@
+//! Mistakes in START files that `ciaoctl` says before anything is sent.
+
+use std::path::Path;
+
+use proto_frames::{Frame, Kind};
+
+use crate::scheduler::{Peers, Ran, Scheduler, answer, instance_of, placed};
+
+/// Places every START, and has nothing to list.
+async fn placing() -> Scheduler {
+    Scheduler::playing(|peers: &mut Peers, from, frame: &Frame| match frame.kind {
+        Kind::START => peers.send(from, Kind::INSTANCE_PLACED, placed(&instance_of(frame))),
+        Kind::QUERY => peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &[], 10)),
+        _ => {}
+    })
+    .await
+}
+
+/// Runs `ciaoctl` with these arguments and a file of this text behind them, which is called `FILE` in what it says.
+async fn with_file(scheduler: &Scheduler, args: &[&str], text: &str) -> Ran {
+    let file = scheduler.certs.path().join("a.yaml");
+    std::fs::write(&file, text).unwrap();
+    let file = file.display().to_string();
+    let ran = scheduler.ctl(&[args, &[&file]].concat()).await;
+    Ran {
+        err: ran.err.replace(&file, "FILE"),
+        ..ran
+    }
+}
+
+const MISSPELT: &str = "\
+start:
+  vm_type: process
+  command: [true]
+  requirments:
+    mem_mb: 64
+  storage:
+  - {local: true, siez: 1}
+...
+anything: [ {
+";
+
+const WARNINGS: &str = "\
+ciaoctl: warning: FILE, line 4: start.requirments: no such key, ignored; did you mean 'requirements'?
+ciaoctl: warning: FILE, line 7: start.storage[0].siez: no such key, ignored; did you mean 'size'?
+";
+
+#[tokio::test]
+async fn keys_that_mean_nothing_are_warned_of_and_the_file_is_started() {
+    let scheduler = placing().await;
+    let ran = with_file(&scheduler, &["start"], MISSPELT).await;
+    assert_eq!((ran.code, &*ran.err), (Some(0), WARNINGS), "{ran:?}");
+    assert_eq!(scheduler.seen(Kind::START).len(), 1);
+    let ran = scheduler
+        .ctl_with_input(&["start", "-q", "-"], MISSPELT)
+        .await;
+    let expected = WARNINGS.replace("FILE", "standard input");
+    assert_eq!((ran.code, ran.err), (Some(0), expected));
+}
+
+#[tokio::test]
+async fn every_command_that_reads_start_files_warns_of_keys_that_mean_nothing() {
+    let scheduler = placing().await;
+    for args in [
+        &["start", "--dry-run", "--timeout", "1s"][..],
+        &["explain", "--timeout", "1s"],
+        &["set", "create", "web", "--timeout", "1s"],
+        &["set", "scale", "web", "--replicas", "2"],
+        &["set", "update", "web"],
+    ] {
+        let ran = with_file(&scheduler, args, MISSPELT).await;
+        assert!(ran.err.starts_with(WARNINGS), "{args:?}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn with_strict_keys_that_mean_nothing_refuse_the_file() {
+    let scheduler = placing().await;
+    for args in [
+        &["start", "--strict"][..],
+        &["explain", "--strict"],
+        &["set", "create", "--strict", "web"],
+        &["set", "update", "--strict", "web"],
+    ] {
+        let ran = with_file(&scheduler, args, MISSPELT).await;
+        let expected = "\
+ciaoctl: FILE: 2 keys mean nothing there, which --strict takes for a mistake; nothing was started
+  line 4: start.requirments: no such key; did you mean 'requirements'?
+  line 7: start.storage[0].siez: no such key; did you mean 'size'?
+";
+        assert_eq!((ran.code, &*ran.err), (Some(2), expected), "{args:?}");
+    }
+    assert!(scheduler.seen(Kind::START).is_empty());
+    let right = "start:\n  vm_type: process\n  command: [true]\n";
+    let ran = with_file(&scheduler, &["start", "--strict"], right).await;
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
+}
+
+#[tokio::test]
+async fn of_many_keys_that_mean_nothing_the_first_are_named() {
+    let scheduler = placing().await;
+    let keys: String = (0..15).map(|number| format!("  qq{number}: 1\n")).collect();
+    let text = format!("start:\n{keys}");
+    let ran = with_file(&scheduler, &["start"], &text).await;
+    assert_eq!(ran.err.lines().count(), 11, "{ran:?}");
+    let last = "ciaoctl: warning: FILE: 5 more keys that do not exist, ignored\n";
+    assert!(ran.err.ends_with(last), "{ran:?}");
+    let ran = with_file(&scheduler, &["start", "--strict"], &text).await;
+    assert!(ran.err.ends_with("\n  and 5 more\n"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_file_of_the_original_has_no_key_that_is_unknown() {
+    let scheduler = placing().await;
+    let golden = "proto-frames/tests/golden/start-three-documents.yaml";
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join(golden);
+    let golden = std::fs::read_to_string(golden).unwrap();
+    for text in [&*golden, ORIGINAL] {
+        let ran = with_file(&scheduler, &["start"], text).await;
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
+    }
+}
+
+/// Every key that the original's START has.
+const ORIGINAL: &str = "\
+start:
+  tenant_uuid: 67d86208-b46c-4465-9018-fe14087d415f
+  instance_uuid: 67d86208-000-4465-9018-fe14087d415f
+  docker_image: ubuntu:latest
+  fw_type: legacy
+  persistence: host
+  vm_type: qemu
+  networking:
+    vnic_mac: 02:00:e6:f5:af:f9
+    vnic_uuid: 67d86208-b46c-0000-9018-fe14087d415f
+    concentrator_uuid: 67d86208-b46c-4465-0000-fe14087d415f
+    concentrator_ip: 192.168.42.21
+    subnet: 192.168.8.0/21
+    subnet_key: \"8\"
+    subnet_uuid: 67d86208-b46c-4465-9018-e14087d415f
+    private_ip: 192.168.8.2
+    public_ip: false
+  storage:
+  - id: 67d86208-b46c-4465-9018-fe14087d4150
+    boot: true
+    boot_index: 1
+    ephemeral: true
+    local: false
+    swap: false
+    tag: any
+    size: 20
+  requirements:
+    mem_mb: 4096
+    vcpus: 2
+    node_id: 67d86208-b46c-4465-9018-fe14087d4151
+    hostname: ciao1
+    network_node: false
+    privileged: false
+  restart: false
+";
