@@ -75,6 +75,15 @@ pub enum StartFileError {
         /// Which.
         keys: UnknownKeys,
     },
+    /// It is to be run as a process, and no program is named.
+    #[error(
+        "{name}: start.command is missing or empty: `vm_type: process` needs a program there, such as \
+         `command: [sleep, \"60\"]`, or an `image`; nothing was started"
+    )]
+    NoProgram {
+        /// The file.
+        name: String,
+    },
     /// It is larger than a frame may be.
     #[error("{name}: larger than the {MAX_PAYLOAD_LEN} bytes that a frame may carry")]
     TooLarge {
@@ -240,6 +249,22 @@ impl StartFile {
     #[must_use]
     pub fn unknown_keys(&self) -> UnknownKeys {
         UnknownKeys::of(first_document(&self.bytes, SMALL).unwrap_or_default())
+    }
+
+    /// Whether a launcher could run it, as far as the file says: a process needs a program or an image.
+    ///
+    /// A launcher refuses what has neither.
+    ///
+    /// # Errors
+    /// [`StartFileError::NoProgram`].
+    pub fn check_program(&self) -> Result<(), StartFileError> {
+        let start = &self.start;
+        let has_program = start.command.first().is_some_and(|it| !it.is_empty());
+        if start.vm_type != "process" || has_program || !start.image.is_empty() {
+            return Ok(());
+        }
+        let name = self.name.clone();
+        Err(StartFileError::NoProgram { name })
     }
 
     /// What tells this file from others: the beginning of the SHA-256 of its contents, in hex.

@@ -110,6 +110,39 @@ async fn of_many_keys_that_mean_nothing_the_first_are_named() {
 }
 
 #[tokio::test]
+async fn a_process_without_a_program_is_refused_before_it_is_sent() {
+    let scheduler = placing().await;
+    let expected = "\
+ciaoctl: FILE: start.command is missing or empty: `vm_type: process` needs a program there, such as \
+`command: [sleep, \"60\"]`, or an `image`; nothing was started
+";
+    for command in ["", "  command: []\n", "  command: ['', a]\n"] {
+        let text = format!("start:\n  vm_type: process\n{command}");
+        for args in [&["start"][..], &["explain"], &["set", "create", "web"]] {
+            let ran = with_file(&scheduler, args, &text).await;
+            assert_eq!((ran.code, &*ran.err), (Some(2), expected), "{args:?}");
+        }
+    }
+    let ran = with_file(
+        &scheduler,
+        &["start"],
+        "start: {vm_type: process, comand: [a]}\n",
+    )
+    .await;
+    assert!(ran.err.contains("did you mean 'command'?"), "{ran:?}");
+    assert!(ran.err.ends_with(expected), "{ran:?}");
+    assert!(scheduler.seen(Kind::START).is_empty());
+    let image = format!("  image: sha256:{}\n", "0".repeat(64));
+    for text in [
+        format!("  vm_type: process\n{image}"),
+        "  vm_type: qemu\n".to_owned(),
+    ] {
+        let ran = with_file(&scheduler, &["start"], &format!("start:\n{text}")).await;
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_file_of_the_original_has_no_key_that_is_unknown() {
     let scheduler = placing().await;
     let golden = "proto-frames/tests/golden/start-three-documents.yaml";

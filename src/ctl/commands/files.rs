@@ -1,4 +1,5 @@
-//! START files as commands read them: with a warning for each key that means nothing there.
+//! START files as commands read them: with a warning for each key that means nothing there, and no process without a
+//! program.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::printable::{Printable, counted};
 /// Reads a START file, and warns of keys that mean nothing where they stand.
 ///
 /// # Errors
-/// [`CommandError::StartFile`]: it cannot be used, or with `--strict` has such keys.
+/// [`CommandError::StartFile`]: it cannot be used, names no program, or with `--strict` has such keys.
 pub(super) fn read(
     path: &Path,
     strict: StrictArgs,
@@ -36,5 +37,7 @@ pub(super) fn read(
             "warning: {name}: {more} that do not exist, ignored"
         )))?;
     }
+    // Last: that a program is missing may come of a misspelt key.
+    file.check_program()?;
     Ok(file)
 }
