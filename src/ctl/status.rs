@@ -45,6 +45,17 @@ pub fn exit_status(code: Option<i64>) -> String {
     }
 }
 
+/// The same of an instance that has ended, which has no exit status if it was on no node then: it never ran, or waited
+/// to run again.
+#[must_use]
+pub fn exit_of(code: Option<i64>, node: Option<&str>) -> String {
+    let is_on_node = node.is_some_and(|node| !node.is_empty());
+    match code {
+        None if !is_on_node => "was not running".to_owned(),
+        code => exit_status(code),
+    }
+}
+
 /// The same of one that is known to have ended: `exited, status 7`, `killed by SIGKILL`, `exited, status unknown`.
 ///
 /// `ciaoctl history` shows it as the detail of an end.

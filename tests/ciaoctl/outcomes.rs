@@ -73,6 +73,25 @@ async fn who_waits_for_an_instance_that_has_ended_is_told_how() {
 }
 
 #[tokio::test]
+async fn what_ended_on_no_node_has_no_exit_status_that_could_be_unknown() {
+    let none = InstanceView {
+        node_uuid: String::new(),
+        hostname: String::new(),
+        waits_for: "no node fits".into(),
+        ..ended("ee", None)
+    };
+    let scheduler = listing(vec![none, ended("dd", None)]).await;
+    let ran = scheduler.ctl(&["instances", "--all"]).await;
+    let row = |begin: &str| ran.out.lines().find(|line| line.starts_with(begin));
+    let (none, unknown) = (row("ee").unwrap(), row("dd").unwrap());
+    assert!(none.contains("ended  was not running"), "{ran:?}");
+    assert!(unknown.contains("ended  exit status unknown"), "{ran:?}");
+    let ran = scheduler.ctl(&["wait", "ee"]).await;
+    assert_eq!(ran.code, Some(8), "{ran:?}");
+    assert!(ran.out.ends_with(" ended: was not running\n"), "{ran:?}");
+}
+
+#[tokio::test]
 async fn who_waits_for_an_instance_that_runs_hears_of_its_end() {
     let view = running("aa");
     let mut queries = 0;

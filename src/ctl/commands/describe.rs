@@ -25,7 +25,7 @@ use crate::ctl::exit::Exit;
 use crate::ctl::hosts::Hosts;
 use crate::ctl::neutral::Neutral;
 use crate::ctl::resolve::ResolveError;
-use crate::ctl::status::exit_status;
+use crate::ctl::status::exit_of;
 use crate::ctl::table::{Row, Style, grid, table};
 use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, span, span_of_ms};
 use crate::printable::Printable;
@@ -235,7 +235,7 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
     };
     let exit = match is_there {
         true => String::new(),
-        false => exit_status(view.exit_code),
+        false => exit_of(view.exit_code, Some(&view.node_uuid)),
     };
     // Only shown for an instance that is still listed.
     let mut asks = vec![

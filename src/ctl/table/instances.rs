@@ -7,7 +7,7 @@ use proto_frames::payload::{InstanceView, PlacementState};
 use serde_json::{Value, json};
 
 use super::{Column, Columns, Form, Row, Wide, known, list, of};
-use crate::ctl::status::exit_status;
+use crate::ctl::status::exit_of;
 use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, span, span_of_ms};
 
 /// The columns that stay on every terminal are the UUID, the state, the host and why it waits.
@@ -173,7 +173,7 @@ impl Form for WithEnded {
         // `age_s` is the time since the end then.
         let has_ended = view.state == PlacementState::Ended;
         let exit = if has_ended {
-            exit_status(view.exit_code)
+            exit_of(view.exit_code, Some(&view.node_uuid))
         } else {
             UNKNOWN.into()
         };

@@ -9,7 +9,7 @@ use super::{Stage, Tracked};
 use crate::ctl::event::life::queued;
 use crate::ctl::event::text::{attempts, attempts_json, decision};
 use crate::ctl::explanation::reasons_json;
-use crate::ctl::status::exit_status;
+use crate::ctl::status::exit_of;
 use crate::ctl::units::short;
 use crate::printable::Printable;
 
@@ -30,7 +30,10 @@ impl Tracked {
             Stage::Held { state, detail } => format!("{state}{at}: {detail}"),
             Stage::Placed => format!("placed{at}"),
             Stage::Running => format!("running{at}"),
-            Stage::Ended { exit_code } => format!("ended{at}: {}", exit_status(*exit_code)),
+            Stage::Ended { exit_code } => {
+                let node = self.node.as_ref().map(|(uuid, _)| uuid.as_str());
+                format!("ended{at}: {}", exit_of(*exit_code, node))
+            }
             Stage::Failed {
                 reason,
                 detail,
