@@ -2,16 +2,20 @@
 
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode,
-    LifeCommand, Payload, QueryResult, Restore, RestoreMode, Span, UnmovableInstance,
+    LifeCommand, NodeView, Payload, QueryResult, Restore, RestoreMode, Span, UnmovableInstance,
 };
 use proto_frames::{Frame, Kind};
 
 use crate::scheduler::{Peers, Scheduler, answer, node};
 
-/// Answers queries about two nodes.
+/// Answers queries about two nodes, the first of which is cordoned.
 fn answer_queries(peers: &mut Peers, from: usize, frame: &Frame) {
     if frame.kind == Kind::QUERY {
-        let nodes = [node("4c", "node-a"), node("4d", "node-b")];
+        let cordoned = NodeView {
+            cordoned: true,
+            ..node("4c", "node-a")
+        };
+        let nodes = [cordoned, node("4d", "node-b")];
         peers.send(from, Kind::QUERY_RESULT, answer(frame, &nodes, &[], 10));
     }
 }
@@ -64,6 +68,16 @@ async fn a_cordon_and_its_end_are_modes_of_evacuate_and_restore() {
     );
     let restore = Restore::decode(&scheduler.seen(Kind::RESTORE)[0]).unwrap();
     assert_eq!(restore.mode, RestoreMode::Uncordon);
+}
+
+#[tokio::test]
+async fn to_uncordon_a_node_that_is_not_cordoned_changes_nothing_and_says_so() {
+    let scheduler = Scheduler::playing(answer_queries).await;
+    let ran = scheduler.ctl(&["uncordon", "node-b"]).await;
+    assert_eq!(
+        (ran.code, &*ran.out),
+        (Some(0), "node-b (4d000000) was not cordoned\n")
+    );
 }
 
 #[tokio::test]

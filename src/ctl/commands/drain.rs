@@ -50,18 +50,24 @@ pub async fn cordon(context: &mut Context<'_>, args: &CordonArgs) -> Result<Exit
 
 /// Lets a cordoned node have new instances again.
 ///
-/// Also ends a drain of the node where it is.
+/// Also ends a drain of the node where it is. Of a node that was not cordoned it says so; that is no error, and the same
+/// outcome for programs.
 ///
 /// # Errors
 /// [`CommandError`].
 pub async fn uncordon(context: &mut Context<'_>, args: &CordonArgs) -> Result<Exit, CommandError> {
-    let node = nodes::node(&mut context.client, &args.node).await?;
+    let (node, view) = nodes::node_and_view(&mut context.client, &args.node).await?;
     let restore = Restore {
         workload_agent_uuid: node.uuid.clone(),
         mode: RestoreMode::Uncordon,
     };
     context.client.uncordon(&restore).await?;
-    nodes::report(context, &node, "uncordoned")
+    // Asked for in any case: it may have been cordoned since it was listed.
+    let outcome = match view.cordoned || context.json {
+        true => "uncordoned",
+        false => "was not cordoned",
+    };
+    nodes::report(context, &node, outcome)
 }
 
 /// What a drain is asked for.

@@ -108,13 +108,24 @@ pub async fn forget(context: &mut Context<'_>, name: &str) -> Result<Exit, Comma
 /// # Errors
 /// [`CommandError::Resolve`], [`CommandError::Client`].
 pub async fn node(client: &mut Client, name: &str) -> Result<Candidate, CommandError> {
+    Ok(node_and_view(client, name).await?.0)
+}
+
+/// The same, with what is listed of it.
+pub(super) async fn node_and_view(
+    client: &mut Client,
+    name: &str,
+) -> Result<(Candidate, NodeView), CommandError> {
     let listing = client.list(QueryKind::Nodes, Some(name)).await?;
-    let candidates = listing.nodes.into_iter().map(|view| Candidate {
-        uuid: view.node_uuid,
+    let candidates = listing.nodes.iter().map(|view| Candidate {
+        uuid: view.node_uuid.clone(),
         about: format!("{} {}", view.hostname, view.status),
-        hostname: Some(view.hostname),
+        hostname: Some(view.hostname.clone()),
     });
-    Ok(resolve("node", name, candidates.collect())?)
+    let meant = resolve("node", name, candidates.collect())?;
+    let mut views = listing.nodes.into_iter();
+    let view = views.find(|view| view.node_uuid == meant.uuid);
+    Ok((meant, view.unwrap_or_default()))
 }
 
 /// Looks at a node until it is as it should be.
