@@ -36,6 +36,29 @@ async fn a_listing_is_whole_however_many_pages_it_has() {
 }
 
 #[tokio::test]
+async fn nodes_are_listed_by_host_name_as_people_count() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        let hosts = ["node-10", "node-2", "db", "", "node-2", "node-1"];
+        let nodes: Vec<_> = (10..)
+            .zip(hosts)
+            .map(|(begin, host)| node(&format!("{begin}"), host))
+            .collect();
+        peers.send(from, Kind::QUERY_RESULT, answer(frame, &nodes, &[], 4));
+    })
+    .await;
+    let ran = scheduler.ctl(&["nodes", "-o", "name"]).await;
+    let nameless = node("13", "").node_uuid;
+    let expected = format!("db\nnode-1\nnode-2\nnode-2\nnode-10\n{nameless}\n");
+    assert_eq!(ran.out, expected, "{ran:?}");
+    let ran = scheduler.ctl(&["nodes", "--json"]).await.json();
+    let uuids = ran["nodes"].as_array().unwrap().iter();
+    let uuids: Vec<_> = uuids
+        .map(|node| node["node_uuid"].as_str().unwrap()[..2].to_owned())
+        .collect();
+    assert_eq!(uuids, ["12", "15", "11", "14", "10", "13"]);
+}
+
+#[tokio::test]
 async fn instances_can_be_asked_for_by_host() {
     let scheduler = Scheduler::playing(|peers, from, frame| {
         let (a, b) = (node("4c", "node-a"), node("be", "node-b"));

@@ -12,13 +12,14 @@ use tokio::time::MissedTickBehavior;
 use crate::ctl::args::{InstanceListArgs, ListArgs, ListFormat, NodeListArgs};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
+use crate::ctl::natural::by_name;
 use crate::ctl::table::{Queued, Row, Style, Wide, WithEnded, document, ids, names, table};
 use crate::ctl::units::span;
 use crate::printable::{Lines, Printable};
 
-/// Lists the nodes.
+/// Lists the nodes, by host name.
 ///
-/// Selectors are applied here, over labels; the scheduler filters by host name and UUID only.
+/// Those without one come last. Selectors are applied here, over labels; the scheduler filters by host name and UUID only.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -38,6 +39,13 @@ async fn list_nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Ex
         .await?;
     let mut nodes = listing.nodes;
     nodes.retain(|node| args.selector.iter().all(|selector| is_met(selector, node)));
+    nodes.sort_by(|a, b| {
+        let is_nameless = |node: &NodeView| node.hostname.is_empty();
+        let by_host = || by_name(&a.hostname, &b.hostname);
+        let by_uuid = || a.node_uuid.cmp(&b.node_uuid);
+        let by_name = is_nameless(a).cmp(&is_nameless(b)).then_with(by_host);
+        by_name.then_with(by_uuid)
+    });
     if args.list.is_wide() {
         let wide: Vec<Wide<NodeView>> = nodes.into_iter().map(Wide).collect();
         return print(context, list, &wide);
