@@ -147,18 +147,31 @@ fn scheduler(seen: &Seen, health: &mut Health) {
 }
 
 /// Problems: no node that takes work, lost nodes, nodes with a fault. Cordoned nodes are none, because an operator
-/// wanted them.
+/// wanted them, and neither are full ones, which do what they are for.
 fn nodes(seen: &Seen, health: &mut Health) {
     let by_status = tally(seen.nodes.iter().map(|it| it.status.clone()));
     let count = seen.nodes.len().to_string();
     health
         .glance
         .push(("nodes", with_parts(&count, &by_status)));
-    // A node on which a START could be placed, as far as the list says.
-    let takes_work =
-        |node: &NodeView| node.status == "READY" && !node.cordoned && node.fault.is_empty();
-    if !seen.nodes.iter().any(takes_work) {
-        health.problems.push("no node takes new work".to_owned());
+    // A node on which a START could be placed, now or once there is room, as far as the list says.
+    let is_in_service = |node: &&NodeView| {
+        let takes_work = matches!(node.status.as_str(), "READY" | "FULL");
+        takes_work && !node.cordoned && node.fault.is_empty()
+    };
+    let in_service = seen.nodes.iter().filter(is_in_service);
+    let full = in_service.clone().filter(|node| node.status == "FULL");
+    match (in_service.count(), full.count()) {
+        (0, _) => health.problems.push("no node takes new work".to_owned()),
+        (1, 1) => {
+            let text = "none: the only node that takes work is full";
+            health.glance.push(("room", text.to_owned()));
+        }
+        (all, full) if all == full => {
+            let text = format!("none: all {all} nodes that take work are full");
+            health.glance.push(("room", text));
+        }
+        _ => {}
     }
     let name = |node: &NodeView| match &*node.hostname {
         "" => node.node_uuid.clone(),

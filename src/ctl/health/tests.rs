@@ -100,8 +100,9 @@ fn each_thing_that_is_not_well_is_named() {
     assert!(text.contains("1m 1s: no space"), "{text}");
     let text = problem(|seen| seen.status.as_mut().unwrap().recovering = true);
     assert!(text.contains("restarted"), "{text}");
-    let text = problem(|seen| seen.nodes.remove(0).status.clear());
+    let text = problem(|seen| seen.nodes.iter_mut().for_each(|node| node.cordoned = true));
     assert_eq!(text, "no node takes new work");
+    assert_eq!(problem(|seen| seen.nodes.clear()), text);
     let text = problem(|seen| {
         let lost = NodeView {
             lost_s: Some(300),
@@ -125,7 +126,10 @@ fn each_thing_that_is_not_well_is_named() {
             ..InstanceView::default()
         });
     });
-    assert_eq!(text, "instance it is lost with its node c, decided in 9s");
+    assert_eq!(
+        text,
+        "instance it is lost with its node c, decided in 9s"
+    );
     let text = problem(|seen| {
         seen.instances.push(InstanceView {
             attempts: Some(3),
@@ -133,6 +137,30 @@ fn each_thing_that_is_not_well_is_named() {
         });
     });
     assert!(text.contains("tried 3 times"), "{text}");
+}
+
+#[test]
+fn nodes_that_are_full_are_well_and_said_to_be_full() {
+    let mut seen = well();
+    let room = |seen: &Seen| {
+        let glance = health(seen).glance;
+        glance.into_iter().find(|(what, _)| *what == "room")
+    };
+    assert_eq!(room(&seen), None);
+    seen.nodes[0].cordoned = true;
+    let health = health(&seen);
+    assert!(health.is_well(), "{health:?}");
+    let (_, text) = room(&seen).unwrap();
+    assert_eq!(text, "none: the only node that takes work is full");
+    seen.nodes[0] = node("a", "FULL");
+    let (_, text) = room(&seen).unwrap();
+    assert_eq!(text, "none: all 2 nodes that take work are full");
+    seen.nodes[0] = NodeView {
+        lost_s: Some(1),
+        ..node("a", "LOST")
+    };
+    let problems = super::health(&seen).problems;
+    assert_eq!(problems, ["node a is lost for 1s, with 0 instances"]);
 }
 
 #[test]
