@@ -207,7 +207,7 @@ fn instances(seen: &Seen, health: &mut Health) {
     let unknown = seen.instances.iter().filter(is_unknown).map(|view| {
         let left = view
             .deadline_ms
-            .map(|ms| format!(", decided in {}", span_of_ms(ms)));
+            .map(|ms| format!(", which is given up in {}", span_of_ms(ms)));
         let left = left.unwrap_or_default();
         let (state, host) = (state(view), &view.hostname);
         format!(

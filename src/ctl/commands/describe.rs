@@ -13,7 +13,7 @@
 //! ```
 
 use jiff::tz::TimeZone;
-use proto_frames::payload::{InstanceView, NodeView, QueryKind, ReadOutput};
+use proto_frames::payload::{InstanceView, NodeView, PlacementState, QueryKind, ReadOutput};
 use serde_json::{Value, json};
 
 use crate::ctl::args::DescribeCommand;
@@ -237,6 +237,7 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
         true => String::new(),
         false => exit_of(view.exit_code, Some(&view.node_uuid)),
     };
+    let is_lost = matches!(view.state, PlacementState::Lost | PlacementState::InDoubt);
     // Only shown for an instance that is still listed.
     let mut asks = vec![
         (
@@ -275,7 +276,11 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
                     "in the queue",
                     number(view.position.map(|it| it.to_string())),
                 ),
-                ("decided in", number(view.deadline_ms.map(span_of_ms))),
+                (
+                    // How long it may still wait or move, or its node be lost.
+                    if is_lost { "given up in" } else { "time left" },
+                    number(view.deadline_ms.map(span_of_ms)),
+                ),
                 ("tried", number(view.attempts.map(|it| it.to_string()))),
                 (
                     if is_there { "known for" } else { "ended" },
