@@ -13,6 +13,8 @@
 //! - wait until instances have ended, or ask for at most 100 MiB of memory
 //! ```
 
+mod nearest;
+
 use proto_frames::payload::{
     DecidedPlacement, PlacementDecision, Reason, ReasonKind, StartFailure,
 };
@@ -23,6 +25,8 @@ use crate::ctl::resolve::Candidate;
 use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
 use crate::printable::Lines;
+
+pub use nearest::{nearest_node, shortfall};
 
 /// The answer about one START.
 ///
@@ -39,6 +43,8 @@ pub struct Explanation {
     ///
     /// The answer as it came. Its texts are from the scheduler and are escaped where they are printed.
     pub decision: PlacementDecision,
+    /// What the nearest node has too little of, where that is several amounts: from [`shortfall`].
+    pub nearest: Option<String>,
 }
 
 /// Where instances would go: one row for each node.
@@ -79,6 +85,7 @@ impl Explanation {
             name,
             node: None,
             decision,
+            nearest: None,
         }
     }
 
@@ -210,30 +217,12 @@ impl Explanation {
     }
 
     /// What an operator can do about these reasons.
-    ///
-    /// Advice that several reasons share is given once.
     fn advice(&self, reasons: &[Reason]) -> Lines {
-        let mut lines: Vec<String> = Vec::new();
-        for reason in reasons {
-            let whole = if self.node.is_some() {
-                Among::One
-            } else {
-                Among::All
-            };
-            if let Some(line) = advice(reason, whole)
-                && !lines.contains(&line)
-            {
-                lines.push(line);
-            }
-        }
-        let mut text = Lines::default();
-        if !lines.is_empty() {
-            text.push("What helps:");
-        }
-        for line in lines {
-            text.push(format_args!("- {line}"));
-        }
-        text
+        let among = match self.node {
+            Some(_) => Among::One,
+            None => Among::All,
+        };
+        what_helps(reasons, among, self.nearest.as_deref())
     }
 }
 
@@ -344,9 +333,31 @@ fn with_unit(reason: &Reason, amount: i64) -> String {
     }
 }
 
+/// What an operator can do about these reasons; no lines for those that nothing can be done about.
+///
+/// Advice that several reasons share is given once. `nearest` is said behind it.
+#[must_use]
+pub fn what_helps(reasons: &[Reason], among: Among, nearest: Option<&str>) -> Lines {
+    let mut lines: Vec<String> = Vec::new();
+    let advised = reasons.iter().filter_map(|reason| advice(reason, among));
+    for line in advised.chain(nearest.map(ToOwned::to_owned)) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let mut text = Lines::default();
+    if !lines.is_empty() {
+        text.push("What helps:");
+    }
+    for line in lines {
+        text.push(format_args!("- {line}"));
+    }
+    text
+}
+
 /// Which nodes a reason is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Among {
+pub enum Among {
     /// The one that was asked about.
     One,
     /// All of the cluster.

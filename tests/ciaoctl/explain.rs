@@ -202,6 +202,14 @@ async fn what_does_not_fit_now_is_told_from_what_never_will() {
             .ends_with("- ask for at most 4000 MiB of memory, or add a larger node\n"),
         "{ran:?}"
     );
+    let several = ["explain", "--mem", "9000", "--resource", "gpu=1"];
+    let ran = cluster.ctl(&several).await;
+    assert!(ran.out.contains("\n- nearest is node-"), "{ran:?}");
+    assert!(
+        ran.out
+            .contains(" of 9000 MiB of memory and 0 of 1 gpu free\n"),
+        "{ran:?}"
+    );
     let json = cluster
         .ctl(&["explain", "--json", "--mem", "9000"])
         .await

@@ -3,13 +3,14 @@
 //! A dry run is a START with `scheduling.dry_run`: the scheduler decides as for the real one, claims nothing, and
 //! answers with a PlacementDecision. The UUID in it is only there to match the answer.
 
+use proto_frames::payload::{Payload, PlacementDecision, QueryKind, Start};
 use serde_json::{Value, json};
 
 use crate::ctl::args::{ExplainArgs, PlacementArgs};
-use crate::ctl::client::StartError;
+use crate::ctl::client::{Client, StartError};
 use crate::ctl::commands::{CommandError, Context, files, instances, nodes, start};
 use crate::ctl::exit::Exit;
-use crate::ctl::explanation::Explanation;
+use crate::ctl::explanation::{Explanation, nearest_node, shortfall};
 use crate::ctl::output::Output;
 use crate::ctl::resolve::Candidate;
 use crate::ctl::start_file::{DryRun, StartRequest};
@@ -137,15 +138,32 @@ async fn ask_once(
         .map_err(|error| CommandError::Usage(format!("{name}: {error}")))?;
     let answer = context.client.decide(&request.instance_uuid, payload).await;
     match answer {
-        Ok(decision) => Ok(Explanation {
-            name,
-            node: node.cloned(),
-            decision,
-        }),
+        Ok(decision) => {
+            let nearest = nearest(&mut context.client, &request.payload, &decision).await;
+            Ok(Explanation {
+                name,
+                node: node.cloned(),
+                decision,
+                nearest,
+            })
+        }
         Err(StartError::Failed(failure)) => {
             let count = dry_run.count.unwrap_or(1);
             Ok(Explanation::of_failure(name, count, *failure))
         }
         Err(StartError::Client(error)) => Err(error.into()),
     }
+}
+
+/// What the nearest node has too little of. It is an addition to the answer, which stands also where the node is not
+/// listed any more or cannot be asked for.
+async fn nearest(
+    client: &mut Client,
+    start: &[u8],
+    decision: &PlacementDecision,
+) -> Option<String> {
+    let uuid = nearest_node(decision)?;
+    let listing = client.list(QueryKind::Nodes, Some(uuid)).await.ok()?;
+    let node = listing.nodes.iter().find(|node| node.node_uuid == uuid)?;
+    shortfall(&Start::decode(start).ok()?, node)
 }

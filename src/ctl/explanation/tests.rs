@@ -41,6 +41,7 @@ fn refused(never: bool, reasons: Vec<Reason>) -> Explanation {
     Explanation {
         name: "a.yaml".into(),
         node: None,
+        nearest: None,
         decision: PlacementDecision {
             count: 1,
             reason: StartFailureReason::FullCloud,
@@ -97,6 +98,12 @@ What helps:
 ";
     assert_eq!(explanation.text(None).to_string(), expected);
     assert_eq!(explanation.exit(), Exit::Refused);
+    let nearest = Explanation {
+        nearest: Some("nearest is a".into()),
+        ..explanation
+    };
+    let text = nearest.text(None).to_string();
+    assert_eq!(text, format!("{expected}- nearest is a\n"));
     let never = refused(true, vec![memory(true)]).text(None).to_string();
     assert!(never.starts_with("a.yaml: never fits on the nodes there are (full_cloud):\n"));
     assert!(never.ends_with("- ask for at most 2048 MiB of memory, or add a larger node\n"));
