@@ -422,6 +422,9 @@ async fn options_of_run_decide_where_a_program_goes() {
     );
     assert!(ran.out.contains("\nNODES  REASON"), "{ran:?}");
     assert!(ran.out.contains("kept out by group 'web'"), "{ran:?}");
+    let helps = "\n- `ciaoctl instances --wide` lists where members of the group are\n";
+    assert!(ran.out.contains("\nWhat helps:\n"), "{ran:?}");
+    assert!(ran.out.contains(helps), "{ran:?}");
     let json = cluster
         .ctl(&[&["run", "--json"], &line[1..]].concat())
         .await

@@ -24,7 +24,7 @@ use crate::ctl::client::{Client, ClientConfig, ClientError};
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
-use crate::ctl::explanation::reasons_table;
+use crate::ctl::explanation::{Among, reasons_table, what_helps};
 use crate::ctl::output::Output;
 use crate::ctl::resolve::{Candidate, resolve};
 use crate::ctl::track::{Absence, Tracked, Tracker, Until};
@@ -219,6 +219,7 @@ pub(super) fn tell(
             out.line(&tracked.line())?;
             if verbose && !tracked.reasons().is_empty() {
                 out.lines(&reasons_table(tracked.reasons(), out.width()))?;
+                out.lines(&what_helps(tracked.reasons(), Among::All, None))?;
             }
             out.flush()
         }
