@@ -10,7 +10,6 @@ use std::process::exit;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue};
 
 /// The original's default CA certificate.
 pub const DEFAULT_CACERT: &str = "/etc/pki/ciao/CAcert-server-localhost.pem";
@@ -129,8 +128,18 @@ fn bytes(text: &str, unit: u128) -> Result<u128, String> {
 /// Reads a command line. One that cannot be read ends the program with exit code 2 and says how to write it; a help text
 /// that cannot be written ends it with `output_failed`.
 pub fn parse<P: Parser>(args: impl IntoIterator<Item = OsString>, output_failed: i32) -> P {
-    P::try_parse_from(args).unwrap_or_else(|mut error| {
-        advise(&mut error);
+    parse_advised(args, output_failed, |_, _| {})
+}
+
+/// The same, where `advise` says what to do beside what clap says is wrong with these arguments.
+pub fn parse_advised<P: Parser>(
+    args: impl IntoIterator<Item = OsString>,
+    output_failed: i32,
+    advise: impl Fn(&mut clap::Error, &[OsString]),
+) -> P {
+    let args: Vec<OsString> = args.into_iter().collect();
+    P::try_parse_from(&args).unwrap_or_else(|mut error| {
+        advise(&mut error, &args);
         match error.print().and_then(|()| io::stdout().flush()) {
             Err(failed) if failed.kind() != ErrorKind::BrokenPipe && !error.use_stderr() => {
                 complain(
@@ -143,23 +152,6 @@ pub fn parse<P: Parser>(args: impl IntoIterator<Item = OsString>, output_failed:
             _ => exit(error.exit_code()),
         }
     })
-}
-
-/// Says what to do where clap only says what is wrong.
-fn advise(error: &mut clap::Error) {
-    let is_unknown = error.kind() == clap::error::ErrorKind::UnknownArgument;
-    let word = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) if is_unknown && !word.starts_with('-') => word.clone(),
-        _ => return,
-    };
-    let takes_program = |usage: &ContextValue| usage.to_string().contains("-- <PROGRAM>");
-    if error.get(ContextKind::Usage).is_some_and(takes_program) {
-        let advice = format!("put -- before the program: ciaoctl run [OPTIONS] -- {word} ...");
-        error.insert(
-            ContextKind::Suggested,
-            ContextValue::StyledStrs(vec![advice.into()]),
-        );
-    }
 }
 
 /// An error with its causes, each that its text does not say already.

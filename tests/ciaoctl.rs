@@ -12,6 +12,8 @@ mod site;
 #[path = "common/words.rs"]
 mod words;
 
+#[path = "ciaoctl/command_line.rs"]
+mod command_line;
 #[path = "ciaoctl/connecting.rs"]
 mod connecting;
 #[path = "ciaoctl/draining.rs"]

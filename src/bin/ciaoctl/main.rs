@@ -13,7 +13,8 @@ use ciao_scheduler::ctl;
 use ciao_scheduler::ctl::args::{ContextCommand, GlobalArgs, SessionCommand, WebArgs};
 use ciao_scheduler::ctl::commands::CommandError;
 use ciao_scheduler::ctl::exit::Exit;
-use ciao_scheduler::flags::parse;
+use ciao_scheduler::ctl::tips::advise;
+use ciao_scheduler::flags::parse_advised;
 use ciao_scheduler::load::LoadArgs;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -53,9 +54,10 @@ enum Command {
 }
 
 /// `context` does not read the current context, and `completions` needs no options at all; every other command gets
-/// its options merged with the context first. A wrong command line ends in `parse`, with [`Exit::Usage`].
+/// its options merged with the context first. A wrong command line ends in `parse_advised`, with [`Exit::Usage`].
 fn main() -> ExitCode {
-    let cli: Cli = parse(std::env::args_os(), Exit::Output.code().into());
+    let output_failed = Exit::Output.code().into();
+    let cli: Cli = parse_advised(std::env::args_os(), output_failed, advise);
     let exit = match cli.command {
         Command::Session(command) => match ctl::in_context(cli.global) {
             Ok(global) => ctl::run(*command, &global),

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use proto_frames::Uuid;
 use proto_frames::payload::{Payload, Requirements, Start, Storage, Topic, peek};
 use tokio::time::Instant;
@@ -30,7 +31,12 @@ use crate::printable::Printable;
 pub fn read(args: &StartArgs, out: &mut Output<'_>) -> Result<Vec<StartRequest>, CommandError> {
     let mut requests = Vec::new();
     for path in &args.files {
-        let file = files::read(path, args.strict, out)?;
+        let file = files::read(path, args.strict, out).map_err(|error| match path.to_str() {
+            Some(word) if args.submit.wait.is_some() && WaitFor::from_str(word, false).is_ok() => {
+                CommandError::Usage(format!("{error}; write --wait={word} if that was meant"))
+            }
+            _ => error,
+        })?;
         requests.extend(file.requests(each(&args.submit), new_uuid)?);
     }
     Ok(requests)

@@ -1,0 +1,82 @@
+//! What is said of command lines that cannot be read, and other words for some commands.
+
+use crate::scheduler::{Ran, ciaoctl};
+
+/// Runs `ciaoctl` with these words, an environment and no scheduler.
+async fn said(line: &str) -> Ran {
+    let args: Vec<&str> = line.split(' ').collect();
+    let mut command = ciaoctl(&args);
+    command.env("CIAO_SERVER", "localhost:1");
+    command.env("CIAO_CERTS", "/nonexistent");
+    Ran::from(command.output().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_command_line_that_cannot_be_read_says_what_to_write() {
+    for (line, tips) in [
+        (
+            "run --mem 1 --cpus 1 --wait runing -- true",
+            &["tip: write --wait=running; a value of --wait goes behind '='"][..],
+        ),
+        (
+            "run --mem 1 --cpus 1 --wait sleep 5",
+            &["tip: put -- before the program: ciaoctl run [OPTIONS] -- sleep ..."],
+        ),
+        (
+            "run --mem 1 --cpus 1 sleep 5",
+            &["tip: put -- before the program: ciaoctl run [OPTIONS] -- sleep ..."],
+        ),
+        (
+            "describe web-1",
+            &[
+                "tip: say what it is: ciaoctl describe instance web-1, or ciaoctl describe node web-1",
+            ],
+        ),
+        (
+            "get nodes",
+            &[
+                "tip: lists are commands of their own: ciaoctl nodes, ciaoctl instances, ciaoctl queue",
+            ],
+        ),
+        (
+            "start --wait running /nonexistent",
+            &[
+                "cannot read running: ",
+                "; write --wait=running if that was meant\n",
+            ],
+        ),
+        ("node", &["[subcommands: forget, help]"]),
+        ("nodse", &["tip:", "'nodes'"]),
+    ] {
+        let ran = said(line).await;
+        assert_eq!(ran.code, Some(2), "{line}: {ran:?}");
+        for tip in tips {
+            assert!(ran.err.contains(tip), "{line}: {}", ran.err);
+        }
+        assert_eq!(
+            ran.err.matches("tip: ").count().max(1),
+            1,
+            "{line}: {}",
+            ran.err
+        );
+    }
+}
+
+#[tokio::test]
+async fn usage_names_no_option_as_needed_that_is_not() {
+    for (line, usage) in [
+        ("start", "ciaoctl start <FILE>..."),
+        ("explain --json", "ciaoctl explain <FILE>..."),
+        ("delete --server a:1", "ciaoctl delete <INSTANCE>..."),
+        ("describe node", "ciaoctl describe node <NODE>"),
+        (
+            "run -- true",
+            "ciaoctl run --mem <SIZE> --cpus <N> -- <PROGRAM>...",
+        ),
+    ] {
+        let ran = said(line).await;
+        assert_eq!(ran.code, Some(2), "{line}: {ran:?}");
+        let expected = format!("\nUsage: {usage}\n");
+        assert!(ran.err.contains(&expected), "{line}: {}", ran.err);
+    }
+}
