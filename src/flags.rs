@@ -45,7 +45,13 @@ pub fn double_dashes(args: impl IntoIterator<Item = OsString>, short: &[char]) -
 /// # Errors
 /// What is wrong with it, and how to write it.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 500ms, 5s or 10m"))
+    let write = "write it like 500ms, 5s or 10m";
+    humantime::parse_duration(text).map_err(|error| match error {
+        // Where in the text it is wrong helps nobody.
+        humantime::DurationError::NumberExpected(_)
+        | humantime::DurationError::InvalidCharacter(_) => write.to_owned(),
+        error => format!("{error}; {write}"),
+    })
 }
 
 /// Reads a whole number of at least `min`.

@@ -27,6 +27,18 @@ async fn a_command_line_that_cannot_be_read_says_what_to_write() {
             &["tip: put -- before the program: ciaoctl run [OPTIONS] -- sleep ..."],
         ),
         (
+            "run --mem 1 --cpus 1 --queue soon -- true",
+            &["'--queue <DURATION>': write it like 500ms, 5s or 10m\n"],
+        ),
+        (
+            "run --mem 1 --cpus 1 --queue 5 -- true",
+            &["5sec or 5ms; write it like"],
+        ),
+        (
+            "run --mem 1 --cpus 1 --queue 60d -- true",
+            &["'--queue <DURATION>': must be at most 30days\n"],
+        ),
+        (
             "describe web-1",
             &[
                 "tip: say what it is: ciaoctl describe instance web-1, or ciaoctl describe node web-1",

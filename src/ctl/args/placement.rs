@@ -1,9 +1,12 @@
 //! Options that say where an instance may run and what else it needs: `start.scheduling`, by flags.
 
+use std::time::Duration;
+
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use humantime::format_duration;
 use proto_frames::payload::expression::is_name;
-use proto_frames::payload::scheduling::{MAX_ATTEMPTS, MAX_PRIORITY, SCOPE_NODE};
+use proto_frames::payload::scheduling::{MAX_ATTEMPTS, MAX_PRIORITY, MAX_QUEUE, SCOPE_NODE};
 use proto_frames::payload::{Expression, Group, GroupPolicy, Near, OnNodeLoss, Scheduling, Span};
 
 use super::life::span;
@@ -52,8 +55,8 @@ pub struct PlacementArgs {
     /// How urgent it is, 0 to 100, higher first: in the queue, and where it may preempt others [default: 50]
     #[arg(long, value_name = "N", help_heading = LIFE, value_parser = clap::value_parser!(i64).range(0..=MAX_PRIORITY))]
     pub priority: Option<i64>,
-    /// Wait so long for room where it fits nowhere, for example 10m
-    #[arg(long, value_name = "DURATION", help_heading = LIFE, value_parser = span)]
+    /// Wait so long for room where it fits nowhere, for example 10m; at most 30d
+    #[arg(long, value_name = "DURATION", help_heading = LIFE, value_parser = queue)]
     pub queue: Option<Span>,
     /// Try it on up to so many nodes, where the first ones cannot start it [default: 1]
     #[arg(long, value_name = "N", help_heading = LIFE, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ATTEMPTS)))]
@@ -120,6 +123,17 @@ impl PlacementArgs {
             scope: self.group_scope.as_deref().unwrap_or(SCOPE_NODE).to_owned(),
             max: self.group_max,
         }
+    }
+}
+
+/// Reads how long to wait for room.
+fn queue(text: &str) -> Result<Span, String> {
+    match span(text)? {
+        long if long > MAX_QUEUE => {
+            let max = Duration::from_millis(MAX_QUEUE.ms());
+            Err(format!("must be at most {}", format_duration(max)))
+        }
+        queue => Ok(queue),
     }
 }
 
