@@ -151,6 +151,7 @@ pub enum SessionCommand {
     /// List the nodes
     Nodes(NodeListArgs),
     /// List the instances
+    #[command(visible_aliases = ["ps", "ls"], alias = "list")]
     Instances(InstanceListArgs),
     /// List the STARTs that wait for room, in the order in which they are tried
     Queue(ListArgs),

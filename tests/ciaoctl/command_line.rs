@@ -1,6 +1,8 @@
 //! What is said of command lines that cannot be read, and other words for some commands.
 
-use crate::scheduler::{Ran, ciaoctl};
+use proto_frames::Kind;
+
+use crate::scheduler::{Ran, Scheduler, answer, ciaoctl, instance, node};
 
 /// Runs `ciaoctl` with these words, an environment and no scheduler.
 async fn said(line: &str) -> Ran {
@@ -90,5 +92,20 @@ async fn usage_names_no_option_as_needed_that_is_not() {
         assert_eq!(ran.code, Some(2), "{line}: {ran:?}");
         let expected = format!("\nUsage: {usage}\n");
         assert!(ran.err.contains(&expected), "{line}: {}", ran.err);
+    }
+}
+
+#[tokio::test]
+async fn instances_are_listed_by_the_names_that_other_tools_have_for_it() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        let instances = [instance("11", &node("4c", "node-a"))];
+        peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &instances, 10));
+    })
+    .await;
+    let listed = scheduler.ctl(&["instances"]).await;
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    for name in ["ps", "ls", "list"] {
+        let ran = scheduler.ctl(&[name]).await;
+        assert_eq!((ran.code, &ran.out), (Some(0), &listed.out), "{name}");
     }
 }
