@@ -178,3 +178,17 @@ async fn an_update_to_fewer_replicas_deletes_those_with_the_highest_numbers() {
     let expected = [("0".to_owned(), false), ("1".to_owned(), false)];
     assert_eq!(members(&all), expected);
 }
+
+#[tokio::test]
+async fn one_instance_is_not_called_instances() {
+    let (scheduler, _) = cluster(vec![old(0)], Lost::Failed).await;
+    let file = file(&scheduler);
+    let ran = scheduler.ctl(&["set", "create", "web", &file]).await;
+    let said = "ciaoctl: set web has 1 instance already: ";
+    assert!(ran.err.starts_with(said), "{ran:?}");
+    let ran = scheduler
+        .ctl(&["set", "scale", "web", "--replicas", "2"])
+        .await;
+    let said = "ciaoctl: set web has 1 instance: for more ";
+    assert!(ran.err.starts_with(said), "{ran:?}");
+}

@@ -81,7 +81,8 @@ impl fmt::Display for Sums {
         } = self;
         write!(
             f,
-            "{seeds} seeds, {steps} steps: {starts} STARTs taken in, {began} processes began, {excused} instances let off by a check; hash {hash:016x}"
+            "{seeds} {}, {steps} steps: {starts} STARTs taken in, {began} processes began, {excused} instances let off by a check; hash {hash:016x}",
+            if *seeds == 1 { "seed" } else { "seeds" }
         )
     }
 }

@@ -15,7 +15,7 @@ use crate::ctl::exit::Exit;
 use crate::ctl::natural::by_name;
 use crate::ctl::table::{Queued, Row, Style, Wide, WithEnded, document, ids, names, table};
 use crate::ctl::units::span;
-use crate::printable::{Lines, Printable};
+use crate::printable::{Lines, Printable, counted};
 
 /// Lists the nodes, by host name.
 ///
@@ -171,12 +171,15 @@ fn store_json(store: &StoreView) -> Value {
 /// The remark about a state directory that cannot be written.
 fn store_remark(store: &StoreView) -> String {
     let since = i64::try_from(store.since_s.unwrap_or_default()).unwrap_or(i64::MAX);
+    let waiting = match store.waiting {
+        1 => "1 thing waits".to_owned(),
+        several => format!("{several} things wait"),
+    };
     format!(
-        "the scheduler has not been able to write its state directory for {}: {}; {} things wait for it, and nothing is \
-         taken in that has to survive a restart",
+        "the scheduler has not been able to write its state directory for {}: {}; {waiting} for it, and nothing is taken in that \
+         has to survive a restart",
         span(since),
-        store.detail,
-        store.waiting
+        store.detail
     )
 }
 
@@ -222,8 +225,9 @@ pub(super) fn print<R: Row>(
 fn words(context: &mut Context<'_>, (words, left_out): (Lines, usize)) -> Result<(), CommandError> {
     context.out.lines(&words)?;
     if left_out > 0 {
+        let left_out = counted(left_out as u64, "identifier");
         context.out.remark(&Printable::new(format_args!(
-            "{left_out} identifiers left out: with white space, quotes, a dash in front or characters that are \
+            "{left_out} left out: with white space, quotes, a dash in front or characters that are \
              not shown, another program would take them for something else; --json lists them all"
         )))?;
     }

@@ -96,8 +96,9 @@ async fn create(
 ) -> Result<Exit, CommandError> {
     let count = members(context, name).await?.len();
     if count > 0 {
+        let count = counted(count as u64, "instance");
         return Err(CommandError::Usage(format!(
-            "set {name} has {count} instances already: scale or update it, or delete it first"
+            "set {name} has {count} already: scale or update it, or delete it first"
         )));
     }
     start(context, name, file, &[], replicas).await
@@ -118,8 +119,8 @@ async fn scale(
     }
     let Some(file) = file else {
         return Err(CommandError::Usage(format!(
-            "set {name} has {} instances: for more of them, name the file that it was started from",
-            all.len()
+            "set {name} has {}: for more of them, name the file that it was started from",
+            counted(all.len() as u64, "instance")
         )));
     };
     let version = file.version();
@@ -170,7 +171,8 @@ async fn update(
             .collect();
         if goes.is_empty() {
             return Err(CommandError::Usage(format!(
-                "{down} new instances of set {name} do not run, and no more than {max_down} may be down: see `ciaoctl set status {name}`"
+                "set {name} has {} down, and no more than {max_down} may be: see `ciaoctl set status {name}`",
+                counted(down as u64, "new instance")
             )));
         }
         // Deleted first: the numbers of those that go are free for the new ones.
