@@ -85,6 +85,15 @@ fn no_command(error: &Error) -> Option<String> {
             "say what it is: ciaoctl describe instance {word}, or ciaoctl describe node {word}"
         ));
     }
+    let is_slip = error.get(ContextKind::SuggestedSubcommand).is_some();
+    for (kind, list) in [("node", "nodes"), ("instance", "instances")] {
+        if !is_slip && usage.contains(&format!("ciaoctl {kind} ")) {
+            let word = Printable::new(word);
+            return Some(format!(
+                "to see it: ciaoctl describe {kind} {word}; to see all: ciaoctl {list}"
+            ));
+        }
+    }
     (word == "get").then(|| {
         let lists = "ciaoctl nodes, ciaoctl instances, ciaoctl queue";
         format!("lists are commands of their own: {lists}")

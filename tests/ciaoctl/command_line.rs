@@ -47,6 +47,15 @@ async fn a_command_line_that_cannot_be_read_says_what_to_write() {
             ],
         ),
         (
+            "instance web-1",
+            &["tip: to see it: ciaoctl describe instance web-1; to see all: ciaoctl instances"],
+        ),
+        (
+            "node node-1",
+            &["tip: to see it: ciaoctl describe node node-1; to see all: ciaoctl nodes"],
+        ),
+        ("node forgt", &["'forget'"]),
+        (
             "get nodes",
             &[
                 "tip: lists are commands of their own: ciaoctl nodes, ciaoctl instances, ciaoctl queue",
