@@ -111,7 +111,7 @@ impl GlobalArgs {
 pub enum SessionCommand {
     /// Start the workloads of START files
     Start(StartArgs),
-    /// Start a program on some node
+    /// Start a program on some node, or with --node on that one
     Run(RunArgs),
     /// Say where a START would go, or why it does not fit; starts nothing
     Explain(ExplainArgs),
@@ -120,7 +120,7 @@ pub enum SessionCommand {
     Set(SetCommand),
     /// Delete instances, by name, UUID, or a unique prefix of the UUID
     Delete(InstanceArgs),
-    /// Take instances off their node only, as before a move
+    /// Stop instances on their node; controllers hear that they were stopped, as before a move, not deleted
     Stop(InstanceArgs),
     /// Suspend an instance: it keeps its memory and disk and releases its virtual CPUs
     Suspend(LifeArgs),
@@ -149,11 +149,13 @@ pub enum SessionCommand {
     #[command(subcommand)]
     Node(NodeCommand),
     /// List the nodes
+    #[command(mut_arg("matching", |it| it.help("Only nodes that have this host name, or a UUID that begins so")))]
     Nodes(NodeListArgs),
     /// List the instances
     #[command(visible_aliases = ["ps", "ls"], alias = "list")]
     Instances(InstanceListArgs),
     /// List the STARTs that wait for room, in the order in which they are tried
+    #[command(mut_arg("matching", |it| it.help("Only those whose UUID begins so")))]
     Queue(ListArgs),
     /// Show what became of an instance so far
     History(HistoryArgs),
@@ -169,8 +171,10 @@ pub enum SessionCommand {
     /// Give the scheduler a program that it ships to the nodes that run it; prints its digest, for `image` in a START
     Push(PushArgs),
     /// List the programs that were pushed, or delete some
+    #[command(mut_arg("matching", |it| it.help("Only programs whose digest begins so, with or without sha256:")))]
     Images(ImagesArgs),
     /// List the controllers and operators
+    #[command(mut_arg("matching", |it| it.help("Only those whose UUID begins so")))]
     Controllers(ListArgs),
     /// Show events as they come
     Watch(WatchArgs),
@@ -312,7 +316,7 @@ pub struct RunArgs {
     /// Variable of the program's environment; repeatable
     #[arg(long, value_name = "NAME=VALUE", help_heading = WORKLOAD, value_parser = variable)]
     pub env: Vec<(String, String)>,
-    /// Directory to run it in
+    /// Directory of the node to run it in [default: a new one of its own]
     #[arg(long, value_name = "DIR", help_heading = WORKLOAD)]
     pub dir: Option<String>,
     /// Name to call it by, beside its UUID: letters, digits, `.`, `_` and `-`; no other living instance of the tenant may

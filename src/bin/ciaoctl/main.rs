@@ -21,7 +21,8 @@ use clap_complete::Shell;
 
 /// Operator's client of a ciao-scheduler.
 ///
-/// Connects as an operator, beside any running controller and without ever becoming master.
+/// Connects as an operator, beside any running controller and without ever becoming master. To begin with: `ciaoctl
+/// status`, `ciaoctl nodes`, `ciaoctl run --mem 64 --cpus 1 -- sleep 60`, `ciaoctl instances`.
 #[derive(Debug, Parser)]
 #[command(name = "ciaoctl", version = ciao_scheduler::VERSION, after_help = Exit::help(), propagate_version = true)]
 struct Cli {

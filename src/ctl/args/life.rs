@@ -107,7 +107,7 @@ pub struct HistoryArgs {
     /// No line with the columns' names
     #[arg(long)]
     pub no_headers: bool,
-    /// wide: whole details, however narrow the terminal is
+    /// How to print it
     #[arg(short, long = "output", value_name = "FORMAT", value_enum)]
     pub output: Option<HistoryFormat>,
 }

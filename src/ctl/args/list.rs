@@ -10,7 +10,7 @@ use crate::flags::duration;
 /// The commands that list.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only what has this host name or a UUID that begins so
+    /// Only what is called so, is on the node of this host name, or has a UUID that begins so
     #[arg(value_name = "MATCH")]
     pub matching: Option<String>,
     /// No line with the columns' names
@@ -78,7 +78,7 @@ pub enum ListFormat {
 /// How a history is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum HistoryFormat {
-    /// With all columns
+    /// Whole details, however narrow the terminal is
     Wide,
 }
 

@@ -61,7 +61,7 @@ pub enum SetCommand {
         #[command(flatten)]
         strict: StrictArgs,
     },
-    /// Have a set be of so many instances: the latest go, further ones are started from the file it was started from
+    /// Change how many instances a set has: the latest are deleted, or further ones are started from FILE
     Scale {
         /// The set
         #[arg(value_name = "NAME")]
@@ -69,14 +69,14 @@ pub enum SetCommand {
         /// How many instances
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_REPLICAS)))]
         replicas: u32,
-        /// That file, where there are to be more
+        /// The file that the set was started from, where there are to be more
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
         /// Whether keys without a meaning are a mistake.
         #[command(flatten)]
         strict: StrictArgs,
     },
-    /// Replace the instances of a set by those of another file, in order; where new ones do not run, the others stay
+    /// Replace the instances of a set by those of another file, a few at a time; where new ones do not run, the others stay
     Update {
         /// The set
         #[arg(value_name = "NAME")]

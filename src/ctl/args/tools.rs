@@ -16,7 +16,7 @@ pub struct LogsArgs {
     /// Go on with what it writes until it ends
     #[arg(short, long)]
     pub follow: bool,
-    /// Begin with so many of the last lines, rather than with the first that is kept
+    /// Only so many of the last lines, and with --follow what comes then [default: all that is kept]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_TAIL_LINES))]
     pub tail: Option<u64>,
     /// Also on a terminal, print it as it is: escape codes reach the terminal
@@ -44,7 +44,7 @@ pub enum DescribeCommand {
 /// `ciaoctl top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// Show it once; so it is where the output is no terminal
+    /// Show it once, as is done anyway where the output is no terminal
     #[arg(long)]
     pub once: bool,
     /// Time between two looks
