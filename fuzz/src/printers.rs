@@ -67,6 +67,7 @@ pub fn printers(data: &[u8]) {
             let explanation = Explanation {
                 name,
                 node: None,
+                nearest: None,
                 decision: *decision,
             };
             shows_all(&explanation.text(None));
