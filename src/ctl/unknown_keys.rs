@@ -53,7 +53,7 @@ impl UnknownKeys {
             .map_while(|nth| Search::new(nth).run(document).0)
             .collect();
         let (_, all) = Search::new(usize::MAX).run(document);
-        let more = all - named.len();
+        let more = all.saturating_sub(named.len());
         Self { named, more }
     }
 
@@ -358,6 +358,26 @@ priority: 5
             "",
         ] {
             assert_eq!(said(document), Vec::<String>::new(), "{document}");
+        }
+    }
+
+    #[test]
+    fn odd_documents_are_walked_as_far_as_they_can_be_read() {
+        for (document, keys) in [
+            ("start: {1: x, ~: y, '': z}\n", 3),
+            ("start: {x: &a [1, 2], y: *a}\n", 2),
+            ("start: {<<: {vm_type: x}, vm_type: process}\n", 1),
+            ("start: {x: 1, x: 2}\n", 2),
+            ("start: {x: 1, [a]: b, y: 2}\n", 1),
+            ("start: {x: !odd {y: 1}, storage: !odd [1]}\n", 1),
+            ("start: {x: 1, y: [\n", 2),
+            ("- start\n", 0),
+            ("start: [requirments]\n", 0),
+            ("%YAML 1.1\n---\nstart: {x: 1}\n", 1),
+            ("\u{feff}start: {x: 1}\n", 1),
+        ] {
+            let found = UnknownKeys::of(document.as_bytes());
+            assert_eq!(found.count(), keys, "{document}: {found:?}");
         }
     }
 
