@@ -182,7 +182,7 @@ fn nodes(seen: &Seen, health: &mut Health) {
         let since = span(node.lost_s.unwrap_or_default());
         let instances = u64::try_from(node.instances).unwrap_or_default();
         format!(
-            "node {} is lost for {since}, with {}",
+            "node {} has been lost for {since}, with {}",
             name(node),
             counted(instances, "instance")
         )

@@ -111,7 +111,7 @@ fn each_thing_that_is_not_well_is_named() {
         };
         seen.nodes.push(lost);
     });
-    assert_eq!(text, "node c is lost for 5m, with 2 instances");
+    assert_eq!(text, "node c has been lost for 5m, with 2 instances");
     let text = problem(|seen| seen.nodes[1].fault = "the disk is full".to_owned());
     assert!(
         text.contains("node b takes no work: the disk is full"),
@@ -160,7 +160,7 @@ fn nodes_that_are_full_are_well_and_said_to_be_full() {
         ..node("a", "LOST")
     };
     let problems = super::health(&seen).problems;
-    assert_eq!(problems, ["node a is lost for 1s, with 0 instances"]);
+    assert_eq!(problems, ["node a has been lost for 1s, with 0 instances"]);
 }
 
 #[test]
