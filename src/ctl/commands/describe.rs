@@ -363,4 +363,21 @@ mod tests {
         let (_, disk) = resources.iter().find(|it| it.0 == "disk").unwrap();
         assert_eq!(disk, "9.3 GiB used of 20.0 GiB");
     }
+
+    #[test]
+    fn the_time_that_is_left_says_of_a_lost_instance_when_its_node_is_given_up() {
+        let label = |state| {
+            let view = InstanceView {
+                state,
+                deadline_ms: Some(9_000),
+                ..InstanceView::default()
+            };
+            let sections = instance_sections(&view, true);
+            let (_, state) = sections.iter().find(|it| it.0 == "State").unwrap();
+            let (label, _) = state.iter().find(|it| it.1 == "9s").unwrap();
+            *label
+        };
+        assert_eq!(label(PlacementState::Lost), "given up in");
+        assert_eq!(label(PlacementState::Waiting), "time left");
+    }
 }
