@@ -24,15 +24,21 @@ const MAX_SHOWN: u64 = 64 * 1024;
 
 /// Reads START files; every instance gets a UUID.
 ///
-/// Before the cluster is up: an unusable file ends the program at once.
+/// Before the cluster is up: an unusable file ends the program at once. Keys that mean nothing are warned of on standard
+/// error.
 pub(super) fn read(
     files: &[PathBuf],
     count: NonZeroU32,
 ) -> Result<Vec<StartRequest>, StartFileError> {
     let mut requests = Vec::new();
     for file in files {
-        requests
-            .extend(StartFile::read(file)?.requests(count.get(), || Uuid::new_v4().to_string())?);
+        let file = StartFile::read(file)?;
+        for warning in file.warnings() {
+            // With standard error gone, warnings have no reader.
+            let _ = writeln!(std::io::stderr(), "{}", Printable::new(warning));
+        }
+        file.check_program()?;
+        requests.extend(file.requests(count.get(), || Uuid::new_v4().to_string())?);
     }
     Ok(requests)
 }

@@ -66,6 +66,26 @@ async fn a_cluster_on_one_machine_takes_a_configuration_as_well() {
 }
 
 #[tokio::test]
+async fn dev_warns_of_misspelt_keys_of_a_start_and_starts_nothing_without_a_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("start.yaml");
+    std::fs::write(
+        &file,
+        "start:\n  vm_type: process\n  comand: [sleep, \"1\"]\n  requirements: {mem_mb: 1}\n",
+    )
+    .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-scheduler"));
+    command.args(["dev", "--port", "0", "--start"]).arg(&file);
+    let said = refused(command).await;
+    for part in [
+        "line 3: start.comand: no such key, ignored; did you mean 'command'?",
+        "start.command is missing or empty",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn original_peers_get_nothing_where_a_required_key_is_missing_and_the_start_says_so() {
     let site = Site::new();
     std::fs::write(site.path("configuration.yaml"), SECOND).unwrap();

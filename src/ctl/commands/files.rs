@@ -7,7 +7,7 @@ use crate::ctl::args::StrictArgs;
 use crate::ctl::commands::CommandError;
 use crate::ctl::output::Output;
 use crate::ctl::start_file::{StartFile, StartFileError};
-use crate::printable::{Printable, counted};
+use crate::printable::Printable;
 
 /// Reads a START file, and warns of keys that mean nothing where they stand.
 ///
@@ -20,22 +20,12 @@ pub(super) fn read(
 ) -> Result<StartFile, CommandError> {
     let file = StartFile::read(path)?;
     let keys = file.unknown_keys();
-    let name = file.name();
     if strict.strict && keys.count() > 0 {
-        let name = name.to_owned();
+        let name = file.name().to_owned();
         return Err(StartFileError::UnknownKeys { name, keys }.into());
     }
-    for key in &keys.named {
-        out.remark(&Printable::new(format_args!(
-            "warning: {name}, {}",
-            key.warning()
-        )))?;
-    }
-    if keys.more > 0 {
-        let more = counted(keys.more as u64, "more key");
-        out.remark(&Printable::new(format_args!(
-            "warning: {name}: {more} that do not exist, ignored"
-        )))?;
+    for warning in file.warnings() {
+        out.remark(&Printable::new(warning))?;
     }
     // Last: that a program is missing may come of a misspelt key.
     file.check_program()?;
