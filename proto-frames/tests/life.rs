@@ -264,7 +264,7 @@ fn events_are_written_as_documented() {
             moved: 1,
             moving: 2,
             left: 1,
-            unmovable: vec![UnmovableInstance { instance_uuid: text("a"), detail: text("no gpu") }],
+            unmovable: vec![UnmovableInstance { instance_uuid: text("a"), detail: text("no gpu"), ..UnmovableInstance::default() }],
             unmovable_count: 1,
             ..DrainProgress::default()
         },
@@ -380,6 +380,7 @@ fn the_largest_payloads_fit_what_is_read() {
     let unmovable = UnmovableInstance {
         instance_uuid: "i".repeat(255),
         detail: "too little memory, ".repeat(50),
+        name: "n".repeat(255),
     };
     let drain = DrainProgress {
         unmovable: vec![unmovable; MAX_UNMOVABLE],

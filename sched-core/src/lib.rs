@@ -38,7 +38,10 @@ pub use api::config::{
 };
 pub use api::declined::{Objection, Refusal};
 pub use api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
-pub use api::explained::{DrainCauses, DrainEnd, DrainSummary, Explained, QueryProblem, RowCauses};
+pub use api::explained::{
+    DrainCauses, DrainEnd, DrainSummary, DrainWaits, Explained, NamedInstance, NamedInstances,
+    QueryProblem, RowCauses,
+};
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
     Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, Dialect,

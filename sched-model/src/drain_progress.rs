@@ -6,7 +6,8 @@ use crate::{record, words};
 pub const MAX_UNMOVABLE: usize = 64;
 
 record! {
-    /// `drain_progress: {node_uuid, state, total, moved, moving, left, misfits, misfit_count, detail}`.
+    /// `drain_progress: {node_uuid, state, total, moved, moving, left, misfits, misfit_count, detail,
+    /// ended}`.
     pub struct DrainProgress {
         /// The node.
         node_uuid: String as "node_uuid",
@@ -14,7 +15,7 @@ record! {
         state: DrainState as "state",
         /// How many instances it had to move when it began.
         total: u32 as "total",
-        /// Those of them that the node has reported gone.
+        /// Those of them that the node has reported gone, also those that `ended` counts.
         moved: u32 as "moved",
         /// Those of them that are on their way.
         moving: u32 as "moving",
@@ -26,6 +27,8 @@ record! {
         unmovable_count: u32 as "misfit_count" unless empty,
         /// More about it, for people.
         detail: String as "detail" unless empty,
+        /// Those of `moved` that went nowhere else: they ended on the node, or were deleted.
+        ended: u32 as "ended" unless empty,
     }
 }
 
@@ -36,6 +39,8 @@ record! {
         instance_uuid: String as "instance_uuid",
         /// Why, for people.
         detail: String as "detail",
+        /// What it is called; empty where it has no name.
+        name: String as "name" unless empty,
     }
 }
 

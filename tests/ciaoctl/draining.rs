@@ -135,6 +135,7 @@ async fn a_check_says_what_will_not_fit_and_is_no_success_then() {
         unmovable: vec![UnmovableInstance {
             instance_uuid: "i1".into(),
             detail: "no node with gpu 1".into(),
+            ..UnmovableInstance::default()
         }],
         unmovable_count: 2,
         ..progress(DrainState::Checking, 0)
@@ -158,6 +159,7 @@ async fn a_drain_that_leaves_something_says_what_and_is_no_success() {
         unmovable: vec![UnmovableInstance {
             instance_uuid: "i1".into(),
             detail: "too large".into(),
+            ..UnmovableInstance::default()
         }],
         unmovable_count: 1,
         ..progress(DrainState::Incomplete, 3)

@@ -165,6 +165,7 @@ fn events() -> Vec<(Kind, Vec<u8>)> {
         unmovable: vec![UnmovableInstance {
             instance_uuid: EVIL.into(),
             detail: EVIL.into(),
+            ..UnmovableInstance::default()
         }],
         detail: EVIL.into(),
         ..DrainProgress::default()

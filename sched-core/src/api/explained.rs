@@ -82,14 +82,49 @@ pub struct RowCauses {
 }
 
 /// How a drain stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainSummary {
-    /// So many instances have left the node.
+    /// So many instances have left the node for another, or wait for one.
     pub moved: usize,
+    /// So many have left it and went nowhere else: they ended, or were deleted.
+    pub ended: usize,
     /// Of so many.
     pub total: usize,
     /// So many do not fit elsewhere.
     pub unmovable: usize,
+    /// What the drain waits for.
+    pub waits: DrainWaits,
+}
+
+/// What a drain that goes on waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DrainWaits {
+    /// For its node to say what it has.
+    pub is_node_silent: bool,
+    /// For these to leave the node.
+    pub leaving: NamedInstances,
+    /// For these to run on another, before more are moved.
+    pub starting: NamedInstances,
+    /// For room elsewhere for these.
+    pub without_room: NamedInstances,
+}
+
+/// Instances of which a sentence names the first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NamedInstances {
+    /// How many there are.
+    pub count: usize,
+    /// The first of them; `None` if there are none.
+    pub first: Option<NamedInstance>,
+}
+
+/// An instance and what it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedInstance {
+    /// The instance.
+    pub instance: InstanceId,
+    /// Empty where it has no name.
+    pub name: Box<str>,
 }
 
 /// What is wrong with a query.
@@ -112,6 +147,8 @@ pub struct DrainCauses {
     pub untried: usize,
     /// Why each of the unmovable instances that are listed does not fit.
     pub unmovable: Vec<Cause>,
+    /// What it waits for, while it goes on.
+    pub waits: DrainWaits,
 }
 
 /// Why a drain has ended.

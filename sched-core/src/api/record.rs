@@ -326,6 +326,15 @@ pub struct DrainRecord {
     pub parallel: u32,
     /// Instances there were when it began.
     pub total: u32,
-    /// Instances moved so far.
+    /// Instances that have left the node so far.
     pub moved: u32,
+    /// Those of them that went nowhere else. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ended: u32,
+}
+
+/// Whether a count need not be written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }

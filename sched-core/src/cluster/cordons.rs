@@ -55,6 +55,11 @@ pub(crate) struct Drain {
     asker: Option<SessionId>,
     /// Those on their way: leaving the node, or being started elsewhere.
     under_way: BTreeSet<InstanceId>,
+    /// Those that have left the node since drains were stepped last: whether they went elsewhere is known at the end of
+    /// the input alone.
+    left: BTreeSet<InstanceId>,
+    /// How many have left it and went nowhere else.
+    ended: usize,
     /// Instances that could not be moved when they were tried last, with the reason.
     unmovable: BTreeMap<InstanceId, Unmovable>,
     /// The figures of the latest event about it: how many are there, are leaving, and cannot be moved. No event repeats
@@ -116,6 +121,8 @@ impl Drain {
             total,
             asker,
             under_way: BTreeSet::new(),
+            left: BTreeSet::new(),
+            ended: 0,
             unmovable: BTreeMap::new(),
             said: None,
         }
@@ -134,6 +141,26 @@ impl Drain {
     /// The most instances that were on the node since it began.
     pub(crate) fn total(&self) -> usize {
         self.total
+    }
+
+    /// Those that have left the node and went nowhere else: they ended, or were deleted.
+    pub(crate) fn ended(&self) -> usize {
+        self.ended
+    }
+
+    /// Counts instances that have left the node and went nowhere else.
+    pub(crate) fn count_ended(&mut self, count: usize) {
+        self.ended += count;
+    }
+
+    /// Those that have left the node since this was called last.
+    pub(crate) fn take_left(&mut self) -> BTreeSet<InstanceId> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Those on their way, in the order of their names.
+    pub(crate) fn under_way(&self) -> &BTreeSet<InstanceId> {
+        &self.under_way
     }
 
     /// Who asked for it.
@@ -308,6 +335,8 @@ impl Cordons {
                 Some(earlier) => {
                     drain.note_there(earlier.total);
                     drain.under_way = earlier.under_way;
+                    drain.left = earlier.left;
+                    drain.ended = earlier.ended;
                 }
                 None => self.drains += 1,
             }
@@ -330,6 +359,16 @@ impl Cordons {
         }
         let drained = self.by_node.iter().filter(|(_, it)| it.drain.is_some());
         drained.map(|(&uuid, _)| uuid).collect()
+    }
+
+    /// An instance has left a node. Does nothing if that is not drained.
+    pub(crate) fn note_left(&mut self, node: Uuid, instance: &InstanceId) {
+        if self.drains > 0
+            && let Some(drain) = self.drain_mut(node)
+        {
+            drain.left.insert(instance.clone());
+            self.is_stirred = true;
+        }
     }
 
     /// Whether something has happened after which a drain may go on.

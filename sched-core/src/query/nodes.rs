@@ -54,6 +54,7 @@ impl Scheduler {
                 let amounts = amounts_len(&row.resources_total) * 2;
                 allowance.take_row(labels_len(&row.labels) + amounts + left_out);
                 let drain = self.drain_summary(node.uuid());
+                allowance.look_at(drain.as_ref().map_or(0, |it| it.unmovable));
                 drains.extend(drain.map(|drain| (rows.len(), drain)));
                 rows.push(row);
             }

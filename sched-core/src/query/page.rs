@@ -66,6 +66,11 @@ impl Allowance {
         self.scan = self.scan.saturating_sub(1);
     }
 
+    /// Notes that so many entries were looked at for one row.
+    pub(super) fn look_at(&mut self, count: usize) {
+        self.scan = self.scan.saturating_sub(count);
+    }
+
     /// Notes a row with texts of this length.
     pub(super) fn take_row(&mut self, text_len: usize) {
         self.rows = self.rows.saturating_sub(1);

@@ -16,21 +16,20 @@
 //! in `cluster::cordons`, so is the limit on moves under way; a drain survives a restart as part of the node's record.
 
 mod check;
+mod progress;
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
 use sched_model::Uuid;
-use sched_model::drain_progress::MAX_UNMOVABLE;
 use sched_model::{
-    CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode,
-    Topic, UnmovableInstance,
+    CommandFailureReason, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Topic,
 };
 
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::cause::Cause;
-use crate::api::explained::{DrainCauses, DrainEnd, DrainSummary, Explained};
+use crate::api::explained::DrainEnd;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
 use crate::api::record::{DrainRecord, NodeRecord, Record};
@@ -41,6 +40,8 @@ use crate::instance::{AfterStop, Awaits, DEFAULT_PRIORITY, MoveRequest, Placing,
 use crate::peers::session::Session;
 use crate::timers::Timer;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
+
+use self::progress::{Progress, count};
 
 /// Instances of one drain that are tried in one step and fit nowhere, before other work goes on: bounds how long a
 /// drain delays everything else.
@@ -175,6 +176,7 @@ impl Scheduler {
                 parallel: count(drain.parallel()),
                 total: count(drain.total()),
                 moved: count(drain.total().saturating_sub(there)),
+                ended: count(drain.ended()),
             }),
         }))
     }
@@ -192,21 +194,11 @@ impl Scheduler {
         let now_ms = self.unix_ms(self.now);
         let left = |at_ms: u64| Duration::from_millis(at_ms.saturating_sub(now_ms));
         let due = drain.deadline_ms.map(|at_ms| self.now + left(at_ms));
-        let drain = Drain::new(due, drain.parallel, drain.total as usize, None);
+        let ended = drain.ended as usize;
+        let mut drain = Drain::new(due, drain.parallel, drain.total as usize, None);
+        drain.count_ended(ended);
         self.cluster.cordons_mut().begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
-    }
-
-    /// How far a node's drain is, for lists of nodes; `None` if it is not drained.
-    pub(crate) fn drain_summary(&self, uuid: Uuid) -> Option<DrainSummary> {
-        let drain = self.cluster.cordons().drain(uuid)?;
-        let there = self.len_of(self.cluster.nodes().by_uuid(uuid)?);
-        let total = drain.total().max(there);
-        Some(DrainSummary {
-            moved: total - there,
-            total,
-            unmovable: drain.unmovable().len(),
-        })
     }
 
     /// Instances with an entry on a node.
@@ -255,6 +247,7 @@ impl Scheduler {
             return false;
         }
         for uuid in self.cluster.cordons().drained() {
+            self.count_ended(uuid);
             self.continue_drain(uuid);
         }
         true
@@ -293,6 +286,24 @@ impl Scheduler {
         if drain.say(census.there, census.leaving) {
             let progress = self.progress(uuid, DrainState::Moving, None);
             self.notify_drain(uuid, progress);
+        }
+    }
+
+    /// Counts those that have left a drained node and are nowhere else now: neither managed, so that they wait or are on
+    /// their way, nor on another node.
+    fn count_ended(&mut self, uuid: Uuid) {
+        let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
+            return;
+        };
+        let left = drain.take_left().into_iter();
+        let is_over =
+            |it: &InstanceId| !self.instances.contains(it) && self.cluster.placement(it).is_none();
+        let ended = left.filter(is_over).count();
+        if ended > 0
+            && let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid)
+        {
+            drain.count_ended(ended);
+            self.journal.note_node(uuid);
         }
     }
 
@@ -337,11 +348,7 @@ impl Scheduler {
         for (instance, _) in self.cluster.nodes().node(key).ledger().entries_from(0) {
             census.there += 1;
             let managed = self.instances.get(instance);
-            let leaves = managed.is_some_and(|managed| match managed.state() {
-                State::Migrating { from, .. } => *from == key,
-                State::Stopping { .. } => true,
-                _ => false,
-            });
+            let leaves = self.is_leaving(key, instance);
             census.leaving += usize::from(leaves);
             let tried = drain.unmovable().get(instance).map(|it| it.look);
             if leaves
@@ -358,6 +365,16 @@ impl Scheduler {
         let waiting = waiting.into_iter().map(|(.., instance)| instance);
         census.waiting = waiting.collect();
         census
+    }
+
+    /// Whether an instance is about to leave a node: it moves, or was told to stop.
+    fn is_leaving(&self, key: NodeKey, instance: &InstanceId) -> bool {
+        let managed = self.instances.get(instance);
+        managed.is_some_and(|managed| match managed.state() {
+            State::Migrating { from, .. } => *from == key,
+            State::Stopping { .. } => true,
+            _ => false,
+        })
     }
 
     /// Begins as many moves as may be under way at once; whether all that wait were tried. After [`UNMOVABLE_PER_LOOK`]
@@ -429,6 +446,7 @@ impl Scheduler {
 
     /// Ends a drain and reports its outcome. The cordon stays, and moves under way go on.
     fn end_drain(&mut self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) {
+        self.count_ended(uuid);
         let progress = self.progress(uuid, state, end);
         let key = self.cluster.nodes().by_uuid(uuid);
         let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
@@ -454,36 +472,6 @@ impl Scheduler {
         }
     }
 
-    /// A DrainProgress event as things are now. For a node that is not known it names the node and the state alone.
-    fn progress(&self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) -> Progress {
-        let (Some(drain), Some(key)) = (
-            self.cluster.cordons().drain(uuid),
-            self.cluster.nodes().by_uuid(uuid),
-        ) else {
-            let progress = DrainProgress {
-                node_uuid: uuid.to_string(),
-                state,
-                ..DrainProgress::default()
-            };
-            let causes = DrainCauses {
-                end,
-                ..DrainCauses::default()
-            };
-            return Progress::new(progress, causes);
-        };
-        let census = self.census(key, uuid);
-        let total = drain.total().max(census.there);
-        let unmovable = drain.unmovable().iter();
-        let unmovable = unmovable.map(|(instance, it)| (instance.clone(), it.why.clone()));
-        let unmovable: Vec<_> = unmovable.collect();
-        let mut progress = progress_of(uuid, state, total, unmovable);
-        progress.moved = count(total - census.there);
-        progress.moving = count(census.leaving);
-        progress.left = count(census.there - census.leaving);
-        progress.cause.end = end;
-        progress
-    }
-
     /// Sends an event about a drain that is under way.
     fn notify_drain(&mut self, uuid: Uuid, progress: Progress) {
         let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
@@ -500,46 +488,4 @@ impl Scheduler {
             self.send(asker, message());
         }
     }
-}
-
-/// A DrainProgress with its causes as data; the server adds the sentences.
-type Progress = Explained<DrainProgress, DrainCauses>;
-
-/// A number as the wire has it; one that does not fit is the largest.
-fn count(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-/// A DrainProgress with the instances that cannot be moved, at most `MAX_UNMOVABLE` of them by name.
-fn progress_of(
-    uuid: Uuid,
-    state: DrainState,
-    total: usize,
-    unmovable: Vec<(InstanceId, Cause)>,
-) -> Progress {
-    let unmovable_count = count(unmovable.len());
-    let (named, causes) = unmovable
-        .into_iter()
-        .take(MAX_UNMOVABLE)
-        .map(|(instance, cause)| {
-            let unmovable = UnmovableInstance {
-                instance_uuid: instance.to_string(),
-                ..UnmovableInstance::default()
-            };
-            (unmovable, cause)
-        })
-        .unzip();
-    let progress = DrainProgress {
-        node_uuid: uuid.to_string(),
-        state,
-        total: count(total),
-        unmovable: named,
-        unmovable_count,
-        ..DrainProgress::default()
-    };
-    let causes = DrainCauses {
-        unmovable: causes,
-        ..DrainCauses::default()
-    };
-    Progress::new(progress, causes)
 }

@@ -329,6 +329,7 @@ impl Scheduler {
         if released.was_placed() {
             self.placement.forget_try(instance);
         }
-        self.stir_drain_of(key);
+        let uuid = self.cluster.nodes().node(key).uuid();
+        self.cluster.cordons_mut().note_left(uuid, instance);
     }
 }

@@ -385,6 +385,7 @@ mod tests {
         UnmovableInstance {
             instance_uuid: instance.into(),
             detail: why.into(),
+            ..UnmovableInstance::default()
         }
     }
 

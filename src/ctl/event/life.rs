@@ -254,6 +254,7 @@ mod tests {
         let unmovable = |instance: &str| UnmovableInstance {
             instance_uuid: instance.into(),
             detail: "pinned".into(),
+            ..UnmovableInstance::default()
         };
         event.unmovable = vec![unmovable("i1")];
         assert!(drain(&event).ends_with("; 1 fits nowhere else: i1 (pinned)"));

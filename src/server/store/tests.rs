@@ -133,6 +133,7 @@ fn full() -> [(RecordKey, Record); 2] {
             parallel: 2,
             total: 40,
             moved: 12,
+            ended: 0,
         }),
         ends: Some(EndsRecord {
             incarnation: Uuid::from_u128(3),

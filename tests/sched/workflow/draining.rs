@@ -393,3 +393,90 @@ fn a_drain_goes_on_after_a_crash_once_its_node_has_said_what_it_has() {
     world.node_with(1, 1000);
     assert_eq!(world.place(controller, "d", 1), None);
 }
+
+#[test]
+fn what_ends_by_itself_is_not_counted_as_moved() {
+    let (mut world, controller, node) = one_node(&["a", "b", "c"]);
+    assert_eq!(world.place(controller, "plain", 1), Some(node));
+    world.list(node, &["a", "b", "c", "plain"]);
+    let other = world.node_with(2, 1000);
+    world.list(other, &[]);
+    world.look_away();
+    let evacuate = Evacuate {
+        workload_agent_uuid: world.uuid_of(node).to_string(),
+        mode: EvacuateMode::Relocate,
+        deadline: None,
+        parallel: Some(1),
+    };
+    world.evacuate_as(controller, evacuate);
+    assert_eq!(world.stops(node), ["c"]);
+    world.has_stopped(node, "c");
+    world.list(other, &["c"]);
+    assert_eq!(world.stops(node), ["b"]);
+    // One that is managed, and one that is not.
+    world.gone(node, Kind::INSTANCE_STOPPED, "a");
+    world.look_away();
+    world.gone(node, Kind::INSTANCE_DELETED, "plain");
+    let progress = world.progress(controller);
+    let figures = |it: &DrainProgress| (it.total, it.moved, it.ended, it.moving, it.left);
+    assert_eq!(progress.last().map(figures), Some((4, 3, 2, 1, 0)));
+    let operator = world.operator(&[]);
+    let drain = &world.nodes(operator)[0].drain;
+    assert_eq!(
+        drain,
+        "1 of 4 moved, 2 ended; waits for b to leave the node"
+    );
+    world.has_stopped(node, "b");
+    let progress = world.progress(controller);
+    assert_eq!(progress.last().map(figures), Some((4, 4, 2, 0, 0)));
+    assert_eq!(progress.last().map(|it| &it.state), Some(&DrainState::Done));
+    assert_eq!(
+        progress.last().map(|it| &*it.detail),
+        Some("2 moved, 2 ended")
+    );
+}
+
+#[test]
+fn what_has_ended_is_known_after_a_crash() {
+    let (mut world, controller, node) = World::with(durable()).with_node(1000);
+    for name in ["a", "b"] {
+        let start = request(name, 100).movable();
+        assert_eq!(world.place_as(controller, start), Some(node));
+    }
+    world.list(node, &["a", "b"]);
+    world.evacuate(controller, node, EvacuateMode::Relocate);
+    world.gone(node, Kind::INSTANCE_STOPPED, "a");
+    crash(&mut world, 1);
+    let node = world.node_with(1, 1000);
+    let operator = world.operator(&[]);
+    let drain = |world: &mut World| world.nodes(operator)[0].drain.clone();
+    assert_eq!(
+        drain(&mut world),
+        "waits for the node to say what runs on it"
+    );
+    world.list(node, &["b"]);
+    let expected = "0 of 2 moved, 1 ended; waits for room elsewhere for b";
+    assert_eq!(drain(&mut world), expected);
+}
+
+#[test]
+fn a_drain_says_that_it_waits_for_room_and_names_who_waits_by_name() {
+    let (mut world, controller, node) = World::new().with_node(1000);
+    let uuid = "c0ffee00-0000-4000-8000-000000000001";
+    for (name, called) in [(uuid, ""), ("b", "web-1")] {
+        let mut start = request(name, 100).movable();
+        start.scheduling.get_or_insert_default().name = called.to_owned();
+        assert_eq!(world.place_as(controller, start), Some(node));
+    }
+    world.list(node, &[uuid, "b"]);
+    world.look_away();
+    world.evacuate(controller, node, EvacuateMode::Relocate);
+    let progress = world.progress(controller);
+    let checked = &progress[0].detail;
+    assert!(checked.contains("web-1 ("), "{checked}");
+    assert!(checked.contains("c0ffee00 ("), "{checked}");
+    let moving = progress.last().expect("it goes on");
+    assert_eq!(moving.unmovable[1].name, "web-1");
+    let expected = "waits for room elsewhere for c0ffee00 and 1 more";
+    assert_eq!(moving.detail, expected);
+}

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 
 use sched_model::DrainState;
 
-use super::{Progress, count, progress_of};
+use super::progress::{Progress, count};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::declined::Objection;
@@ -64,7 +64,7 @@ impl Scheduler {
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);
         let uuid = self.cluster.nodes().node(key).uuid();
-        let mut progress = progress_of(uuid, DrainState::Checking, total, unmovable);
+        let mut progress = self.progress_of(uuid, DrainState::Checking, total, unmovable);
         progress.left = count(total);
         progress.cause.untried = untried;
         progress

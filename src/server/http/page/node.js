@@ -110,12 +110,15 @@ function drainPart(row, drain) {
   if (!row.drain && (!drain || !row.cordoned)) return null;
   if (!drain) return h("p", { class: "note", id: "drain", text: `Drain: ${row.drain}` });
   const over = !isDraining(row);
-  const words = `Drain ${drain.state}: ${drain.moved} of ${drain.total} moved, ${drain.moving} on their way, ${drain.left} left.`;
-  const stuck = (drain.misfits ?? []).map((it) => h("li", {}, linkTo("instances", it.instance_uuid, shortId(it.instance_uuid)), `: ${it.detail}`));
+  const ended = drain.ended ?? 0;
+  const words = `Drain ${drain.state}: ${drain.moved - ended} of ${drain.total} moved, ${ended ? `${ended} ended, ` : ""}${drain.moving} on their way, ${drain.left} left.`;
+  const stuck = (drain.misfits ?? []).map((it) => h("li", {}, linkTo("instances", it.instance_uuid, it.name || shortId(it.instance_uuid)), `: ${it.detail}`));
+  // What a check found is listed below: its detail would say it twice.
+  const detail = drain.state === "checking" && stuck.length ? "" : drain.detail;
   return h("div", { class: `note ${drain.state === "done" ? "good" : drain.state === "incomplete" ? "bad" : ""}`, id: "drain" },
     h("p", { text: words }),
     over ? null : h("progress", { max: Math.max(1, drain.total), value: drain.moved, "aria-label": "Instances moved" }),
-    drain.detail ? h("p", { text: drain.detail }) : null,
+    detail ? h("p", { text: detail }) : null,
     stuck.length ? h("div", {}, h("p", { text: `${drain.misfit_count ?? stuck.length} fit nowhere else:` }), h("ul", {}, stuck)) : null);
 }
 
