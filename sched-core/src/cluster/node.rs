@@ -138,6 +138,9 @@ pub(crate) struct Node {
     /// Whether it has sent labels or the like on this connection; later reports that do not mention them leave them as
     /// they are.
     pub(super) has_extras: bool,
+    /// Whether some of them came in a STATS on this connection. Where they did, a STATS without any says something: that
+    /// the node is not short of memory any more, if it had said that alone.
+    pub(super) has_extras_in_stats: bool,
     /// Labels, custom resources and ratios, from its reports and the configuration.
     pub(super) traits: Traits,
     /// What room it has, from its report and its limits.
@@ -201,6 +204,7 @@ impl Node {
             backlog: Backlog::Clear,
             report: None,
             has_extras: false,
+            has_extras_in_stats: false,
             traits: Traits::new(config),
             room: Room::UNKNOWN,
             left_out: Vec::new(),
@@ -236,6 +240,7 @@ impl Node {
         self.advised = Advised::default();
         self.told = None;
         self.has_extras = false;
+        self.has_extras_in_stats = false;
         self.has_unknown = false;
     }
 

@@ -110,6 +110,7 @@ impl NodeStore {
                 && new.extras.is_none()
             {
                 new.extras.clone_from(&old.extras);
+                end_lone_pressure(new);
             }
             node.has_extras |= new.extras.is_some();
         }
@@ -142,6 +143,7 @@ impl NodeStore {
             node.measure_room();
         }
         node.has_extras = true;
+        node.has_extras_in_stats = true;
         match &mut node.report {
             Some(report) if report.extras.as_ref() != Some(&extras) => {
                 report.extras = Some(extras);
@@ -150,6 +152,14 @@ impl NodeStore {
             // Without figures it takes no work; the READY to come says its labels as well.
             _ => IsOther::No,
         }
+    }
+
+    /// A STATS came without labels and the like. If such came before, and said only that the node is short of memory, that
+    /// is over; whether it is by this.
+    pub(super) fn note_no_extras(&mut self, key: NodeKey) -> bool {
+        let node = self.node_mut(key);
+        let report = node.report.as_mut().filter(|_| node.has_extras_in_stats);
+        report.is_some_and(|report| end_lone_pressure(report))
     }
 
     /// Sets whose resources a node shares. If [`MAX_PARTS`] nodes share the whole already, it shares nothing.
@@ -289,4 +299,20 @@ impl NodeStore {
 /// The key for a position in the store.
 fn key(at: usize) -> NodeKey {
     NodeKey(u32::try_from(at).expect("fewer than 2^32 nodes: sessions are bounded by open files"))
+}
+
+/// A launcher that has nothing to say of its node but that it is short of memory says nothing once that is over: has a
+/// report say so where that was all that was said before. Whether it was.
+fn end_lone_pressure(report: &mut NodeReport) -> bool {
+    let alone = NodeExtras {
+        is_short_of_memory: true,
+        ..NodeExtras::default()
+    };
+    match &mut report.extras {
+        Some(extras) if **extras == alone => {
+            extras.is_short_of_memory = false;
+            true
+        }
+        _ => false,
+    }
 }

@@ -136,6 +136,16 @@ impl Cluster {
         }
     }
 
+    /// A STATS came without labels and the like; whether the node is not short of memory any more by that.
+    pub(crate) fn note_no_extras(&mut self, key: NodeKey) -> bool {
+        let is_over = self.nodes.note_no_extras(key);
+        if is_over {
+            self.note_pressure(key);
+            self.refresh_offer(key);
+        }
+        is_over
+    }
+
     /// Notes that a node has listed what runs on it, for as long as the node is known.
     pub(crate) fn note_listed(&mut self, key: NodeKey) {
         self.nodes.node_mut(key).has_listed = true;

@@ -147,6 +147,8 @@ impl Scheduler {
         if let Some(extras) = report.extras {
             self.cluster.set_extras(key, extras, now);
             self.note_changes();
+        } else if self.cluster.note_no_extras(key) {
+            self.note_changes();
         }
         let missed_stats = self.config.missed_stats;
         self.cluster.note_listed(key);

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use proto_frames::payload::PressureState;
 use sched_core::{
-    InstanceReport, NodeExtras, PolicyRules, PressurePolicy, Rules, SessionId, ShortText,
+    InstanceReport, Message, NodeExtras, PolicyRules, PressurePolicy, Rules, SessionId, ShortText,
 };
 
 use crate::support::requests::Asking;
@@ -120,4 +121,38 @@ fn a_fault_of_another_kind_moves_nothing_away() {
     world.stats(first, rows(&here));
     assert!(world.stops(first).is_empty());
     assert_eq!(world.scheduler.counters().pressures, 0);
+}
+
+#[test]
+fn a_launcher_that_says_nothing_else_can_say_that_it_is_over() {
+    let lone = || NodeExtras {
+        is_short_of_memory: true,
+        ..NodeExtras::default()
+    };
+    let (mut world, controller, node) = World::new().with_node(1000);
+    let news = |world: &mut World| {
+        world.told_of(controller, |message| match message {
+            Message::NodePressure(news) => Some(news.state == PressureState::Over),
+            _ => None,
+        })
+    };
+    let (begun, over) = ([false], [true]);
+    world.stats_as(node, None, Some(lone()), Vec::new());
+    assert_eq!(news(&mut world), begun);
+    world.stats_as(node, None, None, Vec::new());
+    assert_eq!(news(&mut world), over, "by a STATS");
+    let mut short = report(Size::of_mem(1000));
+    short.extras = Some(Box::new(lone()));
+    world.report(node, short);
+    assert_eq!(news(&mut world), begun);
+    world.report(node, report(Size::of_mem(1000)));
+    assert_eq!(news(&mut world), over, "by a READY");
+    // One that has more to say says all of it each time, or nothing.
+    let more = NodeExtras {
+        labels: crate::support::words::boxed(&[("zone", "a")]),
+        ..lone()
+    };
+    world.stats_as(node, None, Some(more), Vec::new());
+    world.stats_as(node, None, None, Vec::new());
+    assert_eq!(news(&mut world), begun);
 }
