@@ -138,17 +138,7 @@ impl StateDir {
     pub(crate) fn open(root: &Path, uuid: Option<Uuid>) -> Result<Self, StateError> {
         let unusable = |source| unusable(root, source);
         let mut writing = Writing::default();
-        // Instances' environments and outputs are private.
-        match private::open_directory(root, is_own) {
-            Ok(remarks) => remarks
-                .iter()
-                .for_each(|remark| warn!(event = "state_file_open_to_others", "{remark}")),
-            Err(source) if is_storage_fault(&source) && !root.exists() => {
-                let path = root.to_owned();
-                return Err(StateError::NoUuid { path, source });
-            }
-            Err(source) => return Err(unusable(source)),
-        }
+        let locked = own_directory(root)?;
         // Absolute, because supervisors work elsewhere.
         let root = root.canonicalize().map_err(unusable)?;
         let path = root.join("node.json");
@@ -159,7 +149,10 @@ impl StateDir {
             .mode(0o700)
             .create(root.join("instances"));
         writing.tolerate(&root, instances)?;
-        let lock = lock(&root, writing.has_uuid)?;
+        let lock = match locked {
+            Some(lock) => lock,
+            None => lock(&root, writing.has_uuid)?,
+        };
         let known_uuid = known.as_ref().and_then(|node| node.uuid.parse().ok());
         let uuid = uuid.or(known_uuid).unwrap_or_else(Uuid::new_v4);
         if let Some(known) = known_uuid.filter(|known| *known != uuid)
@@ -487,6 +480,26 @@ impl Writing {
         }
         Ok(())
     }
+}
+
+/// Makes the directory, or closes the one that is there to others: instances' environments and outputs are private. One
+/// that is there is locked before anything of it is changed, because it may be another launcher's; `None` for a new one.
+fn own_directory(root: &Path) -> Result<Option<File>, StateError> {
+    let locked = match root.is_dir() {
+        true => Some(lock(root, root.join("node.json").exists())?),
+        false => None,
+    };
+    match private::open_directory(root, is_own) {
+        Ok(remarks) => remarks
+            .iter()
+            .for_each(|remark| warn!(event = "state_file_open_to_others", "{remark}")),
+        Err(source) if is_storage_fault(&source) && !root.exists() => {
+            let path = root.to_owned();
+            return Err(StateError::NoUuid { path, source });
+        }
+        Err(source) => return Err(unusable(root, source)),
+    }
+    Ok(locked)
 }
 
 /// Locks the directory for this launcher.

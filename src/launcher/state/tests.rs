@@ -52,6 +52,22 @@ fn no_two_launchers_number_ends_alike() {
 }
 
 #[test]
+fn a_second_launcher_changes_no_mode_of_what_another_has() {
+    use std::fs::{Permissions, metadata, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let _first = StateDir::open(dir.path(), None).unwrap();
+    set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    assert!(matches!(
+        StateDir::open(dir.path(), None),
+        Err(StateError::InUse { .. })
+    ));
+    let mode = metadata(dir.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+}
+
+#[test]
 fn a_second_launcher_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let _first = StateDir::open(dir.path(), None).unwrap();
