@@ -282,3 +282,24 @@ async fn another_name_may_be_expected_of_the_certificate() {
         "{error:?}"
     );
 }
+
+#[tokio::test]
+async fn an_http_server_is_named_as_one() {
+    let server = Server::new().await;
+    let (tls, timeouts) = (server.tls(), Timeouts::default());
+    for encoding in BOTH {
+        let (endpoint, hello) = (server.endpoint(), hello(encoding));
+        let serve = async {
+            let mut accepted = server.accept().await;
+            let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+            accepted.stream.write_all(answer).await.unwrap();
+            accepted
+        };
+        let dial = connect(&endpoint, &tls, &hello, &timeouts);
+        let (link, _accepted) = within(async { tokio::join!(dial, serve) }).await;
+        let error = link.unwrap_err();
+        assert!(error.is_elsewhere());
+        let words = "this looks like an HTTP server; the SSNTP port is 8888 by default";
+        assert!(error.to_string().ends_with(words), "{error}");
+    }
+}

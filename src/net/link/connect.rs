@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::net::address::Endpoint;
+use crate::net::address::{DEFAULT_PORT, Endpoint};
 use crate::net::link::queue::{Pumped, Queues};
 use crate::net::link::{Hello, Link, halves};
 use crate::net::peer::{Deadlines, EndReason, PROGRESS_DEADLINE, Peer};
@@ -38,6 +38,9 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(30))
     .with_interval(Duration::from_secs(10))
     .with_retries(3);
+
+/// What every answer of an HTTP server begins with.
+const HTTP: &[u8] = b"HTTP/";
 
 /// How long a client waits for what. The defaults are in [`Timeouts::default`]; tests make them short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +116,14 @@ pub enum ConnectError {
         address: SocketAddr,
         /// What happened.
         reason: String,
+    },
+    /// The answer is one of HTTP.
+    #[error(
+        "{address}: this looks like an HTTP server; the SSNTP port is {DEFAULT_PORT} by default"
+    )]
+    Http {
+        /// The address.
+        address: SocketAddr,
     },
     /// The connection was closed without an answer.
     #[error("{address}: the scheduler closed the connection without an answer to CONNECT{}", hint(*encoding))]
@@ -206,6 +217,7 @@ impl ConnectError {
                 | E::Dial { .. }
                 | E::TimedOut { .. }
                 | E::NoTls { .. }
+                | E::Http { .. }
                 | E::BadAnswer { .. }
                 | E::WrongRole { .. }
         )
@@ -385,6 +397,9 @@ impl Opening<'_> {
     ) -> Result<Message, ConnectError> {
         let address = self.address;
         loop {
+            if received.starts_with(HTTP) {
+                return Err(ConnectError::Http { address });
+            }
             let decoded = decoder.decode(received);
             // A native message begins with its major version, which is 0; a gob stream with a length, which is not.
             if decoded.is_err()
@@ -460,7 +475,10 @@ impl Opening<'_> {
             ) => ConnectError::OtherCa { address },
             (_, Some(rustls::Error::InvalidMessage(_))) => ConnectError::NoTls {
                 address,
-                reason: "what answers there does not speak TLS".to_owned(),
+                reason: format!(
+                    "what answers there does not speak TLS, as an HTTP server may; the SSNTP port is {DEFAULT_PORT} by \
+                     default"
+                ),
             },
             (ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset, None) => ConnectError::NoTls {
                 address,
