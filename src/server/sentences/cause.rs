@@ -70,7 +70,7 @@ impl fmt::Display for Why<'_> {
                 let cause = Why(cause);
                 return write!(
                     f,
-                    "{cause}; and {count} wait already, which is as many as may"
+                    "{cause}; and {count} wait already, as many as are allowed"
                 );
             }
             Cause::OfBatch(fits, count, cause) => {
@@ -86,7 +86,7 @@ impl fmt::Display for Why<'_> {
             Cause::Said(text) => text,
             // All others carry nothing.
             Cause::Plain => "",
-            Cause::NotFromHere => "not from here",
+            Cause::NotFromHere => "not by the scheduler",
             Cause::CutOffBeforeResumed => "its node was cut off before it resumed it",
             Cause::NotDoneInTime => "its launcher did not do so in time",
             Cause::RoomNotNeeded => "its room is no longer needed for another",
@@ -101,7 +101,7 @@ impl fmt::Display for Why<'_> {
             Cause::VictimsLate => "the instances to be preempted for it did not leave in time",
             Cause::WaitsForOneNode => "it waits for room on the requested node",
             Cause::Asked => "as requested",
-            Cause::StaysAsAsked => "to stay so, as requested",
+            Cause::StaysAsAsked => "it stays so, as requested",
             Cause::ShipsIt => "its node migrates it",
             Cause::StopsIt => "it stops on its node",
             Cause::Moved => "it has moved",
@@ -119,18 +119,18 @@ impl fmt::Display for Why<'_> {
             Cause::NodeHasStoppedIt => "its node is lost, and has stopped it by now",
             Cause::Found => "a node has it",
             Cause::Changed => "it was changed",
-            Cause::Changing => "its node changes what it has",
+            Cause::Changing => "its node changes its amounts",
             Cause::PriorityChanged => "its priority has changed",
             Cause::DemandChanged => "what it asks for has changed",
-            Cause::HasItsDemand => "it has what it is to have",
-            Cause::NoRoomToChange => "its node cannot give it what it is to have",
+            Cause::HasItsDemand => "it has the amounts that were asked for",
+            Cause::NoRoomToChange => "its node has no room for the amounts that were asked for",
             Cause::NotChangedInTime => "its launcher did not change it in time",
             Cause::NoVcpusHere => "its node has no vcpus for it, and another has",
             Cause::Ended => "ended",
-            Cause::KeptByNode => "ended, as its node remembers",
+            Cause::KeptByNode => "ended; told by its node afterwards",
             Cause::EndedAndBegan => "ended, and began again since",
             Cause::NotListed => "its node no longer lists it",
-            Cause::KnownSince => "known since then",
+            Cause::KnownSince => "the scheduler knows of it since then",
             Cause::Forgotten => "forgotten by an operator while its node is lost",
             Cause::Stopped => "stopped",
             Cause::Deleted => "deleted",
@@ -144,16 +144,20 @@ impl fmt::Display for Why<'_> {
             Cause::NotSuspended => "it was not suspended",
             Cause::TriedOnAll => "it is tried on all nodes again",
             Cause::Restarted => "started again by a new START",
-            Cause::RefusalsOver => "nodes that refused it may take it by now",
+            Cause::RefusalsOver => "nodes that refused it are tried again",
             Cause::CutOff => "its node was cut off, and has stopped it",
             Cause::EndedAsTold => "its node has ended it, as it was told",
             Cause::CannotBeShipped => {
                 "it cannot be migrated as it is, and how to start it again is not known"
             }
             Cause::EndedBeforeMove => "it ended before it moved",
-            Cause::KnownSinceNodeLost => "known since then; its node is lost",
-            Cause::GivenUnlisted => "given to its node then, which has not listed it yet",
-            Cause::ListedSince => "on its node since then, which lists it",
+            Cause::KnownSinceNodeLost => {
+                "the scheduler knows of it since then; its node is lost now"
+            }
+            Cause::GivenUnlisted => {
+                "its START was given to its node then; the node has not reported it yet"
+            }
+            Cause::ListedSince => "its node reports it since then",
             Cause::PreemptorGone => {
                 "vcpus on its node; the instance that it was suspended for is gone"
             }
