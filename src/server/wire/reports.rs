@@ -201,7 +201,7 @@ fn stats(frame: &Frame) -> Read {
             instance: InstanceId::new(&it.instance_uuid),
             state: InstanceState::from_name(it.state.as_str()),
             mem_used_mib: it.memory_usage_mb,
-            disk_used_mib: it.disk_usage_mb,
+            disk_used_mib: mib_of_mb(it.disk_usage_mb),
             cpu_used_percent: it.cpu_usage,
             requested: it.requested.as_ref().map(amounts),
             custom: it.requested.map(custom).unwrap_or_default(),
@@ -219,6 +219,18 @@ fn stats(frame: &Frame) -> Read {
         ends,
         is_plain,
     })))
+}
+
+/// An amount of disk in MiB, as the core counts, of one in units of 10⁶ bytes, as the wire has what instances use. Less
+/// than one is none; negative, for what is not known, stays.
+fn mib_of_mb(mb: i64) -> i64 {
+    const MB: i128 = 1_000_000;
+    const MIB: i128 = 1 << 20;
+    let mib = i128::from(mb) * MB / MIB;
+    match mb {
+        ..0 => mb,
+        _ => i64::try_from(mib).unwrap_or(i64::MAX),
+    }
 }
 
 /// The amounts that a node says an instance asked for; it knows them from the START, which the scheduler may not have.
@@ -268,4 +280,16 @@ fn delete_failed(failure: DeleteFailure) -> Read {
         instance: InstanceId::new(&failure.instance_uuid),
         no_instance: failure.reason == DeleteFailureReason::NoInstance,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mib_of_mb;
+
+    #[test]
+    fn disk_that_is_used_is_counted_in_mib() {
+        assert_eq!(mib_of_mb(-1), -1, "not known");
+        assert_eq!([0, 1, 2, 1_048_576].map(mib_of_mb), [0, 0, 1, 1_000_000]);
+        assert_eq!(mib_of_mb(i64::MAX), 8_796_093_022_207_999_999);
+    }
 }
