@@ -117,24 +117,37 @@ async fn page(
 ) -> Result<(EventId, Vec<Row>, Option<String>), Problem> {
     let mut rows = Vec::new();
     let mut begun = None;
+    let mut most = ROWS_PER_STEP;
     for _ in 0..MAX_STEPS {
-        // No more than are still wanted: a step that found more would have to throw rows away, or lose its place. So
-        // with a selector and a small `limit` a page tries few rows, at most `limit` in each step.
-        let left = u32::try_from(wanted.limit - rows.len()).unwrap_or(u32::MAX);
+        let left = wanted.limit - rows.len();
+        // Without selectors all that is found is wanted. With them as much is tried as a step may, however few are wanted.
+        if wanted.selectors.is_empty() {
+            most = most.min(u32::try_from(left).unwrap_or(u32::MAX));
+        }
         let (at, result) = app.look_up(&Query {
             what: wanted.what.clone(),
             matching: wanted.matching.map(str::to_owned),
-            after: after.take(),
-            limit: Some(left.min(ROWS_PER_STEP)),
+            after: after.clone(),
+            limit: Some(most),
             ..Query::default()
         });
         begun.get_or_insert(at);
         if let Some(error) = result.error {
             return Err(refused(&wanted.what, error));
         }
+        let looked_at = rows_of(&result);
+        match last_wanted(&looked_at, &wanted.selectors, left) {
+            // More was found than is wanted, and only the core knows how to go on behind a row that is not the last of a
+            // step: the same once more, to that row.
+            Some(count) if count < looked_at.len() => {
+                most = u32::try_from(count).unwrap_or(ROWS_PER_STEP);
+                continue;
+            }
+            _ => most = ROWS_PER_STEP,
+        }
         // The place behind the last row that the step looked at, whether or not the row meets the selectors.
-        after.clone_from(&result.next);
-        let found = rows_of(&result).into_iter();
+        after = result.next;
+        let found = looked_at.into_iter();
         rows.extend(found.filter(|row| meets(row, &wanted.selectors)));
         // A step may have fewer rows than it was asked for and not be the last: the core bounds what one step looks at.
         if after.is_none() || rows.len() >= wanted.limit {
@@ -144,6 +157,14 @@ async fn page(
         tokio::task::yield_now().await;
     }
     Ok((begun.unwrap_or_else(|| app.ring.end()), rows, after))
+}
+
+/// With how many of these rows as many meet the selectors as are wanted; `None` if fewer do.
+fn last_wanted(rows: &[Row], selectors: &[Expression], wanted: usize) -> Option<usize> {
+    let met = rows.iter().enumerate();
+    let mut met = met.filter(|(_, row)| meets(row, selectors));
+    let (last, _) = met.nth(wanted.checked_sub(1)?)?;
+    Some(last + 1)
 }
 
 /// What the core says is wrong with a query, by its sentence: it has no reason as data. Sentences about the cursor
