@@ -156,6 +156,13 @@ async fn a_delete_goes_to_the_node_that_has_the_instance() {
         node.send(Kind::INSTANCE_DELETED, gone).await;
     });
     answer.ok(200);
+    // Once more: the answer is the same, and says that it was there.
+    let again = http.send("DELETE", &path, "").await;
+    let (status, reason, _) = again.problem();
+    assert_eq!((status, &*reason), (404, "no_instance"));
+    let answer = again.json();
+    let detail = answer["detail"].as_str().unwrap_or_default();
+    assert!(detail.ends_with(" ago; nothing to delete"), "{detail}");
     assert_eq!(
         http.send("DELETE", "/v1/instances/none", "")
             .await

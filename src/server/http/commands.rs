@@ -136,9 +136,28 @@ async fn on_instance(call: &Call, ordered: Ordered, until: Until) -> Answer {
         node: None,
     };
     let (begun, before) = call.app.instance(&call.id);
-    let mut waiter = order(call, &ordered, subject).await?;
+    let ordered = order(call, &ordered, subject).await;
+    let mut waiter = ordered.map_err(|problem| match &before {
+        Some(row) if until == Until::Gone => nothing_left(problem, row),
+        _ => problem,
+    })?;
     let outcome = follow(call, &mut waiter, begun.sequence, before.as_ref(), until).await?;
     Ok(instance_answer(&call.app, &call.id, &outcome))
+}
+
+/// The problem that there is no instance to be deleted, where there was one: since when there is none.
+fn nothing_left(problem: Problem, before: &InstanceView) -> Problem {
+    if before.state != PlacementState::Ended {
+        return problem;
+    }
+    let ago = match before.age_s {
+        s @ ..120 => format!("{s}s"),
+        s @ ..7200 => format!("{}min", s / 60),
+        s => format!("{}h", s / 3600),
+    };
+    let id = &before.instance_uuid;
+    let detail = format!("instance '{id}' ended {ago} ago; nothing to delete");
+    problem.worded("no_instance", detail)
 }
 
 /// The answer about an instance, with its row as it is by now (null once it is forgotten), 200 or 202 by `outcome`, and

@@ -116,6 +116,15 @@ impl Problem {
         self
     }
 
+    /// With this text for people, if it has this reason.
+    #[must_use]
+    pub(super) fn worded(mut self, reason: &str, detail: impl Display) -> Self {
+        if self.0.reason == reason {
+            self.0.detail = detail.to_string();
+        }
+        self
+    }
+
     /// Adds the keys of a message.
     fn with(mut self, record: &impl Record) -> Self {
         self.0.more = to_json(record);
