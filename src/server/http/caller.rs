@@ -10,10 +10,13 @@
 //!         └─ Hub::handle(command) ─────────────────────────────────────────────────▲
 //! ```
 //!
-//! What the core refuses it answers before `Hub::handle` returns, so that the refusal is in the channel by then.
+//! What the core refuses it answers before `Hub::handle` returns, so that the refusal is in the channel by then. For as
+//! long as a request hands in its command ([`Caller::hand_in`]), what is said about its subject is for that request,
+//! whatever other requests wait for the same.
 //!
 //! A connection has one session, from its first command to its end; HTTP/2 may have many requests in it at once.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +31,16 @@ use super::problem::Problem;
 use crate::net::budget::{Budget, Pace};
 use crate::server::hub::{Door, Hub};
 use crate::server::wire;
-use sched_core::{CommandName, InstanceId, Message, Sent, SessionId};
+use sched_core::{CommandName, Input, InstanceId, Message, Sent, SessionId};
+
+thread_local! {
+    /// The number of the request whose command this thread hands to the core: the core answers on the thread that gives
+    /// it the command, under its lock.
+    static HANDING_IN: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// The number of the latest request of any connection.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// A connection's session of the core. Dropped with the connection, which closes the session.
 #[derive(Debug)]
@@ -51,8 +63,6 @@ struct Answers {
     /// The requests that wait, by a number that ascends, so that iteration begins with the one that came first. Locked
     /// under the core's lock by [`Door::take`]; never held while the core's is taken.
     open: Mutex<IndexMap<u64, (Subject, mpsc::Sender<Message>)>>,
-    /// The number of the next request.
-    last: AtomicU64,
 }
 
 /// What a command is about, by which its answers are known. Exactly one of `instance` and `node` is set.
@@ -83,7 +93,6 @@ impl Caller {
         let answers = Arc::new(Answers {
             budget: Budget::new(hub.limits.controller_budget, Pace::Budget),
             open: Mutex::default(),
-            last: AtomicU64::new(0),
         });
         let session = hub.open_door((uuid, role), Arc::clone(&answers) as Arc<dyn Door>);
         Self {
@@ -100,10 +109,17 @@ impl Caller {
         &self.answers.budget
     }
 
+    /// Hands in the command of a request that waits for its answers. Blocks as [`Hub::handle`] does.
+    pub(super) fn hand_in(&self, input: Input, waiter: &Waiter) {
+        let before = HANDING_IN.replace(Some(waiter.number));
+        self.hub.handle([input], Some(self.budget()));
+        HANDING_IN.set(before);
+    }
+
     /// Begins to collect answers about this. To be called before the command is handed in: what the core says earlier
     /// is lost.
     pub(super) fn wait_for(&self, subject: Subject) -> Waiter {
-        let number = self.answers.last.fetch_add(1, Ordering::Relaxed);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
         let (sender, received) = mpsc::channel(MAX_ANSWERS);
         self.answers.open.lock().insert(number, (subject, sender));
         Waiter {
@@ -129,9 +145,11 @@ impl Door for Answers {
         // same kind.
         let message = wire::opened(message);
         let open = self.open.lock();
-        // Of two requests with the same command on the same subject, the one that came first gets the answers while it
-        // waits.
-        let found = open.values().find(|(subject, _)| subject.is_of(&message));
+        // What is said while a command is handed in is said of that one. Of two requests that wait with the same command
+        // on the same subject, the one that came first gets what is said later.
+        let this = HANDING_IN.get().and_then(|number| open.get(&number));
+        let mut all = this.into_iter().chain(open.values());
+        let found = all.find(|(subject, _)| subject.is_of(&message));
         if let Some((_, sender)) = found {
             // A full channel drops the message, a closed one belongs to a request that has ended meanwhile.
             let _ = sender.try_send(message);
@@ -221,4 +239,50 @@ pub(super) fn problem_in(message: &Message) -> Option<Problem> {
         Message::CommandFailure(failure) => (&failure.payload).into(),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto_frames::payload::{DeleteFailure, DeleteFailureReason};
+
+    #[test]
+    fn the_refusal_of_a_command_goes_to_the_request_that_gave_it() {
+        let answers = Arc::new(Answers {
+            budget: Budget::new(1024, Pace::Budget),
+            open: Mutex::default(),
+        });
+        let waiter = || {
+            let number = LAST.fetch_add(1, Ordering::Relaxed);
+            let (sender, received) = mpsc::channel(MAX_ANSWERS);
+            let subject = Subject {
+                command: CommandName::Delete,
+                instance: Some(InstanceId::new("a")),
+                node: None,
+            };
+            answers.open.lock().insert(number, (subject, sender));
+            Waiter {
+                number,
+                answers: Arc::clone(&answers),
+                received,
+            }
+        };
+        let refusal = || {
+            Message::DeleteFailure(DeleteFailure {
+                node_uuid: String::new(),
+                instance_uuid: "a".into(),
+                reason: DeleteFailureReason::NoInstance,
+            })
+        };
+        let (mut first, mut second) = (waiter(), waiter());
+        HANDING_IN.set(Some(second.number));
+        answers.take(refusal());
+        HANDING_IN.set(None);
+        assert!(first.try_next().is_none());
+        assert!(second.try_next().is_some());
+        // What is said later is for the one that came first.
+        answers.take(refusal());
+        assert!(first.try_next().is_some());
+        assert!(second.try_next().is_none());
+    }
 }

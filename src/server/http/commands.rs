@@ -221,7 +221,7 @@ pub(super) async fn order(
     let input = wire::ordered(caller.session, caller.uuid, ordered)?;
     note(call, caller.uuid, &input);
     let mut waiter = caller.wait_for(subject);
-    call.app.hub.handle([input], Some(caller.budget()));
+    caller.hand_in(input, &waiter);
     // The core refuses before `handle` returns, so a refusal is in the channel by now.
     match waiter.try_next().as_ref().and_then(problem_in) {
         Some(problem) => Err(problem),

@@ -145,7 +145,7 @@ pub(super) async fn start(call: Call) -> Answer {
         let known = posted.known((&instance, &digest), &start, is_known, row.as_deref());
         if known == Known::New {
             posted.note(&instance, digest);
-            call.app.hub.handle([input], Some(caller.budget()));
+            caller.hand_in(input, &waiter);
         }
         (begun, known)
     };
@@ -207,7 +207,7 @@ pub(super) async fn explain(call: Call) -> Answer {
     }
     // Registered first: the decision is sent before `handle` returns.
     let mut waiter = caller.wait_for(subject(&instance));
-    call.app.hub.handle([input], Some(caller.budget()));
+    caller.hand_in(input, &waiter);
     let at = call.app.ring.end();
     // The core decides a dry run before `handle` returns, so the answer is in the channel.
     match waiter.try_next() {
