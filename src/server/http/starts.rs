@@ -71,7 +71,8 @@ impl Posted {
     /// - Nothing is there: `New`. An ended run counts as nothing only if the START says `restart`; else a START that is
     ///   sent again after its instance ended would run it twice.
     /// - The digest of the instance is remembered: it decides.
-    /// - It is not: `Same` if the instance is there and asks for the same, or is known to the core without a row.
+    /// - It is not: `Same` if the instance asked for the same, as far as that is known, or is known to the core without a
+    ///   row. Of a run that has ended it is not known: nothing tells then that it was another START.
     fn known(
         &self,
         (instance, digest): (&InstanceId, &[u8; 32]),
@@ -87,7 +88,7 @@ impl Posted {
             (Some(known), _) if known == digest => Known::Same,
             (Some(_), _) => Known::Other,
             // It came as a frame, before a restart, or so long ago that its digest is forgotten.
-            (None, Some(row)) if is_there && asks_alike(start, row) => Known::Same,
+            (None, Some(row)) if !is_there || asks_alike(start, row) => Known::Same,
             (None, None) => Known::Same,
             (None, Some(_)) => Known::Other,
         }
@@ -348,6 +349,24 @@ mod tests {
         let known = |mem| posted.known((&a, &[1; 32]), &start(mem), true, Some(&running));
         assert_eq!(known(7), Known::Same);
         assert_eq!(known(8), Known::Other);
+    }
+
+    #[test]
+    fn a_start_whose_digest_is_forgotten_is_the_same_after_its_instance_ended() {
+        let posted = Posted::default();
+        let a = InstanceId::new("a");
+        let ended = InstanceView {
+            instance_uuid: "a".to_owned(),
+            state: PlacementState::Ended,
+            ..InstanceView::default()
+        };
+        let known = |start: &Start| posted.known((&a, &[1; 32]), start, false, Some(&ended));
+        assert_eq!(known(&start(7)), Known::Same);
+        let again = Start {
+            restart: true,
+            ..start(7)
+        };
+        assert_eq!(known(&again), Known::New);
     }
 
     #[test]
