@@ -95,7 +95,7 @@ pub(crate) trait Filter: Debug + Send {
 /// filter. Only the filter that made it can read it. Nodes with the same miss of the same filter are counted as one
 /// reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Miss(pub(crate) u16);
+pub(crate) struct Miss(pub(crate) u32);
 
 /// Where a search looks. Filters add to it; it then becomes part of the search.
 pub(crate) struct Narrowing<'a> {

@@ -293,7 +293,7 @@ impl<'a> Tally<'a> {
             && list.len() < table.len()
             && let Some(at) = self.pin()
         {
-            let miss = Miss(u16::from(!asked.query().names_node()));
+            let miss = Miss(u32::from(!asked.query().names_node()));
             let others = table.len() - list.len();
             self.count_of(Failed::Lasting(at, miss)).nodes += others;
             // The host that is asked for may be one that has not said its name yet.

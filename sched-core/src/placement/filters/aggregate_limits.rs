@@ -37,7 +37,7 @@ impl Filter for AggregateLimit {
             Self::Starts => (limits.max_starts(), node.starts_under_way()),
         };
         match max {
-            Some(max) if count as i64 >= max => Err(Miss(u16::try_from(max).unwrap_or(u16::MAX))),
+            Some(max) if count as i64 >= max => Err(miss(max)),
             _ => Ok(()),
         }
     }
@@ -49,18 +49,44 @@ impl Filter for AggregateLimit {
         }
     }
 
-    /// The miss is the limit itself, so that nodes with different limits are told apart. One above 65535 is told as
-    /// that.
+    /// The miss is the limit itself, so that nodes with different limits are told apart.
     fn lack(&self, miss: Miss, _asked: &Asked<'_>) -> Lack {
+        self.lacking(miss)
+    }
+
+    /// With a limit of 0 nothing may ever run there; any other limit may be met once something has ended.
+    fn is_lasting(&self, miss: Miss, _asked: &Asked<'_>) -> bool {
+        miss.0 == 0
+    }
+}
+
+impl AggregateLimit {
+    /// What a node lacks that misses like this.
+    fn lacking(self, miss: Miss) -> Lack {
         let max = i64::from(miss.0);
         match self {
             Self::Instances => Lack::Instances(max),
             Self::Starts => Lack::Starts(max),
         }
     }
+}
 
-    /// With a limit of 0 nothing may ever run there; any other limit may be met once something has ended.
-    fn is_lasting(&self, miss: Miss, _asked: &Asked<'_>) -> bool {
-        miss.0 == 0
+/// The miss of a node with this limit. No node has so many instances or STARTs that a larger one is ever reached.
+fn miss(max: i64) -> Miss {
+    Miss(u32::try_from(max).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AggregateLimit, Lack, miss};
+
+    #[test]
+    fn a_limit_is_explained_as_it_is() {
+        for max in [0, 65_535, 65_536, 1_000_000] {
+            let lack = AggregateLimit::Instances.lacking(miss(max));
+            assert_eq!(lack, Lack::Instances(max));
+            let lack = AggregateLimit::Starts.lacking(miss(max));
+            assert_eq!(lack, Lack::Starts(max));
+        }
     }
 }

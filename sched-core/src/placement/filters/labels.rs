@@ -50,7 +50,7 @@ impl Filter for Required {
         } else {
             failed.find(is_lasting).unwrap_or(first)
         };
-        Err(Miss(u16::try_from(at).unwrap_or(u16::MAX)))
+        Err(Miss(u32::try_from(at).unwrap_or(u32::MAX)))
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
@@ -90,5 +90,5 @@ fn required<'a>(asked: &Asked<'a>) -> &'a [Expression] {
 
 /// The expression that a miss means.
 fn missed<'a>(miss: Miss, asked: &Asked<'a>) -> Option<&'a Expression> {
-    required(asked).get(usize::from(miss.0))
+    required(asked).get(miss.0 as usize)
 }

@@ -40,7 +40,7 @@ impl Filter for HardNear {
             .iter()
             .position(|near| near.asked().hard && !near.is_at(node));
         match failed {
-            Some(at) => Err(Miss(u16::try_from(at).unwrap_or(u16::MAX))),
+            Some(at) => Err(Miss(u32::try_from(at).unwrap_or(u32::MAX))),
             None => Ok(()),
         }
     }
@@ -62,7 +62,7 @@ impl Filter for HardNear {
     }
 
     fn lack(&self, miss: Miss, asked: &Asked<'_>) -> Lack {
-        let near = asked.near().get(usize::from(miss.0));
+        let near = asked.near().get(miss.0 as usize);
         let Some(near) = near.map(|near| near.asked()) else {
             return Lack::Nearness;
         };
@@ -77,7 +77,7 @@ impl Filter for HardNear {
     }
 
     fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        let near = asked.near().get(usize::from(miss.0));
+        let near = asked.near().get(miss.0 as usize);
         near.map_or_else(String::new, |near| near.asked().label.clone())
     }
 

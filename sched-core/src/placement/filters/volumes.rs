@@ -30,7 +30,7 @@ impl Filter for Volumes {
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
         match asked.volumes().iter().position(|it| !node.has_volume(it)) {
-            Some(at) => Err(Miss(u16::try_from(at).unwrap_or(u16::MAX))),
+            Some(at) => Err(Miss(u32::try_from(at).unwrap_or(u32::MAX))),
             None => Ok(()),
         }
     }
@@ -51,7 +51,7 @@ impl Filter for Volumes {
     }
 
     fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        let volume = asked.volumes().get(usize::from(miss.0));
+        let volume = asked.volumes().get(miss.0 as usize);
         volume.map_or_else(String::new, |it| (*it).to_owned())
     }
 
