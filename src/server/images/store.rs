@@ -29,7 +29,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use proto_frames::payload::image::{MAX_IMAGE_CHUNK, MAX_IMAGE_ROWS};
@@ -43,6 +43,10 @@ use crate::image_file::{Stamp, gone, own_directory, unix_ms};
 /// How old what an image's file says of its last use may be: it is written no more often than that. Less recent uses
 /// may be forgotten by a crash, which only makes the choice of what is evicted a little worse.
 const NOTE_USE_EVERY: Duration = Duration::from_secs(60);
+
+/// How long after it was pushed an image is not evicted for what another tenant pushes, although no START names it yet:
+/// time enough for the START that it was pushed for. As long as a push that is cut off keeps its room.
+const FRESH: Duration = Duration::from_secs(600);
 
 /// Suffix of the file of an image that is not complete.
 const PART: &str = ".part";
@@ -111,9 +115,18 @@ struct Image {
     used: SystemTime,
     /// The modification time of its file, so the last use that a restart would find.
     noted: SystemTime,
+    /// When it was last pushed, or found by a push; `None` for what was there when the store was opened.
+    pushed: Option<Instant>,
     /// Its file when it was found to be what its digest says: as long as its stamp is this, that need not be computed
     /// once more. `None` for what was there when the store was opened.
     verified: Option<Stamp>,
+}
+
+impl Image {
+    /// Whether it was pushed so lately that its START may be still to come.
+    fn is_fresh(&self) -> bool {
+        self.pushed.is_some_and(|pushed| pushed.elapsed() < FRESH)
+    }
 }
 
 impl Refused {
@@ -174,6 +187,7 @@ impl Store {
                 owner: serde_json::from_slice(&owner).unwrap_or_default(),
                 used,
                 noted: used,
+                pushed: None,
                 verified: None,
             };
             self.images.insert(digest, image);

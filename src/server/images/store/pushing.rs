@@ -175,6 +175,13 @@ impl Store {
         }
     }
 
+    /// Makes an image one that was pushed long ago.
+    #[cfg(test)]
+    pub(super) fn age(&mut self, digest: &Digest) {
+        let image = self.images.get_mut(digest).expect("it is there");
+        image.pushed = None;
+    }
+
     /// Gives up what there is of an image, file and all.
     ///
     /// # Errors
@@ -199,6 +206,7 @@ impl Store {
             if is_good {
                 image.verified = Some(stamp);
                 image.used = SystemTime::now();
+                image.pushed = Some(Instant::now());
                 return Some(image.bytes);
             }
         }
@@ -336,6 +344,7 @@ impl Store {
             owner,
             used: now,
             noted: now,
+            pushed: Some(Instant::now()),
             verified: upload.file.metadata().ok().as_ref().map(Stamp::from),
         };
         self.images.insert(*digest, image);

@@ -1,10 +1,11 @@
 //! Room for an image: what no START names goes, least recently used first. Quotas are checked when a push begins, for
-//! all the bytes that the image will have, so that a push that has begun does not end for want of quota.
+//! all the bytes that the image will have, so that a push that has begun does not end for want of quota. What another
+//! tenant has pushed lately stays ([`FRESH`]): the START that it was pushed for may be on its way.
 
 use proto_frames::payload::{Digest, ImageFailure};
 use tracing::{info, warn};
 
-use super::{InUse, Refused, Store};
+use super::{FRESH, Image, InUse, Refused, Store};
 
 impl Store {
     /// Makes room for so many bytes of a tenant, in its quota and in that of all, or says why there is none. In this
@@ -30,7 +31,7 @@ impl Store {
         if left.iter().any(|(_, excess)| *excess > 0) {
             let in_use = in_use();
             for (whose, excess) in left {
-                self.choose(excess, whose, &in_use, &mut chosen)
+                self.choose(excess, (whose, tenant), &in_use, &mut chosen)
                     .map_err(|()| self.no_room(bytes, whose))?;
             }
         }
@@ -83,25 +84,27 @@ impl Store {
     }
 
     /// Adds images of a tenant, or of all, to those that are chosen already, until all of them have so many bytes
-    /// together: least recently used first, and none that a START names. `Err` if there are not enough.
+    /// together: least recently used first, and none that a START names, nor a fresh one of another tenant than the one
+    /// that room is made for. `Err` if there are not enough.
     fn choose(
         &self,
         mut excess: u64,
-        tenant: Option<&str>,
+        (tenant, pusher): (Option<&str>, &str),
         in_use: &InUse,
         chosen: &mut Vec<Digest>,
     ) -> Result<(), ()> {
         let bytes_of = |digest: &Digest| self.images.get(digest).map_or(0, |image| image.bytes);
         excess = excess.saturating_sub(chosen.iter().map(bytes_of).sum());
-        let is_free = |digest: &Digest, owner: &str| {
-            tenant.is_none_or(|tenant| tenant == owner) && !in_use.contains(&digest.short())
+        let is_free = |digest: &Digest, image: &Image| {
+            let owner = &*image.owner.tenant;
+            tenant.is_none_or(|tenant| tenant == owner)
+                && (owner == pusher || !image.is_fresh())
+                && !in_use.contains(&digest.short())
         };
         let mut free: Vec<_> = self
             .images
             .iter()
-            .filter(|(digest, image)| {
-                is_free(digest, &image.owner.tenant) && !chosen.contains(digest)
-            })
+            .filter(|(digest, image)| is_free(digest, image) && !chosen.contains(digest))
             .collect();
         // Least recently used first.
         free.sort_by_key(|(_, image)| image.used);
@@ -130,8 +133,9 @@ impl Store {
             ),
         };
         let detail = format!(
-            "no room for {bytes} bytes: {whose} {quota} ({flag} of the scheduler), and what is there is named by STARTs or \
-             being pushed; delete what is not needed any more (ciaoctl images)"
+            "no room for {bytes} bytes: {whose} {quota} ({flag} of the scheduler), and what is there is named by STARTs, \
+             being pushed, or was pushed by others within {} min; delete what is not needed any more (ciaoctl images)",
+            FRESH.as_secs() / 60
         );
         Refused::new(ImageFailure::Quota, detail)
     }
