@@ -197,3 +197,87 @@ fn no_place(no_place: NoPlace) -> Problem {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, ready};
+    use std::time::Duration;
+
+    use axum::body::Body;
+    use hyper::body::Frame;
+    use tokio::time::{Instant, Sleep, sleep_until};
+
+    use super::super::super::unread::Unread;
+    use super::*;
+
+    /// A body whose frames come one after the other, each so long after the one before it, by the test's own clock. One
+    /// that is `None` is the end of the body; behind the last nothing comes.
+    struct Dripping {
+        frames: VecDeque<(Duration, Option<usize>)>,
+        wait: Option<Pin<Box<Sleep>>>,
+    }
+
+    impl hyper::body::Body for Dripping {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let Some((after, len)) = self.frames.front().copied() else {
+                return Poll::Pending;
+            };
+            let wait = self
+                .wait
+                .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + after)));
+            ready!(wait.as_mut().poll(cx));
+            self.wait = None;
+            self.frames.pop_front();
+            Poll::Ready(len.map(|len| Ok(Frame::data(vec![0; len].into()))))
+        }
+    }
+
+    fn incoming(frames: impl IntoIterator<Item = (Duration, Option<usize>)>) -> Incoming {
+        let body = Dripping {
+            frames: frames.into_iter().collect(),
+            wait: None,
+        };
+        Incoming {
+            reading: Unread::new(Body::new(body)).read(),
+            rest: Bytes::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_chunk_has_a_deadline_of_its_own() {
+        const CHUNKS: u32 = 5;
+        let nearly = BODY_DEADLINE - Duration::from_secs(1);
+        let all = (0..CHUNKS).map(|_| (nearly, Some(MAX_IMAGE_CHUNK)));
+        let mut incoming = incoming(all.chain([(nearly, None)]));
+        let begun = Instant::now();
+        for _ in 0..CHUNKS {
+            assert_eq!(incoming.chunk().await.unwrap().len(), MAX_IMAGE_CHUNK);
+        }
+        assert!(begun.elapsed() > BODY_DEADLINE, "all together take longer");
+        let ended = incoming.chunk().await.unwrap_err();
+        assert!(ended.text().contains("it ended"), "{ended:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_that_stands_still_or_hardly_moves_is_ended() {
+        let moment = Duration::from_secs(1);
+        let still = vec![(moment, Some(1))];
+        let slow = vec![(moment, Some(1)); 10 * BODY_DEADLINE.as_secs() as usize];
+        for frames in [Vec::new(), still, slow] {
+            let mut incoming = incoming(frames);
+            let begun = Instant::now();
+            let late = incoming.chunk().await.unwrap_err();
+            assert!(late.text().ends_with("(timeout)"), "{late:?}");
+            assert_eq!(begun.elapsed().as_secs(), BODY_DEADLINE.as_secs());
+        }
+    }
+}
