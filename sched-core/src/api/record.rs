@@ -254,6 +254,10 @@ pub struct EndsRecord {
     pub incarnation: Uuid,
     /// The latest number, and so all before it.
     pub seq: u64,
+    /// A number up to which the node has said that it had none left to tell, whomever it told them. Records of earlier
+    /// versions lack it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub told: u64,
 }
 
 /// What is kept of a UUID that was claimed with a certificate bound to it.
@@ -334,7 +338,6 @@ pub struct DrainRecord {
 }
 
 /// Whether a count need not be written.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
+fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
 }

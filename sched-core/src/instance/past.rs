@@ -219,6 +219,11 @@ impl Past {
         self.reach.begin(since, now, runs);
     }
 
+    /// Ends before this moment are missing.
+    pub(super) fn note_gap(&mut self, until: Instant) {
+        self.reach.note_gap(until);
+    }
+
     /// Every end after this moment is remembered; `None` where that is not known.
     pub(super) fn complete_since(&self) -> Option<Instant> {
         self.reach.since()

@@ -308,6 +308,11 @@ impl Instances {
         self.past.begin(since, now);
     }
 
+    /// Ends before this moment were told to another scheduler.
+    pub(crate) fn note_gap(&mut self, until: Instant) {
+        self.past.note_gap(until);
+    }
+
     /// Every end after this moment is remembered; `None` where that is not known.
     pub(crate) fn history_complete_since(&self) -> Option<Instant> {
         self.past.complete_since()

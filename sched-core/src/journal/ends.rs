@@ -20,6 +20,8 @@ const MAX_NODES_REMEMBERED: usize = 65_536;
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     by_node: Map<Uuid, Acknowledgement>,
+    /// How many of them have not reported since the restart from which they are remembered.
+    unheard: usize,
     /// What nodes are to be told of their ends and the change that has to be on disk before, one for each node at most.
     acknowledgements: VecDeque<(u64, Uuid, EndsRecord)>,
 }
@@ -30,6 +32,11 @@ struct Acknowledgement {
     incarnation: Uuid,
     /// The latest number that is dealt with, and so all before it.
     seq: u64,
+    /// A number up to which the node has said that it has none left to tell: here, or to a scheduler without this state
+    /// directory. It says nothing of what is dealt with here.
+    told: u64,
+    /// Whether the node has not reported since the restart from which this is remembered.
+    is_restored: bool,
     acknowledged: Acknowledged,
 }
 
@@ -49,19 +56,57 @@ impl Journal {
     pub(crate) fn ends_record(&self, node: Uuid) -> Option<EndsRecord> {
         let heard = self.ends.by_node.get(&node);
         heard
-            .filter(|heard| heard.seq > 0)
+            .filter(|heard| heard.seq.max(heard.told) > 0)
             .map(Acknowledgement::record)
     }
 
     /// Takes up what the process before this one remembered.
     pub(crate) fn restore_ends(&mut self, node: Uuid, record: EndsRecord) {
-        let EndsRecord { incarnation, seq } = record;
-        self.ends.begin(node, incarnation, seq).seq = seq;
+        let heard = self.ends.begin(node, record.incarnation, record.seq);
+        heard.seq = record.seq;
+        heard.told = record.told;
+        let was_restored = std::mem::replace(&mut heard.is_restored, true);
+        self.ends.unheard += usize::from(!was_restored);
     }
 
-    /// A node says whose numbers it gives, and the latest.
-    pub(crate) fn begin_ends(&mut self, node: Uuid, incarnation: Uuid, latest: u64) {
-        self.ends.begin(node, incarnation, latest);
+    /// A node says whose numbers it gives, the latest, and the last before those that it has left to tell. Whether all
+    /// its ends are known here that were told before this run of the scheduler: not where its numbers have gone on
+    /// without it.
+    pub(crate) fn begin_ends(
+        &mut self,
+        node: Uuid,
+        incarnation: Uuid,
+        (latest, told): (u64, u64),
+    ) -> bool {
+        let before = self.ends.by_node.get(&node).copied();
+        let heard = self.ends.begin(node, incarnation, latest);
+        let is_first = std::mem::take(&mut heard.is_restored);
+        if heard.told > latest {
+            heard.told = 0;
+        }
+        let is_further = told > heard.seq.max(heard.told);
+        if is_further {
+            heard.told = told;
+        }
+        self.ends.unheard -= usize::from(is_first);
+        if is_further {
+            self.note_node(node);
+        }
+        match before {
+            // Checked at its first report after a restart alone: later on it was connected, or numbers from further on
+            // because its launcher was restarted.
+            Some(before) if is_first => {
+                let has_its_count = before.incarnation == incarnation;
+                has_its_count && before.seq.max(before.told) <= latest && !is_further
+            }
+            Some(_) => true,
+            None => told == 0,
+        }
+    }
+
+    /// Whether a node that is remembered from before a restart has not reported since.
+    pub(crate) fn lacks_reports(&self) -> bool {
+        self.ends.unheard > 0
     }
 
     /// Notes that an end is dealt with; whether it is news.
@@ -105,13 +150,16 @@ impl Journal {
             return;
         }
         let mut forgotten = Vec::new();
+        let mut unheard = self.ends.unheard;
         self.ends.by_node.retain(|&uuid, heard| {
             let stays = is_known(uuid) || heard.acknowledged != Acknowledged::Yes;
             if !stays {
+                unheard -= usize::from(heard.is_restored);
                 forgotten.push(uuid);
             }
             stays
         });
+        self.ends.unheard = unheard;
         for uuid in forgotten {
             self.note_node(uuid);
         }
@@ -129,14 +177,16 @@ impl Ends {
         let new = Acknowledgement {
             incarnation,
             seq: 0,
+            told: 0,
+            is_restored: false,
             acknowledged: Acknowledged::Yes,
         };
         let heard = self.by_node.entry(node).or_insert(new);
         // A launcher that has lost its count begins again, whatever it calls it.
         if heard.incarnation != incarnation || heard.seq > latest {
-            let acknowledged = heard.acknowledged;
             *heard = Acknowledgement {
-                acknowledged,
+                acknowledged: heard.acknowledged,
+                is_restored: heard.is_restored,
                 ..new
             };
         }
@@ -168,6 +218,7 @@ impl Acknowledgement {
         EndsRecord {
             incarnation: self.incarnation,
             seq: self.seq,
+            told: self.told,
         }
     }
 }

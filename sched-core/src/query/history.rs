@@ -72,6 +72,13 @@ impl Scheduler {
             return;
         };
         let since = self.instances.history_complete_since();
+        // What is on disk of ends may have a gap, of the time when another scheduler had its nodes. That is seen from the
+        // numbers of each node's ends once it has reported; until then it counts as if it were so.
+        let is_proven = !self.journal.lacks_reports();
+        let since = since.map(|since| match is_proven {
+            true => since,
+            false => since.max(self.started),
+        });
         let complete_for = since.map(|since| self.now.saturating_duration_since(since));
         result.complete_for_ms = complete_for.map(whole_ms);
         let mut allowance = Allowance::new(limit(query));

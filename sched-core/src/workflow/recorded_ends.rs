@@ -43,7 +43,12 @@ impl Scheduler {
             ended,
         } = *ends;
         let uuid = self.cluster.nodes().node(key).uuid();
-        self.journal.begin_ends(uuid, incarnation, seq);
+        // All before the first that is left to tell has been told.
+        let first = ended.iter().map(|end| end.seq).min();
+        let told = first.map_or(seq, |first| first.saturating_sub(1));
+        if !self.journal.begin_ends(uuid, incarnation, (seq, told)) {
+            self.instances.note_gap(self.started);
+        }
         if report.starts_seen.is_some() {
             self.cluster.note_counting(key);
         }

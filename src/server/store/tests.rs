@@ -138,6 +138,7 @@ fn full() -> [(RecordKey, Record); 2] {
         ends: Some(EndsRecord {
             incarnation: Uuid::from_u128(3),
             seq: 1 << 33,
+            ..EndsRecord::default()
         }),
     };
     [

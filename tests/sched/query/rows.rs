@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use proto_frames::Kind;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::{
     Group, GroupPolicy, Payload, Query, QueryKind, QueryResult, Scheduling, StartFailureReason,
 };
-use sched_core::{Command, Message, NodeExtras, SessionId};
+use proto_frames::{Kind, Uuid};
+use sched_core::{Command, EndsReport, Message, NodeExtras, Report, SessionId, StatsReport};
 
 use crate::support::durability::durable;
 use crate::support::requests::Asking;
@@ -144,6 +144,56 @@ fn the_list_of_ends_says_since_when_none_was_forgotten() {
         Some(5),
         "the first is forgotten"
     );
+}
+
+/// STATS of a launcher that numbers ends: the latest number, with nothing left to tell and nothing that runs.
+fn tells(world: &mut World, node: SessionId, seq: u64) {
+    let ends = EndsReport {
+        incarnation: Uuid::from_u128(0xc0),
+        seq,
+        ended: Vec::new(),
+    };
+    let report = StatsReport {
+        node: world.uuid_of(node).to_string().into(),
+        starts_seen: Some(0),
+        ends: Some(Box::new(ends)),
+        ..StatsReport::default()
+    };
+    world.say(node, Report::Stats(Box::new(report)));
+}
+
+#[test]
+fn ends_that_another_scheduler_was_told_meanwhile_are_missing() {
+    // A node whose numbers have stood still, and one whose numbers have gone on.
+    for (since_then, expected) in [(7, 23), (8, 3)] {
+        let (mut world, controller, node) = World::with(durable()).with_node(100);
+        tells(&mut world, node, 7);
+        world.start_as(controller, request("a", 10).waiting(30));
+        world.advance(Duration::from_secs(20));
+        world.crash(config(), Default::default());
+        world.advance(Duration::from_secs(1));
+        let unproven = complete_for_s(&mut world);
+        assert_eq!(unproven, Some(1), "before its node has reported");
+        let node = world.node_with(1, 100);
+        tells(&mut world, node, since_then);
+        world.advance(Duration::from_secs(2));
+        assert_eq!(complete_for_s(&mut world), Some(expected));
+    }
+}
+
+#[test]
+fn a_launcher_that_is_restarted_makes_no_gap() {
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
+    tells(&mut world, node, 7);
+    world.start_as(controller, request("a", 10).waiting(30));
+    world.advance(Duration::from_secs(20));
+    // It numbers from further on.
+    tells(&mut world, node, 1 << 32);
+    world.crash(config(), Default::default());
+    let node = world.node_with(1, 100);
+    tells(&mut world, node, 1 << 32);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(complete_for_s(&mut world), Some(21));
 }
 
 #[test]

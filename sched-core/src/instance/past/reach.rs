@@ -44,6 +44,11 @@ impl Reach {
         self.learnt = Some(now);
     }
 
+    /// Ends before this moment are missing.
+    pub(super) fn note_gap(&mut self, until: Instant) {
+        self.since = self.since.map(|since| since.max(until));
+    }
+
     /// A run is noted that a node remembered.
     pub(super) fn note_learnt(&mut self, now: Instant) {
         self.learnt = Some(now);
