@@ -51,6 +51,23 @@ async fn nodes_are_listed_page_by_page_each_once() {
     let selector = format!("/v1/nodes?selector=hostname%20=%20host-{}", first.uuid);
     let page = http.get(&selector).await.ok(200);
     assert_eq!(hosts(&page), [format!("host-{}", first.uuid)]);
+    // Few of many, one at a time: none is passed over, and none needs more than one request.
+    let mut path = "/v1/nodes?selector=status%20=%20READY&limit=1".to_owned();
+    let mut one_by_one = Vec::new();
+    loop {
+        let page = http.get(&path).await.ok(200);
+        let found = hosts(&page);
+        assert!(found.len() == 1 || page["next"].is_null(), "{page}");
+        one_by_one.extend(found);
+        match page["next"].as_str() {
+            Some(next) => {
+                path = format!("/v1/nodes?selector=status%20=%20READY&limit=1&after={next}");
+            }
+            None => break,
+        }
+    }
+    one_by_one.sort();
+    assert_eq!(one_by_one, expected);
     let none = http
         .get("/v1/nodes?selector=status%20!=%20READY")
         .await

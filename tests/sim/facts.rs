@@ -70,6 +70,15 @@ pub(crate) enum Fact {
     },
     /// The scheduler said that a machine is drained.
     Drained { machine: usize },
+    /// The scheduler said how far a drain is: instances in all, those that have left and how many of them had ended, those
+    /// on their way, and those that are left.
+    DrainCounted {
+        total: u32,
+        moved: u32,
+        ended: u32,
+        moving: u32,
+        left: u32,
+    },
     /// A controller was told what a liar said of an instance that was not its own.
     Fooled { controller: usize, instance: u32 },
     /// A scheduler started: the instances that were on its disk.

@@ -174,6 +174,13 @@ impl World {
             state.as_str(),
             progress.detail
         ));
+        self.facts.push(Fact::DrainCounted {
+            total,
+            moved,
+            ended: progress.ended,
+            moving,
+            left,
+        });
         if *state == DrainState::Done {
             self.facts.push(Fact::Drained { machine });
         }

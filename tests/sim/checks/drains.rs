@@ -1,4 +1,5 @@
-//! Drains are what they say: a machine that is evacuated begins nothing, and one that is drained has nothing.
+//! Drains are what they say: a machine that is evacuated begins nothing, one that is drained has nothing, and what is
+//! said of each adds up.
 
 use super::Check;
 use crate::facts::Fact;
@@ -22,6 +23,15 @@ impl Check for Drains {
                 let runs = &world.machines[machine].processes;
                 Err(format!("machine {machine} is drained and runs {runs:?}"))
             }
+            Fact::DrainCounted {
+                total,
+                moved,
+                ended,
+                moving,
+                left,
+            } if moved + moving + left != total || ended > moved => Err(format!(
+                "of {total} are {moved} gone, {ended} of them ended, {moving} on their way and {left} left"
+            )),
             _ => Ok(()),
         }
     }
