@@ -43,6 +43,16 @@ pub enum ResolveError {
         /// What was typed.
         name: String,
     },
+    /// What has it has ended.
+    #[error(
+        "instance {id} ended {ago}: nothing is there to be ended; `ciaoctl history {id}` says what became of it"
+    )]
+    Ended {
+        /// The instance.
+        id: String,
+        /// How long ago, such as `12s ago`.
+        ago: String,
+    },
     /// Several have.
     #[error("{name:?} means {} {kind}s; give more of the UUID:", candidates.len())]
     Ambiguous {

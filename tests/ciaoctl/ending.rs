@@ -2,7 +2,7 @@
 
 use proto_frames::payload::{
     Delete, DeleteFailure, DeleteFailureReason, Evacuate, InstanceDeleted, InstanceStopped,
-    Payload, RefusalReason,
+    InstanceView, Payload, Query, QueryKind, QueryResult, RefusalReason,
 };
 use proto_frames::{Frame, Kind};
 
@@ -267,4 +267,44 @@ async fn all_or_those_selected_are_deleted_once_it_is_sure_that_they_are_meant()
         let ran = scheduler.ctl(&line.split(' ').collect::<Vec<_>>()).await;
         assert_eq!(ran.code, Some(2), "{line}: {ran:?}");
     }
+}
+
+#[tokio::test]
+async fn what_has_ended_is_not_said_to_be_unknown() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        if frame.kind != Kind::QUERY {
+            return;
+        }
+        let query = Query::decode(&frame.payload).unwrap();
+        let ended = InstanceView {
+            instance_uuid: "dd110000-0000-4000-8000-000000000000".into(),
+            name: "web".into(),
+            ended_at_ms: Some(0),
+            ..InstanceView::default()
+        };
+        let result = QueryResult {
+            id: query.id,
+            instances: if query.what == QueryKind::Ended {
+                vec![ended]
+            } else {
+                Vec::new()
+            },
+            what: query.what,
+            ..QueryResult::default()
+        };
+        peers.send(from, Kind::QUERY_RESULT, result.encode());
+    })
+    .await;
+    for name in ["web", "dd11"] {
+        let ran = scheduler.ctl(&["delete", name]).await;
+        assert_eq!(ran.code, Some(5), "{ran:?}");
+        let expected = "instance dd110000-0000-4000-8000-000000000000 ended ";
+        assert!(
+            ran.err.contains(expected) && ran.err.contains(" ago: "),
+            "{ran:?}"
+        );
+    }
+    let ran = scheduler.ctl(&["delete", "other"]).await;
+    assert!(ran.err.contains("no instance is called"), "{ran:?}");
+    assert!(deletes(&scheduler).is_empty());
 }

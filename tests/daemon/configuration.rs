@@ -5,7 +5,7 @@ use proto_frames::{Encoding, Kind, Role};
 use tokio::process::Command;
 
 use crate::boot::refused;
-use crate::site::{Site, repository};
+use crate::site::{Site, output, repository};
 
 const FIRST: &str = "\
 configure:
@@ -76,7 +76,9 @@ async fn dev_warns_of_misspelt_keys_of_a_start_and_starts_nothing_without_a_prog
     .unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-scheduler"));
     command.args(["dev", "--port", "0", "--start"]).arg(&file);
-    let said = refused(command).await;
+    let output = output(command).await;
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
     for part in [
         "line 3: start.comand: no such key, ignored; did you mean 'command'?",
         "start.command is missing or empty",

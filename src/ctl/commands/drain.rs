@@ -25,7 +25,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::ctl::args::{CordonArgs, DrainArgs};
 use crate::ctl::commands::life::{checked, patience};
 use crate::ctl::commands::{CommandError, Context, nodes};
-use crate::ctl::event::life::{drain as progress_text, drain_counts, drain_json};
+use crate::ctl::event::life::{
+    drain as progress_text, drain_counts, drain_done, drain_json, unmovable_label,
+};
 use crate::ctl::event::{Event, refused_kind};
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::Candidate;
@@ -289,7 +291,7 @@ impl Drain {
             (Goal::Check, DrainState::Checking) => check_text(node, last),
             (Goal::Check, _) => format!("{node} {progress}; gave up waiting for the check"),
             (_, DrainState::Done) if last.total == 0 => format!("{node} drained: nothing to move"),
-            (_, DrainState::Done) => format!("{node} drained: {} moved", last.moved),
+            (_, DrainState::Done) => format!("{node} drained: {}", drain_done(last)),
             _ if self.is_over() => format!("{node} {progress}"),
             _ => format!("{node} {progress}; gave up waiting, it goes on"),
         });
@@ -337,10 +339,12 @@ fn instances(progress: &DrainProgress) -> BTreeSet<&str> {
 }
 
 /// Instances that cannot be moved by why, in the order of the first of each: many have the same reason, which is long.
-fn by_reason(unmovable: &[UnmovableInstance]) -> IndexMap<&str, Vec<&str>> {
+fn by_reason(unmovable: &[UnmovableInstance]) -> IndexMap<&str, Vec<String>> {
     let mut all = IndexMap::<_, Vec<_>>::new();
     for it in unmovable {
-        all.entry(&*it.detail).or_default().push(&*it.instance_uuid);
+        all.entry(&*it.detail)
+            .or_default()
+            .push(unmovable_label(it));
     }
     all
 }

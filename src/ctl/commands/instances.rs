@@ -11,20 +11,21 @@
 //!   └────────────────▶ Failed
 //! ```
 
+use jiff::Timestamp;
 use proto_frames::Uuid;
 use proto_frames::payload::{Delete, InstanceView, LifeState, PlacementState, QueryKind, Topic};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::ctl::args::{InstanceArgs, PlacementArgs};
-use crate::ctl::client::Client;
+use crate::ctl::client::{Client, ClientError};
 use crate::ctl::commands::confirm::confirm;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::event::Event;
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::{Candidate, ResolveError, resolve};
 use crate::ctl::selection::is_met;
-use crate::ctl::units::short;
+use crate::ctl::units::{short, span_of_ms};
 use crate::printable::{Printable, counted};
 
 /// What is done with an instance.
@@ -168,7 +169,14 @@ async fn selected(
 async fn named(context: &mut Context<'_>, names: &[String]) -> Result<Vec<Target>, CommandError> {
     let mut targets: Vec<Target> = Vec::new();
     for name in names {
-        let target = Target::of(instance(&mut context.client, name).await?);
+        let target = match instance(&mut context.client, name).await {
+            Ok(view) => Target::of(view),
+            Err(CommandError::Resolve(not_found @ ResolveError::NotFound { .. })) => {
+                let ended = ended(&mut context.client, name).await?;
+                return Err(ended.unwrap_or(not_found).into());
+            }
+            Err(error) => return Err(error),
+        };
         if !targets
             .iter()
             .any(|known| known.instance_uuid == target.instance_uuid)
@@ -177,6 +185,29 @@ async fn named(context: &mut Context<'_>, names: &[String]) -> Result<Vec<Target
         }
     }
     Ok(targets)
+}
+
+/// That the one instance with this name, UUID or beginning of one has ended, and how long ago; `None` where the scheduler
+/// remembers none or several.
+async fn ended(client: &mut Client, name: &str) -> Result<Option<ResolveError>, ClientError> {
+    let mut runs = client.ended(Some(name)).await?;
+    runs.retain(|view| view.name == name || view.instance_uuid.starts_with(name));
+    let Some(last) = runs.pop() else {
+        return Ok(None);
+    };
+    let is_one = runs
+        .iter()
+        .all(|view| view.instance_uuid == last.instance_uuid);
+    Ok(is_one.then(|| ResolveError::Ended {
+        ago: last.ended_at_ms.map_or_else(|| "before".to_owned(), ago),
+        id: last.instance_uuid,
+    }))
+}
+
+/// How long ago a time in milliseconds since 1970 is, by the clock of this machine.
+fn ago(at_ms: i64) -> String {
+    let age = Timestamp::now().as_millisecond().saturating_sub(at_ms);
+    format!("{} ago", span_of_ms(age.max(0)))
 }
 
 /// Has the scheduler forget instances whose nodes are lost.

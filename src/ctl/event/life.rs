@@ -81,7 +81,10 @@ pub fn drain(event: &DrainProgress) -> String {
     }
     let named = event.unmovable.iter().take(NAMED_UNMOVABLE);
     let named: Vec<_> = named
-        .map(|it| format!("{} ({})", it.instance_uuid, it.detail))
+        .map(|it| match &*it.name {
+            "" => format!("{} ({})", it.instance_uuid, it.detail),
+            name => format!("{name} ({})", it.detail),
+        })
         .collect();
     let more = if event.unmovable.len() > NAMED_UNMOVABLE {
         ", and others"
@@ -106,10 +109,41 @@ pub fn drain_counts(event: &DrainProgress) -> String {
         return format!("{state}: nothing to move");
     }
     if event.state == DrainState::Checking {
+        // The reason of each follows where they are named.
+        let why = if event.unmovable.is_empty() { &why } else { "" };
         return format!("{state}: {total} to move{unmovable}{why}");
     }
-    let (moved, moving, left) = (event.moved, event.moving, event.left);
-    format!("{state}: {moved} of {total} moved, {moving} on their way, {left} left{unmovable}{why}")
+    let (moving, left, moved) = (event.moving, event.left, drain_moved(event, total));
+    format!("{state}: {moved}, {moving} on their way, {left} left{unmovable}{why}")
+}
+
+/// `2 of 4 moved`, and what ended by itself or was deleted, which the node has reported gone as well.
+fn drain_moved(event: &DrainProgress, total: u32) -> String {
+    let moved = event.moved.saturating_sub(event.ended);
+    match event.ended {
+        0 => format!("{moved} of {total} moved"),
+        ended => format!("{moved} of {total} moved, {ended} ended"),
+    }
+}
+
+/// What a drain that is done has done: `2 moved, 1 ended`.
+#[must_use]
+pub fn drain_done(event: &DrainProgress) -> String {
+    let moved = event.moved.saturating_sub(event.ended);
+    match (moved, event.ended) {
+        (moved, 0) => format!("{moved} moved"),
+        (0, ended) => format!("{ended} ended"),
+        (moved, ended) => format!("{moved} moved, {ended} ended"),
+    }
+}
+
+/// An instance that cannot be moved: its name and UUID, or its UUID alone.
+#[must_use]
+pub fn unmovable_label(it: &UnmovableInstance) -> String {
+    match &*it.name {
+        "" => it.instance_uuid.clone(),
+        name => format!("{name} ({})", it.instance_uuid),
+    }
 }
 
 /// `(host) gets no new work: short of memory …`.
@@ -185,12 +219,11 @@ pub(super) fn command_failure_json(event: &CommandFailure) -> Value {
 /// `misfit_count` counts all of them.
 #[must_use]
 pub fn drain_json(event: &DrainProgress) -> Value {
-    let object =
-        |it: &UnmovableInstance| json!({"instance_uuid": it.instance_uuid, "detail": it.detail});
+    let object = |it: &UnmovableInstance| json!({"instance_uuid": it.instance_uuid, "name": it.name, "detail": it.detail});
     let unmovable: Vec<Value> = event.unmovable.iter().map(object).collect();
     json!({
         "event": "drain_progress", "node_uuid": event.node_uuid, "state": event.state.as_str(), "total": event.total,
-        "moved": event.moved, "moving": event.moving, "left": event.left, "misfits": unmovable,
+        "moved": event.moved, "ended": event.ended, "moving": event.moving, "left": event.left, "misfits": unmovable,
         "misfit_count": event.unmovable_count, "detail": event.detail,
     })
 }
@@ -233,6 +266,50 @@ mod tests {
         ] {
             assert_eq!(transition(&event, &Hosts::default()), text);
         }
+    }
+
+    #[test]
+    fn a_drain_counts_what_ended_apart_from_what_is_moved() {
+        let mut event = DrainProgress {
+            state: DrainState::Moving,
+            total: 4,
+            moved: 3,
+            ended: 2,
+            left: 1,
+            ..DrainProgress::default()
+        };
+        let expected = "moving: 1 of 4 moved, 2 ended, 0 on their way, 1 left";
+        assert_eq!(drain(&event), expected);
+        assert_eq!(drain_done(&event), "1 moved, 2 ended");
+        assert_eq!(drain_json(&event)["ended"], 2);
+        event.ended = 0;
+        assert_eq!(drain_done(&event), "3 moved");
+        // Of a scheduler that counts wrongly.
+        event.ended = 5;
+        assert_eq!(drain_done(&event), "5 ended");
+    }
+
+    #[test]
+    fn what_cannot_be_moved_is_named_with_its_reason_once() {
+        let mut event = DrainProgress {
+            state: DrainState::Checking,
+            total: 2,
+            unmovable_count: 1,
+            unmovable: vec![UnmovableInstance {
+                instance_uuid: "i1".into(),
+                detail: "it is pinned".into(),
+                name: "web".into(),
+            }],
+            detail: "it is pinned".into(),
+            ..DrainProgress::default()
+        };
+        assert_eq!(drain(&event), "checking: 2 to move; 1 fits nowhere else");
+        assert_eq!(unmovable_label(&event.unmovable[0]), "web (i1)");
+        event.state = DrainState::Moving;
+        event.detail = String::new();
+        let expected =
+            "moving: 0 of 2 moved, 0 on their way, 0 left; 1 fits nowhere else: web (it is pinned)";
+        assert_eq!(drain(&event), expected);
     }
 
     #[test]
