@@ -264,7 +264,7 @@ fn carry(start: &[u8], id: &str, json: &str) -> Bytes {
 /// # Errors
 /// A text for the START's failure.
 pub(crate) fn carried(payload: &[u8]) -> Result<Carried, String> {
-    let at = payload.windows(MARK.len()).position(|it| it == MARK);
+    let at = memchr::memmem::find(payload, MARK);
     let at = at.ok_or("it has no second document with instance_id and definition")?;
     let second: Second<'_> =
         serde_json::from_slice(&payload[at + MARK.len()..]).map_err(|it| it.to_string())?;
