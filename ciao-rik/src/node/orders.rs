@@ -13,11 +13,11 @@ use crate::node::{Held, Node, exited};
 use crate::rpc::common::{ResourceStatus, WorkloadRequestKind};
 use crate::rpc::worker::InstanceScheduling;
 
-/// Shortest pause between two reports for each instance of a worker, up to the usual pause between two: with 250
+/// Shortest pause between two reports for each instance of a worker, up to the usual pause between two: with 125
 /// instances it is one second. A report lists all instances, and a burst of statuses is to cost a report now and then.
 /// Controllers do not wait for it, since they are told the worker's own status; `ciaoctl` shows an instance as starting
 /// for as long.
-const REPORT_LESS: Duration = Duration::from_millis(4);
+const REPORT_LESS: Duration = Duration::from_millis(8);
 
 impl Node {
     /// Carries out one order. Where its outcome is known at once, it is given to the state machine at once.
