@@ -32,11 +32,11 @@ use std::time::Duration;
 use ciao_adapter::family::Family;
 use ciao_adapter::sent::unix_ms;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tonic::Status;
 use tracing::{info, warn};
 
-use crate::definition::{Defaults, Definition};
+use crate::definition::{self, Defaults, Definition};
 use crate::instance::{Fate, Instance, InstanceRecord};
 use crate::requests::{Ask, SessionEvent};
 use crate::rpc::common::WorkerMetric;
@@ -60,6 +60,14 @@ pub(crate) const MAX_ALL_UNREAD: usize = 512 << 20;
 
 /// Most inputs of each kind that one round of [`Coordinator::run`] takes from its channel before a write to disk.
 const GROUP: usize = 256;
+
+/// How long a round waits for more inputs if the round before had [`MANY`]: of those that come together each is handed
+/// over by itself, and the first would have a round, a write and a message to controllers alone. What comes alone does
+/// not wait.
+const GATHER: Duration = Duration::from_millis(1);
+
+/// From how many inputs of a round on more of them are expected in the next.
+const MANY: usize = 4;
 
 /// Pause between two rounds of housekeeping: forgetting what controllers have been told, and, at each fifth, sending
 /// what the cluster could not take.
@@ -278,6 +286,7 @@ impl Coordinator {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looked = 0_u32;
         let (mut some_orders, mut events, mut news) = (Vec::new(), Vec::new(), Vec::new());
+        let mut expects_more = false;
         loop {
             tokio::select! {
                 () = &mut stop => return Ok(()),
@@ -299,10 +308,16 @@ impl Coordinator {
                     }
                 }
             }
+            if expects_more {
+                sleep(GATHER).await;
+                take_ready(&mut orders, &mut some_orders);
+                take_ready(&mut heard, &mut events);
+            }
             // A worker's word is here before the scheduler's event that follows from it: it is to be taken first.
             while let Ok(it) = workers.try_recv() {
                 news.push(it);
             }
+            expects_more = some_orders.len() + events.len() + news.len() >= MANY;
             news.drain(..).for_each(|it| self.news(it));
             events.drain(..).for_each(|it| self.hear(it));
             if !some_orders.is_empty() || !self.unsettled.is_empty() || self.has_to_write() {
@@ -476,8 +491,9 @@ impl Coordinator {
         }
         let payload = match Definition::read(&it.record.definition) {
             Ok(definition) => {
-                let name = name(&it.record.id, it.is_nameless);
-                let group = it.record.set.as_ref().map(|_| group(&it.record.workload));
+                let name = definition::name(&it.record.id, it.is_nameless);
+                let of_set = it.record.set.is_some();
+                let group = of_set.then(|| definition::group(&it.record.workload));
                 let (uuid, id) = (&it.record.instance, &it.record.id);
                 definition.start(uuid, id, name, group.as_deref(), &self.settings.defaults)
             }
@@ -564,21 +580,13 @@ impl Coordinator {
     }
 }
 
-/// The instance's name in the scheduler's lists: its id, where that can be one. Empty where the scheduler has refused
-/// it: a name must be the only one of its kind.
-fn name(id: &str, is_nameless: bool) -> &str {
-    match proto_frames::payload::scheduling::is_instance_name(id) {
-        true if !is_nameless => id,
-        _ => "",
+/// Takes what is in a channel already, up to [`GROUP`].
+fn take_ready<T>(from: &mut mpsc::Receiver<T>, to: &mut Vec<T>) {
+    while to.len() < GROUP
+        && let Ok(it) = from.try_recv()
+    {
+        to.push(it);
     }
-}
-
-/// The group that the instances of a set are in, so that the scheduler can keep them apart: at most 40 plain characters
-/// of the workload's id.
-fn group(workload: &str) -> String {
-    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
-    let plain: String = workload.chars().filter(is_plain).take(40).collect();
-    format!("rik-{plain}")
 }
 
 #[cfg(test)]

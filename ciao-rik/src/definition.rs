@@ -211,6 +211,23 @@ impl Definition {
     }
 }
 
+/// The instance's name in the scheduler's lists: its id, where that can be one. Empty where the scheduler has refused
+/// it: a name must be the only one of its kind.
+pub(crate) fn name(id: &str, is_nameless: bool) -> &str {
+    match proto_frames::payload::scheduling::is_instance_name(id) {
+        true if !is_nameless => id,
+        _ => "",
+    }
+}
+
+/// The group that the instances of a set are in, so that the scheduler can keep them apart: at most 40 plain characters
+/// of the workload's id.
+pub(crate) fn group(workload: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+    let plain: String = workload.chars().filter(is_plain).take(40).collect();
+    format!("rik-{plain}")
+}
+
 /// A group whose members had better be on different nodes; they may share one where there is no other.
 fn apart(id: &str) -> proto_frames::payload::scheduling::Group {
     use proto_frames::payload::scheduling::{Group, GroupPolicy};
