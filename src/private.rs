@@ -26,10 +26,7 @@ const MODE: u32 = 0o7777;
 ///
 /// # Errors
 /// The directory cannot be made or looked at.
-pub(crate) fn open_directory(
-    path: &Path,
-    is_own: impl Fn(&str) -> bool,
-) -> io::Result<Vec<String>> {
+pub fn open_directory(path: &Path, is_own: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }

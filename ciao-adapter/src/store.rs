@@ -17,12 +17,14 @@ use std::marker::PhantomData;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use ciao_scheduler::private;
 use redb::{
     Database, Key, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition,
     Value, WriteTransaction,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::warn;
 
 use crate::family::Family;
 
@@ -32,13 +34,16 @@ pub const NUMBERS: TableDefinition<'static, &'static str, u64> = TableDefinition
 /// The name in [`NUMBERS`] of the adapter's [`Family`].
 const FAMILY: &str = "family";
 
-/// Mode of the state directory: programs, definitions and arguments that may hold secrets are in it.
+/// Mode of the state directory and those in it: programs, definitions and arguments that may hold secrets are there.
 const PRIVATE: u32 = 0o700;
 
 /// What one adapter keeps: its tables, and the changes to them.
 pub trait Schema {
     /// Name of the file in the state directory.
     const FILE: &'static str;
+
+    /// Names of what else the adapter has in the state directory, files and directories.
+    const BESIDE: &'static [&'static str];
 
     /// Name of the program, for the message that another process of it uses the file.
     const PROGRAM: &'static str;
@@ -72,7 +77,7 @@ pub trait Schema {
 /// a write succeeds.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The state directory cannot be made.
+    /// The state directory cannot be made or looked at.
     #[error(
         "cannot make the state directory {}: {source}; give another with -state-dir",
         path.display()
@@ -80,7 +85,7 @@ pub enum StoreError {
     Directory {
         /// The directory, as the flag has it.
         path: PathBuf,
-        /// What the system said when it was to be made.
+        /// What the system said.
         source: io::Error,
     },
     /// Another process has the database open; redb locks its file.
@@ -153,15 +158,22 @@ pub fn make_private(path: &Path) -> io::Result<()> {
 }
 
 impl<S: Schema> Store<S> {
-    /// Opens the file in this directory, which is made if need be, and reads all that is kept.
+    /// Opens the file in this directory, which is made if need be, and reads all that is kept. A directory that is open
+    /// to others is closed, with the adapter's files in it, and warned of; it stays as it is if there is anything else
+    /// in it.
     ///
     /// # Errors
     /// [`StoreError`], of any kind.
     pub fn open(directory: &Path) -> Result<(Self, S::Kept), StoreError> {
-        make_private(directory).map_err(|source| StoreError::Directory {
+        let is_own = |name: &str| name == S::FILE || S::BESIDE.contains(&name);
+        let opened = private::open_directory(directory, is_own);
+        let remarks = opened.map_err(|source| StoreError::Directory {
             path: directory.to_owned(),
             source,
         })?;
+        for remark in remarks {
+            warn!(event = "state_file_open_to_others", "{remark}");
+        }
         let mut store = Self {
             path: directory.join(S::FILE),
             database: None,

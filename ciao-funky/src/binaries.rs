@@ -23,6 +23,9 @@ use uuid::Uuid;
 
 use crate::task::Binary;
 
+/// Name of the store's directory in the state directory.
+pub(crate) const DIRECTORY: &str = "binaries";
+
 /// Bytes read, hashed and written at a time.
 const CHUNK: usize = 128 * 1024;
 

@@ -104,7 +104,7 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     // a crash interrupted.
     let living = kept.tasks.iter().filter(|task| task.outcome.is_none());
     let used = living.flat_map(|task| &task.files);
-    let binaries = directory.join("binaries");
+    let binaries = directory.join(binaries::DIRECTORY);
     let binaries =
         Binaries::open(&binaries, limits, used).with_context(|| binaries.display().to_string())?;
 

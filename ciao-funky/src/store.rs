@@ -14,6 +14,7 @@ use ciao_adapter::family::Family;
 use ciao_adapter::store::{self, NUMBERS, ReadError, Schema, json, number, record, rows};
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, WriteTransaction};
 
+use crate::binaries;
 use crate::task::TaskRecord;
 
 /// Records as JSON, by the tasks' numbers.
@@ -59,6 +60,7 @@ pub(crate) enum Change {
 
 impl Schema for Tables {
     const FILE: &'static str = "tasks.redb";
+    const BESIDE: &'static [&'static str] = &[binaries::DIRECTORY];
     const PROGRAM: &'static str = "ciao-funky";
     type Change = Change;
     type Kept = Kept;

@@ -15,6 +15,7 @@ use redb::{ReadTransaction, TableDefinition, WriteTransaction};
 
 use crate::coordinator::sets::Set;
 use crate::instance::InstanceRecord;
+use crate::tokens;
 
 /// Records as JSON, by the instances' UUIDs.
 const INSTANCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("instances");
@@ -55,6 +56,7 @@ pub(crate) enum Change {
 
 impl Schema for Tables {
     const FILE: &'static str = "instances.redb";
+    const BESIDE: &'static [&'static str] = tokens::FILES;
     const PROGRAM: &'static str = "ciao-rik";
     type Change = Change;
     type Kept = Kept;

@@ -26,6 +26,15 @@ use tonic::Status;
 use tonic::metadata::MetadataMap;
 use tracing::{info, warn};
 
+/// The files in the state directory: the tokens, those that are about to take their place, and what is locked.
+pub(crate) const FILES: &[&str] = &[TOKENS, NEXT, LOCK];
+
+const TOKENS: &str = "tokens.json";
+
+const NEXT: &str = "tokens.json.new";
+
+const LOCK: &str = "tokens.lock";
+
 /// Pause between two looks at the file's metadata.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -174,7 +183,7 @@ pub(crate) fn list(state: &Path) -> Result<Vec<Token>, TokenError> {
 }
 
 fn file(state: &Path) -> PathBuf {
-    state.join("tokens.json")
+    state.join(TOKENS)
 }
 
 /// Waits until no other command changes the file. Until the returned file is dropped, or its process ends, no other
@@ -185,7 +194,7 @@ fn file(state: &Path) -> PathBuf {
 /// # Errors
 /// [`TokenError::File`]: there is no lock file and it cannot be made, or the file system has no locks.
 fn lock(state: &Path) -> Result<File, TokenError> {
-    let path = state.join("tokens.lock");
+    let path = state.join(LOCK);
     let locked = || {
         make_private(state)?;
         let mut options = OpenOptions::new();
@@ -207,7 +216,7 @@ fn lock(state: &Path) -> Result<File, TokenError> {
 fn write(state: &Path, all: &[Token]) -> Result<(), TokenError> {
     let path = file(state);
     let replace = || {
-        let next = path.with_extension("json.new");
+        let next = state.join(NEXT);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut open = options.open(&next)?;

@@ -1,5 +1,8 @@
 //! Tests of the store with a schema of one table.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use tempfile::TempDir;
 
 use super::*;
@@ -11,6 +14,7 @@ struct Words;
 
 impl Schema for Words {
     const FILE: &'static str = "words.redb";
+    const BESIDE: &'static [&'static str] = &["pictures"];
     const PROGRAM: &'static str = "ciao-words";
     type Change = (&'static str, &'static str);
     type Kept = (Family, Vec<(String, String)>);
@@ -113,4 +117,23 @@ fn after_a_failure_the_next_write_opens_the_file_again() {
     std::fs::remove_dir(&file).unwrap();
     std::fs::rename(&aside, &file).unwrap();
     store.write(&[("a", "one")]).unwrap();
+}
+
+#[test]
+fn a_directory_that_is_open_to_others_is_closed_unless_it_holds_what_is_not_the_adapters() {
+    let state = tempfile::tempdir().unwrap();
+    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    drop(open(&state).unwrap());
+    let file = state.path().join("words.redb");
+    std::fs::create_dir(state.path().join("pictures")).unwrap();
+    set(state.path(), 0o755).unwrap();
+    set(&file, 0o644).unwrap();
+    drop(open(&state).unwrap());
+    assert_eq!((mode(state.path()), mode(&file)), (0o700, 0o600));
+    std::fs::write(state.path().join("another's"), "").unwrap();
+    set(state.path(), 0o755).unwrap();
+    set(&file, 0o644).unwrap();
+    drop(open(&state).unwrap());
+    assert_eq!((mode(state.path()), mode(&file)), (0o755, 0o600));
 }

@@ -60,3 +60,17 @@ fn the_number_of_a_forgotten_task_is_not_given_again() {
     let (_, kept) = Store::open(state.path()).unwrap();
     assert_eq!((kept.tasks.len(), kept.next_task), (0, 6));
 }
+
+#[test]
+fn a_state_directory_that_is_open_to_others_is_closed() {
+    use std::fs::{Permissions, create_dir, metadata, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let state = tempfile::tempdir().unwrap();
+    drop(Store::open(state.path()).unwrap());
+    create_dir(state.path().join("binaries")).unwrap();
+    set_permissions(state.path(), Permissions::from_mode(0o755)).unwrap();
+    drop(Store::open(state.path()).unwrap());
+    let mode = metadata(state.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}

@@ -1,5 +1,9 @@
 //! What survives: the adapter's end, the scheduler's, the controller's, and being cut off.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
 use crate::rpc::common::ResourceStatus as Is;
 use crate::world::World;
 
@@ -127,4 +131,20 @@ async fn a_state_directory_is_one_adapters() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(said.contains("another ciao-rik uses it"), "{said}");
+}
+
+#[tokio::test]
+async fn a_state_directory_that_is_open_to_others_is_closed_and_warned_of() {
+    let mut world = World::bare(&[]);
+    let state = world.path("rik");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    std::fs::create_dir(&state).unwrap();
+    std::fs::set_permissions(&state, Permissions::from_mode(0o755)).unwrap();
+    let issued = world.token(&["issue", "w", "-role", "worker"]).await;
+    assert!(issued.status.success(), "{issued:?}");
+    world.start_scheduler().await;
+    world.start_rik().await;
+    let line = world.rik_wrote("state_file_open_to_others").await;
+    assert!(line.contains("closed to them (0700)"), "{line}");
+    assert_eq!(mode(&state), 0o700);
 }
