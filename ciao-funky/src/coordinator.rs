@@ -63,6 +63,10 @@ const GROUP: usize = 256;
 /// minutes, with [`RETRY_EVERY`] between two tries, in which a full store may be cleared.
 const MAX_REFUSALS: u32 = 120;
 
+/// How often a task's program may be pushed for one START and be gone from the scheduler's store each time, before the
+/// task has failed. Something deletes it there, and a program may have a GiB.
+const MAX_PUSHES: u32 = 8;
+
 /// Pause between two tries to send tasks that the cluster refused for its present state.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
 

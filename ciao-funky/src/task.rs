@@ -107,6 +107,8 @@ pub(crate) struct Task {
     pub(crate) is_announced: bool,
     /// How often the scheduler has not taken its program.
     pub(crate) refusals: u32,
+    /// How often its program was pushed since the scheduler last answered its START.
+    pub(crate) pushes: u32,
     /// Why the task is not with the scheduler: not connected, no node, or the reason of the last refusal. Empty once it
     /// is sent.
     pub(crate) held_back: String,
@@ -220,6 +222,7 @@ impl Task {
             announced_node: None,
             is_announced: false,
             refusals: 0,
+            pushes: 0,
             held_back: String::new(),
         };
         if is_sent {

@@ -13,7 +13,7 @@ use proto_frames::payload::{CommandFailure, LifeState, NodeType, StartFailureRea
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::coordinator::{Coordinator, MAX_ENDED, MAX_REFUSALS};
+use crate::coordinator::{Coordinator, MAX_ENDED, MAX_PUSHES, MAX_REFUSALS};
 use crate::nodes::{is_compute, one_to_a_node};
 use crate::requests::{Listing, SessionEvent};
 use crate::shipping::{News, Push};
@@ -219,6 +219,8 @@ impl Coordinator {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
         };
+        // Its program was there for this START.
+        task.pushes = 0;
         let why = format!("{reason}: {detail}");
         match StartFailureReason::from(reason) {
             reason if is_there(&reason) => task.look_again(),
@@ -233,6 +235,9 @@ impl Coordinator {
             News::Lacks(id) => self.push(id),
             News::Shipped(id) => {
                 self.pushing.remove(&id);
+                if let Some(task) = self.tasks.get_mut(&id) {
+                    task.pushes += 1;
+                }
                 self.submit(id);
             }
             News::Refused(id, why) => self.program_refused(id, &why),
@@ -243,11 +248,17 @@ impl Coordinator {
         }
     }
 
-    /// Has a task's program pushed. Meanwhile it is not with the scheduler.
+    /// Has a task's program pushed. Meanwhile it is not with the scheduler. One that is gone again each time is not
+    /// pushed for ever.
     fn push(&mut self, id: u32) {
         let Some(task) = self.tasks.get_mut(&id).filter(|it| !it.is_over()) else {
             return;
         };
+        if task.pushes >= MAX_PUSHES {
+            let why = "its program was pushed to the scheduler";
+            let why = format!("{why} {MAX_PUSHES} times, and was not there any more each time");
+            return self.fail(id, why);
+        }
         task.begin_again();
         task.held_back = "its program is being sent to the scheduler".to_owned();
         self.unsent.insert(id);

@@ -15,7 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::orders::Copied;
 use super::{
-    Accepted, Coordinator, MAX_REFUSALS, MAX_TASK_BYTES, MAX_TASKS, Order, Settings, Source,
+    Accepted, Coordinator, MAX_PUSHES, MAX_REFUSALS, MAX_TASK_BYTES, MAX_TASKS, Order, Settings,
+    Source,
 };
 use crate::binaries::{Binaries, Limits};
 use crate::command::{Extras, Priority};
@@ -344,4 +345,29 @@ async fn a_program_that_is_never_taken_fails_its_task_in_the_end() {
     assert!(coordinator.tasks[&1].detail().contains("the store is full"));
     coordinator.try_again();
     assert!(asked.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_program_that_is_gone_after_each_push_fails_its_task_in_the_end() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, mut asked) = with_sent_task(&state, Duration::ZERO);
+    for _ in 0..MAX_PUSHES {
+        coordinator.program(News::Lacks(1));
+        assert_eq!(coordinator.tasks[&1].word(), "queued");
+        coordinator.program(News::Shipped(1));
+        assert!(asked.try_recv().is_ok(), "its START is sent");
+    }
+    // A START that was answered begins the count anew: its program was there.
+    coordinator.hear(refused(StartFailureReason::FullCloud));
+    coordinator.try_again();
+    assert!(asked.try_recv().is_ok());
+    for _ in 0..MAX_PUSHES {
+        coordinator.program(News::Lacks(1));
+        coordinator.program(News::Shipped(1));
+        assert!(asked.try_recv().is_ok());
+    }
+    coordinator.program(News::Lacks(1));
+    let task = &coordinator.tasks[&1];
+    assert_eq!(task.word(), "failed");
+    assert!(task.detail().contains("8 times"), "{}", task.detail());
 }

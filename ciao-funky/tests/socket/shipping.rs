@@ -203,3 +203,32 @@ async fn a_push_that_takes_long_keeps_nothing_else_waiting() {
     let start = alone.start().await;
     assert_eq!(start.env["FUNKY_TASK"], "2");
 }
+
+#[tokio::test]
+async fn programs_are_pushed_side_by_side_and_one_of_several_tasks_once() {
+    let (pushing, mut pushed) = unbounded_channel();
+    let alone = Alone::with(move |answers, write| match write.data.is_empty() {
+        true => say(answers, write, false, ImageFailure::default()),
+        // The first is never answered, the others are.
+        false => {
+            pushing.send(write.part.digest.clone()).unwrap();
+            let is_first = write.data.ends_with(b"first\n");
+            if !is_first {
+                say(answers, write, true, ImageFailure::default());
+            }
+        }
+    })
+    .await;
+    let (first, second) = (alone.program("first"), alone.program("second"));
+    for _ in 0..2 {
+        alone.tell(&format!("New: {first} priority: 0")).await;
+    }
+    let mut next = async || timeout(DEADLINE, pushed.recv()).await.unwrap().unwrap();
+    let of_first = next().await;
+    alone.tell(&format!("New: {second} priority: 0")).await;
+    assert_ne!(
+        next().await,
+        of_first,
+        "the first is pushed once for both tasks, and the second beside it"
+    );
+}
