@@ -17,13 +17,14 @@
 //! ```
 //!
 //! `orders` has the part for controllers, `progress` that for scheduler and workers, [`sets`] what makes instances by
-//! number, `steps` what is carried out after the write, `notify` what controllers read.
+//! number, `steps` what is carried out after the write, `notify` what controllers read, `told` what they have read.
 
 mod notify;
 mod orders;
 mod progress;
 pub(crate) mod sets;
 mod steps;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -44,6 +45,7 @@ use crate::store::{Change, Kept, Store};
 use crate::updates::{Caller, Subscriber, Updates};
 
 use self::sets::Set;
+use self::told::ToldEnds;
 
 /// Most instances that are not over, and, counted apart, most that are over and wait to be told. Of the latter the
 /// oldest are forgotten first, so that a controller that never reads does not fill memory.
@@ -170,6 +172,8 @@ pub(crate) struct Coordinator {
     by_id: HashMap<(Arc<str>, String), Arc<str>>,
     /// Those that are over and whose controllers have not been told, the oldest end first.
     over: VecDeque<Arc<str>>,
+    /// Instances that are forgotten, for controllers of which it is not sure that they have heard it.
+    told: ToldEnds,
     /// Bytes of definitions of all instances here, compared with [`MAX_DEFINITIONS`].
     definitions: usize,
     /// By owner and workload; see `sets::key`.
@@ -237,6 +241,7 @@ impl Coordinator {
             instances: HashMap::new(),
             by_id: HashMap::new(),
             over: VecDeque::new(),
+            told: ToldEnds::default(),
             definitions: 0,
             unsettled: kept.sets.iter().map(|(key, _)| key.clone()).collect(),
             sets: kept.sets.into_iter().collect(),

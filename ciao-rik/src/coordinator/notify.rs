@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::coordinator::{Coordinator, MAX_ALL_UNREAD};
@@ -66,6 +67,10 @@ impl Coordinator {
     }
 
     /// Begins a stream with the state of all workers and of all instances that concern its controller.
+    ///
+    /// A controller that takes updates of ids that it does not know, as of sets, is told again of its latest ends: it may
+    /// not have heard them. RIK's own would hear of an instance that it has removed from its list, and never listen
+    /// again; it asks for an instance that it still lists to be destroyed, and is told then.
     pub(super) fn push_snapshot(&self, subscriber: &Subscriber) {
         for (worker, (address, metric)) in &self.workers {
             let about = About::Worker(Arc::clone(worker));
@@ -76,17 +81,31 @@ impl Coordinator {
             let (status, detail) = it.status();
             push(subscriber, it, status, detail);
         }
+        if !subscriber.caller.knows_sets {
+            return;
+        }
+        let owner = &subscriber.caller.owner;
+        for id in self.told.of(owner) {
+            // An instance that has the id by now is not over.
+            let key = (Arc::clone(owner), id.to_owned());
+            if !self.by_id.contains_key(&key) {
+                let gone = message(id, ResourceStatus::Terminated, String::new(), None);
+                subscriber.push(About::Unknown(id.into()), gone, Last::Yes);
+            }
+        }
     }
 
     /// Forgets instances whose end a controller has read, and streams whose reader is gone.
     pub(super) fn tidy(&mut self) {
         for at in 0..self.subscribers.len() {
             for instance in self.subscribers[at].done() {
-                if self.remove(&instance).is_some() {
+                if let Some(removed) = self.remove(&instance) {
+                    self.told.note(removed.record, Instant::now());
                     self.changes.push(Change::Forget(instance));
                 }
             }
         }
+        self.told.tidy(Instant::now());
         self.subscribers.retain(|it| !it.is_gone());
         self.end_the_unread();
         let instances = &self.instances;

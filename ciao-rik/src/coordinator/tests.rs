@@ -1,11 +1,14 @@
 //! Tests of the coordinator without a scheduler, with a disk that takes no writes for a while.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ciao_scheduler::ctl::client::Ended;
 use ciao_scheduler::ctl::event::Event;
+use futures_core::Stream as _;
 use proto_frames::payload::{
     DeleteFailure, DeleteFailureReason, InstanceView, OnNodeLoss, Payload as _, PlacementState,
     Span, Start, StartFailure, StartFailureReason,
@@ -18,8 +21,10 @@ use super::{Coordinator, News, Order, Request, Settings};
 use crate::definition::{Defaults, Definition};
 use crate::instance::Fate;
 use crate::requests::{Ask, Listing, SessionEvent};
+use crate::rpc::common::ResourceStatus;
+use crate::rpc::common::worker_status::Status as Subject;
 use crate::store::Store;
-use crate::updates::Caller;
+use crate::updates::{Caller, Updates};
 
 /// A coordinator that is connected, and its disk.
 struct World {
@@ -352,6 +357,56 @@ fn a_banned_token_gets_no_stream_whichever_comes_first() {
         .order(Order::Banned(vec!["anna".to_owned()]));
     assert_eq!(subscribe(&mut world, "anna"), Err(Code::PermissionDenied));
     assert_eq!(subscribe(&mut world, "berta"), Ok(()));
+}
+
+/// A stream for a controller with this token's name.
+fn subscribe(world: &mut World, owner: &str, knows_sets: bool) -> Updates {
+    let (answer, mut answered) = oneshot::channel();
+    let caller = Caller {
+        owner: owner.into(),
+        address: None,
+        knows_sets,
+    };
+    world.coordinator.order(Order::Subscribe { caller, answer });
+    answered.try_recv().unwrap().unwrap()
+}
+
+/// Id and status of each update that waits in a stream.
+fn read(updates: &mut Updates) -> Vec<(String, ResourceStatus)> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut all = Vec::new();
+    while let Poll::Ready(Some(Ok(update))) = Pin::new(&mut *updates).poll_next(&mut context) {
+        if let Some(Subject::Instance(it)) = update.status {
+            all.push((it.instance_id.clone(), it.status()));
+        }
+    }
+    all
+}
+
+#[test]
+fn an_end_that_was_read_from_a_stream_that_broke_is_told_again_in_the_next() {
+    let over = |id: &str| (id.to_owned(), ResourceStatus::Terminated);
+    let mut world = World::new();
+    let mut updates = subscribe(&mut world, "", true);
+    for id in ["a", "b"] {
+        world.ordered(id, Some("{}")).unwrap();
+        let instance = world.living().remove(0);
+        world.coordinator.finish(&instance);
+    }
+    assert_eq!(read(&mut updates), [over("a"), over("b")]);
+    drop(updates);
+    // This id is another instance's by now.
+    world.coordinator.tidy();
+    world.ordered("b", Some("{}")).unwrap();
+    let heard = read(&mut subscribe(&mut world, "", true));
+    assert_eq!(
+        heard,
+        [("b".to_owned(), ResourceStatus::Pending), over("a")]
+    );
+    // Neither another's controller is told, nor RIK's own, which ends over an id that it has no more.
+    assert_eq!(read(&mut subscribe(&mut world, "anna", true)), []);
+    let heard = read(&mut subscribe(&mut world, "", false));
+    assert_eq!(heard, [("b".to_owned(), ResourceStatus::Pending)]);
 }
 
 #[test]
