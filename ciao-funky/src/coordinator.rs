@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciao_adapter::family::Family;
-use ciao_adapter::sent::unix_ms;
+use ciao_adapter::sent::{Sent, unix_ms};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
@@ -254,8 +254,8 @@ impl Coordinator {
             copies,
         };
         for record in kept.tasks {
-            let is_sent = record.sent_ms.is_some();
-            coordinator.insert(record, is_sent);
+            let sent = Sent::kept(record.sent_ms);
+            coordinator.insert(record, sent);
         }
         (coordinator, copied)
     }
@@ -353,7 +353,7 @@ impl Coordinator {
         let id = record.id;
         // They are counted already, and are counted again here.
         self.bytes -= record.bytes();
-        self.insert(record, false);
+        self.insert(record, Sent::No);
         self.submit(id);
         let notice = self.tasks.get(&id).map(|it| it.held_back.clone());
         // The client may have gone.
@@ -364,18 +364,18 @@ impl Coordinator {
     }
 
     /// Puts a task into the tables in which its state belongs.
-    fn insert(&mut self, record: TaskRecord, is_sent: bool) {
+    fn insert(&mut self, record: TaskRecord, sent: Sent) {
         let id = record.id;
         if record.outcome.is_some() {
             self.ended.push_back(id);
         } else {
             self.by_instance.insert(record.instance.clone(), id);
             self.bytes += record.bytes();
-            if !is_sent {
+            if !sent.is_sent() {
                 self.unsent.insert(id);
             }
         }
-        self.tasks.insert(id, Task::new(record, is_sent));
+        self.tasks.insert(id, Task::new(record, sent));
     }
 
     /// Hands a task's START to the session, or notes in `held_back` why not: there is no connection, or no node has
@@ -389,7 +389,7 @@ impl Coordinator {
             return;
         };
         let is_on_its_way = self.noted.contains(&id) || self.pushing.contains(&id);
-        if task.is_sent || task.is_over() || is_on_its_way {
+        if task.is_sent() || task.is_over() || is_on_its_way {
             return;
         }
         let (Some(session), Some(processors)) = (&self.session, self.processors) else {

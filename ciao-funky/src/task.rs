@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use ciao_adapter::{sent, tracking};
+use ciao_adapter::sent::{self, Sent};
+use ciao_adapter::tracking;
 use ciao_scheduler::ctl::track::{Stage, Tracked, Tracker};
 use ciao_scheduler::launcher::PLACEHOLDER;
 use proto_frames::payload::{LifeState, OnNodeLoss, Payload as _, Requirements, Scheduling, Start};
@@ -96,10 +97,8 @@ pub(crate) struct Task {
     pub(crate) record: Arc<TaskRecord>,
     /// The instance's stage, from events and listings.
     tracker: Tracker,
-    /// Whether the scheduler may have its START. Listings are compared only with such tasks.
-    pub(crate) is_sent: bool,
-    /// Since when the scheduler may have its START; `None` = that is not known.
-    sent_since: Option<Instant>,
+    /// Whether the scheduler may have its START, and since when. Listings are compared only with such tasks.
+    sent: Sent,
     /// UUID of the node that the last line `task N node M` named; `None` before the first.
     pub(crate) announced_node: Option<String>,
     /// Whether that line holds still. It is cleared when the task waits or is suspended, so that its next start is told
@@ -210,22 +209,20 @@ pub(crate) fn arguments(line: &str, shape: &Shape) -> Result<Vec<String>, Comman
 }
 
 impl Task {
-    /// A task that was just accepted (`is_sent` false), or one from the store, which the scheduler may know from before
+    /// A task that was just accepted ([`Sent::No`]), or one from the store, which the scheduler may know from before
     /// the restart. The latter's tracker takes a listing as the full truth.
-    pub(crate) fn new(record: TaskRecord, is_sent: bool) -> Self {
-        let sent_since = record.sent_ms.filter(|_| is_sent).and_then(sent::moment);
+    pub(crate) fn new(record: TaskRecord, sent: Sent) -> Self {
         let mut task = Self {
             tracker: tracker(&record),
             record: Arc::new(record),
-            is_sent,
-            sent_since,
+            sent,
             announced_node: None,
             is_announced: false,
             refusals: 0,
             pushes: 0,
             held_back: String::new(),
         };
-        if is_sent {
+        if sent.is_sent() {
             task.tracker.reattach();
         }
         task
@@ -238,22 +235,25 @@ impl Task {
 
     /// The START is handed to the session now.
     pub(crate) fn note_sent(&mut self) {
-        self.is_sent = true;
-        self.sent_since = Some(Instant::now());
+        self.sent = Sent::now();
         self.held_back.clear();
+    }
+
+    /// Whether the scheduler may have its START.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sent.is_sent()
     }
 
     /// How long the scheduler may have had its START; [`Duration::MAX`] where that is not known.
     pub(crate) fn sent_for(&self) -> Duration {
-        self.sent_since
-            .map_or(Duration::MAX, |since| since.elapsed())
+        self.sent.how_long()
     }
 
     /// Puts the task back to where it was before it was first sent. The instance's UUID stays. The caller puts it among
     /// the unsent tasks.
     pub(crate) fn begin_again(&mut self) {
         self.tracker = tracker(&self.record);
-        self.is_sent = false;
+        self.sent = Sent::No;
         self.announced_node = None;
     }
 
@@ -262,7 +262,7 @@ impl Task {
     pub(crate) fn look_again(&mut self) {
         self.tracker = tracker(&self.record);
         self.tracker.reattach();
-        self.is_sent = true;
+        self.sent = Sent::AtAnyTime;
         self.held_back.clear();
     }
 

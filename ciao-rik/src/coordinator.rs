@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciao_adapter::family::Family;
-use ciao_adapter::sent::unix_ms;
+use ciao_adapter::sent::{Sent, unix_ms};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tonic::Status;
@@ -263,11 +263,11 @@ impl Coordinator {
             is_unwritten: false,
         };
         for record in kept.instances {
-            let is_sent = record.sent_ms.is_some();
-            if !is_sent && record.fate == Fate::Run {
+            let sent = Sent::kept(record.sent_ms);
+            if !sent.is_sent() && record.fate == Fate::Run {
                 coordinator.unsent.push_back(Arc::clone(&record.instance));
             }
-            coordinator.insert(record, is_sent);
+            coordinator.insert(record, sent);
         }
         coordinator
     }
@@ -437,7 +437,7 @@ impl Coordinator {
     }
 
     /// Puts an instance into the tables that its fate belongs in.
-    fn insert(&mut self, record: InstanceRecord, is_sent: bool) {
+    fn insert(&mut self, record: InstanceRecord, sent: Sent) {
         let instance = Arc::clone(&record.instance);
         self.definitions += record.definition.len();
         match record.fate {
@@ -448,8 +448,7 @@ impl Coordinator {
                 self.add_member(&record);
             }
         }
-        self.instances
-            .insert(instance, Instance::new(record, is_sent));
+        self.instances.insert(instance, Instance::new(record, sent));
     }
 
     /// Takes an instance out of all tables but `over` and `unsent`, which skip what is not there.
@@ -481,7 +480,7 @@ impl Coordinator {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
         };
-        if it.is_sent || it.record.fate != Fate::Run || self.noted.contains(instance) {
+        if it.is_sent() || it.record.fate != Fate::Run || self.noted.contains(instance) {
             return;
         }
         let Some(session) = &self.session else {

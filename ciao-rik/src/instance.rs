@@ -2,9 +2,10 @@
 //! [`crate::coordinator`] owns all of them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ciao_adapter::{sent, tracking};
+use ciao_adapter::sent::{self, Sent};
+use ciao_adapter::tracking;
 use ciao_scheduler::ctl::track::{Stage, Tracker};
 use proto_frames::payload::LifeState;
 use serde::{Deserialize, Serialize};
@@ -70,10 +71,8 @@ pub(crate) struct Instance {
     pub(crate) record: InstanceRecord,
     /// Its stage, from the scheduler's events and listings.
     tracker: Tracker,
-    /// Whether the scheduler may have its START.
-    pub(crate) is_sent: bool,
-    /// Since when the scheduler may have its START; `None` = that is not known.
-    sent_since: Option<Instant>,
+    /// Whether the scheduler may have its START, and since when.
+    sent: Sent,
     /// Whether it is sent without a name, because the scheduler refused the START with it.
     pub(crate) is_nameless: bool,
     /// The worker's latest status; `None` once the instance waits or is held elsewhere.
@@ -98,21 +97,18 @@ pub(crate) struct Said {
 }
 
 impl Instance {
-    /// An instance that was just made (`is_sent` false), or one from the store, which the scheduler may know from
-    /// before.
-    pub(crate) fn new(record: InstanceRecord, is_sent: bool) -> Self {
-        let sent_since = record.sent_ms.filter(|_| is_sent).and_then(sent::moment);
+    /// An instance that was just made ([`Sent::No`]), or one from the store, which the scheduler may know from before.
+    pub(crate) fn new(record: InstanceRecord, sent: Sent) -> Self {
         let mut instance = Self {
             tracker: tracker(&record),
             record,
-            is_sent,
-            sent_since,
+            sent,
             is_nameless: false,
             said: None,
             notified: None,
             held_back: String::new(),
         };
-        if is_sent {
+        if sent.is_sent() {
             instance.tracker.reattach();
         }
         instance
@@ -126,29 +122,31 @@ impl Instance {
     /// Puts the instance back to where it was before it was first sent. Its UUID stays.
     pub(crate) fn begin_again(&mut self) {
         self.tracker = tracker(&self.record);
-        self.is_sent = false;
+        self.sent = Sent::No;
         self.said = None;
     }
 
     /// The START is handed to the session now.
     pub(crate) fn note_sent(&mut self) {
-        self.is_sent = true;
-        self.sent_since = Some(Instant::now());
+        self.sent = Sent::now();
         self.held_back.clear();
+    }
+
+    /// Whether the scheduler may have its START.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sent.is_sent()
     }
 
     /// How long the scheduler may have had its START; [`Duration::MAX`] where that is not known.
     pub(crate) fn sent_for(&self) -> Duration {
-        self.sent_since
-            .map_or(Duration::MAX, |since| since.elapsed())
+        self.sent.how_long()
     }
 
     /// Takes note that the scheduler has the instance, and that how far it is has to be learned from a listing.
     pub(crate) fn reattach(&mut self) {
         self.tracker = tracker(&self.record);
         self.tracker.reattach();
-        self.is_sent = true;
-        self.sent_since = None;
+        self.sent = Sent::AtAnyTime;
     }
 
     /// How far the scheduler says it is. The tracker always has exactly one instance.
@@ -173,7 +171,7 @@ impl Instance {
     pub(crate) fn fate_when_destroyed(&self) -> Option<Fate> {
         let has_ended = matches!(self.stage(), Stage::Failed { .. } | Stage::Ended { .. });
         match self.record.fate {
-            Fate::Run if self.is_sent && !has_ended => Some(Fate::Destroy),
+            Fate::Run if self.is_sent() && !has_ended => Some(Fate::Destroy),
             Fate::Run | Fate::Failed(_) => Some(Fate::Over),
             Fate::Destroy | Fate::Over => None,
         }
@@ -198,7 +196,7 @@ impl Instance {
             Fate::Run => {}
         }
         match (self.stage(), &self.said) {
-            _ if !self.is_sent => (Is::Pending, self.held_back.clone()),
+            _ if !self.is_sent() => (Is::Pending, self.held_back.clone()),
             (
                 Stage::Sent | Stage::Waiting(_) | Stage::Placed | Stage::Running,
                 Some(Said {

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ciao_adapter::sent::Sent;
 use ciao_scheduler::printable::Printable;
 use proto_frames::payload::Migrate;
 use tokio::sync::{Semaphore, oneshot};
@@ -205,7 +206,7 @@ impl Coordinator {
                 if !self.is_unwritten {
                     self.changes.push(Change::Task(Arc::new(record.clone())));
                 }
-                self.insert(record, false);
+                self.insert(record, Sent::No);
                 self.forget_old();
                 let _ = copied.answer.send(Err(why));
             }
@@ -237,7 +238,7 @@ impl Coordinator {
         let Some(session) = &self.session else {
             return Err(format!("the scheduler is not reachable: {}", self.down));
         };
-        if !task.is_sent {
+        if !task.is_sent() {
             return Err(format!(
                 "task {id} is not with the scheduler: {}",
                 task.held_back

@@ -22,8 +22,8 @@ use crate::task::Outcome;
 
 /// How a task ended that the scheduler neither has nor remembers, and may have had: to run it again could be to run it
 /// twice.
-const ENDED_UNSEEN: &str = "it has ended, and how is not known: the scheduler does not have it, and does not remember \
-                            all ends since the task was sent";
+const ENDED_UNSEEN: &str = "the scheduler does not have it, and does not remember all ends since the task was sent: \
+                            whether it ran, and how it ended, is not known";
 
 impl Coordinator {
     /// Handles one report of the session.
@@ -68,7 +68,7 @@ impl Coordinator {
         let open = self
             .tasks
             .values_mut()
-            .filter(|it| it.is_sent && !it.is_over());
+            .filter(|it| it.is_sent() && !it.is_over());
         open.for_each(|task| task.tracker().reattach());
     }
 
@@ -138,7 +138,7 @@ impl Coordinator {
         let open = self
             .tasks
             .iter_mut()
-            .filter(|(_, it)| it.is_sent && !it.is_over());
+            .filter(|(_, it)| it.is_sent() && !it.is_over());
         let (mut changed, mut unseen) = (Vec::new(), Vec::new());
         for (id, task) in open {
             let (instance, sent_for) = (task.record.instance.clone(), task.sent_for());

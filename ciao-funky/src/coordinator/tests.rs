@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ciao_adapter::sent::unix_ms;
+use ciao_adapter::sent::{Sent, at_any_time, unix_ms};
 use ciao_scheduler::ctl::client::Ended;
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::payload::{
@@ -118,7 +118,7 @@ fn with_sent_task(state: &TempDir, sent: Duration) -> (Coordinator, mpsc::Unboun
         sent_ms: Some(sent_ms),
         ..record(1)
     };
-    coordinator.insert(record, true);
+    coordinator.insert(record, Sent::kept(Some(sent_ms)));
     let asked = connect(&mut coordinator);
     (coordinator, asked)
 }
@@ -154,10 +154,27 @@ async fn a_task_whose_end_may_be_forgotten_is_not_run_again() {
         assert_eq!(task.word(), "failed");
         let detail = task.detail();
         assert!(
-            detail.contains("has ended, and how is not known"),
+            detail.contains("whether it ran, and how it ended, is not known"),
             "{detail}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_task_of_which_it_is_not_kept_when_it_was_sent_is_not_run_again() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, _copied) = coordinator(&state, 0);
+    let of_before = TaskRecord {
+        sent_ms: at_any_time(),
+        ..record(1)
+    };
+    coordinator.insert(of_before, Sent::kept(at_any_time()));
+    let mut asked = connect(&mut coordinator);
+    // However far back the scheduler remembers.
+    coordinator.hear(nothing_listed(Some(Duration::MAX)));
+    coordinator.commit();
+    assert!(asked.try_recv().is_err());
+    assert_eq!(coordinator.tasks[&1].word(), "failed");
 }
 
 #[tokio::test]
@@ -176,7 +193,7 @@ async fn what_was_missed_is_learned_from_the_next_listing() {
     let state = tempfile::tempdir().unwrap();
     let (mut coordinator, _copied) = coordinator(&state, 0);
     let mut asked = connect(&mut coordinator);
-    coordinator.insert(record(1), false);
+    coordinator.insert(record(1), Sent::No);
     coordinator.submit(1);
     assert!(asked.try_recv().is_ok());
     coordinator.hear(nothing_listed(None));
@@ -201,7 +218,7 @@ async fn that_a_task_may_have_been_sent_is_on_disk_before_it_is() {
     coordinator
         .changes
         .push(Change::Task(Arc::new(never_sent.clone())));
-    coordinator.insert(never_sent, false);
+    coordinator.insert(never_sent, Sent::No);
     coordinator.commit();
     let mut asked = connect(&mut coordinator);
     assert!(asked.try_recv().is_err(), "it is not written yet");
@@ -291,7 +308,7 @@ async fn the_texts_of_tasks_have_a_bound_in_bytes() {
         args: "x".repeat(MAX_TASK_BYTES - 2 * name),
         ..record(9)
     };
-    coordinator.insert(large, true);
+    coordinator.insert(large, Sent::AtAnyTime);
     let mut accepted = begin(&mut coordinator, &file);
     let missing = begin(&mut coordinator, &state.path().join("none"));
     let refused = |mut answered: Answered| answered.try_recv().unwrap().unwrap_err();
@@ -317,7 +334,7 @@ async fn a_start_that_waits_to_be_sent_holds_no_copy_of_its_task() {
     let state = tempfile::tempdir().unwrap();
     let (mut coordinator, _copied) = coordinator(&state, 0);
     let mut asked = connect(&mut coordinator);
-    coordinator.insert(record(1), false);
+    coordinator.insert(record(1), Sent::No);
     coordinator.submit(1);
     let Ok(Ask::Start(submission)) = asked.try_recv() else {
         panic!("it is not sent");

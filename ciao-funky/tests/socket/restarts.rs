@@ -62,7 +62,7 @@ async fn what_has_ended_and_is_forgotten_by_all_is_not_run_again() {
     let failed = world.task_is(task, "failed").await;
     let detail = failed["detail"].as_str().unwrap();
     assert!(
-        detail.contains("has ended, and how is not known"),
+        detail.contains("whether it ran, and how it ended, is not known"),
         "{detail}"
     );
     world.logged(&["begin task", "end task"]).await;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ciao_adapter::sent::unix_ms;
+use ciao_adapter::sent::{Sent, unix_ms};
 use ciao_scheduler::ctl::track::Stage;
 use proto_frames::payload::{Delete, LifeState};
 use tonic::Status;
@@ -148,7 +148,7 @@ impl Coordinator {
             sent_ms: self.session.as_ref().map(|_| unix_ms()),
         };
         let instance = Arc::clone(&record.instance);
-        self.insert(record, false);
+        self.insert(record, Sent::No);
         self.keep(&instance);
         Ok(instance)
     }

@@ -22,6 +22,10 @@ use crate::instance::{Fate, Instance, Said};
 use crate::requests::{Ask, Listing, SessionEvent};
 use crate::rpc::common::{ResourceStatus, WorkerMetric};
 
+/// Why an instance has failed that may have ended unseen.
+const ENDED_UNSEEN: &str = "the scheduler does not have it, and does not remember all ends since it was sent: whether \
+                            it ran, and how it ended, is not known";
+
 /// What the coordinator does with an instance whose START was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
@@ -54,7 +58,7 @@ impl Coordinator {
                     "more events came than are kept; how instances are is asked again"
                 );
                 let open = self.instances.values_mut();
-                open.filter(|it| it.is_sent && it.is_living())
+                open.filter(|it| it.is_sent() && it.is_living())
                     .for_each(|it| it.tracker().reattach());
             }
             SessionEvent::Event(event) => self.event(&event),
@@ -73,7 +77,7 @@ impl Coordinator {
         self.back_by = Instant::now() + self.settings.return_time;
         let mut to_delete = Vec::new();
         for (instance, it) in &mut self.instances {
-            if it.is_sent && it.is_living() {
+            if it.is_sent() && it.is_living() {
                 it.tracker().reattach();
                 if it.record.fate == Fate::Destroy {
                     to_delete.push(Arc::clone(instance));
@@ -127,15 +131,23 @@ impl Coordinator {
         let open = self
             .instances
             .iter_mut()
-            .filter(|(_, it)| it.is_sent && it.is_living());
-        let mut changed = Vec::new();
+            .filter(|(_, it)| it.is_sent() && it.is_living());
+        let (mut changed, mut unseen) = (Vec::new(), Vec::new());
         for (instance, it) in open {
             let sent_for = it.sent_for();
-            if listed.observe(instance, sent_for, it.tracker()) != Seen::Same {
-                changed.push(Arc::clone(instance));
+            match listed.observe(instance, sent_for, it.tracker()) {
+                Seen::Same => {}
+                // Of what the worker said it is known how it ended.
+                Seen::EndedUnseen if it.record.fate == Fate::Run && it.said.is_none() => {
+                    unseen.push(Arc::clone(instance));
+                }
+                Seen::Changed | Seen::EndedUnseen => changed.push(Arc::clone(instance)),
             }
         }
         changed.iter().for_each(|it| self.settle(it));
+        for instance in &unseen {
+            self.fail(instance, ENDED_UNSEEN.to_owned());
+        }
         self.submit_unsent();
         let wants = |uuid: &str| self.instances.get(uuid).is_some_and(Instance::is_living);
         let has_node = |it: &&InstanceView| it.state != PlacementState::Lost;

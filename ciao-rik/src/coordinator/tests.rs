@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use ciao_adapter::sent::at_any_time;
 use ciao_scheduler::ctl::client::Ended;
 use ciao_scheduler::ctl::event::Event;
 use futures_core::Stream as _;
@@ -244,6 +245,35 @@ fn what_was_sent_and_is_not_there_is_sent_again_only_if_it_never_ran() {
     world.reconnect();
     world.lists(&[], Duration::ZERO);
     assert_eq!((world.sent(), world.is()), ((0, 0), (1, 0, 0, 0)));
+}
+
+#[test]
+fn what_an_earlier_version_may_have_sent_at_any_time_is_not_sent_again() {
+    let mut world = World::new();
+    world.ordered("a", Some("{}")).unwrap();
+    let instance = world.living().remove(0);
+    let record = &mut world
+        .coordinator
+        .instances
+        .get_mut(&instance)
+        .unwrap()
+        .record;
+    record.sent_ms = at_any_time();
+    world.coordinator.keep(&instance);
+    world.coordinator.end_round();
+    let mut world = world.restart();
+    // However far back the scheduler remembers.
+    world.lists(&[], Duration::MAX);
+    assert_eq!((world.sent(), world.is()), ((0, 0), (1, 0, 0, 0)));
+    let (status, why) = world.coordinator.instances[&instance].status();
+    assert_eq!(status, ResourceStatus::Failed);
+    assert!(
+        why.contains("whether it ran, and how it ended, is not known"),
+        "{why}"
+    );
+    // Its controller can have it away.
+    world.ordered("a", None).unwrap();
+    assert_eq!(world.living(), Vec::<Arc<str>>::new());
 }
 
 #[test]
