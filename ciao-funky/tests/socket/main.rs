@@ -12,6 +12,7 @@ mod restarts;
 #[path = "../../../ciao-adapter/tests/common/scripted.rs"]
 mod scripted;
 mod shipping;
+mod socat;
 #[path = "../../../tests/common/supervisors.rs"]
 mod supervisors;
 mod uploads;
