@@ -26,8 +26,8 @@ mod explain;
 mod hostile;
 #[path = "ciaoctl/interrupting.rs"]
 mod interrupting;
-#[path = "ciaoctl/life.rs"]
-mod life;
+#[path = "ciaoctl/lifecycle.rs"]
+mod lifecycle;
 #[path = "ciaoctl/listing.rs"]
 mod listing;
 #[path = "ciaoctl/load.rs"]

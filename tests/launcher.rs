@@ -23,8 +23,8 @@ mod identity;
 mod kept;
 #[path = "launcher/leases.rs"]
 mod leases;
-#[path = "launcher/life.rs"]
-mod life;
+#[path = "launcher/lifecycle.rs"]
+mod lifecycle;
 #[path = "launcher/orphans.rs"]
 mod orphans;
 #[path = "launcher/restarts.rs"]

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use proto_frames::payload::{InstanceView, LifeState, NodeView};
+use proto_frames::payload::{InstanceView, NodeView, PhaseName};
 
 use crate::store::Change;
 
@@ -126,7 +126,7 @@ pub(crate) struct Processors {
 pub(crate) fn one_to_a_node(nodes: &[NodeView], instances: &[InstanceView]) -> Option<Processors> {
     let mut claimed: HashMap<&str, i64> = HashMap::new();
     for instance in instances {
-        let is_suspended = LifeState::from(&*instance.life) == LifeState::Suspended;
+        let is_suspended = PhaseName::from(&*instance.life) == PhaseName::Suspended;
         if instance.vcpus > 0 && !is_suspended {
             *claimed.entry(&instance.node_uuid).or_default() += instance.vcpus;
         }

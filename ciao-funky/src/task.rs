@@ -12,7 +12,7 @@ use ciao_adapter::sent::{self, Sent};
 use ciao_adapter::tracking;
 use ciao_scheduler::ctl::track::{Stage, Tracked, Tracker};
 use ciao_scheduler::launcher::PLACEHOLDER;
-use proto_frames::payload::{LifeState, OnNodeLoss, Payload as _, Requirements, Scheduling, Start};
+use proto_frames::payload::{OnNodeLoss, Payload as _, PhaseName, Requirements, Scheduling, Start};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{CommandError, Priority, words};
@@ -305,10 +305,10 @@ impl Task {
             Stage::Placed => "starting",
             Stage::Running => "running",
             Stage::Held { state, .. } => match state {
-                LifeState::Suspended | LifeState::Suspending => "paused",
-                LifeState::Resuming => "resuming",
-                LifeState::Migrating => "migrating",
-                LifeState::Lost => "lost",
+                PhaseName::Suspended | PhaseName::Suspending => "paused",
+                PhaseName::Resuming => "resuming",
+                PhaseName::Migrating => "migrating",
+                PhaseName::Lost => "lost",
                 _ => "stopping",
             },
             _ if self.announced_node.is_some() => "paused",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ciao_adapter::sent::{self, Sent};
 use ciao_adapter::tracking;
 use ciao_scheduler::ctl::track::{Stage, Tracker};
-use proto_frames::payload::LifeState;
+use proto_frames::payload::PhaseName;
 use serde::{Deserialize, Serialize};
 
 use crate::rpc::common::ResourceStatus;
@@ -207,8 +207,8 @@ impl Instance {
             ) => (*status, metrics.clone()),
             (Stage::Waiting(queued), _) => (Is::Pending, queued.detail.clone()),
             (Stage::Held { state, detail }, _) => match state {
-                LifeState::Suspended | LifeState::Suspending => (Is::Pending, detail.clone()),
-                LifeState::Lost => (Is::Pending, format!("its worker is lost: {detail}")),
+                PhaseName::Suspended | PhaseName::Suspending => (Is::Pending, detail.clone()),
+                PhaseName::Lost => (Is::Pending, format!("its worker is lost: {detail}")),
                 _ => (Is::Pending, detail.clone()),
             },
             (Stage::Placed, _) => (Is::Creating, String::new()),

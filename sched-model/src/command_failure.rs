@@ -7,7 +7,7 @@ record! {
     /// from the scheduler to who asked.
     pub struct CommandFailure {
         /// What failed.
-        command: LifeCommand as "command",
+        command: LifecycleCommand as "command",
         /// The instance; empty for a drain.
         instance_uuid: String as "instance_uuid",
         /// The node that was to do it, or that was to be drained; empty where there is none.
@@ -21,7 +21,7 @@ record! {
 
 words! {
     /// A command that takes a while, and may fail after it was taken in.
-    pub enum LifeCommand {
+    pub enum LifecycleCommand {
         /// SUSPEND.
         Suspend = "suspend",
         /// RESUME.

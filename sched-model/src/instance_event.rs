@@ -68,7 +68,7 @@ record! {
         /// The node that has it; empty where none does.
         node_uuid: String as "node_uuid" unless empty,
         /// What it is now.
-        state: LifeState as "state",
+        state: PhaseName as "state",
         /// More about it, for people.
         detail: String as "detail" unless empty,
         /// Its priority, where it has one.
@@ -80,7 +80,7 @@ record! {
 
 words! {
     /// Where an instance is in its life.
-    pub enum LifeState {
+    pub enum PhaseName {
         /// Its START waits for room.
         Waiting = "waiting",
         /// Given to a node that has not confirmed it.

@@ -3,7 +3,7 @@
 //! - [`value`] and [`record!`], [`words!`]: how a type says which keys it has, for any format to read and write.
 //! - [`PayloadError`]: what is wrong with a value, and at which key.
 //! - [`Scheduling`], [`Expression`]: what a START asks for. [`Reason`], [`StartFailureReason`]: why it gets nothing.
-//! - [`LifeState`], [`DrainState`]: how far an instance or a drain is.
+//! - [`PhaseName`], [`DrainState`]: how far an instance or a drain is.
 //! - [`NodeView`], [`InstanceView`], [`HistoryRow`], [`ControllerView`]: how the scheduler shows what it knows, in answer to
 //!   a [`Query`] or as a [`Snapshot`].
 //! - What is ordered of the scheduler or its launchers ([`Delete`], [`Migrate`] …) and what becomes of it
@@ -49,7 +49,7 @@ pub mod value;
 mod declare;
 
 pub use attach_volume_failure::{AttachVolumeFailure, AttachVolumeFailureReason};
-pub use command_failure::{CommandFailure, CommandFailureReason, LifeCommand};
+pub use command_failure::{CommandFailure, CommandFailureReason, LifecycleCommand};
 pub use controller_status::{CommandRefused, ControllerStatus, RefusalReason};
 pub use deadline::MAX_DEADLINE;
 pub use decision::{DecidedPlacement, PlacementDecision};
@@ -64,7 +64,7 @@ pub use image::{
     WriteImage,
 };
 pub use instance_event::{
-    InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, LifeState,
+    InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, PhaseName,
 };
 pub use lease_renewed::LeaseRenewed;
 pub use migrate::Migrate;

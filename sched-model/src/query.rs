@@ -182,7 +182,7 @@ record! {
         priority: Option<i64> as "priority" unless empty,
         /// How often it has been tried on a node so far.
         attempts: Option<u32> as "attempts" unless empty,
-        /// Where it is in its life, a word of [`crate::LifeState`]; empty where `state` says it all.
+        /// Where it is in its life, a word of [`crate::PhaseName`]; empty where `state` says it all.
         life: String as "life" unless empty,
         /// Why it waits, for people; of one that has ended how; empty otherwise.
         waits_for: String as "waits_for" unless empty,

@@ -11,7 +11,7 @@ use crate::ctl::selection;
 use crate::flags::{at_least, duration, mebibytes};
 
 mod images;
-mod life;
+mod lifecycle;
 mod list;
 mod placement;
 mod set;
@@ -19,7 +19,7 @@ mod tools;
 mod web;
 
 pub use images::{ImagesArgs, ImagesCommand, PushArgs};
-pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
+pub use lifecycle::{CordonArgs, DrainArgs, HistoryArgs, LifecycleArgs, MigrateArgs, UpdateArgs};
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
 pub use set::{MAX_REPLICAS, SetCommand, SetName};
@@ -123,9 +123,9 @@ pub enum SessionCommand {
     /// Stop instances on their node; controllers hear that they were stopped, as before a move, not deleted
     Stop(InstanceArgs),
     /// Suspend an instance: it keeps its memory and disk and releases its virtual CPUs
-    Suspend(LifeArgs),
+    Suspend(LifecycleArgs),
     /// Resume a suspended instance
-    Resume(LifeArgs),
+    Resume(LifecycleArgs),
     /// Move an instance to another node, or a queued one to where it is to run
     Migrate(MigrateArgs),
     /// Change what an instance asks for, where it is or, with --move, on another node

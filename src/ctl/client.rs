@@ -31,13 +31,13 @@ use crate::net::tls;
 
 mod error;
 mod images;
-mod life;
+mod lifecycle;
 mod output;
 mod start;
 
 pub use error::{ClientError, ConnectError, StartError};
 pub use images::{ImageError, PushDone, PushFile};
-pub use life::LifecycleOrder;
+pub use lifecycle::LifecycleOrder;
 
 /// Events kept while something else is waited for. The oldest go first; [`Client::missed`] counts them.
 ///

@@ -17,7 +17,7 @@ mod files;
 pub mod history;
 pub mod images;
 pub mod instances;
-pub mod life;
+pub mod lifecycle;
 pub mod listing;
 pub mod logs;
 pub mod nodes;
@@ -282,10 +282,10 @@ async fn carry_out(
         SessionCommand::Stop(args) => {
             instances::delete(&mut context, &args, instances::Ending::Stop).await
         }
-        SessionCommand::Suspend(args) => life::suspend(&mut context, &args).await,
-        SessionCommand::Resume(args) => life::resume(&mut context, &args).await,
-        SessionCommand::Migrate(args) => life::migrate(&mut context, &args).await,
-        SessionCommand::Update(args) => life::update(&mut context, &args).await,
+        SessionCommand::Suspend(args) => lifecycle::suspend(&mut context, &args).await,
+        SessionCommand::Resume(args) => lifecycle::resume(&mut context, &args).await,
+        SessionCommand::Migrate(args) => lifecycle::migrate(&mut context, &args).await,
+        SessionCommand::Update(args) => lifecycle::update(&mut context, &args).await,
         SessionCommand::Cordon(args) => drain::cordon(&mut context, &args).await,
         SessionCommand::Uncordon(args) => drain::uncordon(&mut context, &args).await,
         SessionCommand::Drain(args) => drain::drain(&mut context, &args).await,

@@ -17,7 +17,7 @@ use proto_frames::payload::{
 };
 use proto_frames::{Frame, Kind};
 
-pub mod life;
+pub mod lifecycle;
 pub mod text;
 
 /// One frame from the scheduler.

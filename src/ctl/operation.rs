@@ -4,7 +4,7 @@
 //! when the instance is gone. Looks at the scheduler's list stand in for events that never come.
 //!
 //! `suspend`, `resume`, `migrate` and `update` drive an [`Operation`], one for each command, see
-//! [`crate::ctl::commands::life`]. When each is done:
+//! [`crate::ctl::commands::lifecycle`]. When each is done:
 //!
 //! | command | done when the instance |
 //! | --- | --- |
@@ -16,12 +16,12 @@
 
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, InstanceQueued, InstanceStateEvent, InstanceView,
-    LifeCommand, LifeState, PlacementState,
+    LifecycleCommand, PhaseName, PlacementState,
 };
 use proto_frames::{FrameType, Kind};
 use serde_json::{Value, json};
 
-use crate::ctl::event::life::{because, queued};
+use crate::ctl::event::lifecycle::{because, queued};
 use crate::ctl::event::{Event, refused_kind};
 use crate::ctl::exit::Exit;
 use crate::ctl::units::short;
@@ -44,7 +44,7 @@ pub struct NodeRef {
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// One of suspend, resume, migrate and update.
-    command: LifeCommand,
+    command: LifecycleCommand,
     /// Events about other instances are ignored.
     instance_uuid: String,
     /// Where the instance was when it began; empty where it waited.
@@ -91,7 +91,7 @@ enum CommandProgress {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct LastHeard {
     /// As the scheduler reports it. What is listed as running has `Running`.
-    state: LifeState,
+    state: PhaseName,
     /// The node that has it; unknown while it waits.
     node: NodeRef,
     /// The node that it is moving to; unknown unless it moves.
@@ -105,7 +105,11 @@ impl Operation {
     ///
     /// The caller has resolved both names. Nothing was sent yet.
     #[must_use]
-    pub fn new(command: LifeCommand, instance: &InstanceView, target: Option<NodeRef>) -> Self {
+    pub fn new(
+        command: LifecycleCommand,
+        instance: &InstanceView,
+        target: Option<NodeRef>,
+    ) -> Self {
         Self {
             command,
             instance_uuid: instance.instance_uuid.clone(),
@@ -234,8 +238,8 @@ impl Operation {
         let is_plain = view.life.is_empty() && view.state == PlacementState::Running;
         let transition = LastHeard {
             state: match view.life.as_str() {
-                "" if is_plain => LifeState::Running,
-                "" => LifeState::Placing,
+                "" if is_plain => PhaseName::Running,
+                "" => PhaseName::Placing,
                 life => life.into(),
             },
             node: NodeRef {
@@ -245,14 +249,14 @@ impl Operation {
             target: self.named(&view.target_node_uuid),
             detail: String::new(),
         };
-        let is_back = transition.state == LifeState::Running && transition.node == self.from;
-        if self.command == LifeCommand::Migrate && self.moved_off && is_back {
+        let is_back = transition.state == PhaseName::Running && transition.node == self.from;
+        if self.command == LifecycleCommand::Migrate && self.moved_off && is_back {
             let detail = format!("it is back on {}", transition.node);
             return self.fail("failed", &detail, Exit::Refused);
         }
         // An update is claimed before it is carried out, so that a list cannot tell; and of what is under way the list
         // says no more than events did.
-        if self.command != LifeCommand::Update && self.is_goal(&transition) {
+        if self.command != LifecycleCommand::Update && self.is_goal(&transition) {
             self.progress = CommandProgress::Done(transition);
             return true;
         }
@@ -262,9 +266,9 @@ impl Operation {
     /// To recognise refusals, which carry the kind of the command that was refused.
     fn kind(&self) -> Kind {
         let operand = match self.command {
-            LifeCommand::Suspend => Kind::SUSPEND.operand,
-            LifeCommand::Resume => Kind::RESUME.operand,
-            LifeCommand::Update => Kind::UPDATE.operand,
+            LifecycleCommand::Suspend => Kind::SUSPEND.operand,
+            LifecycleCommand::Resume => Kind::RESUME.operand,
+            LifecycleCommand::Update => Kind::UPDATE.operand,
             _ => Kind::MIGRATE.operand,
         };
         Kind::new(FrameType::COMMAND.0, operand)
@@ -278,12 +282,12 @@ impl Operation {
             target: self.named(&event.target_node_uuid),
             detail: event.detail.clone(),
         };
-        if transition.state == LifeState::Gone {
+        if transition.state == PhaseName::Gone {
             return self.fail("ended", &transition.detail, Exit::Refused);
         }
         self.moved_off |= matches!(
             transition.state,
-            LifeState::Migrating | LifeState::Stopping | LifeState::Placing
+            PhaseName::Migrating | PhaseName::Stopping | PhaseName::Placing
         );
         self.advance(transition)
     }
@@ -291,7 +295,7 @@ impl Operation {
     /// For example a migration that found no room: the instance waits for it.
     fn queued(&mut self, event: &InstanceQueued) -> bool {
         self.advance(LastHeard {
-            state: LifeState::Waiting,
+            state: PhaseName::Waiting,
             detail: queued(event),
             ..LastHeard::default()
         })
@@ -315,19 +319,21 @@ impl Operation {
     /// elsewhere once it has been seen leaving.
     fn is_goal(&self, transition: &LastHeard) -> bool {
         let has_waited = self.from.node_uuid.is_empty();
-        let runs = matches!(transition.state, LifeState::Running | LifeState::Updated);
+        let runs = matches!(transition.state, PhaseName::Running | PhaseName::Updated);
         let is_elsewhere = match transition.node.node_uuid.as_str() {
             "" => self.moved_off,
             node => node != self.from.node_uuid,
         };
         match self.command {
-            LifeCommand::Suspend => transition.state == LifeState::Suspended,
-            LifeCommand::Resume => runs,
+            LifecycleCommand::Suspend => transition.state == PhaseName::Suspended,
+            LifecycleCommand::Resume => runs,
             // What waits is only told where to go, and may go there at once.
             _ if has_waited => {
-                runs || matches!(transition.state, LifeState::Waiting | LifeState::Placing)
+                runs || matches!(transition.state, PhaseName::Waiting | PhaseName::Placing)
             }
-            LifeCommand::Update => transition.state == LifeState::Updated || runs && is_elsewhere,
+            LifecycleCommand::Update => {
+                transition.state == PhaseName::Updated || runs && is_elsewhere
+            }
             _ => runs && is_elsewhere,
         }
     }
@@ -335,8 +341,8 @@ impl Operation {
     /// A failure of another command on the same instance, for example of another operator, is ignored.
     fn failure(&mut self, failure: &CommandFailure) -> bool {
         // An update may move the instance, and fail by that.
-        let is_part =
-            self.command == LifeCommand::Update && matches!(failure.command, LifeCommand::Migrate);
+        let is_part = self.command == LifecycleCommand::Update
+            && matches!(failure.command, LifecycleCommand::Migrate);
         if failure.command != self.command && !is_part {
             return false;
         }
@@ -385,9 +391,9 @@ impl Operation {
         let what = match &self.progress {
             CommandProgress::Sent => format!("asked to {}", self.command),
             CommandProgress::UnderWay(transition) => transition.text(),
-            CommandProgress::Done(transition) if self.command == LifeCommand::Migrate => {
+            CommandProgress::Done(transition) if self.command == LifecycleCommand::Migrate => {
                 match transition.state {
-                    LifeState::Waiting => {
+                    PhaseName::Waiting => {
                         format!("{}, for where it was told to", transition.text())
                     }
                     _ => format!("moved to {}", transition.node),
@@ -396,9 +402,9 @@ impl Operation {
             CommandProgress::Done(transition) => transition.text(),
             CommandProgress::Failed { reason, detail, .. } => {
                 let not = match self.command {
-                    LifeCommand::Suspend => "not suspended",
-                    LifeCommand::Resume => "not resumed",
-                    LifeCommand::Update => "not updated",
+                    LifecycleCommand::Suspend => "not suspended",
+                    LifecycleCommand::Resume => "not resumed",
+                    LifecycleCommand::Update => "not updated",
                     _ => "not moved",
                 };
                 format!("{not}: {reason}{}", because(detail))
@@ -419,12 +425,12 @@ impl Operation {
             (host, _) => Some(host),
         };
         let undo = match (&self.command, back) {
-            (LifeCommand::Suspend, _) => format!("`ciaoctl resume {id}` undoes it"),
-            (LifeCommand::Resume, _) => format!("`ciaoctl suspend {id}` undoes it"),
-            (LifeCommand::Migrate, Some(host)) => {
+            (LifecycleCommand::Suspend, _) => format!("`ciaoctl resume {id}` undoes it"),
+            (LifecycleCommand::Resume, _) => format!("`ciaoctl suspend {id}` undoes it"),
+            (LifecycleCommand::Migrate, Some(host)) => {
                 format!("`ciaoctl migrate {id} --to {host}` moves it back once it has moved")
             }
-            (LifeCommand::Migrate, None) => {
+            (LifecycleCommand::Migrate, None) => {
                 format!("`ciaoctl delete {id}` takes it from the queue")
             }
             _ => format!("`ciaoctl update {id}` with what it had before undoes it"),
@@ -471,7 +477,7 @@ impl Operation {
 impl LastHeard {
     /// What waits is described by its place in the queue instead of a node.
     fn text(&self) -> String {
-        if self.state == LifeState::Waiting && !self.detail.is_empty() {
+        if self.state == PhaseName::Waiting && !self.detail.is_empty() {
             return self.detail.clone();
         }
         let place = match (self.node.is_known(), self.target.is_known()) {

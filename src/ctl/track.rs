@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    AttemptFailed, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceView, LifeState,
+    AttemptFailed, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceView, PhaseName,
     PlacementDecision, PlacementState, Reason,
 };
 
@@ -66,7 +66,7 @@ pub enum Stage {
     /// It does not run at present: suspended, on its way to another node, or gone in a way that is not yet told.
     Held {
         /// Where it is in its life.
-        state: LifeState,
+        state: PhaseName,
         /// More about it, for people.
         detail: String,
     },
@@ -451,12 +451,12 @@ impl Tracker {
     fn transition(&mut self, at: usize, transition: &InstanceStateEvent) -> Option<&Tracked> {
         let detail = transition.detail.clone();
         let stage = match &transition.state {
-            LifeState::Waiting => Stage::Waiting(Box::new(InstanceQueued {
+            PhaseName::Waiting => Stage::Waiting(Box::new(InstanceQueued {
                 detail,
                 ..InstanceQueued::default()
             })),
-            LifeState::Placing => Stage::Placed,
-            LifeState::Running | LifeState::Updated => Stage::Running,
+            PhaseName::Placing => Stage::Placed,
+            PhaseName::Running | PhaseName::Updated => Stage::Running,
             state => Stage::Held {
                 state: state.clone(),
                 detail,
@@ -477,7 +477,7 @@ impl Tracker {
             return None;
         }
         let changed = self.advance(at, stage);
-        changed.filter(|_| transition.state != LifeState::Gone) // how is the news, and still to come
+        changed.filter(|_| transition.state != PhaseName::Gone) // how is the news, and still to come
     }
 
     /// The only place that changes a stage and the number of open ones. `None` if nothing changed or the instance has
@@ -502,7 +502,7 @@ impl Tracker {
             Stage::Sent => false,
             // How it ended is still to come.
             Stage::Held {
-                state: LifeState::Gone,
+                state: PhaseName::Gone,
                 ..
             } => false,
             // It was asked to wait, and does.
@@ -532,7 +532,7 @@ impl Stage {
             self,
             Self::Waiting(_)
                 | Self::Held {
-                    state: LifeState::Migrating | LifeState::Stopping,
+                    state: PhaseName::Migrating | PhaseName::Stopping,
                     ..
                 }
         )
@@ -573,7 +573,7 @@ fn stage_of(view: &InstanceView) -> Stage {
         })),
         _ if is_running(view) => Stage::Running,
         _ if !view.life.is_empty() => Stage::Held {
-            state: LifeState::from(view.life.as_str()),
+            state: PhaseName::from(view.life.as_str()),
             detail: String::new(),
         },
         _ => Stage::Placed,
@@ -582,8 +582,8 @@ fn stage_of(view: &InstanceView) -> Stage {
 
 /// Whether the scheduler's view says that the instance runs: its node has reported it, as nothing else but active.
 fn is_running(view: &InstanceView) -> bool {
-    let life = LifeState::from(view.life.as_str());
-    let is_plain = view.life.is_empty() || matches!(life, LifeState::Running | LifeState::Updated);
+    let life = PhaseName::from(view.life.as_str());
+    let is_plain = view.life.is_empty() || matches!(life, PhaseName::Running | PhaseName::Updated);
     is_plain
         && view.state == PlacementState::Running
         && view

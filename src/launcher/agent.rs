@@ -28,7 +28,6 @@ mod ends;
 mod instances;
 mod kept;
 mod lease;
-mod life;
 mod messages;
 mod pressure;
 mod record;
@@ -37,6 +36,7 @@ mod room;
 mod roster;
 #[cfg(test)]
 mod tests;
+mod transitions;
 mod workloads;
 
 pub(crate) use commands::is_file_name;

@@ -32,7 +32,7 @@ mod events;
 mod head;
 mod inputs;
 mod kinds;
-mod life;
+mod lifecycle;
 mod names;
 mod node_extras;
 mod ordered;

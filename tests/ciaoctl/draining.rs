@@ -2,7 +2,8 @@
 
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode,
-    LifeCommand, NodeView, Payload, QueryResult, Restore, RestoreMode, Span, UnmovableInstance,
+    LifecycleCommand, NodeView, Payload, QueryResult, Restore, RestoreMode, Span,
+    UnmovableInstance,
 };
 use proto_frames::{Frame, Kind};
 
@@ -192,7 +193,7 @@ async fn a_drain_that_fails_or_does_not_end_says_so() {
     let scheduler = Scheduler::playing(|peers, from, frame| {
         if frame.kind == Kind::EVACUATE {
             let failure = CommandFailure {
-                command: LifeCommand::Drain,
+                command: LifecycleCommand::Drain,
                 node_uuid: node("4c", "").node_uuid,
                 reason: CommandFailureReason::Timeout,
                 detail: "3 of 4 are still there".into(),

@@ -2,8 +2,8 @@
 
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, ControllerView, DrainProgress, DrainState, HistoryRow,
-    InstanceQueued, InstanceStateEvent, InstanceView, LifeCommand, LifeState, NodeView, Payload,
-    PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason,
+    InstanceQueued, InstanceStateEvent, InstanceView, LifecycleCommand, NodeView, Payload,
+    PhaseName, PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason,
     StartFailure, StartFailureReason, StoreState, StoreView, UnmovableInstance,
 };
 use proto_frames::{Frame, Kind};
@@ -141,7 +141,7 @@ fn start_failure(instance_uuid: String) -> StartFailure {
 /// What a watcher is told: one event of each kind with texts of peers in it.
 fn events() -> Vec<(Kind, Vec<u8>)> {
     let failure = CommandFailure {
-        command: LifeCommand::Migrate,
+        command: LifecycleCommand::Migrate,
         instance_uuid: EVIL.into(),
         node_uuid: EVIL.into(),
         reason: CommandFailureReason::Other(EVIL.into()),
@@ -155,7 +155,7 @@ fn events() -> Vec<(Kind, Vec<u8>)> {
     let event = InstanceStateEvent {
         instance_uuid: EVIL.into(),
         node_uuid: EVIL.into(),
-        state: LifeState::Other(EVIL.into()),
+        state: PhaseName::Other(EVIL.into()),
         detail: EVIL.into(),
         ..InstanceStateEvent::default()
     };

@@ -1,7 +1,7 @@
 //! Ctrl-C: what goes on all the same is told, and how to undo it.
 
 use proto_frames::payload::{
-    DrainProgress, DrainState, InstanceStateEvent, InstanceStopped, LifeState, Payload,
+    DrainProgress, DrainState, InstanceStateEvent, InstanceStopped, Payload, PhaseName,
 };
 use proto_frames::{Frame, Kind};
 use rustix::process::{Pid, Signal, kill_process};
@@ -124,7 +124,7 @@ async fn a_move_says_how_it_is_undone() {
         Kind::MIGRATE => {
             let moving = InstanceStateEvent {
                 instance_uuid: instance("aa", &node("4c", "")).instance_uuid,
-                state: LifeState::Migrating,
+                state: PhaseName::Migrating,
                 node_uuid: node("4c", "").node_uuid,
                 target_node_uuid: node("4d", "").node_uuid,
                 ..InstanceStateEvent::default()

@@ -2,7 +2,7 @@
 
 use proto_frames::payload::{
     Delete, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStateEvent,
-    InstanceStopped, InstanceView, LifeState, Payload, PlacementState,
+    InstanceStopped, InstanceView, Payload, PhaseName, PlacementState,
 };
 use proto_frames::{Frame, Kind};
 
@@ -202,7 +202,7 @@ async fn what_is_deleted_on_a_lost_node_is_said_to_run_until_that_returns() {
                 if !delete.forget {
                     let event = InstanceStateEvent {
                         instance_uuid: instance_uuid.clone(),
-                        state: LifeState::Lost,
+                        state: PhaseName::Lost,
                         ..InstanceStateEvent::default()
                     };
                     peers.send(from, Kind::INSTANCE_STATE, event.encode());

@@ -1,5 +1,5 @@
 //! A burst of STARTs of one vcpu to a cluster of the original's launchers, whose scheduler did not look at vcpus: how many of
-//! them it takes is a matter of `-cpu-ratio`. `docs/how-to/from-ciao.md` has these figures.
+//! them it takes is a matter of `-cpu-ratio`. `docs/how-to/coming-from-ciao.md` has these figures.
 
 use std::collections::HashSet;
 

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use proto_frames::payload::LifeState;
+use proto_frames::payload::PhaseName;
 
 use rustix::process::Signal;
 
@@ -76,17 +76,17 @@ async fn an_instance_in_a_cgroup_is_frozen_and_killed_as_a_whole_and_its_group_g
     peer.listed("a", "active").await;
 
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     let output = world.output("a").len();
     assert!(read("cgroup.events").contains("frozen 1"));
     peer.reports(3).await;
     assert_eq!(world.output("a").len(), output, "it stands still");
     peer.resume("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Running);
+    assert_eq!(peer.turned().await.1, PhaseName::Running);
     until("more output", || world.output("a").len() > output).await;
 
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     peer.delete("a", false).await;
     assert_eq!(peer.deleted().await, ("a".to_owned(), Some(-15)));
     assert_eq!(cgroup.groups(), [] as [PathBuf; 0]);
@@ -104,7 +104,7 @@ async fn a_frozen_instance_whose_supervisor_is_gone_is_killed_with_its_group() {
     let pid = world.pids("a", 1).await[0];
     peer.listed("a", "active").await;
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     assert!(!is_stopped(pid), "not by a signal");
     let watcher = supervisor(&world.state_dir(), "a");
     rustix::process::kill_process(watcher, Signal::KILL).unwrap();
@@ -159,7 +159,7 @@ async fn a_launcher_uses_its_own_cgroup_where_that_was_given_away_to_it() {
         ]
     );
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     let group = cgroup.0.join(&names[0]);
     let events = std::fs::read_to_string(group.join("cgroup.events")).unwrap();
     assert!(events.contains("frozen 1"), "{events}");
@@ -195,12 +195,12 @@ async fn limits_are_those_of_the_group_where_it_has_the_controllers_and_an_updat
     assert_eq!(read("cpu.max"), "100000 100000");
     assert_eq!(read("cgroup.procs"), "0", "the writer itself");
     peer.update("a", 32, 3).await;
-    assert_eq!(peer.turned().await.1, LifeState::Updated);
+    assert_eq!(peer.turned().await.1, PhaseName::Updated);
     assert_eq!(read("memory.max"), (48 << 20).to_string());
     assert_eq!(read("cpu.max"), "300000 100000");
     // It has no freezer.
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     assert!(is_stopped(pid));
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ciao_scheduler::launcher::supervise::MAX_OUTPUT_BYTES;
-use proto_frames::payload::{LifeState, StartFailureReason};
+use proto_frames::payload::{PhaseName, StartFailureReason};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::world::{Launcher, Peer, World, is_stopped, leased, runs, until, within};
@@ -114,7 +114,7 @@ async fn a_launcher_that_comes_back_in_time_renews_the_lease_of_what_runs() {
 async fn what_is_suspended_under_the_lease_ends_with_it_too() {
     let (_world, launcher, mut peer, under, _) = with_two().await;
     peer.suspend("leased").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     assert!(is_stopped(under));
     launcher.signal(Signal::STOP);
     until("its end", || !runs(under)).await;

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use ciao_scheduler::launcher::output_file;
 use proto_frames::payload::{
     CommandFailure, Delete, InstanceDeleted, InstanceStat, InstanceStateEvent, InstanceStopped,
-    LeaseRenewed, LifeState, OnNodeLoss, Payload, Resume, Scheduling, Start, StartFailure, Stats,
+    LeaseRenewed, OnNodeLoss, Payload, PhaseName, Resume, Scheduling, Start, StartFailure, Stats,
     Suspend, Update,
 };
 use proto_frames::{
@@ -394,7 +394,7 @@ impl Peer {
     }
 
     /// The next frame that is not part of a report, which says what an instance is now.
-    pub(crate) async fn turned(&mut self) -> (String, LifeState) {
+    pub(crate) async fn turned(&mut self) -> (String, PhaseName) {
         let frame = self.answer_of(Kind::INSTANCE_STATE).await;
         let event = InstanceStateEvent::decode(&frame.payload).unwrap();
         assert_eq!(event.node_uuid, self.connect.source.to_string());

@@ -1,6 +1,6 @@
 //! What really happened, as checks see it: told by the world as it happens, true whatever the peers believe.
 
-use proto_frames::payload::LifeState;
+use proto_frames::payload::PhaseName;
 
 use crate::work::Amounts;
 
@@ -58,7 +58,7 @@ pub(crate) enum Fact {
     /// The scheduler told that an instance waits in its queue.
     Queued { instance: u32 },
     /// An instance that the scheduler manages has come to another state.
-    Turned { instance: u32, state: LifeState },
+    Turned { instance: u32, state: PhaseName },
     /// The scheduler gave room to an instance, to be started or resumed, while others waited: what it asks for; how much
     /// room there was, without what it now holds; and who still waits that may run anywhere.
     Given {

@@ -11,8 +11,8 @@ use fastrand::Rng;
 use proto_frames::payload::{
     AttachVolumeFailure, AttachVolumeFailureReason, CommandFailure, CommandFailureReason,
     DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStat, InstanceState,
-    InstanceStateEvent, InstanceStopped, LifeCommand, LifeState, Payload, Ready, Requested, Span,
-    StartFailure, StartFailureReason, Stats, peek,
+    InstanceStateEvent, InstanceStopped, LifecycleCommand, Payload, PhaseName, Ready, Requested,
+    Span, StartFailure, StartFailureReason, Stats, peek,
 };
 use proto_frames::{Frame, Kind, Message, Uuid};
 use sched_core::{InstanceId, Scheduler};
@@ -377,10 +377,10 @@ fn false_progress(chance: &mut Rng, kind: Kind, node_uuid: String, instance_uuid
     match kind {
         Kind::COMMAND_FAILURE => CommandFailure {
             command: [
-                LifeCommand::Suspend,
-                LifeCommand::Resume,
-                LifeCommand::Migrate,
-                LifeCommand::Update,
+                LifecycleCommand::Suspend,
+                LifecycleCommand::Resume,
+                LifecycleCommand::Migrate,
+                LifecycleCommand::Update,
             ][chance.usize(..4)]
             .clone(),
             instance_uuid,
@@ -393,10 +393,10 @@ fn false_progress(chance: &mut Rng, kind: Kind, node_uuid: String, instance_uuid
             instance_uuid,
             node_uuid,
             state: [
-                LifeState::Suspended,
-                LifeState::Running,
-                LifeState::Updated,
-                LifeState::Gone,
+                PhaseName::Suspended,
+                PhaseName::Running,
+                PhaseName::Updated,
+                PhaseName::Gone,
             ][chance.usize(..4)]
             .clone(),
             ..InstanceStateEvent::default()

@@ -4,7 +4,7 @@
 //! A machine knows the truth. Its launcher, which has its own file, is told of it late; while there is none, everything
 //! goes on as under supervisors of their own.
 
-mod life;
+mod lifecycle;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -337,7 +337,7 @@ impl World {
         }
         let process = Process {
             spawn,
-            asked: life::amounts(&machine.records[&id].demand),
+            asked: lifecycle::amounts(&machine.records[&id].demand),
             used_mem: 0,
             used_disk: 0,
             is_stubborn: self.chance.u8(..5) == 0,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{
-    DrainProgress, DrainState, InstanceStateEvent, InstanceView, LifeState, NodeView, Payload,
+    DrainProgress, DrainState, InstanceStateEvent, InstanceView, NodeView, Payload, PhaseName,
     Query, QueryKind, QueryResult, Topic, Watch,
 };
 use proto_frames::{Frame, Kind, Role};
@@ -117,26 +117,26 @@ impl World {
         ));
         let has_room = &mut self.observer.has_room;
         let is_known = match (&event.state, machine, to) {
-            (LifeState::Placing, Some(machine), _) => {
+            (PhaseName::Placing, Some(machine), _) => {
                 has_room.insert(instance, machine) == Some(machine)
             }
             // It may turn out that its node was never told to: then it is on its way as before.
-            (LifeState::Stopping, Some(machine), _) => {
+            (PhaseName::Stopping, Some(machine), _) => {
                 has_room.insert(instance, machine) == Some(machine)
             }
             // The room it goes to is claimed for it when the move begins, and it goes there once it has stopped. Who
             // came to wait meanwhile, of whatever priority, came too late for that room.
-            (LifeState::Migrating | LifeState::Updated, _, Some(to)) => {
+            (PhaseName::Migrating | PhaseName::Updated, _, Some(to)) => {
                 has_room.insert(instance, to) == Some(to)
             }
             // Where it ends on its node while a START of it is on its way there, its room stays claimed for that START.
             // An instance that has lost its room waits before it is given any while others wait.
             (
-                LifeState::Running
-                | LifeState::Suspending
-                | LifeState::Suspended
-                | LifeState::Resuming
-                | LifeState::Updated,
+                PhaseName::Running
+                | PhaseName::Suspending
+                | PhaseName::Suspended
+                | PhaseName::Resuming
+                | PhaseName::Updated,
                 Some(machine),
                 _,
             ) => has_room.insert(instance, machine) == Some(machine),
@@ -144,12 +144,12 @@ impl World {
         };
         // One that was to be suspended, and was not, has its vcpus still.
         let was_suspended = self.observer.suspended.remove(&instance);
-        if event.state == LifeState::Suspended {
+        if event.state == PhaseName::Suspended {
             self.observer.suspended.insert(instance);
         }
         let purpose = match event.state {
-            LifeState::Placing => Some(For::Start).filter(|_| !is_known),
-            LifeState::Resuming => Some(For::Resume).filter(|_| was_suspended),
+            PhaseName::Placing => Some(For::Start).filter(|_| !is_known),
+            PhaseName::Resuming => Some(For::Resume).filter(|_| was_suspended),
             _ => None,
         };
         if let (Some(purpose), Some(priority), Some(machine)) = (purpose, event.priority, machine) {
@@ -244,7 +244,7 @@ impl World {
         let instance = names::instance_of(&row.instance_uuid)?;
         let is_tried = row.attempts.is_some_and(|attempts| attempts > 0);
         let may_run_anywhere = self.is_without_scheduling(instance) && !is_tried;
-        (row.life == LifeState::Waiting.as_str() && may_run_anywhere).then(|| Waiting {
+        (row.life == PhaseName::Waiting.as_str() && may_run_anywhere).then(|| Waiting {
             instance,
             priority: row.priority.unwrap_or_default(),
             asked: amounts(row),

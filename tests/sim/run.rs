@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::{InstanceView, LifeState, PlacementState, QueryKind};
+use proto_frames::payload::{InstanceView, PhaseName, PlacementState, QueryKind};
 
 use crate::behaviour::{Behaviour, Measure};
 use crate::checks::{Checks, IN_FLIGHT};
@@ -98,7 +98,7 @@ impl World {
     }
 
     fn under_way(&mut self) -> Vec<InstanceView> {
-        let lives = [LifeState::Migrating, LifeState::Placing];
+        let lives = [PhaseName::Migrating, PhaseName::Placing];
         let mut rows = self.ask(&QueryKind::Instances).instances;
         rows.retain(|row| lives.iter().any(|life| row.life == life.as_str()));
         rows

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::server::sim_support;
-use proto_frames::payload::{LifeState, Scheduling};
+use proto_frames::payload::{PhaseName, Scheduling};
 use proto_frames::{Encoding, Frame, Kind};
 use sched_core::{
     Action, ClusterConfiguration, Config, Departure, DiskState, Input, Notice, RecordKey,
@@ -147,7 +147,7 @@ impl World {
         let row = self.ask_for(instance);
         row.is_some_and(|row| match row.life.as_str() {
             "" => false,
-            life => restarts || life != LifeState::Lost.as_str(),
+            life => restarts || life != PhaseName::Lost.as_str(),
         })
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ciao_adapter::tracking::{Listed, Seen, is_temporary, is_there};
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::track::Stage;
-use proto_frames::payload::{CommandFailure, LifeState, NodeType, StartFailureReason};
+use proto_frames::payload::{CommandFailure, NodeType, PhaseName, StartFailureReason};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -176,7 +176,7 @@ impl Coordinator {
             Stage::Placed | Stage::Running => self.say_placed(id),
             // The task has left its node for a while; its return is told like its first start.
             Stage::Held {
-                state: LifeState::Suspended,
+                state: PhaseName::Suspended,
                 ..
             }
             | Stage::Waiting(_) => task.is_announced = false,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ciao_adapter::sent::{Sent, unix_ms};
 use ciao_scheduler::ctl::track::Stage;
-use proto_frames::payload::{Delete, LifeState};
+use proto_frames::payload::{Delete, PhaseName};
 use tonic::Status;
 use uuid::Uuid;
 
@@ -185,7 +185,7 @@ impl Coordinator {
         let is_lost = matches!(
             it.stage(),
             Stage::Held {
-                state: LifeState::Lost,
+                state: PhaseName::Lost,
                 ..
             }
         );

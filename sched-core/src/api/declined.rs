@@ -1,6 +1,6 @@
 //! Why a START or a command comes to nothing, beside that no node fits: as data. The sentences are the server's.
 
-use sched_model::{LifeState, Uuid};
+use sched_model::{PhaseName, Uuid};
 
 use crate::api::ids::InstanceId;
 use crate::api::no_fit::Countable;
@@ -96,7 +96,7 @@ pub enum Refusal {
     /// Its instance is lost and deleted, and may run until the lease of its node is over.
     DeletedUnderLease,
     /// Its instance is in this state.
-    Is(LifeState),
+    Is(PhaseName),
     /// Its instance is lost, and this node of it has not said yet whether it has it.
     NotListedYet(Uuid),
     /// Its instance was lost after it had come.
@@ -117,13 +117,13 @@ pub enum Objection {
     /// Its node is not connected.
     NodeNotConnected(Uuid),
     /// It is in this state.
-    Is(LifeState),
+    Is(PhaseName),
     /// It is in this state, on no node.
-    OnNoNode(LifeState),
+    OnNoNode(PhaseName),
     /// It is in this state, and can be moved once it runs.
-    NotMovable(LifeState),
+    NotMovable(PhaseName),
     /// It is in this state, and can be changed while it runs.
-    NotChangeable(LifeState),
+    NotChangeable(PhaseName),
     /// It waits for room, and the command does not say where.
     WaitsAnywhere,
     /// How to start it again is not known.

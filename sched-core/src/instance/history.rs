@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use sched_model::{LifeState, Uuid};
+use sched_model::{PhaseName, Uuid};
 
 use crate::api::cause::Cause;
 
@@ -21,7 +21,7 @@ pub(crate) struct HistoryEvent {
     /// When the scheduler made the transition.
     pub(crate) at: Instant,
     /// The state it came to, as clients see states.
-    pub(crate) what: LifeState,
+    pub(crate) what: PhaseName,
     /// The node it is on in that state, or is to be.
     pub(crate) node: Option<Uuid>,
     /// Why, as data; shortened to what is kept (`Cause::kept`).
@@ -87,7 +87,7 @@ impl FromIterator<HistoryEvent> for History {
 #[cfg(test)]
 mod tests {
 
-    use sched_model::LifeState;
+    use sched_model::PhaseName;
 
     use super::{Cause, History, HistoryEvent, MAX_HISTORY, MAX_HISTORY_BYTES};
 
@@ -95,7 +95,7 @@ mod tests {
         let at = crate::simulated::start();
         let event = |_| HistoryEvent {
             at,
-            what: LifeState::Running,
+            what: PhaseName::Running,
             node: None,
             cause: Cause::Said("x".repeat(len).into()).kept(),
         };

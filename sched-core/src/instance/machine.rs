@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use sched_model::{LifeState, Uuid};
+use sched_model::{PhaseName, Uuid};
 
 use super::{
     AfterLoss, AfterStop, Awaits, DemandChange, LateEffects, Move, MoveRequest, Placing, State,
@@ -151,7 +151,7 @@ pub(crate) struct Loss {
 #[must_use]
 pub(crate) struct Effects {
     /// The state by its name on the wire.
-    pub(crate) life_state: LifeState,
+    pub(crate) life_state: PhaseName,
     /// The node it is on, or is to be.
     pub(crate) node: Option<NodeKey>,
     /// Whether it may be in the queue in its new state. If not, the workflow takes it out.

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use sched_model::{LifeState, Uuid};
+use sched_model::{PhaseName, Uuid};
 
 use self::reach::Reach;
 use super::history::{History, HistoryEvent};
@@ -187,8 +187,8 @@ impl Run {
                 node: self.node,
                 cause,
             };
-            let began = since.map(|at| event(at, LifeState::Running, Cause::KnownSince));
-            let gone = event(self.at, LifeState::Gone, cause.clone());
+            let began = since.map(|at| event(at, PhaseName::Running, Cause::KnownSince));
+            let gone = event(self.at, PhaseName::Gone, cause.clone());
             began.into_iter().chain([gone]).map(Cow::Owned)
         }))
     }

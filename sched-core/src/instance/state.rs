@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use sched_model::{LifeState, Uuid};
+use sched_model::{PhaseName, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::phase::EventKind;
@@ -381,17 +381,17 @@ impl State {
 
     /// Its name on the wire. Fewer than there are states: clients see one that is being changed as running, and one
     /// that is looked a node for as waiting.
-    pub(crate) fn life_state(&self) -> LifeState {
+    pub(crate) fn life_state(&self) -> PhaseName {
         match self {
-            Self::Seeking { .. } | Self::Waiting { .. } => LifeState::Waiting,
-            Self::Placing(_) => LifeState::Placing,
-            Self::Running { .. } | Self::Updating { .. } => LifeState::Running,
-            Self::Suspending { .. } => LifeState::Suspending,
-            Self::Suspended { .. } => LifeState::Suspended,
-            Self::Resuming { .. } => LifeState::Resuming,
-            Self::Stopping { .. } => LifeState::Stopping,
-            Self::Migrating { .. } => LifeState::Migrating,
-            Self::Lost { .. } => LifeState::Lost,
+            Self::Seeking { .. } | Self::Waiting { .. } => PhaseName::Waiting,
+            Self::Placing(_) => PhaseName::Placing,
+            Self::Running { .. } | Self::Updating { .. } => PhaseName::Running,
+            Self::Suspending { .. } => PhaseName::Suspending,
+            Self::Suspended { .. } => PhaseName::Suspended,
+            Self::Resuming { .. } => PhaseName::Resuming,
+            Self::Stopping { .. } => PhaseName::Stopping,
+            Self::Migrating { .. } => PhaseName::Migrating,
+            Self::Lost { .. } => PhaseName::Lost,
         }
     }
 

@@ -12,7 +12,9 @@
 //!  Migrating               goes to the target        on another node                       this was a copy: ignored
 //! ```
 
-use sched_model::{CommandFailureReason, InstanceDeleted, LifeCommand, StartFailureReason, Topic};
+use sched_model::{
+    CommandFailureReason, InstanceDeleted, LifecycleCommand, StartFailureReason, Topic,
+};
 
 use crate::Scheduler;
 use crate::api::action::{Message, TargetedCommand};
@@ -245,11 +247,11 @@ impl Scheduler {
     /// is notified.
     fn give_up_command(&mut self, key: NodeKey, instance: &InstanceId) {
         let command = match self.state_of(instance) {
-            Some(State::Suspending { .. }) => LifeCommand::Suspend,
-            Some(State::Resuming { .. }) => LifeCommand::Resume,
+            Some(State::Suspending { .. }) => LifecycleCommand::Suspend,
+            Some(State::Resuming { .. }) => LifecycleCommand::Resume,
             Some(State::Updating { change, .. }) => {
                 self.settle_demand(key, instance, &change.before);
-                LifeCommand::Update
+                LifecycleCommand::Update
             }
             _ => return,
         };

@@ -18,7 +18,7 @@ mod target;
 
 use std::time::{Duration, Instant};
 
-use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, Migrate};
+use sched_model::{CommandFailure, CommandFailureReason, LifecycleCommand, Migrate};
 
 use crate::Scheduler;
 use crate::api::action::{LauncherCommand, Message};
@@ -89,7 +89,7 @@ impl Scheduler {
     pub(crate) fn migrate(&mut self, id: SessionId, migrate: &Migrate) {
         let instance = InstanceId::new(&migrate.instance_uuid);
         if let Err(declined) = self.try_migrate(id, &instance, migrate) {
-            self.decline(id, LifeCommand::Migrate, &instance, declined);
+            self.decline(id, LifecycleCommand::Migrate, &instance, declined);
         }
     }
 
@@ -97,7 +97,7 @@ impl Scheduler {
     pub(crate) fn decline(
         &mut self,
         id: SessionId,
-        command: LifeCommand,
+        command: LifecycleCommand,
         instance: &InstanceId,
         declined: Declined,
     ) {
@@ -566,8 +566,8 @@ impl Scheduler {
         cause: &Cause,
     ) {
         let command = match move_request.demand {
-            Some(_) => LifeCommand::Update,
-            None => LifeCommand::Migrate,
+            Some(_) => LifecycleCommand::Update,
+            None => LifecycleCommand::Migrate,
         };
         self.notify_asker(move_request.asker, instance, key, command, reason, cause);
     }

@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use sched_model::Uuid;
-use sched_model::{LifeState, StartFailureReason};
+use sched_model::{PhaseName, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
@@ -277,7 +277,7 @@ impl Scheduler {
     pub(crate) fn event_of(&self, record: &record::Event) -> HistoryEvent {
         HistoryEvent {
             at: self.instant_of(record.at_ms),
-            what: LifeState::from(&*record.what),
+            what: PhaseName::from(&*record.what),
             node: record.node,
             cause: Cause::from(&*record.detail).kept(),
         }

@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 
-use sched_model::{LifeState, Uuid};
+use sched_model::{PhaseName, Uuid};
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
@@ -126,7 +126,7 @@ impl Scheduler {
                 let at = self.instant_of(run.at_ms).min(self.now);
                 let gone = HistoryEvent {
                     at,
-                    what: LifeState::Gone,
+                    what: PhaseName::Gone,
                     node: Some(node),
                     cause: Cause::KeptByNode,
                 };

@@ -27,7 +27,7 @@ use crate::timers::Timer;
 use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 use sched_model::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Resume,
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifecycleCommand, PhaseName, Resume,
     Suspend,
 };
 
@@ -43,7 +43,7 @@ impl Scheduler {
     /// SUSPEND from a controller or operator. For an instance that a preemptor has suspended, it only changes who wants
     /// that: the instance is no longer resumed by the scheduler.
     pub(crate) fn suspend(&mut self, id: SessionId, target: &Target) {
-        let (instance, command) = (&target.instance, LifeCommand::Suspend);
+        let (instance, command) = (&target.instance, LifecycleCommand::Suspend);
         let Some(key) = self.commanded(id, &command, instance) else {
             return;
         };
@@ -67,7 +67,7 @@ impl Scheduler {
 
     /// RESUME from a controller or operator; fails if the instance's vcpus are not free on its node.
     pub(crate) fn resume(&mut self, id: SessionId, target: &Target) {
-        let (instance, command) = (&target.instance, LifeCommand::Resume);
+        let (instance, command) = (&target.instance, LifecycleCommand::Resume);
         let Some(key) = self.commanded(id, &command, instance) else {
             return;
         };
@@ -89,7 +89,7 @@ impl Scheduler {
     fn commanded(
         &mut self,
         id: SessionId,
-        command: &LifeCommand,
+        command: &LifecycleCommand,
         instance: &InstanceId,
     ) -> Option<NodeKey> {
         use CommandFailureReason::{Failed, NoInstance, NotSupported, WrongState};
@@ -162,12 +162,12 @@ impl Scheduler {
     fn wrong_state(
         &mut self,
         id: SessionId,
-        command: LifeCommand,
+        command: LifecycleCommand,
         instance: &InstanceId,
         key: NodeKey,
         state: Option<&State>,
     ) {
-        let life_state = state.map_or(LifeState::Gone, State::life_state);
+        let life_state = state.map_or(PhaseName::Gone, State::life_state);
         let reason = CommandFailureReason::WrongState;
         let why = Objection::Is(life_state).into();
         self.fail_command(id, command, instance, Some(key), reason, why);
@@ -178,7 +178,7 @@ impl Scheduler {
     pub(crate) fn fail_command(
         &mut self,
         id: SessionId,
-        command: LifeCommand,
+        command: LifecycleCommand,
         instance: &InstanceId,
         key: Option<NodeKey>,
         reason: CommandFailureReason,
@@ -210,7 +210,7 @@ impl Scheduler {
         asker: Option<SessionId>,
         instance: &InstanceId,
         key: NodeKey,
-        command: LifeCommand,
+        command: LifecycleCommand,
         reason: CommandFailureReason,
         cause: &Cause,
     ) {
@@ -330,10 +330,10 @@ impl Scheduler {
             return;
         };
         match failure.command {
-            LifeCommand::Suspend => self.suspend_failed(key, failure),
-            LifeCommand::Resume => self.resume_failed(key, failure),
-            LifeCommand::Migrate => self.move_failed(key, failure),
-            LifeCommand::Update => self.update_failed(key, failure),
+            LifecycleCommand::Suspend => self.suspend_failed(key, failure),
+            LifecycleCommand::Resume => self.resume_failed(key, failure),
+            LifecycleCommand::Migrate => self.move_failed(key, failure),
+            LifecycleCommand::Update => self.update_failed(key, failure),
             _ => {}
         }
     }
@@ -398,17 +398,17 @@ impl Scheduler {
         };
         let instance = InstanceId::new(&event.instance_uuid);
         match event.state {
-            LifeState::Suspended => {
+            PhaseName::Suspended => {
                 let state = InstanceState::ExitPaused;
                 self.cluster.ledger_mut(key).hear(&instance, state);
                 self.suspension_reported(key, &instance, true);
             }
-            LifeState::Running => {
+            PhaseName::Running => {
                 let state = InstanceState::Active;
                 self.cluster.ledger_mut(key).hear(&instance, state);
                 self.suspension_reported(key, &instance, false);
             }
-            LifeState::Updated => self.update_confirmed(key, &instance),
+            PhaseName::Updated => self.update_confirmed(key, &instance),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod refused;
 
-use sched_model::{InstanceStateEvent, LifeState, Topic, Uuid};
+use sched_model::{InstanceStateEvent, PhaseName, Topic, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice};
@@ -85,7 +85,7 @@ impl Scheduler {
         if effects.is_stop_unannounced {
             self.announce_deferred_stop(instance);
         }
-        if what == LifeState::Waiting && self.config.durable {
+        if what == PhaseName::Waiting && self.config.durable {
             // A client that is sent this event relies on it, so it must be on disk first.
             return self.after_commit(instance, Next::NotifyWaiting);
         }
@@ -99,7 +99,7 @@ impl Scheduler {
         let why = managed.and_then(|managed| managed.history().last());
         let why = why.map(|event| event.cause.clone());
         let why = why.unwrap_or_default();
-        self.notify_state(instance, LifeState::Waiting, None, &why);
+        self.notify_state(instance, PhaseName::Waiting, None, &why);
     }
 
     /// No longer manages an instance, because it is gone, or is started again as another. Its history becomes a run
@@ -109,7 +109,7 @@ impl Scheduler {
         if !self.instances.contains(instance) {
             return;
         }
-        let what = LifeState::Gone;
+        let what = PhaseName::Gone;
         let last = HistoryEvent {
             at: self.now,
             what: what.clone(),
@@ -154,7 +154,7 @@ impl Scheduler {
     pub(crate) fn notify_state(
         &mut self,
         instance: &InstanceId,
-        state: LifeState,
+        state: PhaseName,
         node: Option<Uuid>,
         cause: &Cause,
     ) {
@@ -173,7 +173,7 @@ impl Scheduler {
         &mut self,
         to: SessionId,
         instance: &InstanceId,
-        state: LifeState,
+        state: PhaseName,
         node: Option<Uuid>,
         cause: &Cause,
     ) {
@@ -188,7 +188,7 @@ impl Scheduler {
     fn state_event(
         &self,
         instance: &InstanceId,
-        state: LifeState,
+        state: PhaseName,
         node: Option<Uuid>,
         cause: &Cause,
     ) -> Explained<InstanceStateEvent> {

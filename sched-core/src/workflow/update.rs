@@ -12,7 +12,7 @@
 //! ```
 
 use sched_model::scheduling::MAX_RESOURCES;
-use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, Update};
+use sched_model::{CommandFailure, CommandFailureReason, LifecycleCommand, PhaseName, Update};
 
 use crate::Scheduler;
 use crate::api::action::{LauncherCommand, Message};
@@ -39,7 +39,7 @@ impl Scheduler {
     pub(crate) fn update(&mut self, id: SessionId, update: &Update) {
         let instance = InstanceId::new(&update.instance_uuid);
         if let Err(declined) = self.try_update(id, &instance, update) {
-            self.decline(id, LifeCommand::Update, &instance, declined);
+            self.decline(id, LifecycleCommand::Update, &instance, declined);
         }
     }
 
@@ -79,7 +79,7 @@ impl Scheduler {
                 let (key, entry) = self.listed_entry(instance)?;
                 let is_suspended = entry.reported() == Some(InstanceState::ExitPaused);
                 if asks_amounts && is_suspended {
-                    return Err(not_running(LifeState::Suspended));
+                    return Err(not_running(PhaseName::Suspended));
                 }
                 if asks_amounts {
                     return self.update_placed(id, instance, key, update);
@@ -357,7 +357,7 @@ impl Scheduler {
         }
         self.settle_demand(node, instance, &change.before);
         self.end_update(instance, cause);
-        let command = LifeCommand::Update;
+        let command = LifecycleCommand::Update;
         self.notify_asker(change.asker, instance, node, command, reason, cause);
     }
 
@@ -403,20 +403,20 @@ impl Scheduler {
         let node = node.map(|key| self.cluster.nodes().node(key).uuid());
         managed.note(HistoryEvent {
             at: self.now,
-            what: LifeState::Updated,
+            what: PhaseName::Updated,
             node,
             cause: cause.kept(),
         });
         self.journal.note_instance(instance);
-        self.notify_state(instance, LifeState::Updated, node, cause);
+        self.notify_state(instance, PhaseName::Updated, node, cause);
         if let Some(asker) = asker {
-            self.copy_state(asker, instance, LifeState::Updated, node, cause);
+            self.copy_state(asker, instance, PhaseName::Updated, node, cause);
         }
     }
 }
 
 /// Why amounts cannot be changed in this state.
-fn not_running(state: LifeState) -> Declined {
+fn not_running(state: PhaseName) -> Declined {
     let why = Objection::NotChangeable(state);
     Declined::new(CommandFailureReason::WrongState, why)
 }

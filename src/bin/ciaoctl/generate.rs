@@ -20,7 +20,7 @@ use ciao_scheduler::net::address::Endpoint;
 use ciao_scheduler::net::directory::{ca_file, cert_file};
 use ciao_scheduler::net::link;
 use ciao_scheduler::printable::{Lines, Printable};
-use proto_frames::payload::{InstanceView, LifeState, NodeView, PlacementState, QueryKind};
+use proto_frames::payload::{InstanceView, NodeView, PhaseName, PlacementState, QueryKind};
 use rustls::pki_types::ServerName;
 use tokio::runtime::{Builder, Runtime};
 
@@ -124,7 +124,7 @@ async fn check_vacant(target: &LoadTarget, global: &GlobalArgs) -> Result<(), Ge
 fn occupied(nodes: &[NodeView], instances: &[InstanceView]) -> Result<(), GenerateError> {
     let is_lost = |view: &&InstanceView| {
         matches!(view.state, PlacementState::Lost | PlacementState::InDoubt)
-            || LifeState::from(view.life.as_str()) == LifeState::Lost
+            || PhaseName::from(view.life.as_str()) == PhaseName::Lost
     };
     // A lost node has no connection, and what was on it takes no room of others.
     let mut nodes = nodes.iter().filter(|view| view.status != "LOST").peekable();

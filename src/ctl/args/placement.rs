@@ -9,7 +9,7 @@ use proto_frames::payload::expression::is_name;
 use proto_frames::payload::scheduling::{MAX_ATTEMPTS, MAX_PRIORITY, MAX_QUEUE, SCOPE_NODE};
 use proto_frames::payload::{Expression, Group, GroupPolicy, Near, OnNodeLoss, Scheduling, Span};
 
-use super::life::span;
+use super::lifecycle::span;
 
 /// Options of the commands that make a START by themselves.
 #[derive(Debug, Clone, Args)]

@@ -17,15 +17,15 @@ use indexmap::IndexMap;
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode,
-    LifeCommand, Restore, RestoreMode, Topic, UnmovableInstance,
+    LifecycleCommand, Restore, RestoreMode, Topic, UnmovableInstance,
 };
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::ctl::args::{CordonArgs, DrainArgs};
-use crate::ctl::commands::life::{checked, patience};
+use crate::ctl::commands::lifecycle::{checked, patience};
 use crate::ctl::commands::{CommandError, Context, nodes};
-use crate::ctl::event::life::{
+use crate::ctl::event::lifecycle::{
     drain as progress_text, drain_counts, drain_done, drain_json, unmovable_label,
 };
 use crate::ctl::event::{Event, refused_kind};
@@ -235,7 +235,7 @@ impl Drain {
                 (is_news && !is_end).then(|| Printable::new(line))
             }
             Event::CommandFailure(failure) if failure.node_uuid == self.node.uuid => {
-                if failure.command == LifeCommand::Drain {
+                if failure.command == LifecycleCommand::Drain {
                     self.failure = Some((failure_text(failure), failure_exit(failure)));
                     return None;
                 }
@@ -553,7 +553,7 @@ mod tests {
             }))
         };
         let mut drain = drain(Goal::Move);
-        let one = failure(LifeCommand::Migrate, CommandFailureReason::NoRoom);
+        let one = failure(LifecycleCommand::Migrate, CommandFailureReason::NoRoom);
         assert!(drain.observe(&one).is_some());
         let gone = Event::NodeDisconnected(NodeDisconnected {
             node_uuid: "4cb19522-aaaa".into(),
@@ -564,7 +564,10 @@ mod tests {
             !drain.is_over(),
             "one instance, or a connection, is not all"
         );
-        drain.observe(&failure(LifeCommand::Drain, CommandFailureReason::Timeout));
+        drain.observe(&failure(
+            LifecycleCommand::Drain,
+            CommandFailureReason::Timeout,
+        ));
         assert_eq!(end(&drain), ["a (4cb19522) not drained: timeout: why"]);
         assert_eq!(drain.exit(), Exit::Timeout);
     }

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use proto_frames::payload::{HistoryRow, InstanceView, LifeState, OutputRow};
+use proto_frames::payload::{HistoryRow, InstanceView, OutputRow, PhaseName};
 use serde_json::{Value, json};
 
 use crate::ctl::args::HistoryArgs;
@@ -112,7 +112,7 @@ fn time(at_ms: i64, zone: &TimeZone) -> String {
 ///
 /// `ended` as a detail says nothing that the exit status does not say: it is replaced by that.
 fn detail_of(row: &HistoryRow) -> String {
-    let is_end = LifeState::from(row.what.as_str()) == LifeState::Gone && !row.node_uuid.is_empty();
+    let is_end = PhaseName::from(row.what.as_str()) == PhaseName::Gone && !row.node_uuid.is_empty();
     match (is_end, row.detail.as_str()) {
         (false, detail) => detail.to_owned(),
         (true, "ended" | "") => how_it_exited(row.exit_code),
@@ -135,8 +135,8 @@ pub(super) fn output_line(output: &OutputRow, zone: &TimeZone) -> String {
 /// The file can be read on that node only; `ciaoctl logs` reads it from here.
 fn live_line(id: &str, rows: &[HistoryRow], hosts: &Hosts) -> Option<String> {
     let last = rows.last()?;
-    let state = LifeState::from(last.what.as_str());
-    let runs = matches!(state, LifeState::Running | LifeState::Suspended);
+    let state = PhaseName::from(last.what.as_str());
+    let runs = matches!(state, PhaseName::Running | PhaseName::Suspended);
     (runs && !last.node_uuid.is_empty()).then(|| {
         let node = hosts.named(&last.node_uuid);
         format!(

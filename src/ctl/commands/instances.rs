@@ -13,7 +13,7 @@
 
 use jiff::Timestamp;
 use proto_frames::Uuid;
-use proto_frames::payload::{Delete, InstanceView, LifeState, PlacementState, QueryKind, Topic};
+use proto_frames::payload::{Delete, InstanceView, PhaseName, PlacementState, QueryKind, Topic};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -351,7 +351,7 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
             TargetOutcome::Deferred
         }
         (Event::InstanceDeleted(_), _) => TargetOutcome::Gone,
-        (Event::Transition(transition), _) if transition.state == LifeState::Gone => TargetOutcome::Gone,
+        (Event::Transition(transition), _) if transition.state == PhaseName::Gone => TargetOutcome::Gone,
         (Event::InstanceStopped(_), _) if ending == Ending::Stop => TargetOutcome::Gone,
         (Event::InstanceStopped(_), _) => TargetOutcome::Stopped,
         // It had ended by itself before its node was asked.
@@ -375,7 +375,7 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
 fn has_returned(event: &Event) -> bool {
     match event {
         Event::InstanceDeleted(deleted) => deleted.seq.is_some() || deleted.exit_code.is_some(),
-        Event::Transition(transition) => transition.state != LifeState::Lost,
+        Event::Transition(transition) => transition.state != PhaseName::Lost,
         _ => true,
     }
 }
@@ -417,7 +417,7 @@ impl Target {
     fn of(view: InstanceView) -> Self {
         let is_lost = view.state == PlacementState::Lost
             || view.state == PlacementState::InDoubt
-            || LifeState::from(view.life.as_str()) == LifeState::Lost;
+            || PhaseName::from(view.life.as_str()) == PhaseName::Lost;
         Self {
             is_lost,
             instance_uuid: view.instance_uuid,

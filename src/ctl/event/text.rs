@@ -9,7 +9,7 @@ use proto_frames::payload::{
 use serde_json::{Value, json};
 
 use crate::ctl::event::Event;
-use crate::ctl::event::life::{self, command_failure, drain, pressure, queued, transition};
+use crate::ctl::event::lifecycle::{self, command_failure, drain, pressure, queued, transition};
 use crate::ctl::explanation::reasons_json;
 use crate::ctl::hosts::Hosts;
 use crate::ctl::status::exit_status;
@@ -138,11 +138,11 @@ impl Event {
             Self::InstanceStopped(e) => {
                 json!({"event": "instance_stopped", "instance_uuid": e.instance_uuid, "exit_code": e.exit_code})
             }
-            Self::Queued(e) => life::queued_json(e),
-            Self::Transition(e) => life::transition_json(e),
-            Self::CommandFailure(e) => life::command_failure_json(e),
-            Self::Drain(e) => life::drain_json(e),
-            Self::Pressure(e) => life::pressure_json(e),
+            Self::Queued(e) => lifecycle::queued_json(e),
+            Self::Transition(e) => lifecycle::transition_json(e),
+            Self::CommandFailure(e) => lifecycle::command_failure_json(e),
+            Self::Drain(e) => lifecycle::drain_json(e),
+            Self::Pressure(e) => lifecycle::pressure_json(e),
             Self::DeleteFailure(e) => json!({
                 "event": "delete_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
                 "reason": e.reason.as_str(),

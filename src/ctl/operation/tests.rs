@@ -18,11 +18,11 @@ fn instance(node: &str) -> InstanceView {
     }
 }
 
-fn operation(command: LifeCommand) -> Operation {
+fn operation(command: LifecycleCommand) -> Operation {
     Operation::new(command, &instance(A), None)
 }
 
-fn transition(state: LifeState, node: &str, target: &str) -> Event {
+fn transition(state: PhaseName, node: &str, target: &str) -> Event {
     Event::Transition(Box::new(InstanceStateEvent {
         instance_uuid: "i1".into(),
         node_uuid: node.into(),
@@ -32,7 +32,7 @@ fn transition(state: LifeState, node: &str, target: &str) -> Event {
     }))
 }
 
-fn failure(command: LifeCommand, reason: CommandFailureReason) -> Event {
+fn failure(command: LifecycleCommand, reason: CommandFailureReason) -> Event {
     Event::CommandFailure(Box::new(CommandFailure {
         command,
         instance_uuid: "i1".into(),
@@ -52,31 +52,31 @@ fn stopped(id: &str) -> Event {
 
 #[test]
 fn a_suspend_is_done_when_the_instance_is_suspended() {
-    let mut suspend = operation(LifeCommand::Suspend);
+    let mut suspend = operation(LifecycleCommand::Suspend);
     assert_eq!(suspend.line(), "i1 asked to suspend");
-    assert!(suspend.observe(&transition(LifeState::Suspending, A, "")));
+    assert!(suspend.observe(&transition(PhaseName::Suspending, A, "")));
     assert_eq!(suspend.line(), "i1 suspending on a (4cb19522)");
     assert!(
-        !suspend.observe(&transition(LifeState::Suspending, A, "")),
+        !suspend.observe(&transition(PhaseName::Suspending, A, "")),
         "no news"
     );
     assert_eq!(suspend.exit(), Exit::Timeout);
-    assert!(suspend.observe(&transition(LifeState::Suspended, A, "")));
+    assert!(suspend.observe(&transition(PhaseName::Suspended, A, "")));
     assert_eq!(suspend.line(), "i1 suspended on a (4cb19522)");
     assert_eq!((suspend.is_over(), suspend.exit()), (true, Exit::Done));
     assert!(
-        !suspend.observe(&transition(LifeState::Running, A, "")),
+        !suspend.observe(&transition(PhaseName::Running, A, "")),
         "over is over"
     );
 }
 
 #[test]
 fn a_resume_is_done_when_it_runs_by_event_or_by_look() {
-    let mut by_event = operation(LifeCommand::Resume);
-    by_event.observe(&transition(LifeState::Resuming, A, ""));
-    by_event.observe(&transition(LifeState::Running, A, ""));
+    let mut by_event = operation(LifecycleCommand::Resume);
+    by_event.observe(&transition(PhaseName::Resuming, A, ""));
+    by_event.observe(&transition(PhaseName::Running, A, ""));
     assert_eq!(by_event.line(), "i1 running on a (4cb19522)");
-    let mut by_look = operation(LifeCommand::Resume);
+    let mut by_look = operation(LifecycleCommand::Resume);
     let mut listed = instance(A);
     listed.life = "resuming".into();
     assert!(!by_look.look(Some(&listed)));
@@ -87,16 +87,16 @@ fn a_resume_is_done_when_it_runs_by_event_or_by_look() {
 
 #[test]
 fn a_move_is_done_when_the_instance_runs_elsewhere() {
-    let mut migrate = operation(LifeCommand::Migrate);
+    let mut migrate = operation(LifecycleCommand::Migrate);
     assert!(
         !migrate.look(Some(&instance(A))),
         "it has not begun to move"
     );
-    migrate.observe(&transition(LifeState::Migrating, A, B));
+    migrate.observe(&transition(PhaseName::Migrating, A, B));
     let line = "i1 migrating from a (4cb19522) to beef0000";
     assert_eq!(migrate.line(), line);
     assert!(!migrate.observe(&stopped("i1")), "it leaves its node");
-    migrate.observe(&transition(LifeState::Running, B, ""));
+    migrate.observe(&transition(PhaseName::Running, B, ""));
     assert_eq!(migrate.line(), "i1 moved to beef0000");
     assert_eq!(migrate.exit(), Exit::Done);
     assert_eq!(migrate.json()["node_uuid"], B);
@@ -108,8 +108,8 @@ fn a_target_that_was_named_has_its_host_name_in_lines() {
         node_uuid: B.into(),
         hostname: "b".into(),
     };
-    let mut migrate = Operation::new(LifeCommand::Migrate, &instance(A), Some(target));
-    migrate.observe(&transition(LifeState::Migrating, A, B));
+    let mut migrate = Operation::new(LifecycleCommand::Migrate, &instance(A), Some(target));
+    migrate.observe(&transition(PhaseName::Migrating, A, B));
     assert!(
         migrate
             .line()
@@ -123,18 +123,18 @@ fn a_target_that_was_named_has_its_host_name_in_lines() {
 
 #[test]
 fn a_move_that_is_undone_has_failed() {
-    let mut told = operation(LifeCommand::Migrate);
-    told.observe(&transition(LifeState::Migrating, A, B));
-    told.observe(&transition(LifeState::Running, A, ""));
+    let mut told = operation(LifecycleCommand::Migrate);
+    told.observe(&transition(PhaseName::Migrating, A, B));
+    told.observe(&transition(PhaseName::Running, A, ""));
     assert!(!told.is_over(), "why is still to come");
     told.observe(&failure(
-        LifeCommand::Migrate,
+        LifecycleCommand::Migrate,
         CommandFailureReason::Timeout,
     ));
     assert_eq!(told.line(), "i1 not moved: timeout: why");
     assert_eq!(told.exit(), Exit::Timeout);
-    let mut seen = operation(LifeCommand::Migrate);
-    seen.observe(&transition(LifeState::Migrating, A, B));
+    let mut seen = operation(LifecycleCommand::Migrate);
+    seen.observe(&transition(PhaseName::Migrating, A, B));
     assert!(seen.look(Some(&instance(A))));
     let expected = "i1 not moved: failed: it is back on a (4cb19522)";
     assert_eq!(seen.line(), expected);
@@ -144,8 +144,8 @@ fn a_move_that_is_undone_has_failed() {
 #[test]
 fn a_queued_instance_is_moved_by_telling_it_where_to_wait_for() {
     for event in [
-        transition(LifeState::Waiting, "", B),
-        transition(LifeState::Placing, B, ""),
+        transition(PhaseName::Waiting, "", B),
+        transition(PhaseName::Placing, B, ""),
         Event::Queued(Box::new(InstanceQueued {
             instance_uuid: "i1".into(),
             position: 1,
@@ -153,7 +153,7 @@ fn a_queued_instance_is_moved_by_telling_it_where_to_wait_for() {
             ..InstanceQueued::default()
         })),
     ] {
-        let mut migrate = Operation::new(LifeCommand::Migrate, &instance(""), None);
+        let mut migrate = Operation::new(LifecycleCommand::Migrate, &instance(""), None);
         assert!(migrate.observe(&event));
         assert_eq!(migrate.exit(), Exit::Done, "{}", migrate.line());
     }
@@ -161,16 +161,19 @@ fn a_queued_instance_is_moved_by_telling_it_where_to_wait_for() {
 
 #[test]
 fn an_update_is_done_in_place_or_elsewhere() {
-    let mut in_place = operation(LifeCommand::Update);
+    let mut in_place = operation(LifecycleCommand::Update);
     assert!(!in_place.look(Some(&instance(A))), "a list cannot tell");
-    in_place.observe(&transition(LifeState::Updated, A, ""));
+    in_place.observe(&transition(PhaseName::Updated, A, ""));
     assert_eq!(in_place.line(), "i1 updated on a (4cb19522)");
-    let mut elsewhere = operation(LifeCommand::Update);
-    elsewhere.observe(&transition(LifeState::Migrating, A, B));
-    elsewhere.observe(&transition(LifeState::Running, B, ""));
+    let mut elsewhere = operation(LifecycleCommand::Update);
+    elsewhere.observe(&transition(PhaseName::Migrating, A, B));
+    elsewhere.observe(&transition(PhaseName::Running, B, ""));
     assert_eq!(elsewhere.exit(), Exit::Done);
-    let mut nowhere = operation(LifeCommand::Update);
-    nowhere.observe(&failure(LifeCommand::Migrate, CommandFailureReason::NoRoom));
+    let mut nowhere = operation(LifecycleCommand::Update);
+    nowhere.observe(&failure(
+        LifecycleCommand::Migrate,
+        CommandFailureReason::NoRoom,
+    ));
     assert_eq!(nowhere.line(), "i1 not updated: no_room: why");
 }
 
@@ -183,12 +186,12 @@ fn failures_end_in_the_exit_code_that_says_what_to_do() {
         (CommandFailureReason::Timeout, Exit::Timeout),
         ("odd".into(), Exit::Refused),
     ] {
-        let mut suspend = operation(LifeCommand::Suspend);
-        assert!(suspend.observe(&failure(LifeCommand::Suspend, reason)));
+        let mut suspend = operation(LifecycleCommand::Suspend);
+        assert!(suspend.observe(&failure(LifecycleCommand::Suspend, reason)));
         assert_eq!(suspend.exit(), exit);
     }
-    let mut suspend = operation(LifeCommand::Suspend);
-    let other = failure(LifeCommand::Resume, CommandFailureReason::Failed);
+    let mut suspend = operation(LifecycleCommand::Suspend);
+    let other = failure(LifecycleCommand::Resume, CommandFailureReason::Failed);
     assert!(!suspend.observe(&other), "of another command");
 }
 
@@ -204,10 +207,10 @@ fn a_refusal_of_this_command_is_its_end() {
         })
     };
     for (command, kind) in [
-        (LifeCommand::Suspend, Kind::SUSPEND),
-        (LifeCommand::Resume, Kind::RESUME),
-        (LifeCommand::Migrate, Kind::MIGRATE),
-        (LifeCommand::Update, Kind::UPDATE),
+        (LifecycleCommand::Suspend, Kind::SUSPEND),
+        (LifecycleCommand::Resume, Kind::RESUME),
+        (LifecycleCommand::Migrate, Kind::MIGRATE),
+        (LifecycleCommand::Update, Kind::UPDATE),
     ] {
         let mut it = operation(command);
         assert!(!it.observe(&refused(Kind::DELETE)));
@@ -222,13 +225,13 @@ fn an_instance_that_ends_meanwhile_ends_the_command() {
         instance_uuid: "i1".into(),
         ..InstanceDeleted::default()
     });
-    for event in [stopped("i1"), deleted, transition(LifeState::Gone, "", "")] {
-        let mut resume = operation(LifeCommand::Resume);
+    for event in [stopped("i1"), deleted, transition(PhaseName::Gone, "", "")] {
+        let mut resume = operation(LifecycleCommand::Resume);
         assert!(resume.observe(&event));
         assert!(resume.line().starts_with("i1 not resumed: ended"));
         assert_eq!(resume.exit(), Exit::Refused);
     }
-    let mut resume = operation(LifeCommand::Resume);
+    let mut resume = operation(LifecycleCommand::Resume);
     assert!(!resume.observe(&stopped("i2")), "another one");
     assert!(resume.look(None));
     assert_eq!(resume.json()["reason"], "gone");

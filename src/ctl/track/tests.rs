@@ -233,7 +233,7 @@ fn queued(id: &str, position: u64) -> Event {
     }))
 }
 
-fn transition(id: &str, state: LifeState) -> Event {
+fn transition(id: &str, state: PhaseName) -> Event {
     Event::Transition(Box::new(InstanceStateEvent {
         instance_uuid: id.into(),
         state,
@@ -275,21 +275,21 @@ fn a_start_that_waits_is_an_answer_and_no_end() {
 fn an_instance_that_has_to_give_way_is_followed_until_it_ends() {
     let mut tracker = tracker(&["i1"], Until::Exited);
     tracker.observe(&placed("i1", "a"));
-    tracker.observe(&transition("i1", LifeState::Suspended));
+    tracker.observe(&transition("i1", PhaseName::Suspended));
     assert_eq!(
         tracker.all()[0].line(),
         "i1 suspended on a (a-uuid-0)",
         "the node still has it"
     );
-    tracker.observe(&transition("i1", LifeState::Running));
+    tracker.observe(&transition("i1", PhaseName::Running));
     assert_eq!(tracker.all()[0].stage, Stage::Running);
-    tracker.observe(&transition("i1", LifeState::Stopping));
+    tracker.observe(&transition("i1", PhaseName::Stopping));
     assert!(
         tracker.observe(&stopped("i1", Some(-15))).is_none(),
         "it leaves this node only"
     );
     let waits = tracker
-        .observe(&transition("i1", LifeState::Waiting))
+        .observe(&transition("i1", PhaseName::Waiting))
         .unwrap();
     assert_eq!(waits.line(), "i1 waits");
     tracker.observe(&placed("i1", "b"));
@@ -301,19 +301,19 @@ fn an_instance_that_has_to_give_way_is_followed_until_it_ends() {
 fn an_instance_that_is_gone_has_not_ended_before_it_is_told_how() {
     let mut stopped_after = tracker(&["i1"], Until::Exited);
     stopped_after.observe(&placed("i1", "a"));
-    let gone = stopped_after.observe(&transition("i1", LifeState::Gone));
+    let gone = stopped_after.observe(&transition("i1", PhaseName::Gone));
     assert!(gone.is_none(), "how is still to come");
     assert!(!stopped_after.is_settled());
     stopped_after.observe(&stopped("i1", Some(3)));
     assert_eq!(stopped_after.exit(), Exit::Workload);
     let mut failed_after = tracker(&["i1"], Until::Placed);
-    failed_after.observe(&transition("i1", LifeState::Gone));
+    failed_after.observe(&transition("i1", PhaseName::Gone));
     assert!(!failed_after.is_settled(), "why is still to come");
     failed_after.observe(&failed("i1"));
     assert_eq!(failed_after.exit(), Exit::Refused);
     let mut never_told = tracker(&["i1"], Until::Exited);
     never_told.observe(&placed("i1", "a"));
-    never_told.observe(&transition("i1", LifeState::Gone));
+    never_told.observe(&transition("i1", PhaseName::Gone));
     never_told.observe_listing(&[], Absence::Final, |_| true);
     assert_eq!(never_told.all()[0].stage, Stage::Vanished);
 }
@@ -323,7 +323,7 @@ fn a_queued_start_is_reported_with_its_place() {
     let mut tracker = tracker(&["i1"], Until::Placed);
     assert!(
         tracker
-            .observe(&transition("i1", LifeState::Waiting))
+            .observe(&transition("i1", PhaseName::Waiting))
             .is_none()
     );
     assert!(tracker.observe(&queued("i1", 1)).is_some());

@@ -6,7 +6,7 @@ use proto_frames::payload::{AttemptFailed, Reason};
 use serde_json::{Value, json};
 
 use super::{Stage, Tracked};
-use crate::ctl::event::life::queued;
+use crate::ctl::event::lifecycle::queued;
 use crate::ctl::event::text::{attempts, attempts_json, decision};
 use crate::ctl::explanation::reasons_json;
 use crate::ctl::status::exit_of;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ends::End;
 use super::instances::{Instance, InstancePhase};
-use super::life::MAX_THAWS;
+use super::transitions::MAX_THAWS;
 use super::{About, Agent, AgentAction, Demand, Devices, Duty};
 
 /// An instance as it is kept in the state directory.

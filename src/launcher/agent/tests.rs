@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use proto_frames::payload::{
     AttachVolume, AttachVolumeFailureReason, CommandFailureReason, Delete, DeleteFailureReason,
-    EndsRecorded, Evacuate, EvacuateMode, InstanceState, LeaseRenewed, LifeCommand, LifeState,
-    OnNodeLoss, Restore, Resume, Scheduling, Start, StartFailureReason, Stats, Storage, Suspend,
-    Update,
+    EndsRecorded, Evacuate, EvacuateMode, InstanceState, LeaseRenewed, LifecycleCommand,
+    OnNodeLoss, PhaseName, Restore, Resume, Scheduling, Start, StartFailureReason, Stats, Storage,
+    Suspend, Update,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -24,7 +24,6 @@ mod devices;
 mod ends;
 mod features;
 mod leases;
-mod life;
 mod lifecycle;
 mod pressure;
 mod random;
@@ -32,6 +31,7 @@ mod recovery;
 mod room;
 mod starting;
 mod storage;
+mod transitions;
 
 const INTERVAL: Duration = Duration::from_secs(6);
 const GRACE: Duration = Duration::from_secs(10);
@@ -342,7 +342,7 @@ impl World {
     }
 
     /// What the only answer says an instance is now.
-    fn next_state(&mut self) -> (String, LifeState) {
+    fn next_state(&mut self) -> (String, PhaseName) {
         match self.answer() {
             Message::InstanceState(event) => (event.instance_uuid, event.state),
             other => panic!("{other:?}"),
@@ -350,7 +350,7 @@ impl World {
     }
 
     /// Which command the only answer says was not done, and why.
-    fn failed(&mut self) -> (LifeCommand, CommandFailureReason) {
+    fn failed(&mut self) -> (LifecycleCommand, CommandFailureReason) {
         match self.answer() {
             Message::CommandFailure(failure) => (failure.command, failure.reason),
             other => panic!("{other:?}"),

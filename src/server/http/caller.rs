@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use indexmap::IndexMap;
 use parking_lot::Mutex;
-use proto_frames::payload::LifeCommand;
+use proto_frames::payload::LifecycleCommand;
 use proto_frames::{Role, Uuid};
 use tokio::sync::mpsc;
 
@@ -187,17 +187,17 @@ impl Subject {
             }
             Message::CommandFailure(it) => {
                 let command = match it.command {
-                    LifeCommand::Suspend => CommandName::Suspend,
-                    LifeCommand::Resume => CommandName::Resume,
-                    LifeCommand::Migrate => CommandName::Migrate,
-                    LifeCommand::Update => CommandName::Update,
+                    LifecycleCommand::Suspend => CommandName::Suspend,
+                    LifecycleCommand::Resume => CommandName::Resume,
+                    LifecycleCommand::Migrate => CommandName::Migrate,
+                    LifecycleCommand::Update => CommandName::Update,
                     // DRAIN is what a failure of EVACUATE with mode `relocate` calls the command; it names the node
                     // instead of an instance.
-                    LifeCommand::Drain => {
+                    LifecycleCommand::Drain => {
                         let is_node = self.node.as_deref() == Some(&*it.node_uuid);
                         return self.command == CommandName::Evacuate && is_node;
                     }
-                    LifeCommand::Other(_) => return false,
+                    LifecycleCommand::Other(_) => return false,
                 };
                 self.command == command && is_instance(&it.instance_uuid)
             }

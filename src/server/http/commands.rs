@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use proto_frames::payload::{
-    Delete, DrainProgress, Evacuate, EvacuateMode, InstanceView, LifeState, Migrate,
+    Delete, DrainProgress, Evacuate, EvacuateMode, InstanceView, Migrate, PhaseName,
     PlacementState, Restore, RestoreMode, Resume, Suspend, Update,
 };
 use serde_json::{Map, Value};
@@ -332,7 +332,7 @@ fn look_at_events(app: &App, id: &str, seen: &mut u64, until: Until) -> Result<b
                 return Err(failure(told));
             }
             let state = told.state.as_deref();
-            if until == Until::Updated && state == Some(LifeState::Updated.as_str()) {
+            if until == Until::Updated && state == Some(PhaseName::Updated.as_str()) {
                 return Ok(true);
             }
         }
@@ -356,13 +356,13 @@ fn is_done(call: &Call, before: Option<&InstanceView>, until: Until) -> bool {
     let row = row.as_ref();
     let runs = |row: &InstanceView| {
         row.state == PlacementState::Running
-            && (row.life.is_empty() || row.life == LifeState::Running.as_str())
+            && (row.life.is_empty() || row.life == PhaseName::Running.as_str())
     };
     match until {
         Until::Gone => row.is_none_or(is_ended),
         // One that has ended did run.
         Until::Runs => row.is_some_and(|row| runs(row) || is_ended(row)),
-        Until::Suspended => row.is_some_and(|row| row.life == LifeState::Suspended.as_str()),
+        Until::Suspended => row.is_some_and(|row| row.life == PhaseName::Suspended.as_str()),
         Until::Moved => row.is_some_and(|row| {
             runs(row) && before.is_some_and(|before| before.node_uuid != row.node_uuid)
         }),

@@ -13,7 +13,7 @@ use proto_frames::payload::{
 
 use super::inputs::Unusable;
 use super::names::{MAX_NAME_LEN, check_names};
-use super::{life, starts};
+use super::{lifecycle, starts};
 use crate::server::strict::Mistake;
 use crate::server::{configuration, rules_file};
 use sched_core::{Command, CommandName, ImageCommand, InstanceId, NewConfiguration, Target};
@@ -38,12 +38,12 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
         CommandName::Start => Ok(Command::Start(starts::read(payload)?)),
         CommandName::Delete => delete(payload),
         CommandName::AttachVolume => attach_volume(payload),
-        CommandName::Suspend => life::suspend(payload),
-        CommandName::Resume => life::resume(payload),
-        CommandName::Migrate => life::migrate(payload),
-        CommandName::Update => life::update(payload),
-        CommandName::Evacuate => life::evacuate(payload),
-        CommandName::Restore => life::restore(payload),
+        CommandName::Suspend => lifecycle::suspend(payload),
+        CommandName::Resume => lifecycle::resume(payload),
+        CommandName::Migrate => lifecycle::migrate(payload),
+        CommandName::Update => lifecycle::update(payload),
+        CommandName::Evacuate => lifecycle::evacuate(payload),
+        CommandName::Restore => lifecycle::restore(payload),
         CommandName::AssignPublicIp => assign_public_ip(payload),
         CommandName::ReleasePublicIp => release_public_ip(payload),
         // The frames of concentrators (CNCI) name an agent, to which they are carried.

@@ -18,7 +18,7 @@ use proto_frames::payload::{
 
 use super::inputs::{Unusable, text};
 use super::names::{check_host_name, check_names};
-use super::{ends, life, node_extras};
+use super::{ends, lifecycle, node_extras};
 use sched_core::{
     InstanceId, InstanceReport, InstanceState, MAX_INSTANCES_PER_NODE, NodeReport, Report,
     ReportName, Resources, ShortText, StatsReport, TenantId, Workload,
@@ -90,8 +90,8 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
                 instance: InstanceId::new(&it.instance_uuid),
             })
         }
-        ReportName::CommandFailure => life::command_failed(payload),
-        ReportName::InstanceState => life::instance_state(payload),
+        ReportName::CommandFailure => lifecycle::command_failed(payload),
+        ReportName::InstanceState => lifecycle::instance_state(payload),
         ReportName::KeptRuns => ends::kept_runs(payload),
         ReportName::Workloads => workloads(payload),
         ReportName::Output => Ok(Report::Output(OutputChunk::decode(payload)?.part.read)),

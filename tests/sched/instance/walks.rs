@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::{CommandFailureReason, LifeCommand, LifeState, Update};
+use proto_frames::payload::{CommandFailureReason, LifecycleCommand, PhaseName, Update};
 use sched_core::{Capabilities, IN_DOUBT_TIME, Input, NodeExtras, SessionId};
 
 use crate::support::durability::{LEASE, durable, leased};
@@ -83,9 +83,9 @@ fn whatever_is_under_way_what_ended_is_what_becomes_of_its_next_start() {
         let (mut world, controller, node) = under_way.begun(true);
         world.cut_off(node, "x");
         assert_eq!(world.placements(), [], "{under_way:?}");
-        assert_eq!(world.states_of(controller, "x"), [LifeState::Placing]);
+        assert_eq!(world.states_of(controller, "x"), [PhaseName::Placing]);
         world.stats_seen(node, Some(2), vec![running("x", 2)]);
-        assert_eq!(world.states_of(controller, "x"), [LifeState::Running]);
+        assert_eq!(world.states_of(controller, "x"), [PhaseName::Running]);
     }
 }
 
@@ -100,10 +100,10 @@ fn whatever_is_under_way_a_lost_node_has_its_instance_if_it_comes_back_in_time()
         let (mut world, controller, node) = under_way.begun(false);
         world.cut(node);
         world.advance(IN_DOUBT_TIME);
-        assert_eq!(world.states_of(controller, "x"), [LifeState::Lost]);
+        assert_eq!(world.states_of(controller, "x"), [PhaseName::Lost]);
         let node = world.silent_node(1);
         world.list(node, &["x"]);
-        assert_eq!(world.states_of(controller, "x"), [LifeState::Running]);
+        assert_eq!(world.states_of(controller, "x"), [PhaseName::Running]);
     }
 }
 
@@ -111,9 +111,9 @@ fn whatever_is_under_way_a_lost_node_has_its_instance_if_it_comes_back_in_time()
 fn what_is_being_resumed_can_be_deleted() {
     let (mut world, controller, node) = UnderWay::Resume.begun(false);
     world.delete(controller, "x", node);
-    assert_eq!(world.states_of(controller, "x"), [LifeState::Stopping]);
+    assert_eq!(world.states_of(controller, "x"), [PhaseName::Stopping]);
     world.has_stopped(node, "x");
-    assert_eq!(world.states_of(controller, "x"), [LifeState::Gone]);
+    assert_eq!(world.states_of(controller, "x"), [PhaseName::Gone]);
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn what_is_listed_before_its_node_was_told_runs() {
     world.store.be_slow();
     world.look_away();
     world.has_stopped(node, "first");
-    assert_eq!(world.states_of(controller, "x"), [LifeState::Placing]);
+    assert_eq!(world.states_of(controller, "x"), [PhaseName::Placing]);
     world.list(node, &["x"]);
-    assert_eq!(world.states_of(controller, "x"), [LifeState::Running]);
+    assert_eq!(world.states_of(controller, "x"), [PhaseName::Running]);
     world.store.be_fast();
     world.handle(Input::Tick);
     assert_eq!(world.placements(), [], "it need not be told any more");
@@ -140,7 +140,7 @@ fn a_preemptor_that_is_listed_beside_its_victim_runs() {
     world.start_as(controller, sized("high", 600, 90));
     world.look_away();
     world.list(node, &["low", "high"]);
-    assert_eq!(world.states_of(controller, "high"), [LifeState::Running]);
+    assert_eq!(world.states_of(controller, "high"), [PhaseName::Running]);
     assert_eq!(world.placements(), []);
 }
 
@@ -158,7 +158,7 @@ fn what_its_node_last_called_suspended_is_so_if_it_is_not_suspended_again_in_tim
     world.suspended(node, "low");
     world.look_away();
     world.advance(TOO_LONG);
-    assert_eq!(world.states_of(controller, "low"), [LifeState::Suspended]);
+    assert_eq!(world.states_of(controller, "low"), [PhaseName::Suspended]);
 }
 
 /// `a`, which is on the first node and may move, and the second node. It is suspended if it `is_suspended`.
@@ -187,7 +187,7 @@ fn without_target(is_suspended: bool) -> (World, SessionId, SessionId) {
 
 #[test]
 fn what_was_to_move_to_a_lost_node_and_could_not_be_stopped_is_what_it_was() {
-    for (is_suspended, state) in [(false, LifeState::Running), (true, LifeState::Suspended)] {
+    for (is_suspended, state) in [(false, PhaseName::Running), (true, PhaseName::Suspended)] {
         let (mut world, controller, source) = without_target(is_suspended);
         world.cannot_delete(source, "a");
         let told = world.told(controller);
@@ -206,17 +206,17 @@ fn what_was_to_move_to_a_lost_node_can_be_deleted_or_lost_with_its_own() {
     world.delete(controller, "a", source);
     world.look_away();
     world.has_stopped(source, "a");
-    assert_eq!(world.states_of(controller, "a"), [LifeState::Gone]);
+    assert_eq!(world.states_of(controller, "a"), [PhaseName::Gone]);
 
     let (mut world, controller, source) = without_target(false);
     world.cut(source);
     world.advance(IN_DOUBT_TIME);
-    assert_eq!(world.states_of(controller, "a"), [LifeState::Lost]);
+    assert_eq!(world.states_of(controller, "a"), [PhaseName::Lost]);
 }
 
 #[test]
 fn a_move_that_is_not_on_disk_yet_is_undone_as_if_nothing_had_been() {
-    for (is_suspended, state) in [(false, LifeState::Running), (true, LifeState::Suspended)] {
+    for (is_suspended, state) in [(false, PhaseName::Running), (true, PhaseName::Suspended)] {
         let (mut world, controller, source, target) =
             beside_target(World::with(durable()), is_suspended);
         world.store.be_slow();
@@ -229,7 +229,7 @@ fn a_move_that_is_not_on_disk_yet_is_undone_as_if_nothing_had_been() {
         assert_eq!(world.stops(source), Vec::<String>::new());
         // Nothing is to be stopped there, and so its end is its own.
         world.has_stopped(source, "a");
-        assert_eq!(world.states_of(controller, "a"), [LifeState::Gone]);
+        assert_eq!(world.states_of(controller, "a"), [PhaseName::Gone]);
     }
 }
 
@@ -269,7 +269,7 @@ fn what_the_target_lists_has_arrived_when_its_node_has_it_no_more() {
         world.list(target, &["a"]);
         world.look_away();
         world.cut_off(source, "a");
-        assert_eq!(world.states_of(controller, "a"), [LifeState::Running]);
+        assert_eq!(world.states_of(controller, "a"), [PhaseName::Running]);
         assert_eq!(world.placements(), []);
         assert!(world.place(controller, "b", 900).is_some());
     }
@@ -293,12 +293,12 @@ fn migrating() -> (World, SessionId, SessionId, SessionId) {
 
 #[test]
 fn what_could_not_be_migrated_is_what_its_node_said_last() {
-    for (is_suspended, state) in [(false, LifeState::Running), (true, LifeState::Suspended)] {
+    for (is_suspended, state) in [(false, PhaseName::Running), (true, PhaseName::Suspended)] {
         let (mut world, controller, source, _) = migrating();
         if is_suspended {
             world.suspended(source, "a");
         }
-        let (command, reason) = (LifeCommand::Migrate, CommandFailureReason::Failed);
+        let (command, reason) = (LifecycleCommand::Migrate, CommandFailureReason::Failed);
         world.cannot(source, command, "a", reason);
         assert_eq!(world.command_failures(controller).len(), 1);
         assert_eq!(world.seen("a").remove(0).life, state.as_str());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proto_frames::payload::{
-    ControllerRole, DeleteFailureReason, InstanceView, LifeState, NodeView, PlacementState,
+    ControllerRole, DeleteFailureReason, InstanceView, NodeView, PhaseName, PlacementState,
     Scheduling, Snapshot, StartFailureReason,
 };
 use proto_frames::{Kind, Role};
@@ -36,7 +36,7 @@ impl Picture {
                 Message::NodeDisconnected(event) => {
                     self.nodes.remove(&event.node_uuid);
                 }
-                Message::InstanceState(event) if event.state == LifeState::Gone => {
+                Message::InstanceState(event) if event.state == PhaseName::Gone => {
                     self.instances.remove(&event.instance_uuid);
                 }
                 Message::InstanceState(event) => {

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use ciao_scheduler::server::sim_support::kind_of;
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, Evacuate, InstanceStateEvent, LifeCommand, LifeState,
-    Migrate, ReadOutput, RefusalReason, Restore, StartFailureReason, Update,
+    CommandFailure, CommandFailureReason, Evacuate, InstanceStateEvent, LifecycleCommand, Migrate,
+    PhaseName, ReadOutput, RefusalReason, Restore, StartFailureReason, Update,
 };
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
@@ -398,7 +398,7 @@ fn about(kind: Kind, instance: &str) -> Report {
             instance: id(instance),
         },
         Kind::COMMAND_FAILURE => Report::CommandFailed(Box::new(CommandFailure {
-            command: LifeCommand::Suspend,
+            command: LifecycleCommand::Suspend,
             instance_uuid: instance.to_owned(),
             node_uuid: String::new(),
             reason: CommandFailureReason::Failed,
@@ -406,7 +406,7 @@ fn about(kind: Kind, instance: &str) -> Report {
         })),
         Kind::INSTANCE_STATE => Report::InstanceState(Box::new(InstanceStateEvent {
             instance_uuid: instance.to_owned(),
-            state: LifeState::Suspended,
+            state: PhaseName::Suspended,
             ..InstanceStateEvent::default()
         })),
         kind => gone(kind, id(instance)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Batch, GroupPolicy, LifeState, Scheduling, Span, StartFailureReason, Update,
+    Batch, GroupPolicy, PhaseName, Scheduling, Span, StartFailureReason, Update,
 };
 use sched_core::{InstanceReport, InstanceState, Message, NodeReport, SessionId};
 
@@ -228,10 +228,10 @@ fn those_who_follow_an_instance_are_told_each_of_its_states() {
     let states = world.states(controller);
     let of_b: Vec<_> = states.into_iter().map(|it| it.1).collect();
     let expected = [
-        LifeState::Waiting,
-        LifeState::Placing,
-        LifeState::Running,
-        LifeState::Gone,
+        PhaseName::Waiting,
+        PhaseName::Placing,
+        PhaseName::Running,
+        PhaseName::Gone,
     ];
     assert_eq!(of_b, expected);
     assert_eq!(running("b", 1).state, InstanceState::Active);

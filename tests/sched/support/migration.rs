@@ -2,7 +2,7 @@
 //! after, and what peers were told of it all.
 
 use proto_frames::Kind;
-use proto_frames::payload::{CommandFailure, LifeState, Migrate, Update};
+use proto_frames::payload::{CommandFailure, Migrate, PhaseName, Update};
 use sched_core::{
     Capabilities, Command, InstanceReport, LauncherCommand, Message, NodeExtras, PlacedStart,
     SessionId, StartRequest,
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// The states that a peer was told an instance has come to since the test last looked.
-    pub(crate) fn states_of(&mut self, peer: SessionId, name: &str) -> Vec<LifeState> {
+    pub(crate) fn states_of(&mut self, peer: SessionId, name: &str) -> Vec<PhaseName> {
         self.told_of(peer, |message| match message {
             Message::InstanceState(event) if event.instance_uuid == name => {
                 Some(event.payload.state)

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, InstanceQueued, InstanceStateEvent, LifeCommand,
-    LifeState, Scheduling,
+    CommandFailure, CommandFailureReason, InstanceQueued, InstanceStateEvent, LifecycleCommand,
+    PhaseName, Scheduling,
 };
 use sched_core::{
     Capabilities, Command, InstanceReport, InstanceState, LauncherCommand, Message, NodeExtras,
@@ -117,15 +117,15 @@ impl World {
 
     /// A launcher says that it has suspended an instance.
     pub(crate) fn suspended(&mut self, node: SessionId, name: &str) {
-        self.says(node, name, LifeState::Suspended);
+        self.says(node, name, PhaseName::Suspended);
     }
 
     /// A launcher says that an instance runs again.
     pub(crate) fn resumed(&mut self, node: SessionId, name: &str) {
-        self.says(node, name, LifeState::Running);
+        self.says(node, name, PhaseName::Running);
     }
 
-    fn says(&mut self, node: SessionId, name: &str, state: LifeState) {
+    fn says(&mut self, node: SessionId, name: &str, state: PhaseName) {
         let event = InstanceStateEvent {
             instance_uuid: name.to_owned(),
             node_uuid: self.uuid_of(node).to_string(),
@@ -166,7 +166,7 @@ impl World {
     pub(crate) fn cannot(
         &mut self,
         node: SessionId,
-        command: LifeCommand,
+        command: LifecycleCommand,
         name: &str,
         reason: CommandFailureReason,
     ) {
@@ -185,7 +185,7 @@ impl World {
     pub(crate) fn cannot_suspend(&mut self, node: SessionId, name: &str) {
         self.cannot(
             node,
-            LifeCommand::Suspend,
+            LifecycleCommand::Suspend,
             name,
             CommandFailureReason::Failed,
         );
@@ -195,7 +195,7 @@ impl World {
     pub(crate) fn cannot_resume(&mut self, node: SessionId, name: &str) {
         self.cannot(
             node,
-            LifeCommand::Resume,
+            LifecycleCommand::Resume,
             name,
             CommandFailureReason::Failed,
         );
@@ -230,7 +230,7 @@ impl World {
     }
 
     /// The states that a peer was told of since the test last looked, by instance.
-    pub(crate) fn states(&mut self, session: SessionId) -> Vec<(String, LifeState)> {
+    pub(crate) fn states(&mut self, session: SessionId) -> Vec<(String, PhaseName)> {
         self.told_of(session, |message| match message {
             Message::InstanceState(event) => {
                 Some((event.payload.instance_uuid, event.payload.state))

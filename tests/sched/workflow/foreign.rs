@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Migrate,
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifecycleCommand, Migrate, PhaseName,
     Scheduling, Span, StartFailureReason, Topic,
 };
 use sched_core::{
@@ -76,7 +76,7 @@ fn lies(name: &str) -> Vec<Report> {
             instance: instance(),
         },
         Report::CommandFailed(Box::new(CommandFailure {
-            command: LifeCommand::Suspend,
+            command: LifecycleCommand::Suspend,
             instance_uuid: name.to_owned(),
             node_uuid: String::new(),
             reason: CommandFailureReason::Failed,
@@ -84,7 +84,7 @@ fn lies(name: &str) -> Vec<Report> {
         })),
         Report::InstanceState(Box::new(InstanceStateEvent {
             instance_uuid: name.to_owned(),
-            state: LifeState::Suspended,
+            state: PhaseName::Suspended,
             ..InstanceStateEvent::default()
         })),
     ]
@@ -393,7 +393,7 @@ fn both_nodes_of_a_move_are_heard_and_no_third() {
     scene.world.nothing_else();
     scene.world.list(target, &["a"]);
     let states = scene.world.states_of(native, "a");
-    assert_eq!(states, [LifeState::Running]);
+    assert_eq!(states, [PhaseName::Running]);
 }
 
 #[test]
@@ -426,7 +426,7 @@ fn what_is_migrated_may_arrive_while_its_node_is_lost() {
         world.list(liar, &["a"]);
         assert_eq!(world.states_of(native, "a"), []);
         world.list(target, &["a"]);
-        assert_eq!(world.states_of(native, "a"), [LifeState::Running]);
+        assert_eq!(world.states_of(native, "a"), [PhaseName::Running]);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::{CommandFailureReason, LifeState};
+use proto_frames::payload::{CommandFailureReason, PhaseName};
 use sched_core::{InstanceReport, MISSED_STATS, Message, SessionId};
 
 use crate::support::durability::{crash, durable};
@@ -97,7 +97,7 @@ fn what_was_told_to_stop_twice_and_refused_once_may_still_end() {
     world.list(source, &["a"]);
     world.has_stopped(source, "a");
     let states = world.states_of(controller, "a");
-    assert_eq!(states.last(), Some(&LifeState::Placing), "{states:?}");
+    assert_eq!(states.last(), Some(&PhaseName::Placing), "{states:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, LifeCommand, LifeState, Migrate, Scheduling, Span,
+    CommandFailure, CommandFailureReason, LifecycleCommand, Migrate, PhaseName, Scheduling, Span,
     StartFailureReason,
 };
 use proto_frames::{Kind, Role};
@@ -35,7 +35,7 @@ fn a_cold_move_stops_the_instance_before_it_is_started_elsewhere() {
     world.list(target, &["a"]);
     assert_eq!(
         world.states_of(controller, "a"),
-        [LifeState::Placing, LifeState::Running]
+        [PhaseName::Placing, PhaseName::Running]
     );
     // The node that it left has room again.
     assert_eq!(world.place(controller, "c", 900), Some(source));
@@ -85,7 +85,7 @@ fn a_move_to_where_the_instance_is_or_to_nowhere_is_refused() {
     world.migrate(controller, "nobody", None);
     let failure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::NoInstance);
-    assert_eq!(failure.command, LifeCommand::Migrate);
+    assert_eq!(failure.command, LifecycleCommand::Migrate);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
     assert_eq!(order.target_node_uuid, world.uuid_of(target).to_string());
     world.look_away();
     world.list(target, &["plain"]);
-    assert_eq!(world.states_of(controller, "plain"), [LifeState::Running]);
+    assert_eq!(world.states_of(controller, "plain"), [PhaseName::Running]);
     world.has_stopped(source, "plain");
     // What it says of its own copy is no one's news.
     assert!(world.told(controller).is_empty());
@@ -161,7 +161,7 @@ fn a_launcher_that_cannot_ship_or_stop_it_leaves_it_where_it_is() {
     // It really ends now, and that is its end.
     world.has_stopped(source, "a");
     assert_eq!(world.placements(), []);
-    assert_eq!(world.states_of(controller, "a"), [LifeState::Gone]);
+    assert_eq!(world.states_of(controller, "a"), [PhaseName::Gone]);
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn a_suspended_instance_moves_too_and_runs_then() {
     world.list(target, &["a"]);
     assert_eq!(
         world.states_of(controller, "a"),
-        [LifeState::Placing, LifeState::Running]
+        [PhaseName::Placing, PhaseName::Running]
     );
 }
 
@@ -402,7 +402,7 @@ fn a_suspended_instance_that_is_not_moved_after_all_stays_suspended() {
     world.migrate(controller, "a", None);
     world.look_away();
     world.cannot_delete(source, "a");
-    assert_eq!(world.states_of(controller, "a"), [LifeState::Suspended]);
+    assert_eq!(world.states_of(controller, "a"), [PhaseName::Suspended]);
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn a_suspended_instance_whose_move_a_crash_cut_short_is_known_to_be_suspended() 
     let source = world.silent_node(1);
     world.look_away();
     world.stats(source, vec![frozen("a")]);
-    assert_eq!(world.states_of(controller, "a"), [LifeState::Suspended]);
+    assert_eq!(world.states_of(controller, "a"), [PhaseName::Suspended]);
 }
 
 #[test]
@@ -493,7 +493,7 @@ fn original_controllers_start_no_second_cnci_because_one_moves() {
     world.start_failed(target, "cnci", StartFailureReason::LaunchFailure);
     assert_eq!(
         world.states_of(controller, "cnci").last(),
-        Some(&LifeState::Waiting)
+        Some(&PhaseName::Waiting)
     );
     assert_eq!(told_original(&mut world, original), []);
 }

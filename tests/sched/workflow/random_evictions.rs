@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use proto_frames::Kind;
-use proto_frames::payload::{CommandFailureReason, LifeCommand, LifeState, StartFailureReason};
+use proto_frames::payload::{
+    CommandFailureReason, LifecycleCommand, PhaseName, StartFailureReason,
+};
 use sched_core::{
     InstanceReport, LauncherCommand, Message, Resources, SessionId, StartRequest, TargetedCommand,
 };
@@ -41,7 +43,7 @@ struct Run {
     /// Started, and not known to be gone, with their priorities.
     open: BTreeMap<String, i64>,
     /// How far each of them is, as the controller was told.
-    lives: BTreeMap<String, LifeState>,
+    lives: BTreeMap<String, PhaseName>,
     /// Those that some launcher could not start: they do not go back to its node.
     refused: BTreeSet<String>,
     count: usize,
@@ -181,19 +183,19 @@ impl Run {
 
     /// An instance has come to another state. What was suspended to leave is not resumed while anything of higher
     /// priority waits: every node could run everything, but what it could not start.
-    fn lives(&mut self, name: String, state: LifeState) {
-        if state == LifeState::Gone {
+    fn lives(&mut self, name: String, state: PhaseName) {
+        if state == PhaseName::Gone {
             self.open.remove(&name);
             self.lives.remove(&name);
             return;
         }
         let before = self.lives.insert(name.clone(), state.clone());
-        if (before, state) == (Some(LifeState::Suspended), LifeState::Resuming) {
+        if (before, state) == (Some(PhaseName::Suspended), PhaseName::Resuming) {
             let mut others = self.open.iter();
             let higher = others.find(|(other, priority)| {
                 **priority > self.open[&name]
                     && !self.refused.contains(*other)
-                    && self.lives.get(*other) == Some(&LifeState::Waiting)
+                    && self.lives.get(*other) == Some(&PhaseName::Waiting)
             });
             assert_eq!(higher, None, "{name} is resumed and they wait");
         }
@@ -228,8 +230,12 @@ impl Run {
         let host = &mut self.hosts[at];
         let session = host.session;
         let (name, command, suspends) = match order {
-            LauncherCommand::Suspend(order) => (order.instance_uuid, LifeCommand::Suspend, true),
-            LauncherCommand::Resume(order) => (order.instance_uuid, LifeCommand::Resume, false),
+            LauncherCommand::Suspend(order) => {
+                (order.instance_uuid, LifecycleCommand::Suspend, true)
+            }
+            LauncherCommand::Resume(order) => {
+                (order.instance_uuid, LifecycleCommand::Resume, false)
+            }
             LauncherCommand::Stop(order) => {
                 return match host.has.remove(&order.instance_uuid) {
                     Some(_) => self.world.stopped(session, &order.instance_uuid),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Batch, Evacuate, EvacuateMode, InstanceStateEvent, LifeState, Migrate, Restore, RestoreMode,
+    Batch, Evacuate, EvacuateMode, InstanceStateEvent, Migrate, PhaseName, Restore, RestoreMode,
     StartFailureReason, Update,
 };
 use sched_core::{
@@ -316,7 +316,7 @@ impl Run {
                         *mem = update.mem_mb.unwrap_or(*mem);
                         let event = InstanceStateEvent {
                             instance_uuid: update.instance_uuid,
-                            state: LifeState::Updated,
+                            state: PhaseName::Updated,
                             ..InstanceStateEvent::default()
                         };
                         let report = Report::InstanceState(Box::new(event));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fastrand::Rng;
-use proto_frames::payload::{LifeState, Migrate, OnNodeLoss, Scheduling, Span, StartFailureReason};
+use proto_frames::payload::{Migrate, OnNodeLoss, PhaseName, Scheduling, Span, StartFailureReason};
 use sched_core::{
     Capabilities, Config, InstanceReport, LauncherCommand, Message, NodeExtras, NodeReport, Report,
     Resources, Rules, SessionId, StartRequest, StatsReport,
@@ -508,10 +508,10 @@ impl Run {
                     }
                 }
                 Message::InstanceState(event) => match event.state {
-                    LifeState::Gone => {
+                    PhaseName::Gone => {
                         self.known.remove(&event.instance_uuid);
                     }
-                    LifeState::Placing | LifeState::Waiting | LifeState::Running => {
+                    PhaseName::Placing | PhaseName::Waiting | PhaseName::Running => {
                         self.known.insert(event.payload.instance_uuid);
                     }
                     _ => {}

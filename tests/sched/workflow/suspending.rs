@@ -2,7 +2,7 @@
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Topic,
+    CommandFailureReason, InstanceStateEvent, LifecycleCommand, PhaseName, Topic,
 };
 use sched_core::{IN_DOUBT_TIME, Report, Rules};
 
@@ -151,7 +151,7 @@ fn a_launcher_that_could_not_is_taken_at_its_word_and_who_asked_is_told() {
     world.ask_suspend(operator, "it");
     world.look_away();
     let reason = CommandFailureReason::Failed;
-    world.cannot(node, LifeCommand::Suspend, "it", reason.clone());
+    world.cannot(node, LifecycleCommand::Suspend, "it", reason.clone());
     let failure = world.command_failures(operator).remove(0);
     assert_eq!(failure.reason, reason);
     assert_eq!(world.lives(controller), ["it running"]);
@@ -160,7 +160,7 @@ fn a_launcher_that_could_not_is_taken_at_its_word_and_who_asked_is_told() {
     world.suspended(node, "it");
     world.ask_resume(operator, "it");
     world.look_away();
-    world.cannot(node, LifeCommand::Resume, "it", reason);
+    world.cannot(node, LifecycleCommand::Resume, "it", reason);
     assert_eq!(world.command_failures(operator).len(), 1);
     assert_eq!(world.lives(controller), ["it suspended"]);
     world.start_as(controller, cpus("other", 4, 50));
@@ -276,7 +276,7 @@ fn a_launcher_speaks_for_its_own_instances_alone() {
     let event = InstanceStateEvent {
         instance_uuid: "it".to_owned(),
         node_uuid: world.uuid_of(node).to_string(),
-        state: LifeState::Suspended,
+        state: PhaseName::Suspended,
         detail: String::new(),
         priority: None,
         target_node_uuid: String::new(),

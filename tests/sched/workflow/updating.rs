@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Query,
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifecycleCommand, PhaseName, Query,
     QueryKind, Scheduling, Span, Update,
 };
 use proto_frames::{Kind, Role};
@@ -24,7 +24,7 @@ impl World {
     fn updated(&mut self, node: SessionId, name: &str) {
         let event = InstanceStateEvent {
             instance_uuid: name.to_owned(),
-            state: LifeState::Updated,
+            state: PhaseName::Updated,
             ..InstanceStateEvent::default()
         };
         let report = Report::InstanceState(Box::new(event));
@@ -33,7 +33,7 @@ impl World {
 
     fn update_fails(&mut self, node: SessionId, name: &str) {
         let failure = CommandFailure {
-            command: LifeCommand::Update,
+            command: LifecycleCommand::Update,
             instance_uuid: name.to_owned(),
             reason: CommandFailureReason::NoRoom,
             detail: "no".to_owned(),
@@ -121,7 +121,7 @@ fn more_is_claimed_before_the_launcher_is_told() {
     world.updated(node, "a");
     assert_eq!(
         world.states_of(controller, "a"),
-        [LifeState::Running, LifeState::Updated]
+        [PhaseName::Running, PhaseName::Updated]
     );
     world.stats(node, vec![asking_for("a", 700)]);
     assert_eq!(world.asks("a"), 700);
@@ -145,7 +145,7 @@ fn what_the_launcher_refuses_or_does_not_do_is_undone() {
     world.look_away();
     world.update_fails(node, "a");
     let failure = world.failed_command(controller);
-    assert_eq!(failure.command, LifeCommand::Update);
+    assert_eq!(failure.command, LifecycleCommand::Update);
     assert_eq!(failure.reason, CommandFailureReason::NoRoom);
     assert_eq!(world.asks("a"), 400);
     world.update_as(controller, memory("a", 700));
@@ -166,7 +166,7 @@ fn a_launcher_that_lists_the_new_amounts_has_made_the_change() {
     assert!(
         world
             .states_of(controller, "a")
-            .contains(&LifeState::Updated)
+            .contains(&PhaseName::Updated)
     );
     assert_eq!(world.asks("a"), 700);
 }
@@ -215,7 +215,7 @@ fn a_move_that_fails_leaves_the_old_amounts() {
     world.look_away();
     world.advance(Duration::from_secs(300));
     let failure = world.failed_command(controller);
-    assert_eq!(failure.command, LifeCommand::Update);
+    assert_eq!(failure.command, LifecycleCommand::Update);
     assert_eq!(failure.reason, CommandFailureReason::Timeout);
     assert_eq!(world.asks("a"), 400);
 }
@@ -330,7 +330,7 @@ fn a_priority_alone_changes_at_once_also_the_order_of_those_that_wait() {
         ..Update::default()
     };
     world.update_as(controller, update);
-    assert_eq!(world.states_of(controller, "b"), [LifeState::Updated]);
+    assert_eq!(world.states_of(controller, "b"), [PhaseName::Updated]);
     world.has_stopped(node, "big");
     assert_eq!(world.placements(), [("b".to_owned(), node)]);
 }
@@ -396,7 +396,7 @@ fn one_that_was_to_be_deleted_while_it_was_changed_and_is_not_has_what_its_node_
         assert!(
             world
                 .states_of(controller, "a")
-                .contains(&LifeState::Updated)
+                .contains(&PhaseName::Updated)
         );
         assert_eq!(world.asks("a"), 200);
         assert_eq!(world.place(controller, "b", 800), Some(node));
@@ -412,18 +412,18 @@ fn what_a_launcher_says_of_a_change_counts_also_while_the_instance_is_to_be_dele
         world.look_away();
         if is_done {
             world.updated(node, "a");
-            assert_eq!(world.states_of(controller, "a"), [LifeState::Updated]);
+            assert_eq!(world.states_of(controller, "a"), [PhaseName::Updated]);
         } else {
             world.update_fails(node, "a");
             let failure = world.failed_command(controller);
-            assert_eq!(failure.command, LifeCommand::Update);
+            assert_eq!(failure.command, LifecycleCommand::Update);
             assert_eq!(failure.reason, CommandFailureReason::NoRoom);
         }
         assert_eq!(world.asks("a"), if is_done { 200 } else { 400 });
         // The DELETE is not carried out, and nothing is left to be changed.
         world.look_away();
         world.advance(Duration::from_secs(60));
-        assert_eq!(world.states_of(controller, "a"), [LifeState::Running]);
+        assert_eq!(world.states_of(controller, "a"), [PhaseName::Running]);
         world.stats(node, vec![asking_for("a", if is_done { 200 } else { 400 })]);
         world.look_away();
         world.advance(Duration::from_secs(120));
@@ -463,7 +463,7 @@ fn who_wanted_more_by_a_move_hears_that_it_failed_also_if_the_target_was_lost_me
             world.advance(Duration::from_secs(60));
         }
         let failure = world.failed_command(controller);
-        assert_eq!(failure.command, LifeCommand::Update);
+        assert_eq!(failure.command, LifecycleCommand::Update);
         assert_eq!(world.asks("a"), 400);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::{InstanceView, LifeState, PlacementState, QueryKind};
+use proto_frames::payload::{InstanceView, PhaseName, PlacementState, QueryKind};
 use sched_core::{InstanceState, NodeRecord, Record};
 
 use super::Check;
@@ -109,8 +109,8 @@ fn scheduler_knows(world: &mut World, runs: &Runs) -> Result<(), String> {
 fn is_sure(row: &InstanceView) -> bool {
     let rests = [
         "",
-        LifeState::Running.as_str(),
-        LifeState::Suspended.as_str(),
+        PhaseName::Running.as_str(),
+        PhaseName::Suspended.as_str(),
     ];
     row.state == PlacementState::Running && rests.contains(&row.life.as_str())
 }
@@ -122,7 +122,7 @@ fn is_as_it_says(row: &InstanceView, world: &World) -> bool {
     let is_frozen = process.is_some_and(|it| it.pace == Pace::Frozen);
     // A scheduler that had no store knows after a crash what is suspended, and not who wanted it.
     let reported = row.reported.as_deref() == Some(InstanceState::ExitPaused.name());
-    is_frozen == (row.life == LifeState::Suspended.as_str())
+    is_frozen == (row.life == PhaseName::Suspended.as_str())
         || is_frozen && row.life.is_empty() && reported
 }
 

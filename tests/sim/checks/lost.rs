@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::{LifeState, QueryKind};
+use proto_frames::payload::{PhaseName, QueryKind};
 use sched_core::{Life, Record, RecordKey};
 
 use super::Check;
@@ -18,7 +18,7 @@ pub(super) struct Lost {
     /// Instances that were listed, or told to wait, and of whose end no one has been told since.
     alive: BTreeSet<u32>,
     /// How the scheduler says that those are that it manages.
-    states: BTreeMap<u32, LifeState>,
+    states: BTreeMap<u32, PhaseName>,
     /// Those that a crash has forgotten; the next scheduler tells their ends.
     forgotten: BTreeSet<u32>,
 }
@@ -71,19 +71,19 @@ impl Check for Lost {
 }
 
 impl Lost {
-    fn enters(&mut self, instance: u32, state: &LifeState) {
-        if *state == LifeState::Gone {
+    fn enters(&mut self, instance: u32, state: &PhaseName) {
+        if *state == PhaseName::Gone {
             self.states.remove(&instance);
             self.alive.remove(&instance);
             return;
         }
         self.forgotten.remove(&instance);
-        let was_placing = self.states.insert(instance, state.clone()) == Some(LifeState::Placing);
+        let was_placing = self.states.insert(instance, state.clone()) == Some(PhaseName::Placing);
         // What only has a node to go to is in memory alone, and no one has been told of it; also where that node is lost
         // or it is deleted before its node has said that it has it.
         let is_promised = match state {
-            LifeState::Placing => false,
-            LifeState::Stopping | LifeState::Lost => !was_placing,
+            PhaseName::Placing => false,
+            PhaseName::Stopping | PhaseName::Lost => !was_placing,
             _ => true,
         };
         if is_promised {
@@ -93,7 +93,7 @@ impl Lost {
 
     /// It has ended on a machine, which is its end unless it was to go on elsewhere.
     fn leaves_machine(&mut self, instance: u32) {
-        let goes_on = [LifeState::Stopping, LifeState::Migrating, LifeState::Lost];
+        let goes_on = [PhaseName::Stopping, PhaseName::Migrating, PhaseName::Lost];
         let state = self.states.get(&instance);
         if !state.is_some_and(|state| goes_on.contains(state)) {
             self.alive.remove(&instance);
@@ -117,7 +117,7 @@ impl Lost {
             kept.insert(instance);
             // What was told to leave its machine goes on, whichever scheduler hears that it has left.
             if matches!(record.life, Life::Stopping | Life::Migrating) && !record.is_deleted {
-                self.states.insert(instance, LifeState::Stopping);
+                self.states.insert(instance, PhaseName::Stopping);
             }
         }
         let alive = self.alive.iter().copied();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::{LifeState, QueryKind};
+use proto_frames::payload::{PhaseName, QueryKind};
 
 use super::Check;
 use crate::facts::{Fact, Waiting};
@@ -52,7 +52,7 @@ impl Check for Order {
 impl Order {
     fn learn(&mut self, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Turned { instance, state } if *state == LifeState::Gone => {
+            Fact::Turned { instance, state } if *state == PhaseName::Gone => {
                 self.came.remove(instance);
                 self.unknown.remove(instance);
                 self.ended.insert(*instance);
@@ -131,7 +131,7 @@ fn what_is_given_room_is_held_against_what_waits() {
     };
     let mut order = Order::default();
     for instance in [1, 2, 3, 4] {
-        let state = LifeState::Waiting;
+        let state = PhaseName::Waiting;
         let turned = Fact::Turned { instance, state };
         order.learn(&turned).expect("waiting is no fault");
     }
@@ -164,18 +164,18 @@ fn of_what_ended_and_is_on_disk_it_is_not_known_when_it_came() {
     };
     let restored = vec![1, 2];
     for fact in [
-        turned(1, LifeState::Waiting),
-        turned(2, LifeState::Waiting),
-        turned(1, LifeState::Gone),
+        turned(1, PhaseName::Waiting),
+        turned(2, PhaseName::Waiting),
+        turned(1, PhaseName::Gone),
         Fact::SchedulerStarted { restored },
-        turned(1, LifeState::Placing),
+        turned(1, PhaseName::Placing),
     ] {
         order.learn(&fact).expect("no instance is given room");
     }
     assert_eq!(order.learn(&given), Ok(()), "it may have come before");
-    order.learn(&turned(1, LifeState::Gone)).expect("an end");
+    order.learn(&turned(1, PhaseName::Gone)).expect("an end");
     order
-        .learn(&turned(1, LifeState::Waiting))
+        .learn(&turned(1, PhaseName::Waiting))
         .expect("a START");
     assert!(order.learn(&given).is_err(), "it came later");
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use proto_frames::payload::{LifeState, QueryKind};
+use proto_frames::payload::{PhaseName, QueryKind};
 
 use super::{Check, IN_FLIGHT};
 use crate::facts::{Fact, News};
@@ -75,13 +75,13 @@ impl Check for Outcomes {
                 ref state,
             } => {
                 match state {
-                    LifeState::Waiting | LifeState::Placing => self.waiting.insert(instance),
+                    PhaseName::Waiting | PhaseName::Placing => self.waiting.insert(instance),
                     _ => self.waiting.remove(&instance),
                 };
                 let book = self.book(instance);
                 book.is_kept = true;
                 // It has failed or ended, or was deleted before it began.
-                book.is_open &= *state != LifeState::Gone;
+                book.is_open &= *state != PhaseName::Gone;
             }
             // Who is master again is told again what a master alone was told before.
             Fact::Connected { controller } => self.failures.retain(|(it, _), _| *it != controller),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sched_model::LifeState;
+use sched_model::PhaseName;
 
 use crate::api::cause::Cause;
 
@@ -12,7 +12,7 @@ fn run(name: &str, events: usize, len: usize) -> Run {
     let at = crate::simulated::start();
     let event = |_| HistoryEvent {
         at,
-        what: LifeState::Running,
+        what: PhaseName::Running,
         node: None,
         cause: Cause::Said("x".repeat(len).into()),
     };
@@ -103,8 +103,8 @@ fn a_plain_run_tells_since_when_it_was_known_and_why_it_is_over() {
         .map(|it| (it.what.clone(), it.node, it.cause.clone()))
         .collect();
     let node = Some(Uuid::max());
-    let gone = (LifeState::Gone, node, Cause::Ended);
-    let began = (LifeState::Running, node, Cause::KnownSince);
+    let gone = (PhaseName::Gone, node, Cause::Ended);
+    let began = (PhaseName::Running, node, Cause::KnownSince);
     assert_eq!(known, [began, gone]);
     assert_eq!(plain(None).events().count(), 1);
     assert_eq!(plain(None).cause(), Some(&Cause::Ended));
@@ -137,7 +137,7 @@ fn noted(start: Instant, name: &str, at_s: u64, events: usize) -> Run {
     let at = start + Duration::from_secs(at_s);
     let event = |_| HistoryEvent {
         at,
-        what: LifeState::Running,
+        what: PhaseName::Running,
         node: None,
         cause: Cause::Ended,
     };

@@ -198,7 +198,7 @@ fn events_of(kind: EventKind, due: Instant) -> Vec<LifecycleEvent> {
 fn gone(at: Instant) -> HistoryEvent {
     HistoryEvent {
         at,
-        what: sched_model::LifeState::Gone,
+        what: sched_model::PhaseName::Gone,
         node: None,
         cause: Cause::Plain,
     }

@@ -13,7 +13,7 @@ use crate::api::phase::EventKind;
 use crate::cluster::ledger::Entry;
 use crate::instance::{LifecycleEvent, State, SuspendedBy};
 use crate::timers::Timer;
-use sched_model::{CommandFailureReason, LifeCommand};
+use sched_model::{CommandFailureReason, LifecycleCommand};
 
 use super::RESUME_AGAIN_AFTER;
 
@@ -50,7 +50,7 @@ impl Scheduler {
             }
             (State::Resuming { by, asker, .. }, true) => {
                 let cause = &Cause::CutOffBeforeResumed;
-                let (command, reason) = (LifeCommand::Resume, CommandFailureReason::Failed);
+                let (command, reason) = (LifecycleCommand::Resume, CommandFailureReason::Failed);
                 self.stays_suspended(key, instance, by, cause);
                 self.notify_asker(asker, instance, key, command, reason, cause);
             }
@@ -161,7 +161,14 @@ impl Scheduler {
             Some(State::Suspending {
                 node, by, asker, ..
             }) => {
-                self.notify_asker(asker, instance, node, LifeCommand::Suspend, reason, cause);
+                self.notify_asker(
+                    asker,
+                    instance,
+                    node,
+                    LifecycleCommand::Suspend,
+                    reason,
+                    cause,
+                );
                 self.rolled_back(node, instance, by.clone(), cause);
                 if let SuspendedBy::Preemptor(preemptor) = &by {
                     self.victim_stays(preemptor, instance);
@@ -171,7 +178,14 @@ impl Scheduler {
             Some(State::Resuming {
                 node, by, asker, ..
             }) => {
-                self.notify_asker(asker, instance, node, LifeCommand::Resume, reason, cause);
+                self.notify_asker(
+                    asker,
+                    instance,
+                    node,
+                    LifecycleCommand::Resume,
+                    reason,
+                    cause,
+                );
                 self.rolled_back(node, instance, by, cause);
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! Random lives by seed: whatever is asked in whatever order, orders make sense to the machine, nothing is handed out twice,
+//! Random instances by seed: whatever is asked in whatever order, orders make sense to the machine, nothing is handed out twice,
 //! commands are answered, what is under the lease ends in time, and in the end nothing is left.
 
 use fastrand::Rng;

@@ -11,7 +11,7 @@ use super::{HistoryFormat, at_least, duration, mebibytes, placement};
 
 /// `ciaoctl suspend` and `ciaoctl resume`.
 #[derive(Debug, Args)]
-pub struct LifeArgs {
+pub struct LifecycleArgs {
     /// The instance: name, UUID, or a unique prefix of its UUID
     #[arg(value_name = "INSTANCE")]
     pub instance: String,
@@ -28,7 +28,7 @@ pub struct LifeArgs {
 pub struct MigrateArgs {
     /// Which instance.
     #[command(flatten)]
-    pub life: LifeArgs,
+    pub life: LifecycleArgs,
     /// Node to move it to: host name, UUID, or a unique prefix of it [default: any that fits]
     #[arg(long, value_name = "NODE")]
     pub to: Option<String>,
@@ -43,7 +43,7 @@ pub struct MigrateArgs {
 pub struct UpdateArgs {
     /// Which instance.
     #[command(flatten)]
-    pub life: LifeArgs,
+    pub life: LifecycleArgs,
     /// Memory it is to have, e.g. 512MiB or 2GiB; a number alone is MiB
     #[arg(long = "mem", alias = "mem-mb", value_name = "SIZE", group = "change", allow_negative_numbers = true, value_parser = mebibytes::<i64>(1))]
     pub mem_mb: Option<i64>,

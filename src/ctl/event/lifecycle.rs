@@ -230,7 +230,7 @@ pub fn drain_json(event: &DrainProgress) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::payload::{CommandFailureReason, LifeCommand, LifeState};
+    use proto_frames::payload::{CommandFailureReason, LifecycleCommand, PhaseName};
 
     use super::*;
 
@@ -255,7 +255,7 @@ mod tests {
         let event = |node: &str, target: &str| InstanceStateEvent {
             node_uuid: node.into(),
             target_node_uuid: target.into(),
-            state: LifeState::Migrating,
+            state: PhaseName::Migrating,
             ..InstanceStateEvent::default()
         };
         for (event, text) in [
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn a_failed_command_says_of_what() {
         let mut event = CommandFailure {
-            command: LifeCommand::Migrate,
+            command: LifecycleCommand::Migrate,
             instance_uuid: "i1".into(),
             node_uuid: "n1".into(),
             reason: CommandFailureReason::NoRoom,

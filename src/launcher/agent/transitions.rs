@@ -16,8 +16,8 @@
 use std::time::Instant;
 
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason as Reason, InstanceStateEvent, LifeCommand, LifeState,
-    Migrate, PayloadError, Resume, Suspend, Update,
+    CommandFailure, CommandFailureReason as Reason, InstanceStateEvent, LifecycleCommand, Migrate,
+    PayloadError, PhaseName, Resume, Suspend, Update,
 };
 use tracing::warn;
 
@@ -34,7 +34,7 @@ type Refusal = (Reason, String);
 impl Agent {
     /// Handles SUSPEND.
     pub(super) fn suspend(&mut self, now: Instant, suspend: Result<Suspend, PayloadError>) {
-        let command = LifeCommand::Suspend;
+        let command = LifecycleCommand::Suspend;
         let Some(suspend) = self.readable(&command, suspend) else {
             return;
         };
@@ -60,7 +60,7 @@ impl Agent {
             }
             // It will be answered when it is done.
             InstancePhase::Suspending => {}
-            InstancePhase::Suspended => self.report_state(id, LifeState::Suspended),
+            InstancePhase::Suspended => self.report_state(id, PhaseName::Suspended),
             _ => return Err(instance.wrong_state()),
         }
         Ok(())
@@ -76,7 +76,7 @@ impl Agent {
         match result {
             Ok(()) => {
                 self.enter(now, id, InstancePhase::Suspended);
-                self.report_state(id, LifeState::Suspended);
+                self.report_state(id, PhaseName::Suspended);
             }
             Err(detail) => {
                 // It may have been frozen after all, too late. The next launcher has to know of it, if there is one by
@@ -86,14 +86,14 @@ impl Agent {
                 }
                 self.enter(now, id, InstancePhase::Running);
                 self.order(AgentAction::Thaw(id.to_owned()));
-                self.refuse(LifeCommand::Suspend, id, (Reason::Failed, detail));
+                self.refuse(LifecycleCommand::Suspend, id, (Reason::Failed, detail));
             }
         }
     }
 
     /// Handles RESUME.
     pub(super) fn resume(&mut self, now: Instant, resume: Result<Resume, PayloadError>) {
-        let command = LifeCommand::Resume;
+        let command = LifecycleCommand::Resume;
         let Some(resume) = self.readable(&command, resume) else {
             return;
         };
@@ -123,7 +123,7 @@ impl Agent {
             }
             // It will be answered when it is done.
             InstancePhase::Resuming => {}
-            InstancePhase::Running => self.report_state(id, LifeState::Running),
+            InstancePhase::Running => self.report_state(id, PhaseName::Running),
             _ => return Err(instance.wrong_state()),
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Agent {
                 );
                 instance.thaws_left = None;
                 self.enter(now, id, InstancePhase::Suspended);
-                self.report_state(id, LifeState::Suspended);
+                self.report_state(id, PhaseName::Suspended);
             }
             (Err(_), left) => {
                 instance.thaws_left = left;
@@ -169,18 +169,18 @@ impl Agent {
         match result {
             Ok(()) => {
                 self.enter(now, id, InstancePhase::Running);
-                self.report_state(id, LifeState::Running);
+                self.report_state(id, PhaseName::Running);
             }
             Err(detail) => {
                 self.enter(now, id, InstancePhase::Suspended);
-                self.refuse(LifeCommand::Resume, id, (Reason::Failed, detail));
+                self.refuse(LifecycleCommand::Resume, id, (Reason::Failed, detail));
             }
         }
     }
 
     /// Handles UPDATE.
     pub(super) fn update(&mut self, now: Instant, update: Result<Box<Update>, PayloadError>) {
-        let command = LifeCommand::Update;
+        let command = LifecycleCommand::Update;
         let Some(update) = self.readable(&command, update) else {
             return;
         };
@@ -260,7 +260,7 @@ impl Agent {
             Err(detail) => {
                 self.assign_devices(id);
                 self.persist(id);
-                self.refuse(LifeCommand::Update, id, (Reason::Failed, detail));
+                self.refuse(LifecycleCommand::Update, id, (Reason::Failed, detail));
             }
         }
     }
@@ -272,7 +272,7 @@ impl Agent {
         }
         self.assign_devices(id);
         self.persist(id);
-        self.report_state(id, LifeState::Updated);
+        self.report_state(id, PhaseName::Updated);
         self.report_soon(now);
     }
 
@@ -306,11 +306,11 @@ impl Agent {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        let updated = instance.update.take().map(|_| LifeCommand::Update);
+        let updated = instance.update.take().map(|_| LifecycleCommand::Update);
         instance.return_devices();
         let command = match instance.state {
-            InstancePhase::Suspending => Some(LifeCommand::Suspend),
-            InstancePhase::Resuming => Some(LifeCommand::Resume),
+            InstancePhase::Suspending => Some(LifecycleCommand::Suspend),
+            InstancePhase::Resuming => Some(LifecycleCommand::Resume),
             _ => updated,
         };
         if let Some(command) = command {
@@ -321,7 +321,7 @@ impl Agent {
 
     /// Refuses MIGRATE: a process's memory cannot be moved. The scheduler relocates such an instance instead.
     pub(super) fn migrate(&mut self, migrate: Result<Migrate, PayloadError>) {
-        let command = LifeCommand::Migrate;
+        let command = LifecycleCommand::Migrate;
         if let Some(migrate) = self.readable(&command, migrate) {
             let detail = "this node cannot migrate what an instance holds".to_owned();
             self.refuse(
@@ -335,7 +335,7 @@ impl Agent {
     /// The command, if it can be read; otherwise it is refused without an instance's id, which is not known.
     fn readable<T>(
         &mut self,
-        command: &LifeCommand,
+        command: &LifecycleCommand,
         payload: Result<T, PayloadError>,
     ) -> Option<T> {
         payload
@@ -372,7 +372,7 @@ impl Agent {
     }
 
     /// Sends InstanceState.
-    fn report_state(&mut self, id: &str, state: LifeState) {
+    fn report_state(&mut self, id: &str, state: PhaseName) {
         self.send(Message::InstanceState(InstanceStateEvent {
             instance_uuid: id.to_owned(),
             node_uuid: self.settings.node_uuid.to_string(),
@@ -382,7 +382,7 @@ impl Agent {
     }
 
     /// Sends CommandFailure.
-    fn refuse(&mut self, command: LifeCommand, id: &str, (reason, detail): Refusal) {
+    fn refuse(&mut self, command: LifecycleCommand, id: &str, (reason, detail): Refusal) {
         self.send(Message::CommandFailure(CommandFailure {
             command,
             instance_uuid: id.to_owned(),

@@ -2,7 +2,7 @@
 //! test for each. The systems themselves are not needed for it.
 
 use proto_frames::payload::{
-    Delete, InstanceStateEvent, InstanceStopped, LifeState, Payload, Stats,
+    Delete, InstanceStateEvent, InstanceStopped, Payload, PhaseName, Stats,
 };
 use proto_frames::{Encoding, Kind, Role};
 use rustix::process::{Pid, Signal, kill_process};
@@ -293,7 +293,7 @@ async fn rik_figures_and_ends_reach_every_controller_with_the_workers_identity()
         loop {
             let event = controller.skip_to(Kind::INSTANCE_STATE).await;
             let event = InstanceStateEvent::decode(&event.payload).unwrap();
-            if event.state == LifeState::Running {
+            if event.state == PhaseName::Running {
                 assert_eq!(
                     (event.instance_uuid, event.node_uuid),
                     (id.clone(), node.clone())

@@ -8,8 +8,8 @@ use proto_frames::payload::{
     AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs, DeleteImage,
     DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, ImageFailure, ImageList,
     ImagePart, ImageRow, InstanceQueued, InstanceStateEvent, InstanceView, KeptRun, KeptRuns,
-    LeaseRenewed, LifeCommand, LifeState, ListImages, MAX_DEADLINE, Migrate, NodeCapacity,
-    NodePressure, NodeView, OutputFailure, OutputPart, Payload, PayloadError, PayloadErrorKind,
+    LeaseRenewed, LifecycleCommand, ListImages, MAX_DEADLINE, Migrate, NodeCapacity, NodePressure,
+    NodeView, OutputFailure, OutputPart, Payload, PayloadError, PayloadErrorKind, PhaseName,
     PressureState, QueryKind, QueryResult, Ratio, ReadImage, ReadOutput, Restore, RestoreMode,
     Resume, Snapshot, Span, StartFailure, StartFailureReason, Suspend, UnmovableInstance, Update,
     Workload, Workloads, WriteImage,
@@ -230,7 +230,7 @@ fn events_are_written_as_documented() {
     written!(
         InstanceStateEvent InstanceStateEvent {
             instance_uuid: text("a"),
-            state: LifeState::Suspended,
+            state: PhaseName::Suspended,
             ..InstanceStateEvent::default()
         },
         "instance_state:\n  instance_uuid: a\n  state: suspended\n"
@@ -239,7 +239,7 @@ fn events_are_written_as_documented() {
         InstanceStateEvent InstanceStateEvent {
             instance_uuid: text("a"),
             node_uuid: text("h1"),
-            state: LifeState::Migrating,
+            state: PhaseName::Migrating,
             detail: text("drain"),
             priority: Some(0),
             target_node_uuid: text("h2"),
@@ -248,7 +248,7 @@ fn events_are_written_as_documented() {
     );
     written!(
         CommandFailure CommandFailure {
-            command: LifeCommand::Resume,
+            command: LifecycleCommand::Resume,
             instance_uuid: text("a"),
             node_uuid: text("h1"),
             reason: CommandFailureReason::NoRoom,
@@ -316,7 +316,7 @@ fn views() -> (InstanceView, NodeView) {
         instance_uuid: text("0c7a5f7e-55f1-4f0c-9a53-6f9b7d2f3a01"),
         priority: Some(0),
         attempts: Some(2),
-        life: LifeState::Waiting.to_string(),
+        life: PhaseName::Waiting.to_string(),
         waits_for: text("4 nodes with too little memory"),
         position: Some(1),
         deadline_ms: Some(29_000),
@@ -528,7 +528,7 @@ fn an_update_that_asks_for_nothing_changes_nothing() {
 fn words_that_no_one_here_knows_survive() {
     let bytes = b"instance_state:\n  instance_uuid: a\n  state: dreaming\n";
     let event = InstanceStateEvent::decode(bytes).unwrap();
-    assert_eq!(event.state, LifeState::Other(text("dreaming")));
+    assert_eq!(event.state, PhaseName::Other(text("dreaming")));
     assert_eq!(event.encode(), &bytes[..]);
     let bytes = b"command_failure:\n  command: dream\n  instance_uuid: a\n  node_uuid: h1\n  reason: awake\n";
     let failure = CommandFailure::decode(bytes).unwrap();

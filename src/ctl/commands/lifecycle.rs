@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proto_frames::payload::{
-    InstanceView, LifeCommand, Migrate, QueryKind, Resume, Span, Suspend, Topic, Update,
+    InstanceView, LifecycleCommand, Migrate, QueryKind, Resume, Span, Suspend, Topic, Update,
 };
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use crate::ctl::args::{LifeArgs, MigrateArgs, UpdateArgs};
+use crate::ctl::args::{LifecycleArgs, MigrateArgs, UpdateArgs};
 use crate::ctl::client::LifecycleOrder;
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context, nodes};
@@ -31,13 +31,16 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// [`CommandError`].
-pub async fn suspend(context: &mut Context<'_>, args: &LifeArgs) -> Result<Exit, CommandError> {
+pub async fn suspend(
+    context: &mut Context<'_>,
+    args: &LifecycleArgs,
+) -> Result<Exit, CommandError> {
     let instance = instance(&mut context.client, &args.instance).await?;
     let order = LifecycleOrder::Suspend(Suspend {
         instance_uuid: instance.instance_uuid.clone(),
         workload_agent_uuid: instance.node_uuid.clone(),
     });
-    let operation = Operation::new(LifeCommand::Suspend, &instance, None);
+    let operation = Operation::new(LifecycleCommand::Suspend, &instance, None);
     let patience = context.answer;
     carry_out(context, &order, operation, args, patience).await
 }
@@ -46,13 +49,13 @@ pub async fn suspend(context: &mut Context<'_>, args: &LifeArgs) -> Result<Exit,
 ///
 /// # Errors
 /// [`CommandError`].
-pub async fn resume(context: &mut Context<'_>, args: &LifeArgs) -> Result<Exit, CommandError> {
+pub async fn resume(context: &mut Context<'_>, args: &LifecycleArgs) -> Result<Exit, CommandError> {
     let instance = instance(&mut context.client, &args.instance).await?;
     let order = LifecycleOrder::Resume(Resume {
         instance_uuid: instance.instance_uuid.clone(),
         workload_agent_uuid: instance.node_uuid.clone(),
     });
-    let operation = Operation::new(LifeCommand::Resume, &instance, None);
+    let operation = Operation::new(LifecycleCommand::Resume, &instance, None);
     let patience = context.answer;
     carry_out(context, &order, operation, args, patience).await
 }
@@ -81,7 +84,7 @@ pub async fn migrate(context: &mut Context<'_>, args: &MigrateArgs) -> Result<Ex
     };
     checked(migrate.check())?;
     let patience = patience(context, args.deadline);
-    let operation = Operation::new(LifeCommand::Migrate, &instance, target);
+    let operation = Operation::new(LifecycleCommand::Migrate, &instance, target);
     carry_out(
         context,
         &LifecycleOrder::Migrate(migrate),
@@ -112,7 +115,7 @@ pub async fn update(context: &mut Context<'_>, args: &UpdateArgs) -> Result<Exit
         may_move: args.may_move,
     };
     checked(update.check())?;
-    let operation = Operation::new(LifeCommand::Update, &instance, None);
+    let operation = Operation::new(LifecycleCommand::Update, &instance, None);
     let patience = if args.may_move {
         context.wait
     } else {
@@ -166,7 +169,7 @@ async fn carry_out(
     context: &mut Context<'_>,
     order: &LifecycleOrder,
     mut operation: Operation,
-    args: &LifeArgs,
+    args: &LifecycleArgs,
     patience: Duration,
 ) -> Result<Exit, CommandError> {
     if !args.no_wait {

@@ -1,8 +1,9 @@
 //! `suspend`, `resume`, `migrate` and `update`.
 
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, InstanceView, LifeCommand, LifeState,
-    Migrate, Payload, PlacementState, RefusalReason, Span, Suspend, Topic, Update, Watch,
+    CommandFailure, CommandFailureReason, InstanceStateEvent, InstanceView, LifecycleCommand,
+    Migrate, Payload, PhaseName, PlacementState, RefusalReason, Span, Suspend, Topic, Update,
+    Watch,
 };
 use proto_frames::{Frame, Kind};
 
@@ -26,7 +27,7 @@ fn answer_queries(peers: &mut Peers, from: usize, frame: &Frame, now: &InstanceV
 }
 
 /// Sends an InstanceState event.
-fn tell(peers: &mut Peers, to: usize, state: LifeState, on: &str, target: &str) {
+fn tell(peers: &mut Peers, to: usize, state: PhaseName, on: &str, target: &str) {
     let whole = |begin: &str| match begin {
         "" => String::new(),
         begin => node(begin, "").node_uuid,
@@ -41,7 +42,7 @@ fn tell(peers: &mut Peers, to: usize, state: LifeState, on: &str, target: &str) 
     peers.send(to, Kind::INSTANCE_STATE, event.encode());
 }
 
-fn fail(peers: &mut Peers, to: usize, command: LifeCommand, reason: CommandFailureReason) {
+fn fail(peers: &mut Peers, to: usize, command: LifecycleCommand, reason: CommandFailureReason) {
     let failure = CommandFailure {
         command,
         instance_uuid: running().instance_uuid,
@@ -57,8 +58,8 @@ async fn a_suspend_is_shown_until_the_instance_is_suspended() {
     let scheduler = Scheduler::playing(|peers, from, frame| {
         answer_queries(peers, from, frame, &running());
         if frame.kind == Kind::SUSPEND {
-            tell(peers, from, LifeState::Suspending, "4c", "");
-            tell(peers, from, LifeState::Suspended, "4c", "");
+            tell(peers, from, PhaseName::Suspending, "4c", "");
+            tell(peers, from, PhaseName::Suspended, "4c", "");
         }
     })
     .await;
@@ -89,10 +90,10 @@ async fn a_command_that_fails_says_why_and_by_its_exit_code_what_to_do() {
                 fail(
                     peers,
                     from,
-                    LifeCommand::Resume,
+                    LifecycleCommand::Resume,
                     CommandFailureReason::Failed,
                 );
-                fail(peers, from, LifeCommand::Suspend, reason.clone());
+                fail(peers, from, LifecycleCommand::Suspend, reason.clone());
             }
         })
         .await;
@@ -145,8 +146,8 @@ async fn a_move_names_its_target_and_is_shown_to_its_end() {
     let scheduler = Scheduler::playing(|peers, from, frame| {
         answer_queries(peers, from, frame, &running());
         if frame.kind == Kind::MIGRATE {
-            tell(peers, from, LifeState::Migrating, "4c", "be");
-            tell(peers, from, LifeState::Running, "be", "");
+            tell(peers, from, PhaseName::Migrating, "4c", "be");
+            tell(peers, from, PhaseName::Running, "be", "");
         }
     })
     .await;
@@ -172,7 +173,7 @@ async fn a_move_that_does_not_end_is_given_up_and_may_still_be_done() {
     let scheduler = Scheduler::playing(move |peers, from, frame| {
         answer_queries(peers, from, frame, &moving);
         if frame.kind == Kind::MIGRATE {
-            tell(peers, from, LifeState::Migrating, "4c", "be");
+            tell(peers, from, PhaseName::Migrating, "4c", "be");
         }
     })
     .await;
@@ -190,12 +191,12 @@ async fn a_move_that_is_undone_is_told_with_its_reason() {
     let scheduler = Scheduler::playing(|peers, from, frame| {
         answer_queries(peers, from, frame, &running());
         if frame.kind == Kind::MIGRATE {
-            tell(peers, from, LifeState::Migrating, "4c", "be");
-            tell(peers, from, LifeState::Running, "4c", "");
+            tell(peers, from, PhaseName::Migrating, "4c", "be");
+            tell(peers, from, PhaseName::Running, "4c", "");
             fail(
                 peers,
                 from,
-                LifeCommand::Migrate,
+                LifecycleCommand::Migrate,
                 CommandFailureReason::NoRoom,
             );
         }
@@ -226,7 +227,7 @@ async fn an_update_sends_what_is_to_change_and_nothing_else() {
     let scheduler = Scheduler::playing(|peers, from, frame| {
         answer_queries(peers, from, frame, &running());
         if frame.kind == Kind::UPDATE {
-            tell(peers, from, LifeState::Updated, "4c", "");
+            tell(peers, from, PhaseName::Updated, "4c", "");
         }
     })
     .await;

@@ -20,7 +20,7 @@ fn set_limits(id: &str, mem_mb: i64, vcpus: i64) -> AgentAction {
     }
 }
 
-fn is(id: &str, state: LifeState) -> (String, LifeState) {
+fn is(id: &str, state: PhaseName) -> (String, PhaseName) {
     (id.to_owned(), state)
 }
 
@@ -34,7 +34,7 @@ fn an_instance_is_suspended_when_it_is_frozen_and_runs_when_it_is_thawed() {
     world.suspend("a");
     world.nothing_else();
     world.frozen("a", Ok(()));
-    assert_eq!(world.next_state(), is("a", LifeState::Suspended));
+    assert_eq!(world.next_state(), is("a", PhaseName::Suspended));
     let listed = world.stats().instances.remove(0);
     assert_eq!(
         (listed.state, listed.suspended),
@@ -44,7 +44,7 @@ fn an_instance_is_suspended_when_it_is_frozen_and_runs_when_it_is_thawed() {
     world.suspend("a");
     assert_eq!(
         world.next_state(),
-        is("a", LifeState::Suspended),
+        is("a", PhaseName::Suspended),
         "told again"
     );
 
@@ -54,7 +54,7 @@ fn an_instance_is_suspended_when_it_is_frozen_and_runs_when_it_is_thawed() {
     assert!(world.orders().is_empty());
     world.sent.clear();
     world.thawed("a", Ok(()));
-    assert_eq!(world.next_state(), is("a", LifeState::Running));
+    assert_eq!(world.next_state(), is("a", PhaseName::Running));
     let listed = world.stats().instances.remove(0);
     assert_eq!(
         (listed.state, listed.suspended),
@@ -63,7 +63,7 @@ fn an_instance_is_suspended_when_it_is_frozen_and_runs_when_it_is_thawed() {
     world.resume("a");
     assert_eq!(
         world.next_state(),
-        is("a", LifeState::Running),
+        is("a", PhaseName::Running),
         "told again"
     );
     world.nothing_else();
@@ -94,7 +94,7 @@ fn a_suspended_instance_holds_its_memory_and_its_vcpus_are_anothers_until_they_a
     });
     world.forget_what_happened();
     world.resume("a");
-    assert_eq!(world.failed(), (LifeCommand::Resume, Reason::NoRoom));
+    assert_eq!(world.failed(), (LifecycleCommand::Resume, Reason::NoRoom));
     assert!(world.orders().is_empty());
     world.exits("c", 0);
     world.forget_what_happened();
@@ -115,7 +115,7 @@ fn what_cannot_be_frozen_or_thawed_stays_as_it_was() {
     world.suspend("a");
     world.forget_what_happened();
     world.frozen("a", Err("no"));
-    assert_eq!(world.failed(), (LifeCommand::Suspend, Reason::Failed));
+    assert_eq!(world.failed(), (LifecycleCommand::Suspend, Reason::Failed));
     assert_eq!(world.orders(), [thaw("a")], "to make sure");
     world.thawed("a", Ok(()));
     assert_eq!(world.stats().instances[0].state, InstanceState::Active);
@@ -125,7 +125,7 @@ fn what_cannot_be_frozen_or_thawed_stays_as_it_was() {
     world.resume("a");
     world.forget_what_happened();
     world.thawed("a", Err("no"));
-    assert_eq!(world.failed(), (LifeCommand::Resume, Reason::Failed));
+    assert_eq!(world.failed(), (LifecycleCommand::Resume, Reason::Failed));
     assert!(world.stats().instances[0].suspended);
 }
 
@@ -152,9 +152,15 @@ fn what_an_instance_is_not_ready_for_is_refused() {
     let mut world = World::connected();
     world.start(process("a", 1));
     world.suspend("a");
-    assert_eq!(world.failed(), (LifeCommand::Suspend, Reason::WrongState));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Suspend, Reason::WrongState)
+    );
     world.update("a", 2, 1);
-    assert_eq!(world.failed(), (LifeCommand::Update, Reason::WrongState));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Update, Reason::WrongState)
+    );
     world.handle(Input::Started {
         instance: "a".to_owned(),
     });
@@ -162,15 +168,27 @@ fn what_an_instance_is_not_ready_for_is_refused() {
     world.advance(MIN_REPORT_GAP);
     world.forget_what_happened();
     world.resume("a");
-    assert_eq!(world.failed(), (LifeCommand::Resume, Reason::WrongState));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Resume, Reason::WrongState)
+    );
     world.update("a", 2, 1);
-    assert_eq!(world.failed(), (LifeCommand::Update, Reason::WrongState));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Update, Reason::WrongState)
+    );
     world.resume("b");
-    assert_eq!(world.failed(), (LifeCommand::Resume, Reason::NoInstance));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Resume, Reason::NoInstance)
+    );
     world.exits("a", 0);
     world.forget_what_happened();
     world.suspend("a");
-    assert_eq!(world.failed(), (LifeCommand::Suspend, Reason::NoInstance));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Suspend, Reason::NoInstance)
+    );
     world.nothing_else();
 }
 
@@ -183,13 +201,25 @@ fn commands_for_another_node_and_unreadable_ones_are_refused() {
         workload_agent_uuid: Uuid::from_u128(8).to_string(),
     };
     world.handle(Input::Command(Command::Suspend(Ok(suspend))));
-    assert_eq!(world.failed(), (LifeCommand::Suspend, Reason::InvalidData));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Suspend, Reason::InvalidData)
+    );
     world.frame(Kind::RESUME, "resume: [");
-    assert_eq!(world.failed(), (LifeCommand::Resume, Reason::InvalidData));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Resume, Reason::InvalidData)
+    );
     world.frame(Kind::UPDATE, "update: {instance_uuid: a, mem_mb: -1}");
-    assert_eq!(world.failed(), (LifeCommand::Update, Reason::InvalidData));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Update, Reason::InvalidData)
+    );
     world.frame(Kind::MIGRATE, "migrate: {instance_uuid: a}");
-    assert_eq!(world.failed(), (LifeCommand::Migrate, Reason::NotSupported));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Migrate, Reason::NotSupported)
+    );
     world.nothing_else();
 }
 
@@ -210,7 +240,10 @@ fn a_suspended_instance_is_stopped_like_any_other_and_one_half_suspended_answers
     world.suspend("b");
     world.forget_what_happened();
     world.delete("b", true);
-    assert_eq!(world.failed(), (LifeCommand::Suspend, Reason::WrongState));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Suspend, Reason::WrongState)
+    );
     assert_eq!(world.orders(), [AgentAction::Terminate("b".to_owned())]);
     world.frozen("b", Ok(()));
     world.nothing_else();
@@ -275,21 +308,21 @@ fn what_was_suspended_is_so_for_the_next_launcher_and_half_changes_are_made_agai
                 instance: "b".to_owned(),
                 result: Ok(()),
             },
-            is("b", LifeState::Suspended),
+            is("b", PhaseName::Suspended),
         ),
         (
             Input::Thawed {
                 instance: "c".to_owned(),
                 result: Ok(()),
             },
-            is("c", LifeState::Running),
+            is("c", PhaseName::Running),
         ),
         (
             Input::LimitsSet {
                 instance: "d".to_owned(),
                 result: Ok(()),
             },
-            is("d", LifeState::Updated),
+            is("d", PhaseName::Updated),
         ),
     ] {
         world.handle(answer);
@@ -339,19 +372,25 @@ fn an_update_takes_the_difference_and_holds_the_more_until_it_is_made() {
     let mut world = World::connected();
     world.running("a", 600);
     world.update("a", 1001, 1);
-    assert_eq!(world.failed(), (LifeCommand::Update, Reason::NoRoom));
+    assert_eq!(world.failed(), (LifecycleCommand::Update, Reason::NoRoom));
     world.update("a", 600, 5);
-    assert_eq!(world.failed(), (LifeCommand::Update, Reason::NoRoom));
+    assert_eq!(world.failed(), (LifecycleCommand::Update, Reason::NoRoom));
     world.update("a", 900, 2);
     assert_eq!(world.orders(), [set_limits("a", 900, 2)]);
     world.start(process("b", 101));
     assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
     world.update("a", 1, 1);
-    assert_eq!(world.failed(), (LifeCommand::Update, Reason::WrongState));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Update, Reason::WrongState)
+    );
     world.suspend("a");
-    assert_eq!(world.failed(), (LifeCommand::Suspend, Reason::WrongState));
+    assert_eq!(
+        world.failed(),
+        (LifecycleCommand::Suspend, Reason::WrongState)
+    );
     world.limits_set("a", Ok(()));
-    assert_eq!(world.next_state(), is("a", LifeState::Updated));
+    assert_eq!(world.next_state(), is("a", PhaseName::Updated));
     let requested = world.stats().instances[0].requested.clone().unwrap();
     assert_eq!((requested.mem_mb, requested.vcpus), (900, 2));
 
@@ -359,7 +398,7 @@ fn an_update_takes_the_difference_and_holds_the_more_until_it_is_made() {
     world.start(process("b", 101));
     assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
     world.limits_set("a", Err("it uses more"));
-    assert_eq!(world.failed(), (LifeCommand::Update, Reason::Failed));
+    assert_eq!(world.failed(), (LifecycleCommand::Update, Reason::Failed));
     let requested = world.stats().instances[0].requested.clone().unwrap();
     assert_eq!(requested.mem_mb, 900);
 }
@@ -373,7 +412,7 @@ fn an_update_of_what_nothing_limits_is_done_at_once_and_so_is_one_that_changes_n
     let mut world = World::with_features(features);
     world.running("a", 100);
     world.update("a", 100, 1);
-    assert_eq!(world.next_state(), is("a", LifeState::Updated));
+    assert_eq!(world.next_state(), is("a", PhaseName::Updated));
     let mut gpus = |amount, expected| {
         let update = Update {
             instance_uuid: "a".to_owned(),
@@ -384,13 +423,13 @@ fn an_update_of_what_nothing_limits_is_done_at_once_and_so_is_one_that_changes_n
         world.handle(Input::Command(Command::Update(Ok(Box::new(update)))));
         match expected {
             Ok(state) => assert_eq!(world.next_state(), is("a", state)),
-            Err(reason) => assert_eq!(world.failed(), (LifeCommand::Update, reason)),
+            Err(reason) => assert_eq!(world.failed(), (LifecycleCommand::Update, reason)),
         }
         world.stats().instances[0].requested.clone().unwrap()
     };
-    assert_eq!(gpus(2, Ok(LifeState::Updated)).resources["gpu"], 2);
+    assert_eq!(gpus(2, Ok(PhaseName::Updated)).resources["gpu"], 2);
     assert_eq!(gpus(3, Err(Reason::NoRoom)).resources["gpu"], 2);
-    let requested = gpus(0, Ok(LifeState::Updated));
+    let requested = gpus(0, Ok(PhaseName::Updated));
     assert!(requested.resources.is_empty());
     assert_eq!((requested.mem_mb, requested.disk_mb), (100, 50));
     assert!(world.orders().is_empty());
@@ -403,7 +442,7 @@ fn a_suspended_instance_is_updated_without_the_vcpus_it_does_not_hold() {
     world.update("a", 1, 99);
     assert_eq!(world.orders(), [set_limits("a", 1, 99)]);
     world.limits_set("a", Ok(()));
-    assert_eq!(world.next_state(), is("a", LifeState::Updated));
+    assert_eq!(world.next_state(), is("a", PhaseName::Updated));
     world.resume("a");
-    assert_eq!(world.failed(), (LifeCommand::Resume, Reason::NoRoom));
+    assert_eq!(world.failed(), (LifecycleCommand::Resume, Reason::NoRoom));
 }

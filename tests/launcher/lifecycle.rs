@@ -1,6 +1,6 @@
 //! What changes while a process lives: SUSPEND, RESUME, UPDATE, without a cgroup.
 
-use proto_frames::payload::{CommandFailureReason, LifeState};
+use proto_frames::payload::{CommandFailureReason, PhaseName};
 use rustix::process::{Pid, Signal};
 
 use crate::world::{World, is_stopped, runs, shell, until};
@@ -30,7 +30,7 @@ async fn a_suspended_process_stands_still_and_goes_on_when_it_is_resumed_and_can
         peer.listed(id, "active").await;
         until("its output", || !world.output(id).is_empty()).await;
         peer.suspend(id).await;
-        assert_eq!(peer.turned().await, (id.to_owned(), LifeState::Suspended));
+        assert_eq!(peer.turned().await, (id.to_owned(), PhaseName::Suspended));
         let output = world.output(id).len();
         let listed = peer.listed(id, "exit_paused").await;
         assert!(listed.suspended);
@@ -38,9 +38,9 @@ async fn a_suspended_process_stands_still_and_goes_on_when_it_is_resumed_and_can
         peer.reports(3).await;
         assert_eq!(world.output(id).len(), output, "{id} stands still");
         peer.resume(id).await;
-        assert_eq!(peer.turned().await, (id.to_owned(), LifeState::Running));
+        assert_eq!(peer.turned().await, (id.to_owned(), PhaseName::Running));
         peer.update(id, 48, 2).await;
-        assert_eq!(peer.turned().await, (id.to_owned(), LifeState::Updated));
+        assert_eq!(peer.turned().await, (id.to_owned(), PhaseName::Updated));
         until("more output", || world.output(id).len() > output).await;
         assert!(!peer.listed(id, "active").await.suspended);
         peer.delete(id, false).await;
@@ -54,7 +54,7 @@ async fn vcpus_of_a_suspended_process_are_anothers_until_it_can_have_them_back()
     peer.shell("a", "exec sleep 1000").await;
     peer.listed("a", "active").await;
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     peer.shell("b", "exec sleep 1000").await;
     peer.listed("b", "active").await;
     peer.resume("a").await;
@@ -62,7 +62,7 @@ async fn vcpus_of_a_suspended_process_are_anothers_until_it_can_have_them_back()
     peer.delete("b", false).await;
     peer.deleted().await;
     peer.resume("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Running);
+    assert_eq!(peer.turned().await.1, PhaseName::Running);
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_suspended_process_outlives_its_launcher_and_is_resumed_by_the_next() 
     let pid = world.pids("a", 1).await[0];
     peer.listed("a", "active").await;
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     assert!(is_stopped(pid));
     launcher.signal(Signal::KILL);
     launcher.ended().await;
@@ -84,11 +84,11 @@ async fn a_suspended_process_outlives_its_launcher_and_is_resumed_by_the_next() 
     peer.suspend("a").await;
     assert_eq!(
         peer.turned().await.1,
-        LifeState::Suspended,
+        PhaseName::Suspended,
         "confirmed again"
     );
     peer.resume("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Running);
+    assert_eq!(peer.turned().await.1, PhaseName::Running);
     until("that it runs", || !is_stopped(pid)).await;
     peer.listed("a", "active").await;
 }
@@ -102,7 +102,7 @@ async fn a_suspended_process_can_clean_up_when_it_is_deleted_and_is_killed_when_
     let pid = world.pids("a", 1).await[0];
     peer.listed("a", "active").await;
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     peer.delete("a", false).await;
     assert_eq!(peer.deleted().await, ("a".to_owned(), Some(5)));
     assert!(!runs(pid));
@@ -114,7 +114,7 @@ async fn a_suspended_process_can_clean_up_when_it_is_deleted_and_is_killed_when_
     world.pids("a", 1).await;
     peer.listed("a", "active").await;
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     peer.delete("a", true).await;
     assert_eq!(peer.stopped().await, ("a".to_owned(), Some(-9)));
 }
@@ -126,7 +126,7 @@ async fn a_process_that_is_killed_while_it_is_suspended_has_ended() {
     let pid = world.pids("a", 1).await[0];
     peer.listed("a", "active").await;
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
     assert_eq!(peer.stopped().await, ("a".to_owned(), Some(-9)));
     peer.resume("a").await;
@@ -149,14 +149,14 @@ async fn an_update_changes_what_every_process_of_an_instance_may_take() {
     };
     assert!(limits(64));
     peer.update("a", 32, 2).await;
-    assert_eq!(peer.turned().await.1, LifeState::Updated);
+    assert_eq!(peer.turned().await.1, PhaseName::Updated);
     assert!(limits(32));
     peer.update("a", 4000, 2).await;
     assert_eq!(peer.refused().await.reason, CommandFailureReason::NoRoom);
     peer.suspend("a").await;
-    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert_eq!(peer.turned().await.1, PhaseName::Suspended);
     peer.update("a", 100, 1).await;
-    assert_eq!(peer.turned().await.1, LifeState::Updated);
+    assert_eq!(peer.turned().await.1, PhaseName::Updated);
     assert!(limits(100));
 
     launcher.signal(Signal::KILL);
