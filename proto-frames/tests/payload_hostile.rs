@@ -138,6 +138,24 @@ fn aliases_cannot_make_a_small_payload_large() {
         fault(Stats::decode(payload.as_bytes())),
         Some(Fault::AliasExpansion)
     );
+    // What takes no text takes memory and time as well: entries that are null, and keys that no record has.
+    let volumes = "  -\n".repeat(1000);
+    let copies = "- volumes: *v\n".repeat(1000);
+    let payload = format!("instances:\n- volumes: &v\n{volumes}{copies}");
+    assert_eq!(
+        fault(Stats::decode(payload.as_bytes())),
+        Some(Fault::AliasExpansion)
+    );
+    for key in ["unknown", "id", "size", "\"\""] {
+        let keys = format!("    {key}:\n").repeat(1000);
+        let copies = "  - *s\n".repeat(1000);
+        let payload = format!("start:\n  storage:\n  - &s\n{keys}{copies}");
+        assert_eq!(
+            fault(Start::decode(payload.as_bytes())),
+            Some(Fault::AliasExpansion),
+            "{key}"
+        );
+    }
     let text = "x".repeat(10_000);
     let copies = "- ip: *t\n".repeat(1000);
     let payload = format!("hostname: &t {text}\nnetworks:\n{copies}");
@@ -147,6 +165,30 @@ fn aliases_cannot_make_a_small_payload_large() {
     );
     let few = b"hostname: &h host1\nnode_uuid: *h\n";
     assert_eq!(peek::ready(few).unwrap().node_uuid, "host1");
+}
+
+#[test]
+fn what_stands_once_is_never_taken_for_an_expansion() {
+    let flow = |entry: &str, ends: [&str; 2]| {
+        let entries = vec![entry; 10_000].join(",");
+        format!("{}{entries}{}", ends[0], ends[1])
+    };
+    let lists = [
+        flow("a", ["[", "]"]),
+        flow("~", ["[", "]"]),
+        flow(r#""\L""#, ["[", "]"]),
+        "\n  -".repeat(10_000),
+    ];
+    let keys: Vec<String> = (0..10_000).map(|number| format!("{number:x}")).collect();
+    let documents = lists.map(|list| format!("start:\n  command: {list}\n"));
+    let environment = format!("start:\n  env: {{{}}}\n", keys.join(","));
+    let unknown = format!("start: {}\n", flow("a", ["{", "}"]));
+    for document in documents.into_iter().chain([environment, unknown]) {
+        let read = fault(Start::decode(document.as_bytes()));
+        let beginning = &document[..40];
+        // The UUID is what lacks.
+        assert_eq!(read, Some(Fault::Missing), "{beginning}");
+    }
 }
 
 #[test]

@@ -111,7 +111,7 @@ impl<'de, D: Deserializer<'de>> Node for AtParser<D, D::Error> {
     }
 
     fn mapping(&mut self, reader: &Reader, read: &mut ReadEntry<'_>) -> Result<(), Stop> {
-        self.visit(Mapping(read))
+        self.visit(Mapping { reader, read })
             .inspect_err(|_| reader.expected("a mapping"))
     }
 }
@@ -140,7 +140,7 @@ struct Scalar<'r, 'a> {
 
 impl Scalar<'_, '_> {
     fn text<E: de::Error>(self, text: &str) -> Result<(), E> {
-        let charged = self.reader.charge(text.len());
+        let charged = self.reader.charge(1 + text.len());
         charged
             .and_then(|()| (self.read)(Some(text)))
             .map_err(|Stop| stopped())
@@ -155,7 +155,10 @@ impl<'de> Visitor<'de> for Scalar<'_, '_> {
     }
 
     fn visit_none<E: de::Error>(self) -> Result<(), E> {
-        (self.read)(None).map_err(|Stop| stopped())
+        let charged = self.reader.charge(1);
+        charged
+            .and_then(|()| (self.read)(None))
+            .map_err(|Stop| stopped())
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
@@ -252,6 +255,7 @@ impl<'de> Visitor<'de> for List<'_, '_> {
             if next?.is_none() {
                 return Ok(());
             }
+            self.reader.charge(1).map_err(|Stop| stopped())?;
             if len == MAX_ENTRIES {
                 let max = MAX_ENTRIES;
                 let Stop = self.reader.fail(Fault::TooManyEntries { max });
@@ -262,7 +266,10 @@ impl<'de> Visitor<'de> for List<'_, '_> {
     }
 }
 
-struct Mapping<'r, 'a>(&'r mut ReadEntry<'a>);
+struct Mapping<'r, 'a> {
+    reader: &'r Reader,
+    read: &'r mut ReadEntry<'a>,
+}
 
 impl<'de> Visitor<'de> for Mapping<'_, '_> {
     type Value = ();
@@ -285,11 +292,14 @@ impl<'de> Visitor<'de> for Mapping<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key_seed(KeyText)? {
+            self.reader
+                .charge(1 + key.len())
+                .map_err(|Stop| stopped())?;
             let mut entry = AtValue {
                 map: &mut map,
                 error: None,
             };
-            match (self.0)(&key, &mut entry) {
+            match (self.read)(&key, &mut entry) {
                 Ok(true) => {}
                 Ok(false) => drop(map.next_value::<de::IgnoredAny>()?),
                 Err(Stop) => return Err(entry.error.take().unwrap_or_else(stopped)),

@@ -89,8 +89,9 @@ fn run(document: &[u8], reader: &Reader, read: &mut Read<'_>) -> Result<(), Payl
     }
 }
 
-/// How much may be read from a document, in multiples of its length: one unit for each value and each byte of text.
-/// What stands there once takes less than two (an escape of two bytes may stand for three), aliases take more.
+/// How much may be read from a document, in multiples of its length: one unit for each scalar, key and entry of a list, and
+/// one for each byte of their texts. What stands there once takes at most 1.5 for each of its bytes (`[a,a]`; an escape of
+/// two bytes may stand for three), aliases take more.
 const BUDGET_PER_BYTE: usize = 2;
 
 /// Where in the document the parser is, what a value found wrong there, and how much more may be read.

@@ -92,7 +92,6 @@ impl ValueReader for At<'_> {
         let Self { node, reader } = self;
         let mut entries = BTreeMap::new();
         node.mapping(reader, &mut |key, entry| {
-            reader.charge(key.len())?;
             let value = reader.field(key, entry)?;
             entries.insert(key.to_owned(), value);
             if entries.len() > MAX_ENTRIES {
