@@ -11,10 +11,10 @@
 //! ```
 
 use std::fmt;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::marker::PhantomData;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ciao_scheduler::private;
@@ -36,6 +36,9 @@ const FAMILY: &str = "family";
 
 /// Mode of the state directory and those in it: programs, definitions and arguments that may hold secrets are there.
 const PRIVATE: u32 = 0o700;
+
+/// Mode of the file.
+const PRIVATE_FILE: u32 = 0o600;
 
 /// What one adapter keeps: its tables, and the changes to them.
 pub trait Schema {
@@ -226,6 +229,13 @@ impl<S: Schema> Store<S> {
         match &mut self.database {
             Some(open) => Ok(open),
             none => {
+                // Its owner's alone from the beginning, also in a directory that stays open to others.
+                let made = OpenOptions::new()
+                    .append(true)
+                    .create(true)
+                    .mode(PRIVATE_FILE)
+                    .open(&self.path);
+                made.map_err(redb::StorageError::Io)?;
                 let database = Database::create(&self.path)?;
                 prepare::<S>(&database)?;
                 Ok(none.insert(database))

@@ -39,8 +39,13 @@ pub(crate) struct Push {
 pub(crate) enum News {
     /// The scheduler does not have it, and the START was not sent: it is to be pushed.
     Lacks(u32),
-    /// It was pushed: the START can be sent.
-    Shipped(u32),
+    /// The scheduler has it: the START can be sent.
+    Shipped {
+        /// The task.
+        id: u32,
+        /// Whether any of it was sent for that; else it was there.
+        is_sent: bool,
+    },
     /// The scheduler's store did not take it, for this reason, which may pass. The START was not sent.
     Refused(u32, String),
     /// The connection for programs was lost, or could not be made, and why.
@@ -61,7 +66,10 @@ struct Waiting {
 #[derive(Debug)]
 enum Pushed {
     /// The scheduler has the program.
-    Shipped,
+    Shipped {
+        /// As [`News::Shipped`] has it.
+        is_sent: bool,
+    },
     /// As [`News::Refused`].
     Refused(String),
     /// As [`News::Unreachable`].
@@ -130,7 +138,7 @@ impl Pushed {
     /// What the coordinator is told of it for this task.
     fn told(&self, id: u32) -> News {
         match self {
-            Self::Shipped => News::Shipped(id),
+            &Self::Shipped { is_sent } => News::Shipped { id, is_sent },
             Self::Refused(why) => News::Refused(id, why.clone()),
             Self::Unreachable(why) => News::Unreachable(id, why.clone()),
         }
@@ -163,10 +171,11 @@ async fn ship(
 async fn send(client: &mut Client, tenant: &str, push: &Push) -> Pushed {
     let pushed = async {
         let file = PushFile::known(&push.path, Digest::from_hex(&push.sha256))?;
-        client.push_image(&file, tenant, |_| ()).await
+        let done = client.push_image(&file, tenant, |_| ()).await?;
+        Ok(done.there < file.bytes)
     };
     match pushed.await {
-        Ok(_) => Pushed::Shipped,
+        Ok(is_sent) => Pushed::Shipped { is_sent },
         Err(why @ ImageError::Client(_)) => Pushed::Unreachable(why.to_string()),
         Err(why) => Pushed::Refused(why.to_string()),
     }

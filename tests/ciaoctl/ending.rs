@@ -295,7 +295,7 @@ async fn what_has_ended_is_not_said_to_be_unknown() {
         peers.send(from, Kind::QUERY_RESULT, result.encode());
     })
     .await;
-    for name in ["web", "dd11"] {
+    for name in ["web", "dd11", "DD11"] {
         let ran = scheduler.ctl(&["delete", name]).await;
         assert_eq!(ran.code, Some(5), "{ran:?}");
         let expected = "instance dd110000-0000-4000-8000-000000000000 ended ";

@@ -233,9 +233,10 @@ impl Coordinator {
     pub(super) fn program(&mut self, news: News) {
         match news {
             News::Lacks(id) => self.push(id),
-            News::Shipped(id) => {
+            News::Shipped { id, is_sent } => {
                 self.pushing.remove(&id);
-                if let Some(task) = self.tasks.get_mut(&id) {
+                // A store that is too busy to say what it has is not one that lost the program.
+                if let Some(task) = self.tasks.get_mut(&id).filter(|_| is_sent) {
                     task.pushes += 1;
                 }
                 self.submit(id);

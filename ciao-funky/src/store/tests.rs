@@ -37,6 +37,8 @@ fn a_file_of_an_earlier_version_is_read() {
     assert_eq!((task.priority, &*task.args), (Priority::High, "-x 1"));
     assert_eq!(task.files[0].bytes, 1024);
     assert_eq!(task.outcome, None);
+    // It may have been sent.
+    assert_eq!(task.sent_ms, ciao_adapter::sent::at_any_time());
 }
 
 #[test]

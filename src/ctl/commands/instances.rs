@@ -191,7 +191,11 @@ async fn named(context: &mut Context<'_>, names: &[String]) -> Result<Vec<Target
 /// remembers none or several.
 async fn ended(client: &mut Client, name: &str) -> Result<Option<ResolveError>, ClientError> {
     let mut runs = client.ended(Some(name)).await?;
-    runs.retain(|view| view.name == name || view.instance_uuid.starts_with(name));
+    let begins_so = |view: &InstanceView| {
+        let beginning = view.instance_uuid.get(..name.len());
+        beginning.is_some_and(|it| it.eq_ignore_ascii_case(name))
+    };
+    runs.retain(|view| view.name == name || begins_so(view));
     let Some(last) = runs.pop() else {
         return Ok(None);
     };
