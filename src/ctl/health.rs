@@ -211,7 +211,7 @@ fn instances(seen: &Seen, health: &mut Health) {
         let left = left.unwrap_or_default();
         let (state, host) = (state(view), &view.hostname);
         format!(
-            "instance {} is {state} with its node {host}{left}",
+            "instance {} ({state}) is on the lost node {host}{left}",
             view.instance_uuid
         )
     });

@@ -37,7 +37,9 @@ async fn status_says_by_its_exit_code_that_a_node_is_lost() {
     let problems = document["problems"].as_array().unwrap().iter();
     let problems: Vec<&str> = problems.map(|it| it.as_str().unwrap()).collect();
     assert!(
-        problems.iter().any(|it| it.contains("node node-b is lost")),
+        problems
+            .iter()
+            .any(|it| it.contains("node node-b has been lost")),
         "{problems:?}"
     );
     assert!(problems.iter().any(|it| it.contains(&id)), "{problems:?}");

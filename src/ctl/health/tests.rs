@@ -128,7 +128,7 @@ fn each_thing_that_is_not_well_is_named() {
     });
     assert_eq!(
         text,
-        "instance it is lost with its node c, which is given up in 9s"
+        "instance it (lost) is on the lost node c, which is given up in 9s"
     );
     let text = problem(|seen| {
         seen.instances.push(InstanceView {
