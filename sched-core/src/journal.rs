@@ -7,7 +7,7 @@
 
 mod claims;
 pub(crate) mod disk;
-mod ends;
+pub(crate) mod ends;
 mod recorded;
 
 use std::collections::{BTreeSet, VecDeque};

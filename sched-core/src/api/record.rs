@@ -258,6 +258,12 @@ pub struct EndsRecord {
     /// versions lack it.
     #[serde(skip_serializing_if = "is_zero")]
     pub told: u64,
+    /// Whether the node is no longer a known one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_gone: bool,
+    /// Ends on it before this moment may be missing, in unix milliseconds; 0 if none are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub since_ms: u64,
 }
 
 /// What is kept of a UUID that was claimed with a certificate bound to it.

@@ -16,11 +16,15 @@ use crate::maps::Map;
 /// an end that such a node tells again is taken for news: it is passed on twice then, if nothing was placed there since.
 const MAX_NODES_REMEMBERED: usize = 65_536;
 
+/// Where a launcher with a new state directory begins to number: the upper half of a number counts its starts. With this
+/// as the latest number it has had no end at all.
+const FIRST_OF_A_LAUNCHER: u64 = 1 << 32;
+
 /// Which ends of each node are dealt with.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     by_node: Map<Uuid, Acknowledgement>,
-    /// How many of them have not reported since the restart from which they are remembered.
+    /// How many of them are waited for ([`Acknowledgement::is_awaited`]).
     unheard: usize,
     /// What nodes are to be told of their ends and the change that has to be on disk before, one for each node at most.
     acknowledgements: VecDeque<(u64, Uuid, EndsRecord)>,
@@ -37,7 +41,23 @@ struct Acknowledgement {
     told: u64,
     /// Whether the node has not reported since the restart from which this is remembered.
     is_restored: bool,
+    /// Whether it is no longer a known node: nothing waits for its report, but if it returns its numbers say whether
+    /// they have gone on.
+    is_gone: bool,
+    /// Ends on it before this moment may be missing here, in unix milliseconds; 0 if none are.
+    since_ms: u64,
     acknowledged: Acknowledged,
+}
+
+/// Until when ends of a node may have been told to another scheduler, by its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// None were.
+    None,
+    /// Until this scheduler's start: nothing was known of the node.
+    UntilStart,
+    /// Until now: what was known of it has gone on.
+    UntilNow,
 }
 
 /// Whether the node is told what is dealt with.
@@ -54,33 +74,34 @@ enum Acknowledged {
 impl Journal {
     /// What is remembered of a node's ends across restarts.
     pub(crate) fn ends_record(&self, node: Uuid) -> Option<EndsRecord> {
-        let heard = self.ends.by_node.get(&node);
-        heard
-            .filter(|heard| heard.seq.max(heard.told) > 0)
-            .map(Acknowledgement::record)
+        self.ends.by_node.get(&node).map(Acknowledgement::record)
     }
 
     /// Takes up what the process before this one remembered.
     pub(crate) fn restore_ends(&mut self, node: Uuid, record: EndsRecord) {
         let heard = self.ends.begin(node, record.incarnation, record.seq);
+        let was_awaited = heard.is_awaited();
         heard.seq = record.seq;
         heard.told = record.told;
-        let was_restored = std::mem::replace(&mut heard.is_restored, true);
-        self.ends.unheard += usize::from(!was_restored);
+        heard.is_gone = record.is_gone;
+        heard.since_ms = record.since_ms;
+        heard.is_restored = true;
+        let is_awaited = heard.is_awaited();
+        self.ends.note_awaited(was_awaited, is_awaited);
     }
 
-    /// A node says whose numbers it gives, the latest, and the last before those that it has left to tell. Whether all
-    /// its ends are known here that were told before this run of the scheduler: not where its numbers have gone on
-    /// without it.
+    /// A node says whose numbers it gives, the latest, and the last before those that it has left to tell. Returns
+    /// whether ends of it are missing here that were told before: where its numbers have gone on without this scheduler.
     pub(crate) fn begin_ends(
         &mut self,
         node: Uuid,
         incarnation: Uuid,
         (latest, told): (u64, u64),
-    ) -> bool {
+    ) -> Missing {
         let before = self.ends.by_node.get(&node).copied();
         let heard = self.ends.begin(node, incarnation, latest);
-        let is_first = std::mem::take(&mut heard.is_restored);
+        heard.is_restored = false;
+        heard.is_gone = false;
         if heard.told > latest {
             heard.told = 0;
         }
@@ -88,23 +109,67 @@ impl Journal {
         if is_further {
             heard.told = told;
         }
-        self.ends.unheard -= usize::from(is_first);
-        if is_further {
+        let record = heard.record();
+        let was_awaited = before.is_some_and(|before| before.is_awaited());
+        self.ends.note_awaited(was_awaited, false);
+        if before.map(|before| before.record()) != Some(record) {
             self.note_node(node);
         }
         match before {
             // Checked at its first report after a restart alone: later on it was connected, or numbers from further on
             // because its launcher was restarted.
-            Some(before) if is_first => {
-                let has_its_count = before.incarnation == incarnation;
-                has_its_count && before.seq.max(before.told) <= latest && !is_further
+            Some(before) if !before.is_restored => Missing::None,
+            Some(before) if before.incarnation == incarnation => {
+                match before.seq.max(before.told) <= latest && !is_further {
+                    true => Missing::None,
+                    false => Missing::UntilNow,
+                }
             }
-            Some(_) => true,
-            None => told == 0,
+            Some(before) if !before.is_gone => Missing::UntilNow,
+            // As good as a new node: if its numbers are at their first, it has told none to anybody.
+            _ if matches!(told, 0 | FIRST_OF_A_LAUNCHER) => Missing::None,
+            _ => Missing::UntilStart,
         }
     }
 
-    /// Whether a node that is remembered from before a restart has not reported since.
+    /// Remembers over restarts that ends on a node before this moment may be missing.
+    pub(crate) fn note_missing_ends(&mut self, node: Uuid, until_ms: u64) {
+        if let Some(heard) = self.ends.by_node.get_mut(&node)
+            && heard.since_ms < until_ms
+        {
+            heard.since_ms = until_ms;
+            self.note_node(node);
+        }
+    }
+
+    /// A node is no longer known, so that its report is not waited for. Whether it was: what ended on it may never have
+    /// been told here.
+    pub(crate) fn node_is_gone(&mut self, node: Uuid) -> bool {
+        let heard = self.ends.by_node.get_mut(&node);
+        let Some(heard) = heard.filter(|heard| !heard.is_gone) else {
+            return false;
+        };
+        let was_awaited = heard.is_awaited();
+        heard.is_gone = true;
+        self.ends.note_awaited(was_awaited, false);
+        self.note_node(node);
+        was_awaited
+    }
+
+    /// The nodes whose reports are waited for.
+    pub(crate) fn nodes_awaited(&self) -> Vec<Uuid> {
+        let awaited = self.ends.by_node.iter().filter(|(_, it)| it.is_awaited());
+        awaited.map(|(&uuid, _)| uuid).collect()
+    }
+
+    /// The moment, in unix milliseconds, before which ends may be missing by what was remembered of all nodes; 0 if none
+    /// are.
+    pub(crate) fn ends_missing_until_ms(&self) -> u64 {
+        let until = self.ends.by_node.values().map(|heard| heard.since_ms);
+        until.max().unwrap_or(0)
+    }
+
+    /// Whether a known node that is remembered from before a restart has not reported since.
     pub(crate) fn lacks_reports(&self) -> bool {
         self.ends.unheard > 0
     }
@@ -144,22 +209,25 @@ impl Journal {
         }
     }
 
-    /// Forgets nodes that are not known otherwise, if there are too many.
-    pub(crate) fn forget_ends(&mut self, is_known: impl Fn(Uuid) -> bool) {
+    /// Forgets nodes that are not known otherwise, if there are too many. That ends on them may be missing is remembered
+    /// with `node` from then on.
+    pub(crate) fn forget_ends(&mut self, node: Uuid, is_known: impl Fn(Uuid) -> bool) {
         if self.ends.by_node.len() <= MAX_NODES_REMEMBERED {
             return;
         }
         let mut forgotten = Vec::new();
-        let mut unheard = self.ends.unheard;
+        let (mut awaited, mut until_ms) = (self.ends.unheard, 0);
         self.ends.by_node.retain(|&uuid, heard| {
-            let stays = is_known(uuid) || heard.acknowledged != Acknowledged::Yes;
+            let stays = uuid == node || is_known(uuid) || heard.acknowledged != Acknowledged::Yes;
             if !stays {
-                unheard -= usize::from(heard.is_restored);
+                awaited -= usize::from(heard.is_awaited());
+                until_ms = until_ms.max(heard.since_ms);
                 forgotten.push(uuid);
             }
             stays
         });
-        self.ends.unheard = unheard;
+        self.ends.unheard = awaited;
+        self.note_missing_ends(node, until_ms);
         for uuid in forgotten {
             self.note_node(uuid);
         }
@@ -179,6 +247,8 @@ impl Ends {
             seq: 0,
             told: 0,
             is_restored: false,
+            is_gone: false,
+            since_ms: 0,
             acknowledged: Acknowledged::Yes,
         };
         let heard = self.by_node.entry(node).or_insert(new);
@@ -187,10 +257,17 @@ impl Ends {
             *heard = Acknowledgement {
                 acknowledged: heard.acknowledged,
                 is_restored: heard.is_restored,
+                is_gone: heard.is_gone,
+                since_ms: heard.since_ms,
                 ..new
             };
         }
         heard
+    }
+
+    /// Counts a node that is waited for now, or is not any more.
+    fn note_awaited(&mut self, was_awaited: bool, is_awaited: bool) {
+        self.unheard = self.unheard + usize::from(is_awaited) - usize::from(was_awaited);
     }
 
     /// A node wants to be told what is dealt with; what to tell it, unless that waits for something told before.
@@ -214,11 +291,18 @@ impl Ends {
 }
 
 impl Acknowledgement {
+    /// Whether the node is known and has not reported since the restart from which this is remembered.
+    fn is_awaited(&self) -> bool {
+        self.is_restored && !self.is_gone
+    }
+
     fn record(&self) -> EndsRecord {
         EndsRecord {
             incarnation: self.incarnation,
             seq: self.seq,
             told: self.told,
+            is_gone: self.is_gone,
+            since_ms: self.since_ms,
         }
     }
 }

@@ -48,6 +48,7 @@ impl Scheduler {
     /// left in order and nothing was on it: then it is forgotten.
     pub(crate) fn remember_lost(&mut self, node: &Node) {
         if node.departure() == Departure::Closed && node.ledger().len() == 0 {
+            self.node_is_gone(node.uuid());
             return;
         }
         let Presence::Lost(since) = node.presence() else {
@@ -83,6 +84,7 @@ impl Scheduler {
     /// Puts a node among the absent ones, and logs the one that was forgotten to make room.
     fn note_absent(&mut self, node: KnownNode) {
         if let Some(forgotten) = self.cluster.note_absent(node) {
+            self.node_is_gone(forgotten.uuid);
             self.notice(Notice::NodeForgotten(Box::new(forgotten)));
         }
     }
@@ -112,6 +114,7 @@ impl Scheduler {
             self.set_recovery_timer();
         }
         self.uncordon(uuid);
+        self.node_is_gone(uuid);
         self.journal.take_claims(uuid, self.now);
         let mut lost = self.instances.lost_with(uuid);
         self.put_in_order(&mut lost, |instance| instance);

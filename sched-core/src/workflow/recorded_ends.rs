@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use indexmap::IndexSet;
-use sched_model::EndsRecorded;
+use sched_model::{EndsRecorded, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Message;
@@ -19,6 +19,7 @@ use crate::api::input::{EndHow, EndReport, EndsReport, StatsReport};
 use crate::api::parcel::Parcel;
 use crate::api::report::Report;
 use crate::cluster::ledger::Ended;
+use crate::journal::ends::Missing;
 use crate::peers::session::Session;
 
 impl Scheduler {
@@ -46,8 +47,10 @@ impl Scheduler {
         // All before the first that is left to tell has been told.
         let first = ended.iter().map(|end| end.seq).min();
         let told = first.map_or(seq, |first| first.saturating_sub(1));
-        if !self.journal.begin_ends(uuid, incarnation, (seq, told)) {
-            self.instances.note_gap(self.started);
+        match self.journal.begin_ends(uuid, incarnation, (seq, told)) {
+            Missing::None => {}
+            Missing::UntilStart => self.note_missing_ends(uuid, self.started),
+            Missing::UntilNow => self.note_missing_ends(uuid, now),
         }
         if report.starts_seen.is_some() {
             self.cluster.note_counting(key);
@@ -56,9 +59,10 @@ impl Scheduler {
         if ended.is_empty() {
             return;
         }
-        let nodes = self.cluster.nodes();
-        self.journal
-            .forget_ends(|uuid| nodes.by_uuid(uuid).is_some());
+        let cluster = &self.cluster;
+        self.journal.forget_ends(uuid, |uuid| {
+            cluster.nodes().by_uuid(uuid).is_some() || cluster.absent().get(uuid).is_some()
+        });
         let listed: IndexSet<&InstanceId> =
             report.instances.iter().map(|it| &it.instance).collect();
         let starts_seen = report.starts_seen.unwrap_or(0);
@@ -73,6 +77,36 @@ impl Scheduler {
             }
         }
         self.journal.acknowledge_ends(uuid);
+    }
+
+    /// The history of ends has a gap up to this moment, as a node's numbers say; also after the next restart.
+    fn note_missing_ends(&mut self, node: Uuid, until: Instant) {
+        self.instances.note_gap(until);
+        self.journal.note_missing_ends(node, self.unix_ms(until));
+    }
+
+    /// A node is no longer known: it has left in order and empty, or was forgotten. Its report is not waited for any
+    /// more; if it was, what ended on it may never have been told here.
+    pub(crate) fn node_is_gone(&mut self, node: Uuid) {
+        if self.journal.node_is_gone(node) {
+            self.note_missing_ends(node, self.now);
+        }
+    }
+
+    /// What was remembered of ends is restored: the gaps of before are known, and nodes that are not known are not
+    /// waited for.
+    pub(crate) fn restore_gaps(&mut self) {
+        for node in self.journal.nodes_awaited() {
+            if self.cluster.absent().get(node).is_none() {
+                self.node_is_gone(node);
+            }
+        }
+        let until_ms = self.journal.ends_missing_until_ms();
+        if until_ms > 0 {
+            // Whatever the clock was set to since, it was before this start.
+            let until = self.instant_of(until_ms).min(self.started);
+            self.instances.note_gap(until);
+        }
     }
 
     /// An end that came in a frame of its own, with its number. Dropped if the number was dealt with, in a STATS or in

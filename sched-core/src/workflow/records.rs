@@ -151,6 +151,7 @@ impl Scheduler {
         let since = begun.map_or(self.started, |unix_ms| self.instant_of(unix_ms));
         self.instances
             .begin_history(since.min(self.started), self.started);
+        self.restore_gaps();
         self.forget_old_claims();
     }
 

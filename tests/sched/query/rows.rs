@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::{
-    Group, GroupPolicy, Payload, Query, QueryKind, QueryResult, Scheduling, StartFailureReason,
+    Evacuate, EvacuateMode, Group, GroupPolicy, Payload, Query, QueryKind, QueryResult, Scheduling,
+    StartFailureReason,
 };
 use proto_frames::{Kind, Uuid};
-use sched_core::{Command, EndsReport, Message, NodeExtras, Report, SessionId, StatsReport};
+use sched_core::{
+    Command, Departure, EndsReport, IN_DOUBT_TIME, Input, Message, NodeExtras, Report, SessionId,
+    StatsReport,
+};
 
-use crate::support::durability::durable;
+use crate::support::durability::{crash, durable};
 use crate::support::requests::Asking;
-use crate::support::world::{World, config, request, running};
+use crate::support::world::{World, config, node_uuid, request, running};
 
 /// Reports as a node with these labels and resources.
 fn say(world: &mut World, node: SessionId, extras: NodeExtras) {
@@ -146,10 +150,10 @@ fn the_list_of_ends_says_since_when_none_was_forgotten() {
     );
 }
 
-/// STATS of a launcher that numbers ends: the latest number, with nothing left to tell and nothing that runs.
-fn tells(world: &mut World, node: SessionId, seq: u64) {
+/// Numbers of a launcher that begins anew under another incarnation, with so many ends that it has told.
+fn tells_anew(world: &mut World, node: SessionId, incarnation: u128, seq: u64) {
     let ends = EndsReport {
-        incarnation: Uuid::from_u128(0xc0),
+        incarnation: Uuid::from_u128(incarnation),
         seq,
         ended: Vec::new(),
     };
@@ -162,38 +166,146 @@ fn tells(world: &mut World, node: SessionId, seq: u64) {
     world.say(node, Report::Stats(Box::new(report)));
 }
 
+/// STATS of a launcher that numbers ends: the latest number, with nothing left to tell and nothing that runs.
+fn tells(world: &mut World, node: SessionId, seq: u64) {
+    tells_anew(world, node, 0xc0, seq);
+}
+
+/// A scheduler with a disk and a START on it, and a node that has told so many ends, 20 seconds later.
+fn with_numbers(seq: u64) -> (World, SessionId) {
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
+    tells(&mut world, node, seq);
+    world.start_as(controller, request("a", 10).waiting(30));
+    world.advance(Duration::from_secs(20));
+    (world, node)
+}
+
+/// How far back the history reaches a second after the node has told this number.
+fn reach_after(world: &mut World, incarnation: u128, seq: u64) -> Option<i64> {
+    let node = world.node_with(1, 100);
+    tells_anew(world, node, incarnation, seq);
+    world.advance(Duration::from_secs(1));
+    complete_for_s(world)
+}
+
+fn forget_node(world: &mut World) {
+    let operator = world.operator(&[]);
+    let evacuate = Evacuate {
+        workload_agent_uuid: node_uuid(1).to_string(),
+        mode: EvacuateMode::Forget,
+        ..Evacuate::default()
+    };
+    world.say(operator, Command::Evacuate(Box::new(evacuate)));
+}
+
+fn leave_in_order(world: &mut World, session: SessionId) {
+    world.handle(Input::Disconnected {
+        session,
+        unsent: Vec::new(),
+        departure: Departure::Closed,
+    });
+    world.advance(IN_DOUBT_TIME);
+}
+
 #[test]
 fn ends_that_another_scheduler_was_told_meanwhile_are_missing() {
-    // A node whose numbers have stood still, and one whose numbers have gone on.
-    for (since_then, expected) in [(7, 23), (8, 3)] {
-        let (mut world, controller, node) = World::with(durable()).with_node(100);
-        tells(&mut world, node, 7);
-        world.start_as(controller, request("a", 10).waiting(30));
-        world.advance(Duration::from_secs(20));
-        world.crash(config(), Default::default());
+    // A node whose numbers have stood still, and one whose numbers have gone on: then ends are missing until it says so.
+    for (since_then, reaches) in [(7, [22, 23, 24]), (8, [1, 2, 3])] {
+        let (mut world, _) = with_numbers(7);
+        crash(&mut world, 1);
         world.advance(Duration::from_secs(1));
         let unproven = complete_for_s(&mut world);
         assert_eq!(unproven, Some(1), "before its node has reported");
-        let node = world.node_with(1, 100);
-        tells(&mut world, node, since_then);
-        world.advance(Duration::from_secs(2));
-        assert_eq!(complete_for_s(&mut world), Some(expected));
+        let reach = reach_after(&mut world, 0xc0, since_then);
+        assert_eq!(reach, Some(reaches[0]));
+        for reach in &reaches[1..] {
+            crash(&mut world, 1);
+            assert_eq!(reach_after(&mut world, 0xc0, since_then), Some(*reach));
+        }
     }
 }
 
 #[test]
 fn a_launcher_that_is_restarted_makes_no_gap() {
-    let (mut world, controller, node) = World::with(durable()).with_node(100);
-    tells(&mut world, node, 7);
-    world.start_as(controller, request("a", 10).waiting(30));
-    world.advance(Duration::from_secs(20));
+    let (mut world, node) = with_numbers(7);
     // It numbers from further on.
     tells(&mut world, node, 1 << 32);
-    world.crash(config(), Default::default());
-    let node = world.node_with(1, 100);
-    tells(&mut world, node, 1 << 32);
-    world.advance(Duration::from_secs(1));
-    assert_eq!(complete_for_s(&mut world), Some(21));
+    crash(&mut world, 1);
+    assert_eq!(reach_after(&mut world, 0xc0, 1 << 32), Some(21));
+}
+
+#[test]
+fn numbers_that_began_anew_while_connected_make_no_gap_after_a_restart() {
+    for first in [0, 1 << 32] {
+        let (mut world, node) = with_numbers(7);
+        tells_anew(&mut world, node, 0xb0, first);
+        crash(&mut world, 1);
+        assert_eq!(reach_after(&mut world, 0xb0, first), Some(21));
+    }
+}
+
+#[test]
+fn a_new_node_makes_a_gap_unless_its_numbers_are_at_their_first() {
+    for (first, reaches) in [(0, [21, 22]), (1 << 32, [21, 22]), ((1 << 32) + 1, [1, 2])] {
+        let (mut world, controller) = World::with(durable()).with_controller();
+        world.start_as(controller, request("a", 10).waiting(30));
+        world.advance(Duration::from_secs(20));
+        for reach in reaches {
+            crash(&mut world, 1);
+            assert_eq!(reach_after(&mut world, 0xc0, first), Some(reach));
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_forgotten_is_not_waited_for() {
+    let (mut world, _) = with_numbers(7);
+    crash(&mut world, 1);
+    world.advance(Duration::from_secs(5));
+    forget_node(&mut world);
+    world.advance(Duration::from_secs(3));
+    assert_eq!(
+        complete_for_s(&mut world),
+        Some(3),
+        "since it was forgotten"
+    );
+    crash(&mut world, 0);
+    world.advance(Duration::from_secs(2));
+    assert_eq!(complete_for_s(&mut world), Some(5), "after a restart too");
+}
+
+#[test]
+fn a_node_that_was_heard_and_is_forgotten_makes_no_gap() {
+    let (mut world, node) = with_numbers(7);
+    world.cut(node);
+    forget_node(&mut world);
+    crash(&mut world, 0);
+    world.advance(Duration::from_secs(2));
+    assert_eq!(complete_for_s(&mut world), Some(22));
+}
+
+#[test]
+fn a_node_that_left_in_order_and_empty_is_not_waited_for() {
+    // It comes back as it was, anew, and with an end that another scheduler was told.
+    for (incarnation, seq, reach) in [(0xc0, 7, 38), (0xb0, 0, 38), (0xc0, 8, 1)] {
+        let (mut world, node) = with_numbers(7);
+        leave_in_order(&mut world, node);
+        crash(&mut world, 0);
+        world.advance(Duration::from_secs(2));
+        assert_eq!(complete_for_s(&mut world), Some(37));
+        assert_eq!(reach_after(&mut world, incarnation, seq), Some(reach));
+    }
+}
+
+#[test]
+fn a_record_of_a_node_that_is_not_known_is_not_waited_for() {
+    let (mut world, _) = with_numbers(7);
+    crash(&mut world, 0);
+    world.advance(Duration::from_secs(2));
+    assert_eq!(complete_for_s(&mut world), Some(2), "since this start");
+    crash(&mut world, 0);
+    world.advance(Duration::from_secs(3));
+    assert_eq!(complete_for_s(&mut world), Some(5), "since that start");
 }
 
 #[test]
