@@ -156,6 +156,11 @@ impl Scheduler {
             .ledger()
             .get(&instance)
             .is_some();
+        if !is_known {
+            // It ended while its node was away from here, so that no claim is released that would tell a drain.
+            let uuid = self.cluster.nodes().node(key).uuid();
+            self.cluster.cordons_mut().note_left(uuid, &instance);
+        }
         let (parcel, told) = match how {
             // If the START is not known any more, its failure was reported when its node was given up.
             EndHow::Failed(failed) if is_known => {

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use proto_frames::Kind;
+use bytes::Bytes;
 use proto_frames::payload::{
     DrainProgress, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Span, Topic,
 };
-use sched_core::{Command, Message, Report, SessionId};
+use proto_frames::{Kind, Uuid};
+use sched_core::{Command, EndHow, EndReport, EndsReport, Message, Report, SessionId, StatsReport};
 
 use crate::support::durability::{crash, durable};
 use crate::support::requests::Asking;
-use crate::support::world::{World, id, node_uuid, request};
+use crate::support::sending::parcel;
+use crate::support::world::{World, id, node_uuid, request, running};
 
 impl World {
     fn evacuate(&mut self, asker: SessionId, node: SessionId, mode: EvacuateMode) {
@@ -457,6 +459,42 @@ fn what_has_ended_is_known_after_a_crash() {
     world.list(node, &["b"]);
     let expected = "0 of 2 moved, 1 ended; waits for room elsewhere for b";
     assert_eq!(drain(&mut world), expected);
+}
+
+#[test]
+fn what_ended_while_the_scheduler_was_down_is_not_moved() {
+    let (mut world, controller, node) = World::with(durable()).with_node(1000);
+    for name in ["a", "b"] {
+        let start = request(name, 100).movable();
+        assert_eq!(world.place_as(controller, start), Some(node));
+    }
+    world.list(node, &["a", "b"]);
+    world.evacuate(controller, node, EvacuateMode::Relocate);
+    crash(&mut world, 1);
+    let node = world.node_with(1, 1000);
+    let ended = EndReport {
+        seq: 1,
+        instance: id("a"),
+        how: EndHow::Stopped,
+        exit_code: Some(0),
+        parcel: parcel(Kind::INSTANCE_STOPPED, node_uuid(1), Bytes::new()),
+    };
+    let report = StatsReport {
+        is_plain: true,
+        node: node_uuid(1).to_string().into(),
+        starts_seen: Some(2),
+        instances: vec![running("b", 100)],
+        ends: Some(Box::new(EndsReport {
+            incarnation: Uuid::from_u128(0xc0),
+            seq: 1,
+            ended: vec![ended],
+        })),
+        ..StatsReport::default()
+    };
+    world.say(node, Report::Stats(Box::new(report)));
+    let operator = world.operator(&[]);
+    let expected = "0 of 2 moved, 1 ended; waits for room elsewhere for b";
+    assert_eq!(world.nodes(operator)[0].drain, expected);
 }
 
 #[test]
