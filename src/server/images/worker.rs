@@ -36,8 +36,8 @@ const MOST_SAVED_UP: Duration = Duration::from_millis(2);
 const BUSY_FOR: Duration = Duration::from_millis(20);
 
 /// The part of the rate that images have while STARTs come in. With it, the 99th percentile of a closed loop of STARTs
-/// beside ten launchers that fetch 100 MB on the same two processors is about a fifth above what it is alone
-/// (`benches/README.md`).
+/// beside ten launchers that fetch 100 MB on the same two processors is a fifth to a half above what it is alone, and no
+/// lower with half of this (`benches/README.md`).
 const BUSY_PART: u64 = 4;
 
 /// How fast launchers may fetch.
