@@ -251,23 +251,6 @@ impl StartFile {
         UnknownKeys::of(first_document(&self.bytes, SMALL).unwrap_or_default())
     }
 
-    /// A line for each of those keys that is named, and one for the others: what to warn of.
-    #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
-        let (keys, name) = (self.unknown_keys(), self.name());
-        let named = keys.named.iter();
-        let mut lines: Vec<String> = named
-            .map(|key| format!("warning: {name}, {}", key.warning()))
-            .collect();
-        if keys.more > 0 {
-            let more = counted(keys.more as u64, "more key");
-            lines.push(format!(
-                "warning: {name}: {more} that do not exist, ignored"
-            ));
-        }
-        lines
-    }
-
     /// Whether a launcher could run it, as far as the file says: a process needs a program or an image.
     ///
     /// A launcher refuses what has neither.

@@ -12,6 +12,8 @@ use proto_frames::payload::{Position, Start, similar};
 use sched_model::value::{Field, Record, Shape};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::printable::counted;
+
 /// Most unknown keys of one file that are named; the rest is counted. Each takes a line, and one pass over the document.
 pub const MAX_NAMED: usize = 10;
 
@@ -55,6 +57,22 @@ impl UnknownKeys {
         let (_, all) = Search::new(usize::MAX).run(document);
         let more = all.saturating_sub(named.len());
         Self { named, more }
+    }
+
+    /// What to warn of in a file of this name: a line for each that is named, and one for the others.
+    #[must_use]
+    pub fn warnings(&self, name: &str) -> Vec<String> {
+        let named = self.named.iter();
+        let mut lines: Vec<String> = named
+            .map(|key| format!("warning: {name}, {}", key.warning()))
+            .collect();
+        if self.more > 0 {
+            let more = counted(self.more as u64, "more key");
+            lines.push(format!(
+                "warning: {name}: {more} that do not exist, ignored"
+            ));
+        }
+        lines
     }
 
     /// How many there are.

@@ -33,7 +33,7 @@ pub(super) fn read(
     let mut requests = Vec::new();
     for file in files {
         let file = StartFile::read(file)?;
-        for warning in file.warnings() {
+        for warning in file.unknown_keys().warnings(file.name()) {
             // With standard error gone, warnings have no reader.
             let _ = writeln!(std::io::stderr(), "{}", Printable::new(warning));
         }

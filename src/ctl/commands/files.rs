@@ -24,7 +24,7 @@ pub(super) fn read(
         let name = file.name().to_owned();
         return Err(StartFileError::UnknownKeys { name, keys }.into());
     }
-    for warning in file.warnings() {
+    for warning in keys.warnings(file.name()) {
         out.remark(&Printable::new(warning))?;
     }
     // Last: that a program is missing may come of a misspelt key.
