@@ -47,7 +47,7 @@ pub fn double_dashes(args: impl IntoIterator<Item = OsString>, short: &[char]) -
 pub fn duration(text: &str) -> Result<Duration, String> {
     let write = "write it like 500ms, 5s or 10m";
     humantime::parse_duration(text).map_err(|error| match error {
-        // Where in the text it is wrong helps nobody.
+        // Where in the text it is wrong does not help.
         humantime::DurationError::NumberExpected(_)
         | humantime::DurationError::InvalidCharacter(_) => write.to_owned(),
         error => format!("{error}; {write}"),

@@ -42,7 +42,7 @@ impl Family {
     /// ```
     ///
     /// Records of instances are kept by UUID, here and by the scheduler. Those that are made and written together are
-    /// side by side in the files then, where each would change a page of its own. The time begins anew every three days,
+    /// side by side in the files then, where each would change a page of its own. The time starts over every three days,
     /// which costs nothing.
     #[must_use]
     pub fn new_instance(self) -> Uuid {

@@ -136,7 +136,7 @@ fn a_directory_that_is_open_to_others_is_closed_unless_it_holds_what_is_not_the_
     set(&file, 0o644).unwrap();
     drop(open(&state).unwrap());
     assert_eq!((mode(state.path()), mode(&file)), (0o755, 0o600));
-    // A new file is nobody else's from the beginning.
+    // A new file is closed to others from the beginning.
     std::fs::remove_file(&file).unwrap();
     drop(open(&state).unwrap());
     assert_eq!((mode(state.path()), mode(&file)), (0o755, 0o600));

@@ -376,7 +376,7 @@ async fn a_program_that_is_gone_after_each_push_fails_its_task_in_the_end() {
         coordinator.program(shipped(is_sent));
         assert!(asked.try_recv().is_ok(), "its START is sent");
     }
-    // A START that was answered begins the count anew: its program was there.
+    // A START that was answered resets the count: its program was there.
     coordinator.hear(refused(StartFailureReason::FullCloud));
     coordinator.try_again();
     assert!(asked.try_recv().is_ok());

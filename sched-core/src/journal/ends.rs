@@ -126,7 +126,7 @@ impl Journal {
                 }
             }
             Some(before) if !before.is_gone => Missing::UntilNow,
-            // As good as a new node: if its numbers are at their first, it has told none to anybody.
+            // As good as a new node: if its numbers are at their first, it has told none to any scheduler.
             _ if matches!(told, 0 | FIRST_OF_A_LAUNCHER) => Missing::None,
             _ => Missing::UntilStart,
         }

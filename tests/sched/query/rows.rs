@@ -150,7 +150,7 @@ fn the_list_of_ends_says_since_when_none_was_forgotten() {
     );
 }
 
-/// Numbers of a launcher that begins anew under another incarnation, with so many ends that it has told.
+/// Numbers of a launcher that starts over under another incarnation, with so many ends that it has told.
 fn tells_anew(world: &mut World, node: SessionId, incarnation: u128, seq: u64) {
     let ends = EndsReport {
         incarnation: Uuid::from_u128(incarnation),
@@ -286,7 +286,7 @@ fn a_node_that_was_heard_and_is_forgotten_makes_no_gap() {
 
 #[test]
 fn a_node_that_left_in_order_and_empty_is_not_waited_for() {
-    // It comes back as it was, anew, and with an end that another scheduler was told.
+    // It comes back as it was, with a new count, and with an end that another scheduler was told.
     for (incarnation, seq, reach) in [(0xc0, 7, 38), (0xb0, 0, 38), (0xc0, 8, 1)] {
         let (mut world, node) = with_numbers(7);
         leave_in_order(&mut world, node);
