@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use proto_frames::{Encoding, Role};
+use proto_frames::{Encoding, Kind, Role};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -62,12 +62,15 @@ async fn silent_connections_keep_nobody_out_though_more_keep_coming() {
         }
         held
     });
+    let mut agents = Vec::new();
     for _ in 0..8 {
-        site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
+        agents.push(site.connect(&daemon, Role::AGENT, Encoding::Gob).await);
     }
     let more = within(more).await.unwrap();
-    site.master(&daemon).await.nothing_else().await;
-    drop((held, more));
+    let told = site.master(&daemon).await.settle().await;
+    assert_eq!(told.len(), agents.len(), "{told:?}");
+    assert!(told.iter().all(|frame| frame.kind == Kind::NODE_CONNECTED));
+    drop((held, more, agents));
 }
 
 #[tokio::test]
