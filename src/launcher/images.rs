@@ -9,6 +9,7 @@
 //! ```
 
 mod cache;
+mod disk_thread;
 mod fetch;
 #[cfg(test)]
 mod tests;

@@ -150,14 +150,7 @@ impl Driver {
         run: RunId,
         recorder: Arc<Recorder>,
     ) -> Result<Self, PeerError> {
-        let mut peer = dialer.dial(Uuid::new_v4(), None).await?;
-        if encoding == Encoding::Native {
-            let watch = Watch {
-                topics: vec![Topic::Stats],
-            };
-            peer.send(&[Frame::new(Kind::WATCH, peer.uuid, watch.encode())])
-                .await?;
-        }
+        let peer = dialer.dial(Uuid::new_v4(), None).await?;
         let (reader, writer) = split(peer.stream);
         let heard = Arc::new(Received {
             run,
@@ -168,7 +161,7 @@ impl Driver {
             closed: Mutex::new(None),
         });
         let listener = tokio::spawn(listen(reader, peer.inbound, heard.clone()));
-        Ok(Self {
+        let mut driver = Self {
             uuid: peer.uuid,
             encoding,
             writer,
@@ -176,7 +169,45 @@ impl Driver {
             heard,
             recorder,
             listener,
-        })
+        };
+        if encoding == Encoding::Native {
+            let watch = Watch {
+                topics: vec![Topic::Stats],
+            };
+            // A launcher's STATS may overtake it on the way through the scheduler: it counts once something behind it is
+            // answered.
+            let watch = Frame::new(Kind::WATCH, driver.uuid, watch.encode());
+            let delete = driver.probe_delete(Uuid::nil());
+            driver.is_answered([watch, delete]).await;
+        }
+        Ok(driver)
+    }
+
+    /// A DELETE of the instance [`PROBE`], which is not there.
+    fn probe_delete(&self, node: Uuid) -> Frame {
+        let delete = Delete {
+            instance_uuid: self.heard.run.instance(PROBE),
+            workload_agent_uuid: node.to_string(),
+            stop: false,
+            ..Delete::default()
+        };
+        Frame::new(Kind::DELETE, self.uuid, delete.encode())
+    }
+
+    /// Sends these, and waits for the answer to a command for [`PROBE`] among them; a few seconds at most.
+    async fn is_answered(&mut self, frames: impl IntoIterator<Item = Frame>) -> bool {
+        for frame in frames {
+            self.outbound.push(&frame);
+        }
+        let answered = async {
+            self.outbound.flush(&mut self.writer).await.ok()?;
+            self.heard.probe_answered.notified().await;
+            Some(())
+        };
+        matches!(
+            tokio::time::timeout(PROBE_TIMEOUT, answered).await,
+            Ok(Some(()))
+        )
     }
 
     /// Waits until the STATS of `launchers` launchers have come through, and then asks for no more of them.
@@ -231,25 +262,9 @@ impl Driver {
             ..StartShape::default()
         };
         let start = StartTemplate::new(self.heard.run, shape).start(PROBE);
-        let delete = Delete {
-            instance_uuid: self.heard.run.instance(PROBE),
-            workload_agent_uuid: nowhere.to_string(),
-            stop: false,
-            ..Delete::default()
-        };
-        self.outbound
-            .push(&Frame::new(Kind::DELETE, self.uuid, delete.encode()));
-        self.outbound
-            .push(&Frame::new(Kind::START, self.uuid, start));
-        let answered = async {
-            self.outbound.flush(&mut self.writer).await.ok()?;
-            self.heard.probe_answered.notified().await;
-            Some(())
-        };
-        matches!(
-            tokio::time::timeout(PROBE_TIMEOUT, answered).await,
-            Ok(Some(()))
-        )
+        let start = Frame::new(Kind::START, self.uuid, start);
+        let delete = self.probe_delete(nowhere);
+        self.is_answered([delete, start]).await
     }
 
     /// Sends the STARTs, as many at a time as the recorder's window admits; calls `half_way` once, half way.

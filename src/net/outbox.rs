@@ -31,8 +31,11 @@ const KEEP_SLOTS: usize = 64;
 /// again.
 pub const LONG_QUEUE: usize = 4 * 1024 * 1024;
 
-/// Messages that may wait behind all others ([`Outbox::push_behind`]): those of a chunk of 64 KiB each are 1 MiB.
-pub const MAX_BEHIND: usize = 16;
+/// Messages that may wait behind all others ([`Outbox::push_behind`]): the answers to 16 requests of four chunks each.
+pub const MAX_BEHIND: usize = 64;
+
+/// Bytes that these messages may have: those of as many requests are 1 MiB, and what is said of them.
+pub const MAX_BEHIND_BYTES: usize = 2 * 1024 * 1024;
 
 /// Uncharged bytes of a stalled queue from which on it holds senders as a long one does, at first…
 const STALLED_QUEUE: usize = 16 * 1024 * 1024;
@@ -59,6 +62,8 @@ struct OutboxState<M> {
     queue: VecDeque<Queued<M>>,
     /// What leaves only while nothing else waits.
     behind: VecDeque<Queued<M>>,
+    /// The sum of the costs in `behind`.
+    behind_bytes: usize,
     /// The sum of the costs in `queue`; `behind` does not count.
     bytes: usize,
     /// Bytes of queued messages that are charged to no sender.
@@ -146,6 +151,7 @@ impl<M> Outbox<M> {
             state: Mutex::new(OutboxState {
                 queue: VecDeque::new(),
                 behind: VecDeque::new(),
+                behind_bytes: 0,
                 bytes: 0,
                 uncharged: 0,
                 released: None,
@@ -193,12 +199,14 @@ impl<M> Outbox<M> {
     /// not urgent, such as chunks of images.
     ///
     /// # Errors
-    /// The message, if [`MAX_BEHIND`] wait already or nothing more is taken in.
+    /// The message, if [`MAX_BEHIND`] or [`MAX_BEHIND_BYTES`] wait already or nothing more is taken in.
     pub fn push_behind(&self, message: M, cost: usize) -> Result<Option<Waker>, M> {
         let mut state = self.state.lock();
-        if state.phase != Phase::Open || state.behind.len() >= MAX_BEHIND {
+        let is_full = state.behind.len() >= MAX_BEHIND || state.behind_bytes >= MAX_BEHIND_BYTES;
+        if state.phase != Phase::Open || is_full {
             return Err(message);
         }
+        state.behind_bytes += cost;
         state.behind.push_back(Queued {
             message,
             cost,
@@ -336,6 +344,7 @@ impl<M> Outbox<M> {
             && state.phase == Phase::Open
             && let Some(queued) = state.behind.pop_front()
         {
+            state.behind_bytes -= queued.cost;
             state.writer = None;
             taken.push_back(queued);
             return Poll::Ready(NextWrite::Taken);
@@ -373,6 +382,7 @@ impl<M> Outbox<M> {
         let mut state = self.state.lock();
         state.phase = Phase::Shut;
         state.behind.clear();
+        state.behind_bytes = 0;
         state.bytes = 0;
         state.uncharged = 0;
         let (queue, held) = (

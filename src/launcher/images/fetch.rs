@@ -14,10 +14,10 @@ use bytes::Bytes;
 use proto_frames::payload::image::MAX_IMAGE_CHUNK;
 use proto_frames::payload::{Digest, ImageChunk, ImageFailure, ReadImage};
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::info;
 
+use super::disk_thread::DiskThread;
 use super::{Fetched, Reach, Shared};
 use crate::image_file::{Hash, Stamp, gone};
 
@@ -63,7 +63,10 @@ pub(super) async fn fetch(
         return Err("the launcher ends".to_owned());
     };
     let path = shared.cache.lock().begin(digest)?;
-    let fetched = attempt(shared, (digest, path), &mut chunks).await;
+    let fetched = match DiskThread::start() {
+        Ok(thread) => attempt(shared, &thread, (digest, path), &mut chunks).await,
+        Err(error) => Err(format!("the node has no thread to fetch {digest}: {error}")),
+    };
     shared.cache.lock().end(&digest);
     fetched
 }
@@ -71,6 +74,7 @@ pub(super) async fn fetch(
 /// The attempts of [`fetch`], for which the cache keeps the part and the room.
 async fn attempt(
     shared: &Shared,
+    thread: &DiskThread,
     (digest, path): (Digest, PathBuf),
     chunks: &mut mpsc::Receiver<ImageChunk>,
 ) -> Fetched {
@@ -78,7 +82,7 @@ async fn attempt(
     let unwritable = |error: io::Error| format!("the node cannot keep {digest}: {error}");
     for _ in 0..2 {
         let opened = Part::open(digest, path.clone());
-        let mut part = blocking(opened).await.map_err(unwritable)?;
+        let mut part = thread.run(opened).await.map_err(unwritable)?;
         let resumed = part.hash.len();
         if resumed > 0 {
             info!(
@@ -86,9 +90,9 @@ async fn attempt(
                 "{digest}: {resumed} bytes are there already"
             );
         }
-        part = receive(shared, part, chunks).await?;
+        part = receive(shared, thread, part, chunks).await?;
         let bytes = part.hash.len();
-        let stamp = blocking(part.finish(target.clone())).await;
+        let stamp = thread.run(part.finish(target.clone())).await;
         match stamp.map_err(unwritable)? {
             Some(stamp) => {
                 info!(event = "image_fetched", "{digest}: {bytes} bytes");
@@ -116,6 +120,7 @@ async fn attempt(
 /// writes.
 async fn receive(
     shared: &Shared,
+    thread: &DiskThread,
     mut part: Part,
     chunks: &mut mpsc::Receiver<ImageChunk>,
 ) -> Result<Part, String> {
@@ -169,7 +174,8 @@ async fn receive(
                 shared.cache.lock().reserve(digest, chunk.part.total)?;
             }
             if chunk.part.offset == part.hash.len() && !chunk.data.is_empty() {
-                part = blocking(part.write(chunk.data))
+                part = thread
+                    .run(part.write(chunk.data))
                     .await
                     .map_err(|error| format!("the node cannot keep {digest}: {error}"))?;
                 deadline = Instant::now() + PROGRESS_DEADLINE;
@@ -201,13 +207,6 @@ fn refused(digest: &Digest, chunk: &ImageChunk) -> String {
         ),
         detail => detail.to_owned(),
     }
-}
-
-/// Runs work on the disk on a blocking thread.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
 impl Part {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use super::{LONG_QUEUE, MAX_BEHIND, Others, Outbox, STALLED_QUEUE};
+use super::{LONG_QUEUE, MAX_BEHIND, MAX_BEHIND_BYTES, Others, Outbox, STALLED_QUEUE};
 use crate::net::budget::{Budget, Pace, REPORT_BATCH};
 
 fn budget() -> Arc<Budget> {
@@ -192,4 +192,16 @@ fn what_can_wait_leaves_behind_all_else_one_at_a_time_and_is_bounded() {
     assert!(outbox.push_behind(98, 1).is_ok());
     assert_eq!(outbox.take_all(), [0; 0], "it is not given back");
     assert_eq!(outbox.push_behind(97, 1).unwrap_err(), 97);
+}
+
+#[test]
+fn what_waits_behind_is_bounded_in_bytes_too_until_some_has_left() {
+    let outbox = Outbox::new(budget());
+    outbox.push_behind(0, MAX_BEHIND_BYTES - 1).unwrap();
+    outbox.push_behind(1, 1).unwrap();
+    assert_eq!(outbox.push_behind(2, 1).unwrap_err(), 2);
+    assert_eq!(outbox.drain(), [0]);
+    outbox.push_behind(2, 1).unwrap();
+    assert_eq!(outbox.drain(), [1]);
+    assert_eq!(outbox.drain(), [2]);
 }

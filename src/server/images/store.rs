@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use proto_frames::payload::image::{MAX_IMAGE_CHUNK, MAX_IMAGE_ROWS};
+use proto_frames::payload::image::MAX_IMAGE_ROWS;
 use proto_frames::payload::{Digest, ImageFailure, ImageList, ImageRow};
 use serde::{Deserialize, Serialize};
 
@@ -210,12 +210,17 @@ impl Store {
         Ok(())
     }
 
-    /// A chunk of an image from this offset on, at most `MAX_IMAGE_CHUNK` bytes, and how long all of it is. Not checked
+    /// A chunk of an image from this offset on, at most so many bytes, and how long all of it is. Not checked
     /// against the digest: the launcher that fetches it does that.
     ///
     /// # Errors
     /// `no_image`; `failed` where the file cannot be read or is shorter than it was.
-    pub(super) fn read(&mut self, digest: &Digest, offset: u64) -> Result<(Bytes, u64), Refused> {
+    pub(super) fn read(
+        &mut self,
+        digest: &Digest,
+        offset: u64,
+        most: usize,
+    ) -> Result<(Bytes, u64), Refused> {
         let path = self.path(digest, "");
         let Some(image) = self.images.get_mut(digest) else {
             return Err(Refused::no_image(digest));
@@ -230,7 +235,7 @@ impl Store {
             None => File::open(&path).map_err(|error| unreadable(digest, &error))?,
         };
         let left = usize::try_from(total - offset).unwrap_or(usize::MAX);
-        let mut chunk = vec![0; left.min(MAX_IMAGE_CHUNK)];
+        let mut chunk = vec![0; left.min(most)];
         file.read_exact_at(&mut chunk, offset)
             .map_err(|error| unreadable(digest, &error))?;
         image.used = SystemTime::now();

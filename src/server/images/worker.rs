@@ -1,10 +1,10 @@
 //! The thread that does what is asked of the store, one thing after the other.
 //!
-//! What launchers fetch is limited in bytes a second, and to a quarter of that while STARTs come in ([`Pace`]): what is
-//! copied and encrypted for an image is time that a START would wait for a processor. So a request to read is put into
-//! a queue of its own and done when its time has come; what is pushed, listed and deleted is done as it comes. Between
-//! two requests one read is done that is due, so that neither holds up the other. All blocking calls on the store's
-//! files are made here.
+//! What launchers fetch is limited in bytes a second. While STARTs come in it is a part of that, and in smaller chunks
+//! ([`Pace`]): what is copied, encrypted and hashed of an image is time that a START may have to wait for a processor.
+//! So a request to read is put into a queue of its own and answered a chunk at a time, when that is due; what is pushed,
+//! listed and deleted is done as it comes. Between two requests one chunk is read that is due, so that neither holds up
+//! the other. All blocking calls on the store's files are made here.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use proto_frames::payload::image::MAX_IMAGE_CHUNK;
 use proto_frames::payload::{
     DeleteImage, Digest, ImageChunk, ImageFailure, ImagePart, ImageWrite, ListImages, Payload,
     PayloadError, ReadImage,
@@ -31,44 +32,67 @@ use crate::server::wire;
 /// would be a burst, behind which other frames wait for a processor.
 const MOST_SAVED_UP: Duration = Duration::from_millis(2);
 
-/// How long after a START images are sent slowly: longer than the time between two STARTs of those that come one after
-/// the other, each waiting for its answer.
-const BUSY_FOR: Duration = Duration::from_millis(20);
+/// For how long STARTs are counted before the rate follows them.
+const COUNT_FOR: Duration = Duration::from_millis(20);
 
-/// The part of the rate that images have while STARTs come in. With it, the 99th percentile of a closed loop of STARTs
-/// beside ten launchers that fetch 100 MB on the same two processors is a fifth to a half above what it is alone, and no
-/// lower with half of this (`benches/README.md`).
-const BUSY_PART: u64 = 4;
+/// The least part of the rate that images have, however many STARTs come in: with it, and with chunks of [`BUSY_CHUNK`], the
+/// 99th percentile of a closed loop of STARTs is a sixth above what it is alone while ten launchers fetch 100 MB on the
+/// same two processors (`benches/README.md`).
+const LEAST_PART: u32 = 16;
 
-/// How fast launchers may fetch.
+/// Bytes of a chunk while STARTs come in. A START waits for what is done with a chunk at a stretch.
+const BUSY_CHUNK: usize = 16 * 1024;
+
+/// How fast launchers may fetch, by how many STARTs come in.
 #[derive(Debug)]
 struct Pace {
     /// Bytes in a second for all launchers together; 0 counts as 1.
     rate: u64,
-    /// STARTs that had come in when it was last looked, and when that was.
-    starts: u64,
-    looked: Option<Instant>,
-    /// Until when images are sent slowly.
-    busy_until: Option<Instant>,
+    /// When STARTs were last counted from, and how many had come in until then.
+    since: Option<(Instant, u64)>,
+    /// How many came in [`COUNT_FOR`] before that.
+    before: u64,
 }
 
 impl Pace {
-    /// Bytes that may be fetched in a second from now on, where so many STARTs have come in since the process began.
-    fn rate(&mut self, now: Instant, starts: u64) -> u64 {
-        let looked = self.looked.replace(now);
-        let is_recent = looked.is_some_and(|looked| now <= looked + BUSY_FOR);
-        // Those of longer ago may have come at any time since.
-        if std::mem::replace(&mut self.starts, starts) != starts && is_recent {
-            self.busy_until = Some(now + BUSY_FOR);
+    /// One that has not counted any START.
+    fn new(rate: u64) -> Self {
+        Self {
+            rate,
+            since: None,
+            before: 0,
         }
-        let is_busy = self.busy_until.is_some_and(|until| now < until);
-        let rate = if is_busy {
-            self.rate / BUSY_PART
-        } else {
-            self.rate
-        };
-        rate.max(1)
     }
+
+    /// Bytes that may be fetched in a second from now on, and those of a chunk at most, where so many STARTs have come in
+    /// since the process began. One START in 20 ms halves the rate, two leave a third of it.
+    fn at(&mut self, now: Instant, starts: u64) -> (u64, usize) {
+        let (since, until_then) = *self.since.get_or_insert((now, starts));
+        let passed = now.saturating_duration_since(since);
+        let mut came = starts.saturating_sub(until_then);
+        if passed >= COUNT_FOR {
+            // After a pause it is not known when they came: their mean counts.
+            came = (came as f64 * COUNT_FOR.as_secs_f64() / passed.as_secs_f64()).round() as u64;
+            (self.since, self.before) = (Some((now, starts)), came);
+        }
+        let recent = u32::try_from(came.max(self.before)).unwrap_or(u32::MAX);
+        let part = recent.saturating_add(1).min(LEAST_PART);
+        let chunk = match part {
+            1 => MAX_IMAGE_CHUNK,
+            _ => BUSY_CHUNK,
+        };
+        ((self.rate / u64::from(part)).max(1), chunk)
+    }
+}
+
+/// A request to read of which not all bytes have been sent.
+#[derive(Debug)]
+struct Reading {
+    session: SessionId,
+    /// Its offset is that of the next chunk.
+    read: ReadImage,
+    /// Bytes that it is still to be answered with, if the image has as many.
+    left: usize,
 }
 
 /// Something that is asked of the store, as it came.
@@ -88,9 +112,9 @@ pub(super) struct Worker {
     /// To answer by, and to ask which images STARTs name. Once the hub is gone, answers are dropped.
     hub: Weak<Hub>,
     waiting: Arc<Waiting>,
-    /// Chunks that launchers wait for; bounded as all requests are.
-    reads: VecDeque<(SessionId, ReadImage)>,
-    /// When the next of them may be read: behind each chunk by as long as the rate gives it.
+    /// Requests of launchers, answered in their order; bounded as all requests are.
+    reads: VecDeque<Reading>,
+    /// When the next chunk may be read: behind each by as long as the rate gives it.
     next_read: Instant,
 }
 
@@ -99,12 +123,7 @@ impl Worker {
     pub(super) fn new(store: Store, rate: u64, hub: Weak<Hub>, waiting: Arc<Waiting>) -> Self {
         Self {
             store,
-            pace: Pace {
-                rate,
-                starts: 0,
-                looked: None,
-                busy_until: None,
-            },
+            pace: Pace::new(rate),
             hub,
             waiting,
             reads: VecDeque::new(),
@@ -146,7 +165,11 @@ impl Worker {
         let answer = match frame.kind {
             Kind::READ_IMAGE => match ReadImage::decode(&frame.payload) {
                 Ok(read) => {
-                    self.reads.push_back((session, read));
+                    self.reads.push_back(Reading {
+                        session,
+                        read,
+                        left: MAX_IMAGE_CHUNK,
+                    });
                     return;
                 }
                 Err(error) => unreadable(&error),
@@ -164,36 +187,51 @@ impl Worker {
         self.send(session, answer);
     }
 
-    /// Reads the chunk that has been waited for longest, sends it, and sets when the next may be read. A refusal has no
-    /// bytes and costs no time.
+    /// Reads the next chunk of the request that has waited longest, sends it, and sets when the next may be read. A
+    /// refusal has no bytes and costs no time. The request has been answered with its last byte, that of its image, or a
+    /// refusal.
     fn read_next(&mut self) {
-        let Some((session, read)) = self.reads.pop_front() else {
+        let Some(mut reading) = self.reads.pop_front() else {
             return;
         };
-        let digest = digest(&read.digest);
-        let found = digest.and_then(|digest| self.store.read(&digest, read.offset));
+        let now = Instant::now();
+        let hub = self.hub.upgrade();
+        let starts = hub.map_or(0, |hub| hub.read(|core| core.counters().starts));
+        let (rate, most) = self.pace.at(now, starts);
+        let Reading { read, left, .. } = &mut reading;
+        let found = digest(&read.digest).and_then(|digest| {
+            let len = most.min(*left);
+            self.store.read(&digest, read.offset, len)
+        });
         // A refusal is answered in the same kind of frame, without bytes.
-        let chunk = match found {
+        let (chunk, is_last) = match found {
             Ok((data, total)) => {
                 let part = ImagePart {
                     id: read.id,
-                    digest: read.digest,
+                    digest: read.digest.clone(),
                     offset: read.offset,
                     total,
                     ..ImagePart::default()
                 };
-                ImageChunk::new(part, data)
+                *left -= data.len();
+                read.offset += data.len() as u64;
+                let is_last = *left == 0 || read.offset >= total;
+                (ImageChunk::new(part, data), is_last)
             }
-            Err(refused) => failure(read.id, &read.digest, refused),
+            Err(refused) => (failure(read.id, &read.digest, refused), true),
         };
-        let now = Instant::now();
         // Time that has passed without reads counts up to `MOST_SAVED_UP`.
         let from = now.checked_sub(MOST_SAVED_UP).unwrap_or(now);
-        let hub = self.hub.upgrade();
-        let starts = hub.map_or(0, |hub| hub.read(|core| core.counters().starts));
-        let takes = chunk.data.len() as f64 / self.pace.rate(now, starts) as f64;
-        self.next_read = self.next_read.max(from) + Duration::from_secs_f64(takes);
-        self.send(session, answer(&chunk));
+        let takes = Duration::from_secs_f64(chunk.data.len() as f64 / rate as f64);
+        self.next_read = self.next_read.max(from) + takes;
+        let session = reading.session;
+        if is_last {
+            self.send(session, answer(&chunk));
+        } else {
+            // Before those that the same launcher has sent since: it takes chunks in the order of their offsets.
+            self.reads.push_front(reading);
+            self.send_part(session, answer(&chunk));
+        }
     }
 
     /// Takes in a chunk that is pushed. The answer says how many bytes are there, from which the pusher goes on, and
@@ -278,10 +316,15 @@ impl Worker {
         Frame::new(Kind::IMAGE_LIST, Uuid::nil(), rows.encode())
     }
 
-    /// Sends an answer and takes the request off the peer's count. The frame is dropped where the peer has left.
+    /// Sends an answer, the last one to a request, and takes that off the peer's count.
     fn send(&self, session: SessionId, frame: Frame) {
         // First, so that a peer that has its answer is not refused its next request.
         self.waiting.end(session);
+        self.send_part(session, frame);
+    }
+
+    /// Sends an answer behind which more come. The frame is dropped where the peer has left.
+    fn send_part(&self, session: SessionId, frame: Frame) {
         if let Some(hub) = self.hub.upgrade() {
             hub.send_behind(session, frame);
         }
@@ -323,32 +366,91 @@ fn unreadable(error: &PayloadError) -> Frame {
 mod tests {
     use std::sync::mpsc::sync_channel;
 
+    use proto_frames::payload::WriteImage;
+
     use super::super::store::Quota;
     use super::*;
+    use crate::image_file::Hash;
 
     /// Longer than any test runs.
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
     fn images_have_a_part_of_the_rate_while_starts_come_in() {
-        let mut pace = Pace {
-            rate: 400,
-            starts: 0,
-            looked: None,
-            busy_until: None,
-        };
+        let mut pace = Pace::new(400);
         let begin = Instant::now();
-        let mut rate = |after: Duration, starts| pace.rate(begin + after, starts);
-        assert_eq!(rate(Duration::ZERO, 0), 400);
-        assert_eq!(rate(BUSY_FOR, 1), 100);
-        assert_eq!(rate(BUSY_FOR * 3 / 2, 1), 100);
-        assert_eq!(rate(BUSY_FOR * 7 / 4, 9), 100);
-        assert_eq!(rate(BUSY_FOR * 2, 9), 100, "since the latest START");
-        assert_eq!(rate(BUSY_FOR * 11 / 4, 9), 400);
-        assert_eq!(rate(BUSY_FOR * 4, 10), 400, "some time ago");
-        assert_eq!(rate(BUSY_FOR * 4, 11), 100);
-        pace.rate = 1;
-        assert_eq!(pace.rate(begin + BUSY_FOR * 4, 12), 1);
+        let mut at = |times: u32, quarters: u32, starts| {
+            pace.at(begin + COUNT_FOR * times + COUNT_FOR * quarters / 4, starts)
+        };
+        let idle = (400, MAX_IMAGE_CHUNK);
+        assert_eq!(at(0, 0, 7), idle, "they may be of long ago");
+        assert_eq!(at(0, 1, 8), (200, BUSY_CHUNK));
+        assert_eq!(at(0, 2, 10), (100, BUSY_CHUNK));
+        assert_eq!(at(1, 0, 10), (100, BUSY_CHUNK));
+        assert_eq!(at(1, 3, 10), (100, BUSY_CHUNK), "those before count still");
+        assert_eq!(at(2, 0, 10), idle);
+        assert_eq!(at(2, 1, 9_999), (25, BUSY_CHUNK), "no less than that");
+        assert_eq!(at(3, 0, 9_999), (25, BUSY_CHUNK));
+        assert_eq!(at(13, 0, 9_999 + 29), (100, BUSY_CHUNK), "3 in 20 ms");
+        assert_eq!(at(14, 0, 9_999 + 29), idle);
+        assert_eq!(at(24, 0, 9_999 + 33), idle, "4 in 200 ms");
+        assert_eq!(Pace::new(1).at(begin, 0), (1, MAX_IMAGE_CHUNK));
+        assert_eq!(Pace::new(0).at(begin, 0), (1, MAX_IMAGE_CHUNK));
+    }
+
+    #[test]
+    fn a_request_is_answered_in_small_chunks_in_their_order_while_starts_come_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let quota = Quota {
+            all: 1 << 20,
+            tenant: 1 << 20,
+        };
+        let store = Store::open(directory.path(), quota).unwrap();
+        let mut worker = Worker::new(store, u64::MAX, Weak::new(), Arc::default());
+        let image = vec![7; MAX_IMAGE_CHUNK + 1];
+        let digest = Hash::of(image.as_slice()).unwrap().digest().unwrap();
+        for bytes in [&image[..MAX_IMAGE_CHUNK], &image[MAX_IMAGE_CHUNK..]] {
+            let part = WriteImage {
+                digest: digest.to_string(),
+                offset: if bytes.len() == 1 {
+                    MAX_IMAGE_CHUNK as u64
+                } else {
+                    0
+                },
+                total: image.len() as u64,
+                bytes: bytes.len() as u64,
+                ..WriteImage::default()
+            };
+            worker.write(
+                SessionId(1),
+                &ImageWrite::new(part, Bytes::copy_from_slice(bytes)),
+            );
+        }
+        let offsets = |worker: &mut Worker, offset| {
+            let session = SessionId(1);
+            worker.reads.push_back(Reading {
+                session,
+                read: ReadImage {
+                    digest: digest.to_string(),
+                    offset,
+                    ..ReadImage::default()
+                },
+                left: MAX_IMAGE_CHUNK,
+            });
+            let mut offsets = Vec::new();
+            while let Some(reading) = worker.reads.front() {
+                offsets.push(reading.read.offset);
+                worker.read_next();
+            }
+            offsets
+        };
+        assert_eq!(offsets(&mut worker, 0), [0], "in one where none come in");
+        worker.pace.before = 1;
+        worker.pace.since = Some((Instant::now() + LONG, 0));
+        let step = BUSY_CHUNK as u64;
+        assert_eq!(offsets(&mut worker, 0), [0, step, 2 * step, 3 * step]);
+        assert_eq!(offsets(&mut worker, 4 * step), [4 * step], "the last byte");
+        assert_eq!(offsets(&mut worker, 9 * step), [9 * step], "behind the end");
     }
 
     #[test]

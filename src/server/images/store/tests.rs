@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use proto_frames::payload::image::MAX_IMAGE_CHUNK;
 use proto_frames::payload::{Digest, ImageFailure, WriteImage};
 
 use super::pushing::MAX_UPLOADS;
@@ -115,9 +116,15 @@ fn what_is_pushed_in_parts_over_a_restart_is_there_and_says_whose_it_is() {
         panic!("{list:?}")
     };
     assert_eq!((&*row.tenant, &*row.pushed_by, row.bytes), ("t", "me", 13));
-    let (chunk, total) = world.store().read(&digest(whole), 4).unwrap();
+    let (chunk, total) = world
+        .store()
+        .read(&digest(whole), 4, MAX_IMAGE_CHUNK)
+        .unwrap();
     assert_eq!((&chunk[..], total), (&b"two three"[..], 13));
-    let (chunk, total) = world.store().read(&digest(whole), 13).unwrap();
+    let (chunk, total) = world
+        .store()
+        .read(&digest(whole), 13, MAX_IMAGE_CHUNK)
+        .unwrap();
     assert_eq!((chunk.len(), total), (0, 13));
 }
 
@@ -129,7 +136,10 @@ fn what_is_not_what_its_digest_says_is_not_kept() {
     assert_eq!(world.listed(), []);
     assert_eq!(world.push(b"abc", "t").unwrap(), Pushed::Complete(3));
     assert_eq!(failure(world.push(b"", "t")), ImageFailure::InvalidData);
-    let unknown = world.store().read(&digest(b"x"), 0).unwrap_err();
+    let unknown = world
+        .store()
+        .read(&digest(b"x"), 0, MAX_IMAGE_CHUNK)
+        .unwrap_err();
     assert_eq!(unknown.failure, ImageFailure::NoImage);
 }
 
