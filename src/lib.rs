@@ -18,7 +18,6 @@ pub mod load;
 pub mod logging;
 pub mod net;
 pub mod printable;
-mod priority;
 pub mod private;
 pub mod server;
 pub mod shutdown;

@@ -33,6 +33,11 @@ pub use self::cache::DEFAULT_CACHE_QUOTA;
 /// Images that a node fetches at a time; others wait. With [`WINDOW`] this bounds what it has asked for.
 const FETCHES_AT_ONCE: usize = 2;
 
+/// Chunks of one fetch that have come and are not written yet, those of an earlier connection among them: a request is
+/// answered in up to four while STARTs come in, and may be in twice as many. Further ones are dropped, and requested
+/// again.
+const MAX_CHUNKS: usize = 2 * 8 * WINDOW;
+
 /// Images that a node says it has, at most, the latest used ones: labels are few.
 const MAX_LABELS: usize = 16;
 
@@ -171,7 +176,7 @@ impl Images {
             return fetching.outcome.clone();
         }
         let (tell, outcome) = watch::channel(None);
-        let (chunks, received) = mpsc::channel(2 * WINDOW);
+        let (chunks, received) = mpsc::channel(MAX_CHUNKS);
         let fetching = Fetching {
             chunks,
             outcome: outcome.clone(),

@@ -7,7 +7,9 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use crate::priority;
+/// By how much the thread is nicer than its process (nice(2)): it has a tenth of what a thread at 0 has beside it on the
+/// same processor, so that it goes on where all are busy.
+const NICER: i32 = 10;
 
 /// Work for the thread, which answers by itself.
 type Job = Box<dyn FnOnce() + Send>;
@@ -29,7 +31,8 @@ impl DiskThread {
         thread::Builder::new()
             .name("fetch".to_owned())
             .spawn(move || {
-                priority::lower_own();
+                // On Linux it is that of the thread, not of its process. Where the system refuses, it stays as it is.
+                let _ = rustix::process::nice(NICER);
                 for job in queue {
                     job();
                 }
@@ -60,6 +63,15 @@ impl DiskThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_thread_is_nicer_than_its_process_and_it_alone() {
+        let before = rustix::process::nice(0).unwrap();
+        let thread = DiskThread::start().unwrap();
+        let nicer = thread.run(|| Ok(rustix::process::nice(0)?)).await.unwrap();
+        assert_eq!(nicer, (before + NICER).min(19));
+        assert_eq!(rustix::process::nice(0).unwrap(), before);
+    }
 
     #[tokio::test]
     async fn work_is_done_in_its_order_and_a_panic_is_an_error() {

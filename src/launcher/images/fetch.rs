@@ -14,7 +14,7 @@ use bytes::Bytes;
 use proto_frames::payload::image::MAX_IMAGE_CHUNK;
 use proto_frames::payload::{Digest, ImageChunk, ImageFailure, ReadImage};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::info;
 
 use super::disk_thread::DiskThread;
@@ -27,6 +27,10 @@ pub(super) const WINDOW: usize = 4;
 /// How long a fetch goes on without a byte, with a connection or without, before its STARTs fail: well above the time
 /// in which a scheduler is restarted.
 const PROGRESS_DEADLINE: Duration = Duration::from_secs(120);
+
+/// How long it waits for the next byte before it requests it again: an answer may have been dropped on either side. Well
+/// above the time in which as many requests as a scheduler takes are answered at a sixteenth of its usual rate, 16 s.
+const REQUEST_AGAIN: Duration = Duration::from_secs(30);
 
 /// Pause after the scheduler has answered that others request as much as may be requested.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
@@ -110,8 +114,8 @@ async fn attempt(
 
 /// Requests what is missing until all of it is there.
 ///
-/// It keeps a window of requests open. After a change of the connection, and after `Busy`, answers under way are worth
-/// nothing: it drops them and requests again from where the part ends. A chunk at another offset than that is ignored.
+/// It keeps a window of requests open. After a change of the connection, after `Busy` and [`REQUEST_AGAIN`] after the
+/// latest byte, answers under way are worth nothing: it drops them and requests again from where the part ends. A chunk at another offset than that is ignored.
 /// The size comes with each chunk; when it is known first, the cache
 /// reserves room for the whole.
 ///
@@ -145,6 +149,7 @@ async fn receive(
         }
         while chunks.try_recv().is_ok() {} // of an earlier connection
         let mut asked = part.hash.len();
+        let mut again = Instant::now() + REQUEST_AGAIN;
         loop {
             let have = part.hash.len();
             while asked < total.unwrap_or(have + 1) && asked < have + window() {
@@ -157,10 +162,16 @@ async fn receive(
                 asked += MAX_IMAGE_CHUNK as u64;
             }
             let chunk = tokio::select! {
-                chunk = timeout_at(deadline, chunks.recv()) => chunk,
+                chunk = chunks.recv() => chunk,
                 _ = link.wait_for(|now| *now != connection) => break,
+                () = sleep_until(again.min(deadline)) => {
+                    if Instant::now() < deadline {
+                        break;
+                    }
+                    None
+                }
             };
-            let Ok(Some(chunk)) = chunk else {
+            let Some(chunk) = chunk else {
                 return Err(no_answer(&digest, "the scheduler does not answer"));
             };
             if chunk.part.failure == ImageFailure::Busy {
@@ -179,6 +190,7 @@ async fn receive(
                     .await
                     .map_err(|error| format!("the node cannot keep {digest}: {error}"))?;
                 deadline = Instant::now() + PROGRESS_DEADLINE;
+                again = Instant::now() + REQUEST_AGAIN;
             }
             if part.hash.len() >= chunk.part.total {
                 return Ok(part);

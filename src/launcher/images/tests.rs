@@ -137,6 +137,30 @@ async fn what_fetches_leave_that_fail_takes_no_more_than_the_quota_over_restarts
     assert_eq!(world.asked().await.offset, CHUNK);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_does_not_come_is_requested_again_and_fails_in_the_end() {
+    let mut world = World::new();
+    let digest = digest(b"lost");
+    let images = world.images.clone();
+    let obtained = tokio::spawn(async move { images.obtain(digest).await });
+    let began = world.link.next().await;
+    let mut again = 0;
+    let why = loop {
+        tokio::select! {
+            biased;
+            request = world.link.next() => {
+                assert_eq!(request, began);
+                again += 1;
+            }
+            () = async { while !obtained.is_finished() { tokio::task::yield_now().await; tokio::time::advance(Duration::from_secs(1)).await; } } => {
+                break obtained.await.unwrap().unwrap_err();
+            }
+        }
+    };
+    assert_eq!(again, 3, "every 30 s, for 120 s");
+    assert!(why.contains("does not answer for 120s"), "{why}");
+}
+
 #[tokio::test]
 async fn two_fetches_at_once_have_room_for_both_or_one_fails() {
     let mut world = World::new();
