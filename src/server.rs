@@ -65,7 +65,7 @@ pub use limits::{
     ServerLimits, TLS_DEADLINE, WAITING_PER_PLACE, parse_ratio,
 };
 pub use node_file::NodeFileError;
-pub use placement::{PlacementConfig, PlacementError, TokensError};
+pub use placement::{PLACEMENT_PATH, PlacementConfig, PlacementError, TokensError};
 pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};
 // Only a benchmark and the tests of the store use these from outside.

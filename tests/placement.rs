@@ -13,6 +13,8 @@ mod client;
 mod groups;
 #[path = "placement/hostile.rs"]
 mod hostile;
+#[path = "placement/mounted.rs"]
+mod mounted;
 #[path = "placement/openstack.rs"]
 mod openstack;
 #[path = "common/peer.rs"]

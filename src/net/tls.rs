@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! PEM file ─ load_identity ─▶ Identity ─┬─ server_config  SSNTP: peers show a certificate with a role
-//! CA file ─ load_anchors ─▶ TrustAnchors ┼─ http_config    HTTP/2 and 1.1: the same check
+//! CA file ─ load_anchors ─▶ TrustAnchors ┼─ http_config    HTTP/2 and 1.1: the same check, where a certificate is shown
 //!                                         ├─ token_config   HTTP/1.1: no certificate of the client
 //!                                         └─ client_config  towards the scheduler
 //! ```
@@ -44,6 +44,15 @@ pub use explain::{explain, explain_certificate};
 /// The protocol versions spoken, preferred first. The original also accepted TLS 1.1, which rustls has not.
 pub const VERSIONS: [&SupportedProtocolVersion; 2] =
     [&rustls::version::TLS13, &rustls::version::TLS12];
+
+/// What becomes of clients that show no certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nameless {
+    /// Their handshake fails.
+    Refused,
+    /// They are let in, and have to show something else, such as a token.
+    LetIn,
+}
 
 /// Our own certificate with its key: checked to belong together, and within its validity when it was read.
 #[derive(Debug)]
@@ -151,18 +160,20 @@ pub fn server_config(
     identity: &Identity,
     anchors: &TrustAnchors,
 ) -> Result<Arc<ServerConfig>, TlsError> {
-    Ok(Arc::new(server(identity, anchors)?))
+    Ok(Arc::new(server(identity, anchors, Nameless::Refused)?))
 }
 
-/// As [`server_config`], for HTTP/2 or 1.1, which ALPN decides.
+/// As [`server_config`], for HTTP/2 or 1.1, which ALPN decides. Clients that show no certificate are let in if
+/// `nameless` says so; one that is shown is checked in either case.
 ///
 /// # Errors
 /// As [`server_config`].
 pub fn http_config(
     identity: &Identity,
     anchors: &TrustAnchors,
+    nameless: Nameless,
 ) -> Result<Arc<ServerConfig>, TlsError> {
-    let mut config = server(identity, anchors)?;
+    let mut config = server(identity, anchors, nameless)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
@@ -218,9 +229,14 @@ pub fn refused_by_browsers(identity: &Identity, anchors: &TrustAnchors) -> Optio
 }
 
 /// What SSNTP and HTTP have in common.
-fn server(identity: &Identity, anchors: &TrustAnchors) -> Result<ServerConfig, TlsError> {
+fn server(
+    identity: &Identity,
+    anchors: &TrustAnchors,
+    nameless: Nameless,
+) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = Arc::new(PeerVerifier(chain_verifier(identity, anchors, &provider)?));
+    let chains = chain_verifier(identity, anchors, &provider)?;
+    let verifier = Arc::new(PeerVerifier(chains, nameless));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&VERSIONS)?
         .with_client_cert_verifier(verifier)

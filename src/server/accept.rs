@@ -255,7 +255,8 @@ async fn welcome_placement(
         debug!("{from}: {error}");
     }
     let work = async {
-        let stream = handshake::admit_nameless(tcp, (&door.tls(), &hub.limits), &mut seat).await?;
+        // Its configuration asks for no certificate.
+        let (stream, _) = handshake::admit_tls(tcp, (&door.tls(), &hub.limits), &mut seat).await?;
         drop(seat);
         tokio::spawn(door.serve(stream, from, connection));
         Ok(())

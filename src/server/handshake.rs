@@ -129,32 +129,22 @@ pub(super) async fn admit(
 }
 
 /// Takes a connection from its first byte through TLS alone, unless it has to leave for others; whom its peer is. For
-/// HTTP: there is no CONNECT, and the certificate says who it is.
+/// HTTP and the Placement API: there is no CONNECT, and the certificate says who it is. `None` where the peer showed no
+/// certificate, which the TLS configuration has to allow.
 pub(super) async fn admit_tls(
     tcp: TcpStream,
     (tls, limits): (&TlsAcceptor, &ServerLimits),
     seat: &mut Seat,
-) -> Result<(TlsStream<Ahead<Timed>>, PeerIdentity), HandshakeError> {
+) -> Result<(TlsStream<Ahead<Timed>>, Option<PeerIdentity>), HandshakeError> {
     let establish = async |tcp: Timed| {
         let mut stream = accept_tls(tcp, tls, limits).await?;
-        let identity = identity_of(&stream)?;
+        let is_nameless = stream.get_ref().1.peer_certificates().is_none();
+        let identity = match is_nameless {
+            true => None,
+            false => Some(identity_of(&stream)?),
+        };
         stream.get_mut().0.get_mut().end_of_handshake();
         Ok((stream, identity))
-    };
-    admit_to(tcp, limits, seat, establish).await
-}
-
-/// The same for a client that shows no certificate. For the Placement API over HTTPS, whose clients show a token
-/// instead.
-pub(super) async fn admit_nameless(
-    tcp: TcpStream,
-    (tls, limits): (&TlsAcceptor, &ServerLimits),
-    seat: &mut Seat,
-) -> Result<TlsStream<Ahead<Timed>>, HandshakeError> {
-    let establish = async |tcp: Timed| {
-        let mut stream = accept_tls(tcp, tls, limits).await?;
-        stream.get_mut().0.get_mut().end_of_handshake();
-        Ok(stream)
     };
     admit_to(tcp, limits, seat, establish).await
 }

@@ -22,6 +22,8 @@
 //! - Images are asked of their store through the core, as peers of SSNTP do ([`images`]); one that is uploaded is the
 //!   only body that is not read whole before its handler runs ([`unread`]).
 //! - [`page`] is what browsers show, from the program's own files; it uses the routes like any other client.
+//! - The Placement API is below a path of its own, if it is offered; clients without a certificate get no further
+//!   ([`mounted`]).
 //! - Events are those that a subscriber is sent, kept in a [`ring`] with numbers, which [`events`] tells and
 //!   [`interest`] sorts by what streams want. A session of the scheduler's own, a viewer, receives them.
 //! - What a request may cost is bounded in [`limits`].
@@ -38,6 +40,7 @@ mod interest;
 mod json;
 mod limits;
 mod metrics;
+mod mounted;
 mod openapi;
 mod output;
 mod page;

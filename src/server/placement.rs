@@ -14,7 +14,7 @@
 //!   consumers, tenants are projects; [`names`] has how each is called, and the units.
 //! - The core's lock is taken in steps of a few rows; what is read is turned into JSON outside it.
 //! - On loopback addresses it is plain HTTP, on all others HTTPS; [`tokens`] says who may ask. Client certificates are
-//!   not asked for.
+//!   not asked for. At the HTTP door it is below [`PLACEMENT_PATH`] (`http/mounted.rs`).
 //!
 //! Writing is refused. Placement expects its clients to claim by PUT /allocations; here the scheduler alone claims.
 //! Answers follow the microversion that a request names, 1.0 to 1.39:
@@ -44,6 +44,8 @@ mod version;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub(super) use self::body::Writing;
+pub use self::door::MOUNT as PLACEMENT_PATH;
 pub(super) use self::door::{Door, load};
 pub(super) use self::tokens::Tokens;
 pub use self::tokens::TokensError;
@@ -51,7 +53,8 @@ pub use self::tokens::TokensError;
 /// How the Placement API is offered: the flags `--placement` and `--placement-tokens`.
 #[derive(Debug, Clone)]
 pub struct PlacementConfig {
-    /// Addresses to listen on: with HTTP on loopback addresses, with HTTPS on others.
+    /// Addresses of its own to listen on: with HTTP on loopback addresses, with HTTPS on others. None are needed where
+    /// the HTTP door is open.
     pub listen: Vec<SocketAddr>,
     /// File with the tokens that are let in, one a line. It must be its owner's alone where key files have to be, else
     /// a warning is logged.

@@ -55,7 +55,7 @@ pub struct ServerConfig {
     pub http: Vec<SocketAddr>,
     /// PEM file with the certificate and key that the HTTP door presents; `None` = those of `cert`.
     pub http_cert: Option<PathBuf>,
-    /// How the Placement API is offered; `None` = not at all.
+    /// How the Placement API is offered, at addresses of its own and at those of the HTTP door; `None` = not at all.
     pub placement: Option<PlacementConfig>,
     /// What is done about a private key that others can read.
     pub key_files: tls::KeyFiles,
@@ -244,11 +244,11 @@ impl Server {
         if let Some(images) = images {
             hub.keep_images_in(images).map_err(in_state_dir)?;
         }
-        let http = http.map(|(tls, certificates)| http::Acceptor {
-            tls: TlsAcceptor::from(tls),
-            door: HttpDoor::open(&hub, certificates),
-        });
         let placement = placement.map(|(tls, tokens)| placement::Door::new(&hub, tls, tokens));
+        let http = http.map(|(tls, certificates)| {
+            let door = HttpDoor::open(&hub, certificates);
+            http::Acceptor::new(TlsAcceptor::from(tls), door, placement.clone())
+        });
         Ok(Self {
             hub,
             listeners,
@@ -280,9 +280,9 @@ impl Server {
         self.addresses(Speaks::Http)
     }
 
-    /// The addresses at which it offers the Placement API, with real ports.
+    /// The addresses of its own at which it offers the Placement API, with real ports.
     ///
-    /// Those without TLS first, then those with it.
+    /// Those without TLS first, then those with it. Without those of the HTTP door.
     ///
     /// # Errors
     /// The system's.
@@ -290,6 +290,17 @@ impl Server {
         let mut addresses = self.addresses(Speaks::Placement)?;
         addresses.extend(self.addresses(Speaks::PlacementTls)?);
         Ok(addresses)
+    }
+
+    /// The addresses for HTTP where it is below [`PLACEMENT_PATH`](super::PLACEMENT_PATH), with real ports: all or none.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn mounted_placement_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        match self.placement {
+            Some(_) => self.http_addrs(),
+            None => Ok(Vec::new()),
+        }
     }
 
     fn addresses(&self, speaks: Speaks) -> io::Result<Vec<SocketAddr>> {
@@ -486,7 +497,13 @@ fn load_http(
     }
     let mut certificates = vec![identity.expiry(), anchors.expiry()];
     certificates.extend(own.as_ref().map(Identity::expiry));
-    Ok((tls::http_config(shown, anchors)?, certificates))
+    // OpenStack's clients have a token instead of a certificate.
+    let nameless = match config.placement {
+        Some(_) => tls::Nameless::LetIn,
+        None => tls::Nameless::Refused,
+    };
+    let tls = tls::http_config(shown, anchors, nameless)?;
+    Ok((tls, certificates))
 }
 
 /// What is said of the process to who asks how it is. Shown by `ciaoctl status` and `GET /v1/status`.

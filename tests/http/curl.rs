@@ -70,6 +70,29 @@ async fn curl_reads_with_a_viewers_certificate_and_is_refused_without_one() {
 }
 
 #[tokio::test]
+async fn curl_asks_the_placement_api_with_a_token_alone_over_either_protocol() {
+    if !has_curl() {
+        return;
+    }
+    let site = Site::new();
+    let tokens = site.path("tokens");
+    write_private(&tokens, "a-token-of-a-test\n");
+    let tokens = tokens.display().to_string();
+    let flags = ["--http", "127.0.0.1:0", "--placement-tokens", &tokens];
+    let daemon = site.start(&flags).await;
+    let path = "/placement/resource_providers";
+    for version in ["--http1.1", "--http2"] {
+        let asked = ["--header", "X-Auth-Token: a-token-of-a-test", version];
+        let (fine, said) = curl_to(path, &site, &daemon, &asked).await;
+        assert!(fine && said.contains("\"resource_providers\":[]"), "{said}");
+        let (fine, said) = curl_to(path, &site, &daemon, &[version]).await;
+        assert!(!fine && said.contains("\"status\":401"), "{said}");
+        let (fine, said) = curl_to("/v1/nodes", &site, &daemon, &asked).await;
+        assert!(!fine && said.contains("not_permitted"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn curl_uploads_an_image_over_either_protocol_and_one_that_is_there_is_not_sent() {
     if !has_curl() {
         return;

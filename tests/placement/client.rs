@@ -47,6 +47,16 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
+impl Site {
+    /// Puts this in the place of the file of tokens.
+    pub(crate) fn write_tokens(&self, text: &str) {
+        let (next, tokens) = (self.path("tokens.new"), self.path("tokens"));
+        std::fs::write(&next, text).unwrap();
+        std::fs::set_permissions(&next, Permissions::from_mode(0o600)).unwrap();
+        std::fs::rename(next, tokens).unwrap();
+    }
+}
+
 impl World {
     pub(crate) async fn new() -> Self {
         Self::on("127.0.0.1:0").await
@@ -54,15 +64,25 @@ impl World {
 
     /// One that listens there.
     pub(crate) async fn on(address: &str) -> Self {
+        let flags = ["-placement", address];
+        Self::with(&flags, "answers as the Placement API on ").await
+    }
+
+    /// One that offers it at the HTTP door alone, whose address it is.
+    pub(crate) async fn mounted() -> Self {
+        Self::with(&["-http", "127.0.0.1:0"], "serves HTTP on ").await
+    }
+
+    /// One with these flags, and the address that its log has behind this.
+    async fn with(flags: &[&str], logged: &str) -> Self {
         let site = Site::new();
         std::fs::write(site.path("configuration.yaml"), CONFIGURATION).unwrap();
         let tokens = site.path("tokens");
-        std::fs::write(&tokens, format!("# of a test\n{TOKEN}\n")).unwrap();
-        std::fs::set_permissions(&tokens, Permissions::from_mode(0o600)).unwrap();
+        site.write_tokens(&format!("# of a test\n{TOKEN}\n"));
         let tokens = tokens.display().to_string();
-        let flags = ["-placement", address, "-placement-tokens", &tokens];
+        let flags = [flags, &["-placement-tokens", &tokens]].concat();
         let daemon = site.start(&flags).await;
-        let line = daemon.logged("answers as the Placement API on ").await;
+        let line = daemon.logged(logged).await;
         let (_, address) = line.rsplit_once(' ').unwrap();
         let address = address.parse().unwrap();
         Self {
@@ -115,14 +135,7 @@ impl World {
         let _ = within(stream.write_all(request.as_bytes())).await;
         let mut bytes = Vec::new();
         let _ = within(stream.read_to_end(&mut bytes)).await;
-        let text = String::from_utf8_lossy(&bytes);
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
-        Answer {
-            status: status.unwrap_or_default(),
-            head: head.to_ascii_lowercase(),
-            body: body.to_owned(),
-        }
+        Answer::read(&bytes)
     }
 
     /// What is at a path in a version.
@@ -138,6 +151,18 @@ impl World {
 }
 
 impl Answer {
+    /// Reads one; its status is 0 where none came.
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        Self {
+            status: status.unwrap_or_default(),
+            head: head.to_ascii_lowercase(),
+            body: body.to_owned(),
+        }
+    }
+
     /// The body of an answer that says what was asked for.
     pub(crate) fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");

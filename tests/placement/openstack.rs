@@ -35,12 +35,18 @@ async fn is_installed() -> bool {
 
 /// What a command of the client shows, as JSON.
 async fn shown(world: &World, words: &[&str]) -> Value {
+    shown_at(world, &format!("http://{}", world.address), words).await
+}
+
+/// The same of this endpoint.
+async fn shown_at(world: &World, endpoint: &str, words: &[&str]) -> Value {
     let mut command = Command::new(program());
     command
         .args(words)
         .args(["-f", "json"])
         .env("OS_AUTH_TYPE", "admin_token")
-        .env("OS_ENDPOINT", format!("http://{}", world.address))
+        .env("OS_ENDPOINT", endpoint)
+        .env("OS_CACERT", world.site.path("CAcert.pem"))
         .env("OS_TOKEN", TOKEN)
         .kill_on_drop(true);
     let output = output(command).await;
@@ -93,4 +99,24 @@ async fn the_openstack_client_lists_providers_inventories_usages_traits_and_cand
     let candidates = [&["allocation", "candidate", "list"], &asked[..]].concat();
     let candidates = ask(&candidates).await;
     assert_eq!(candidates[0]["resource provider"], uuid, "{candidates}");
+}
+
+#[tokio::test]
+async fn the_openstack_client_asks_below_the_http_door_with_its_token_alone() {
+    if !is_installed().await {
+        return;
+    }
+    let world = World::mounted().await;
+    let _node = world.node().await;
+    let endpoint = format!("https://localhost:{}/placement", world.address.port());
+    let asked = ["--resource", "VCPU=1", "--limit", "1"];
+    let version = ["--os-placement-api-version", "1.39"];
+    let candidates = ["allocation", "candidate", "list"];
+    let words = [&version[..], &candidates, &asked].concat();
+    let candidates = shown_at(&world, &endpoint, &words).await;
+    let uuid = NODE.to_string();
+    assert_eq!(candidates[0]["resource provider"], uuid, "{candidates}");
+    let provider = ["resource", "provider", "show", &uuid];
+    let provider = shown_at(&world, &endpoint, &provider).await;
+    assert_eq!(provider["name"], "first", "{provider}");
 }

@@ -94,8 +94,8 @@ pub(crate) struct DaemonFlags {
     /// addresses, HTTPS on all others; may be repeated [default: none]
     #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "placement_tokens", group = OVER_HTTP)]
     pub(crate) placement: Vec<SocketAddr>,
-    /// File with the tokens that may ask there, one a line
-    #[arg(long, value_name = "FILE", requires = "placement")]
+    /// File with the tokens that may ask there, and at --http below /placement; one a line
+    #[arg(long, value_name = "FILE", requires = OVER_HTTP)]
     pub(crate) placement_tokens: Option<PathBuf>,
     /// Directory for what survives a restart: the scheduler's UUID, and which nodes to wait for
     #[arg(long, value_name = "DIR")]

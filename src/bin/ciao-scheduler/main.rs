@@ -19,7 +19,7 @@ use ciao_scheduler::flags::{complain, double_dashes, parse, with_causes};
 use ciao_scheduler::launcher::supervise;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::printable::Printable;
-use ciao_scheduler::server::{Profile, Server};
+use ciao_scheduler::server::{PLACEMENT_PATH, Profile, Server};
 use ciao_scheduler::shutdown::{self, OnHangup};
 use mimalloc::MiMalloc;
 use tracing::info;
@@ -96,6 +96,13 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
             info!(
                 event = "listening_placement",
                 "scheduler {} answers as the Placement API on {address}",
+                server.uuid()
+            );
+        }
+        for address in server.mounted_placement_addrs()? {
+            info!(
+                event = "listening_placement",
+                "scheduler {} answers as the Placement API below {PLACEMENT_PATH} at {address}",
                 server.uuid()
             );
         }

@@ -27,8 +27,8 @@ use rustls::{
 use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, VerifiedPath};
 
 use crate::net::identity::{self, IdentityError};
-use crate::net::tls::TrustAnchors;
 use crate::net::tls::anchors::TrustedCertificate;
+use crate::net::tls::{Nameless, TrustAnchors};
 
 /// The server's certificate does not say that it is a scheduler.
 #[derive(Debug, thiserror::Error)]
@@ -61,9 +61,10 @@ pub(super) struct ChainVerifier {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// What a server asks of its clients' certificates: chain, validity, at least one role.
+/// What a server asks of its clients' certificates: chain, validity, at least one role; and whether a client may show
+/// none at all.
 #[derive(Debug)]
-pub(super) struct PeerVerifier(pub(super) ChainVerifier);
+pub(super) struct PeerVerifier(pub(super) ChainVerifier, pub(super) Nameless);
 
 /// What a client asks of its server's certificate: chain, validity, name, the scheduler's role.
 #[derive(Debug)]
@@ -187,8 +188,12 @@ macro_rules! signatures_by_the_provider {
     };
 }
 
-/// A client certificate is mandatory, which is the trait's default.
 impl ClientCertVerifier for PeerVerifier {
+    /// Asked of the handshake alone: what a client without a certificate may do is for who serves it.
+    fn client_auth_mandatory(&self) -> bool {
+        self.1 == Nameless::Refused
+    }
+
     /// None: with hints, a client whose certificate does not match them sends none at all, and neither side learns why
     /// it was refused.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {

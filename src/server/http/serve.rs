@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! path and method (axum's router)   404 no_such_path, 405 method_not_allowed
-//! role of the certificate           403 not_permitted
+//! certificate, and its role         403 not_permitted
 //! Origin, Sec-Fetch-Site            403 cross_origin
 //! query string                      400 invalid_parameter
 //! body: length, time, presence      413 too_long, 408 timeout, 400 invalid_payload
@@ -36,8 +36,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use axum::{Extension, RequestExt as _};
 use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use proto_frames::Role;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -53,6 +53,7 @@ use super::limits::{
     MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER, MAX_STREAMS, MAX_UPLOADS, MAX_UPLOADS_PER_CALLER,
     MAX_WAITING, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
 };
+use super::mounted::Mounted;
 use super::page::ASSETS;
 use super::problem::Problem;
 use super::progress::Progress;
@@ -64,6 +65,7 @@ use super::unread::Unread;
 use crate::net::ahead::Ahead;
 use crate::net::identity::PeerIdentity;
 use crate::server::hub::Hub;
+use crate::server::placement;
 use crate::server::tasks::caught;
 use crate::server::timed::Timed;
 use sched_core::SessionId;
@@ -115,6 +117,8 @@ pub(super) struct App {
 pub(in crate::server) struct Acceptor {
     pub(in crate::server) tls: TlsAcceptor,
     pub(in crate::server) door: Arc<HttpDoor>,
+    /// What is below `/placement`, if it is offered.
+    placement: Option<placement::Door>,
 }
 
 /// One connection, shared by the requests on it. Its identity does not change: a client that wants another role opens
@@ -297,7 +301,7 @@ async fn answer(route: &'static Route, call: Call) -> Response {
 
 /// Marks an answer `no-store`, because it says how things are at one moment, and `nosniff`, because output of workloads
 /// is bytes that a browser must not take for a page. All answers but files of the page, which are marked otherwise.
-fn uncached(mut response: Response) -> Response {
+pub(super) fn uncached(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let nosniff = HeaderValue::from_static("nosniff");
@@ -441,6 +445,19 @@ fn is_limit(error: &axum::Error) -> bool {
 }
 
 impl Acceptor {
+    /// For a door that is open. `tls` lets clients in without a certificate if the Placement API is offered.
+    pub(in crate::server) fn new(
+        tls: TlsAcceptor,
+        door: Arc<HttpDoor>,
+        placement: Option<placement::Door>,
+    ) -> Self {
+        Self {
+            tls,
+            door,
+            placement,
+        }
+    }
+
     /// Serves a connection to its end. Runs as a task of its own, spawned by `accept.rs` after the handshake. `place`
     /// is the connection's permit among `--max-connections`; it is given back when this returns.
     ///
@@ -450,32 +467,54 @@ impl Acceptor {
     pub(in crate::server) async fn serve(
         self,
         stream: TlsStream<Ahead<Timed>>,
-        identity: PeerIdentity,
+        identity: Option<PeerIdentity>,
         from: SocketAddr,
         place: OwnedSemaphorePermit,
     ) {
         let hub = Arc::clone(&self.door.app.hub);
+        // Of those with a certificate there may be as many as there may be connections.
+        let place_of_guest = match (&identity, &self.placement) {
+            (Some(_), _) => None,
+            (None, Some(placement)) => match placement.guest() {
+                Some(place) => Some(place),
+                None => return debug!("{from}: HTTP: too many connections without a certificate"),
+            },
+            // TLS does not let them in.
+            (None, None) => return,
+        };
         let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
         let io = TokioIo::new(Progress::new(stream, hub.limits.progress_deadline));
-        let connection = Arc::new(Connection {
-            identity,
-            from,
-            caller: OnceLock::new(),
+        let routes = identity.map(|identity| {
+            let connection = Arc::new(Connection {
+                identity,
+                from,
+                caller: OnceLock::new(),
+            });
+            // Handlers find their connection by this extension. Only this clone of the router has it.
+            self.door.router.clone().layer(Extension(connection))
         });
-        // Handlers find their connection by this extension. Only this clone of the router has it.
-        let router = self.door.router.clone().layer(Extension(connection));
-        let service = TowerToHyperService::new(router);
-        let ended = if is_http_2 {
-            let serving = http_2().serve_connection(io, service);
-            until_leaving(&hub, serving, |it| it.graceful_shutdown()).await
-        } else {
-            let serving = http_1().serve_connection(io, service);
-            until_leaving(&hub, serving, |it| it.graceful_shutdown()).await
+        let mounted = Mounted::new(routes, self.placement);
+        let service = service_fn(|request| mounted.respond(request));
+        let serving = async {
+            if is_http_2 {
+                let serving = http_2().serve_connection(io, service);
+                until_leaving(&hub, serving, |it| it.graceful_shutdown()).await
+            } else {
+                let serving = http_1().serve_connection(io, service);
+                until_leaving(&hub, serving, |it| it.graceful_shutdown()).await
+            }
         };
-        if let Err(error) = ended {
-            debug!("{from}: HTTP: {error}");
+        tokio::select! {
+            ended = serving => {
+                if let Err(error) = ended {
+                    debug!("{from}: HTTP: {error}");
+                }
+            }
+            () = mounted.is_late() => {
+                debug!("{from}: HTTP: an answer of the Placement API was not taken in time");
+            }
         }
-        drop(place);
+        drop((place_of_guest, place));
     }
 }
 

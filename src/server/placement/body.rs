@@ -10,6 +10,7 @@
 //!             └── Writing: by when ──▶ Door::serve ends the connection of a client that takes a byte now and then
 //! ```
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use super::limits::{BODY_PIECE, WRITE_DEADLINE};
 
 /// A body that is being written.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(in crate::server) struct Body {
     rest: Bytes,
     /// `None` for an answer that nothing was worked out for.
     _turn: Option<Turn>,
@@ -34,13 +35,24 @@ pub(super) struct Body {
 #[derive(Debug)]
 struct Turn {
     writing: Writing,
+    /// Its number among those of the connection.
+    number: u64,
     _permit: OwnedSemaphorePermit,
 }
 
-/// By when the answer that a connection writes has to be taken; one at a time, as in HTTP/1.1. Clones are of the same
-/// connection.
+/// By when the answers that a connection writes have to be taken: one at a time with HTTP/1.1, several with HTTP/2.
+/// Clones are of the same connection.
 #[derive(Debug, Clone)]
-pub(super) struct Writing(Arc<watch::Sender<Option<Instant>>>);
+pub(in crate::server) struct Writing(Arc<watch::Sender<Open>>);
+
+/// The answers that are being written, at most `MAX_REQUESTS` of all connections together.
+#[derive(Debug, Default)]
+struct Open {
+    /// The number of the next one.
+    next: u64,
+    /// When each has to be taken. All have the same time for it, so that the first is the earliest.
+    until: BTreeMap<u64, Instant>,
+}
 
 impl Body {
     /// A body, and the permit with which it was made.
@@ -85,24 +97,30 @@ impl HttpBody for Body {
 
 impl Writing {
     /// For a connection that writes nothing yet.
-    pub(super) fn new() -> Self {
+    pub(in crate::server) fn new() -> Self {
         Self(Arc::default())
     }
 
     /// An answer is there, to be taken within [`WRITE_DEADLINE`].
     fn begin(&self, permit: OwnedSemaphorePermit) -> Turn {
-        self.0.send_replace(Some(Instant::now() + WRITE_DEADLINE));
+        let mut number = 0;
+        self.0.send_modify(|open| {
+            number = open.next;
+            open.next += 1;
+            open.until.insert(number, Instant::now() + WRITE_DEADLINE);
+        });
         Turn {
             writing: self.clone(),
+            number,
             _permit: permit,
         }
     }
 
     /// Waits until an answer has not been taken in time.
-    pub(super) async fn is_late(&self) {
+    pub(in crate::server) async fn is_late(&self) {
         let mut until = self.0.subscribe();
         loop {
-            let deadline = *until.borrow_and_update();
+            let deadline = until.borrow_and_update().until.values().next().copied();
             let late = async {
                 match deadline {
                     Some(deadline) => sleep_until(deadline).await,
@@ -120,6 +138,9 @@ impl Writing {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.writing.0.send_replace(None);
+        let number = self.number;
+        self.writing.0.send_modify(|open| {
+            open.until.remove(&number);
+        });
     }
 }

@@ -14,14 +14,14 @@ use super::providers::{each, traits_of};
 /// `GET /resource_classes`.
 pub(super) fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     call.params(&[])?;
-    let classes: Vec<Value> = names(call).iter().map(|name| document(name)).collect();
+    let classes: Vec<Value> = names(call).iter().map(|name| document(call, name)).collect();
     Ok(Reply::ok(json!({ "resource_classes": classes })))
 }
 
 /// `GET /resource_classes/{name}`.
 pub(super) fn one(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
     match names(call).iter().any(|other| other == name) {
-        true => Ok(Reply::ok(document(name))),
+        true => Ok(Reply::ok(document(call, name))),
         false => Err(Fault::not_found(format!("No such resource class {name}."))),
     }
 }
@@ -37,8 +37,9 @@ fn names(call: &Call<'_>) -> Vec<String> {
 }
 
 /// A class as a row.
-fn document(name: &str) -> Value {
-    let link = json!({"rel": "self", "href": format!("/resource_classes/{name}")});
+fn document(call: &Call<'_>, name: &str) -> Value {
+    let href = format!("{}/resource_classes/{name}", call.base);
+    let link = json!({"rel": "self", "href": href});
     json!({"name": name, "links": [link]})
 }
 

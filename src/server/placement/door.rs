@@ -1,10 +1,10 @@
-//! Connections of the Placement API, and the way from a request to its answer. HTTP/1.1 alone, on its own addresses;
-//! plain on loopback, TLS elsewhere.
+//! Connections of the Placement API, and the way from a request to its answer. HTTP/1.1 alone on its own addresses,
+//! plain on loopback, TLS elsewhere; and below [`MOUNT`] of the HTTP door, whose connections are not this file's.
 //!
 //! A request is checked in this order:
 //!
 //! ```text
-//! GET /             the versions, without a token: clients ask for them before they authenticate
+//! GET /             (or the mount) the versions, without a token: clients ask for them before they authenticate
 //! version           406, 400
 //! X-Auth-Token      401
 //! method            405 for all but GET
@@ -49,10 +49,13 @@ use crate::server::tasks::caught;
 /// The header with a token, as OpenStack's clients send it. Here it is one of the file's, not Keystone's.
 const TOKEN: &str = "x-auth-token";
 
+/// Where the API is at the HTTP door, as OpenStack's services are on addresses that they share.
+pub const MOUNT: &str = "/placement";
+
 /// The version from which on answers have `Last-Modified` and `Cache-Control`: 1.15.
 const CACHING: Version = Version(15);
 
-/// What all connections share. Cloned for each connection and each request, which copies five pointers.
+/// What all connections share. Cloned for each connection and each request, which copies a few pointers.
 #[derive(Debug, Clone)]
 pub(in crate::server) struct Door {
     hub: Arc<Hub>,
@@ -60,8 +63,10 @@ pub(in crate::server) struct Door {
     tls: Arc<ServerConfig>,
     /// Who may ask.
     tokens: Arc<Tokens>,
-    /// Permits for connections, `MAX_CONNECTIONS` of them.
+    /// Permits for connections to its own addresses, `MAX_CONNECTIONS` of them.
     connections: Arc<Semaphore>,
+    /// As many for connections without a certificate to the HTTP door, which may be where others reach it.
+    guests: Arc<Semaphore>,
     /// Permits for requests that are worked on or whose answers are being written, `MAX_REQUESTS` of them.
     requests: Arc<Semaphore>,
 }
@@ -72,6 +77,8 @@ pub(super) struct Call<'a> {
     pub(super) hub: &'a Hub,
     /// In which form to answer, and which parameters there are.
     pub(super) version: Version,
+    /// What the paths of links begin with: [`MOUNT`], or nothing.
+    pub(super) base: &'static str,
     /// What stands behind the `?`, not decoded.
     query: &'a str,
 }
@@ -134,6 +141,7 @@ impl Door {
             tls,
             tokens: Arc::new(tokens),
             connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            guests: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
         }
     }
@@ -160,7 +168,7 @@ impl Door {
         let writing = Writing::new();
         let service = service_fn(|request| {
             let (door, writing) = (self.clone(), writing.clone());
-            async move { Ok::<_, Infallible>(door.respond(&request, &writing).await) }
+            async move { Ok::<_, Infallible>(door.respond(&request, "", &writing).await) }
         });
         let serving = http_1().serve_connection(io, service);
         tokio::select! {
@@ -176,14 +184,38 @@ impl Door {
         drop((own, place));
     }
 
-    /// Answers a request. Its body is not read: nothing here takes one. A panic of a handler is logged and answered
+    /// A permit for a connection to the HTTP door without a certificate, to be held to its end; `None` where there are
+    /// as many as may be.
+    pub(in crate::server) fn guest(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.guests).try_acquire_owned().ok()
+    }
+
+    /// Answers a request to the HTTP door at [`MOUNT`] or below it; `None` for any other.
+    pub(in crate::server) async fn respond_mounted<B>(
+        &self,
+        request: &Request<B>,
+        writing: &Writing,
+    ) -> Option<Response<Body>> {
+        let below = request.uri().path().strip_prefix(MOUNT)?;
+        match below.is_empty() || below.starts_with('/') {
+            true => Some(self.respond(request, MOUNT, writing).await),
+            false => None,
+        }
+    }
+
+    /// Answers a request, whose path begins with `base`. Its body is not read: nothing here takes one. A panic of a handler is logged and answered
     /// with 500; the connection goes on. Where the version cannot be read, the fault is written in the oldest form.
-    async fn respond<B>(&self, request: &Request<B>, writing: &Writing) -> Response<Body> {
+    async fn respond<B>(
+        &self,
+        request: &Request<B>,
+        base: &'static str,
+        writing: &Writing,
+    ) -> Response<Body> {
         let version = Version::of(request.headers());
         // The version that the answer is written in and names.
         let used = *version.as_ref().unwrap_or(&Version::MIN);
         let request_id = format!("req-{}", Uuid::new_v4());
-        let answered = match caught(self.answer(request, version)).await {
+        let answered = match caught(self.answer(request, base, version)).await {
             Ok(answered) => answered,
             Err(why) => {
                 let path = request.uri().path();
@@ -210,9 +242,11 @@ impl Door {
     async fn answer<B>(
         &self,
         request: &Request<B>,
+        base: &'static str,
         version: Result<Version, Fault>,
     ) -> Result<(Reply, Option<OwnedSemaphorePermit>), Fault> {
         let path = request.uri().path();
+        let path = path.strip_prefix(base).unwrap_or(path);
         // Empty segments are left out, so `//traits/` is `/traits`.
         let segments: Vec<&str> = path.split('/').filter(|it| !it.is_empty()).collect();
         let version = version?;
@@ -243,6 +277,7 @@ impl Door {
         let call = Call {
             hub: &self.hub,
             version,
+            base,
             query: request.uri().query().unwrap_or_default(),
         };
         Ok((route(&call, &segments).await?, turn))

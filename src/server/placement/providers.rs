@@ -49,9 +49,9 @@ impl Row {
     }
 
     /// The row as a version has it. Links to what that version does not have are left out.
-    fn json(&self, version: Version) -> Value {
-        let uuid = self.uuid.to_string();
-        let path = format!("/resource_providers/{uuid}");
+    fn json(&self, call: &Call<'_>) -> Value {
+        let (uuid, version) = (self.uuid.to_string(), call.version);
+        let path = format!("{}/resource_providers/{uuid}", call.base);
         let below = [
             ("inventories", 0),
             ("usages", 0),
@@ -112,7 +112,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Reply, Fault> {
         }
     })
     .await;
-    let rows: Vec<Value> = rows.iter().map(|row| row.json(call.version)).collect();
+    let rows: Vec<Value> = rows.iter().map(|row| row.json(call)).collect();
     Ok(Reply::ok(json!({ "resource_providers": rows })))
 }
 
@@ -152,7 +152,7 @@ pub(super) fn of<T>(
 pub(super) fn one(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
     call.params(&[])?;
     let row = of(call, uuid, Row::of)?;
-    Ok(Reply::ok(row.json(call.version)))
+    Ok(Reply::ok(row.json(call)))
 }
 
 /// What a node has of one class, in the class's unit; `None` where that is nothing, such as less than a GiB of disk.

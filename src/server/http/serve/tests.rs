@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
 use super::*;

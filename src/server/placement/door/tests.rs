@@ -65,7 +65,10 @@ impl World {
             .header(TOKEN, SECRET)
             .header(HEADER, format!("placement {version}"))
             .body(());
-        let response = self.door.respond(&request.unwrap(), &Writing::new()).await;
+        let response = self
+            .door
+            .respond(&request.unwrap(), "", &Writing::new())
+            .await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap())
