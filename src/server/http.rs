@@ -12,7 +12,8 @@
 //!
 //! - [`routes`] is the table of all routes: method, path, who may, parameters, bodies, answers. The router, the role
 //!   check and the OpenAPI document ([`openapi`]) are made from it, so that none of them knows more than the others.
-//! - [`serve`] has connections and the way of a request to its handler; [`progress`] ends those that take nothing.
+//! - [`serve`] has connections and the way of a request to its handler; [`progress`] ends those that take nothing, and
+//!   [`presence`] those whose client has left.
 //! - Reading takes the core's lock in steps of a few rows ([`read`], [`status`], [`mod@metrics`]); what is read is
 //!   turned into JSON outside it ([`json`]).
 //! - Commands go to the core as those of peers do: each connection that sends one has a session of an operator
@@ -44,6 +45,7 @@ mod mounted;
 mod openapi;
 mod output;
 mod page;
+mod presence;
 mod probes;
 mod problem;
 mod progress;

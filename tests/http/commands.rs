@@ -4,8 +4,10 @@ use proto_frames::Kind;
 use proto_frames::Role;
 use proto_frames::payload::{Payload, Start};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::site::Site;
+use crate::client::Answer;
+use crate::site::{Site, within};
 use crate::words::{deleted, instance};
 
 fn start(id: &str, mem_mb: i64) -> String {
@@ -134,6 +136,28 @@ async fn a_start_that_cannot_be_is_answered_with_the_reason_and_the_field() {
             "{body}: {answer:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_client_that_has_shut_its_sending_half_gets_its_answer() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut node = site.ready_node(&daemon).await;
+    let http = site.http(&daemon, Role::CONTROLLER).await;
+    let body = start(&instance(1).to_string(), 7);
+    let mut stream = http.connect().await;
+    let request = format!(
+        "POST /v1/instances?wait=60s HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    within(stream.write_all(request.as_bytes())).await.unwrap();
+    within(stream.shutdown()).await.unwrap();
+    let started = node.expect_start().await;
+    // Once more round, so that the end of the stream is there before there is anything to answer.
+    assert_eq!(http.get("/livez").await.status, 200);
+    node.stats(&[started]).await;
+    let mut bytes = Vec::new();
+    within(stream.read_to_end(&mut bytes)).await.unwrap();
+    assert_eq!(Answer::read(&bytes).ok(200)["instance"]["state"], "running");
 }
 
 #[tokio::test]

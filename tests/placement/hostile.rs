@@ -93,6 +93,20 @@ async fn a_request_may_come_in_pieces_and_many_over_one_connection() {
 }
 
 #[tokio::test]
+async fn a_client_that_has_shut_its_sending_half_gets_its_answer() {
+    let world = World::new().await;
+    let _node = world.node().await;
+    let mut stream = within(TcpStream::connect(world.address)).await.unwrap();
+    let request = request("/resource_providers");
+    within(stream.write_all(request.as_bytes())).await.unwrap();
+    within(stream.shutdown()).await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains(&NODE.to_string()), "{answer}");
+}
+
+#[tokio::test]
 async fn what_is_no_request_ends_with_an_answer_or_with_its_connection() {
     let world = World::new().await;
     let long = "x".repeat(1 << 20);

@@ -22,6 +22,11 @@ pub(super) const DISCARD_PAUSE: Duration = Duration::from_secs(1);
 /// How long a connection of HTTP/1.1 may take for a request's head, and stay without a request. It is closed then.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
 
+/// How long a client of HTTP/1.1 that has shut its sending half gets what it asked for: some longer than [`MAX_WAIT`]. It
+/// may have left, which nothing shows until something is written to it; a stream that it followed would keep its place
+/// for ever.
+pub(super) const HALF_CLOSED_DEADLINE: Duration = Duration::from_secs(330);
+
 /// Requests under way at once on a connection of HTTP/2. `ciaoctl web` passes all requests of its browsers on over one
 /// connection, and allows fewer than this.
 pub(super) const MAX_STREAMS: u32 = 64;

@@ -55,6 +55,7 @@ use super::limits::{
 };
 use super::mounted::Mounted;
 use super::page::ASSETS;
+use super::presence::Presence;
 use super::problem::Problem;
 use super::progress::Progress;
 use super::ring::Ring;
@@ -483,7 +484,7 @@ impl Acceptor {
             (None, None) => return,
         };
         let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
-        let io = TokioIo::new(Progress::new(stream, hub.limits.progress_deadline));
+        let deadline = hub.limits.progress_deadline;
         let routes = identity.map(|identity| {
             let connection = Arc::new(Connection {
                 identity,
@@ -497,9 +498,11 @@ impl Acceptor {
         let service = service_fn(|request| mounted.respond(request));
         let serving = async {
             if is_http_2 {
+                let io = TokioIo::new(Progress::new(stream, deadline));
                 let serving = http_2().serve_connection(io, service);
                 until_leaving(&hub, serving, |it| it.graceful_shutdown()).await
             } else {
+                let io = TokioIo::new(Progress::new(Presence::new(stream), deadline));
                 let serving = http_1().serve_connection(io, service);
                 until_leaving(&hub, serving, |it| it.graceful_shutdown()).await
             }
@@ -535,11 +538,13 @@ pub(in crate::server) async fn until_leaving<C: Future>(
 }
 
 /// How connections of HTTP/1.1 are served. hyper starts the head's deadline when it begins to wait for a request, so
-/// that it bounds idle connections as well. Also used by the Placement API.
+/// that it bounds idle connections as well. A client that has shut its sending half gets its answer; whether it is still
+/// there is not looked at ([`Presence`] does). Also used by the Placement API, whose answers are short work.
 pub(in crate::server) fn http_1() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
+        .half_close(true)
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(MAX_HEAD);
     builder
