@@ -344,6 +344,9 @@ impl Server {
             let pump = Arc::clone(&http.door).pump();
             tasks.spawn("wake readers of events", pump);
         }
+        if let Some(placement) = &self.placement {
+            tasks.spawn("read tokens again", placement.follow_tokens());
+        }
         let ways = Ways {
             frames: self.acceptor,
             http: self.http,

@@ -230,3 +230,33 @@ async fn it_does_not_start_where_it_would_be_open_to_others() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn tokens_are_let_in_and_withdrawn_without_a_restart() {
+    const NEXT: &str = "the-next-token-of-a-test";
+    let world = World::new().await;
+    let asked = async |token: &str| {
+        let headers = format!("x-auth-token: {token}\r\n");
+        world
+            .raw(&request("/resource_providers", &headers))
+            .await
+            .status
+    };
+    world.site.write_tokens(&format!("{TOKEN}\n{NEXT}\n"));
+    world.daemon.logged("tokens of the Placement API: 2").await;
+    assert_eq!((asked(TOKEN).await, asked(NEXT).await), (200, 200));
+    world.site.write_tokens(&format!("{NEXT}\n"));
+    world.daemon.logged("tokens of the Placement API: 1").await;
+    assert_eq!((asked(TOKEN).await, asked(NEXT).await), (401, 200));
+    // A mistake withdraws nothing, and is said.
+    world.site.write_tokens("two words\n");
+    let line = world.daemon.logged("stay as they were").await;
+    assert!(line.contains("line 1"), "{line}");
+    assert_eq!((asked(TOKEN).await, asked(NEXT).await), (401, 200));
+    // Whoever takes the last one out means it.
+    world.site.write_tokens("# nobody\n");
+    world.daemon.logged("tokens of the Placement API: 0").await;
+    assert_eq!((asked(TOKEN).await, asked(NEXT).await), (401, 401));
+    let log = world.daemon.log().join("\n");
+    assert!(!log.contains(NEXT) && !log.contains("two words"), "{log}");
+}

@@ -146,6 +146,11 @@ impl Door {
         }
     }
 
+    /// Keeps up with the file of tokens. A task of the daemon, which never returns.
+    pub(in crate::server) fn follow_tokens(&self) -> impl Future<Output = ()> + Send + use<> {
+        Arc::clone(&self.tokens).follow()
+    }
+
     /// The TLS configuration for addresses that other machines reach.
     pub(in crate::server) fn tls(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.tls))
