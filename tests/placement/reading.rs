@@ -1,7 +1,7 @@
 //! Every route, in the forms of the versions.
 
 use proto_frames::Kind;
-use proto_frames::payload::Payload;
+use proto_frames::payload::{Evacuate, EvacuateMode, Payload, Restore, RestoreMode};
 use serde_json::{Value, json};
 
 use crate::client::{NODE, World};
@@ -184,25 +184,94 @@ async fn labels_are_traits_and_configured_aggregates_are_aggregates() {
     let new = world.below("/aggregates", "1.19").await;
     assert_eq!(new["aggregates"], old["aggregates"]);
     assert!(new["resource_provider_generation"].is_u64());
-    let all = world.get("/traits", "1.6").await;
-    assert_eq!(all, json!({"traits": ["CUSTOM_ZONE_EU_1"]}));
-    for (query, count) in [
-        ("name=startswith:CUSTOM_", 1),
-        ("name=startswith:HW_", 0),
-        ("name=in:CUSTOM_ZONE_EU_1,HW_X", 1),
-        ("associated=false", 0),
+    for (query, expected) in [
+        ("name=startswith:CUSTOM_", &["CUSTOM_ZONE_EU_1"][..]),
+        ("name=startswith:HW_CPU_X86_VM", &["HW_CPU_X86_VMX"]),
+        (
+            "name=in:CUSTOM_ZONE_EU_1,HW_X,MISC_SHARES_VIA_AGGREGATE",
+            &["CUSTOM_ZONE_EU_1", "MISC_SHARES_VIA_AGGREGATE"],
+        ),
+        ("associated=true", &["CUSTOM_ZONE_EU_1"]),
+        (
+            "associated=false&name=in:CUSTOM_ZONE_EU_1,COMPUTE_STATUS_DISABLED",
+            &["COMPUTE_STATUS_DISABLED"],
+        ),
     ] {
         let some = world.get(&format!("/traits?{query}"), "1.39").await;
-        assert_eq!(some["traits"].as_array().unwrap().len(), count, "{query}");
+        assert_eq!(some, json!({"traits": expected}), "{query}");
     }
-    let answer = world.send("GET", "/traits/CUSTOM_ZONE_EU_1", "1.39").await;
-    assert_eq!((answer.status, &*answer.body), (204, ""));
+    for name in ["CUSTOM_ZONE_EU_1", "HW_CPU_X86_VMX"] {
+        let answer = world.send("GET", &format!("/traits/{name}"), "1.39").await;
+        assert_eq!((answer.status, &*answer.body), (204, ""), "{name}");
+    }
     let classes = world.get("/resource_classes", "1.2").await;
     let classes = classes["resource_classes"].as_array().unwrap();
     let has = |name: &str| classes.iter().any(|class| class["name"] == name);
     assert!(has("VCPU") && has("DISK_GB") && has("CUSTOM_GPU"));
     let one = world.get("/resource_classes/CUSTOM_GPU", "1.39").await;
     assert_eq!(one["links"][0]["href"], "/resource_classes/CUSTOM_GPU");
+}
+
+#[tokio::test]
+async fn a_cordoned_node_has_the_trait_of_a_disabled_one() {
+    let world = World::new().await;
+    let _node = world.node().await;
+    let mut operator = world.site.operator(&world.daemon).await;
+    let of = |query: &str| format!("/resource_providers?{query}");
+    let generation = async || {
+        world.below("", "1.39").await["generation"]
+            .as_u64()
+            .unwrap()
+    };
+    let before = generation().await;
+    let cordon = Evacuate {
+        workload_agent_uuid: NODE.to_string(),
+        mode: EvacuateMode::Cordon,
+        ..Evacuate::default()
+    };
+    let uncordon = Restore {
+        workload_agent_uuid: NODE.to_string(),
+        mode: RestoreMode::Uncordon,
+    };
+    for is_cordoned in [true, false] {
+        match is_cordoned {
+            true => operator.send(Kind::EVACUATE, cordon.encode()).await,
+            false => operator.send(Kind::RESTORE, uncordon.encode()).await,
+        }
+        operator.nothing_else().await;
+        let expected: &[&str] = match is_cordoned {
+            true => &["COMPUTE_STATUS_DISABLED", "CUSTOM_ZONE_EU_1"],
+            false => &["CUSTOM_ZONE_EU_1"],
+        };
+        let traits = world.below("/traits", "1.6").await["traits"].clone();
+        assert_eq!(traits, json!(expected));
+        let with: &[&str] = if is_cordoned { &["first"] } else { &[] };
+        let without: &[&str] = if is_cordoned { &[] } else { &["first"] };
+        let trait_of = "COMPUTE_STATUS_DISABLED";
+        for (query, expected) in [
+            (format!("required={trait_of}"), with),
+            (format!("required=!{trait_of}"), without),
+            (format!("required=in:{trait_of},HW_CPU_X86_VMX"), with),
+        ] {
+            assert_eq!(names(&world, &of(&query)).await, expected, "{query}");
+        }
+        let associated = world.get("/traits?associated=true", "1.6").await;
+        assert_eq!(associated["traits"], json!(expected));
+        let candidates = async |query: &str| {
+            let path = format!("/allocation_candidates?resources=VCPU:1{query}");
+            let found = world.get(&path, "1.39").await;
+            found["allocation_requests"].as_array().unwrap().len()
+        };
+        let required = candidates(&format!("&required={trait_of}")).await;
+        assert_eq!(required, 0, "it takes no work");
+        let fit = candidates(&format!("&root_required=!{trait_of}")).await;
+        assert_eq!(fit, without.len());
+        assert_eq!(candidates("").await, without.len());
+    }
+    assert!(
+        generation().await >= before + 2,
+        "both are changes of the node"
+    );
 }
 
 #[tokio::test]

@@ -105,6 +105,19 @@ const REFUSED: &[Refused<'_>] = &[
     ("/traits", "1.5", 404, "could not be found"),
     ("/resource_classes/CUSTOM_NONE", "1.39", 404, "CUSTOM_NONE"),
     ("/traits/CUSTOM_NONE", "1.39", 404, "CUSTOM_NONE"),
+    ("/traits/HW_NONE", "1.39", 404, "No such trait(s): HW_NONE."),
+    (
+        "/resource_providers?required=HW_NONE",
+        "1.39",
+        400,
+        "No such trait(s): HW_NONE.",
+    ),
+    (
+        "/allocation_candidates?resources=VCPU:1&required=!COMPUTE_NONE",
+        "1.39",
+        400,
+        "No such trait(s): COMPUTE_NONE.",
+    ),
     ("/resource_providers?colour=red", "1.39", 400, "colour"),
     (
         "/resource_providers?required=CUSTOM_ZONE_EU_1",

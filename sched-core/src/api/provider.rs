@@ -46,6 +46,8 @@ pub enum Having {
     Label(Box<str>, Box<str>),
     /// A place in an aggregate, by its name.
     Aggregate(Box<str>),
+    /// A cordon. No candidate has one.
+    Cordon,
 }
 
 /// What nodes must have, or must not, beside what a START says.

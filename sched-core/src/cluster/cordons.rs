@@ -267,7 +267,12 @@ impl Cluster {
     /// Copies the cordon to the node, if it is in the store, and updates its offer.
     fn note_cordon(&mut self, node: Uuid, is_cordoned: bool) {
         if let Some(key) = self.nodes.by_uuid(node) {
-            self.nodes.node_mut(key).is_cordoned = is_cordoned;
+            let node = self.nodes.node_mut(key);
+            let is_new = node.is_cordoned != is_cordoned;
+            node.is_cordoned = is_cordoned;
+            if is_new {
+                self.count_generation(key);
+            }
             self.refresh_offer(key);
         }
     }

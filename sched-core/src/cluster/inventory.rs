@@ -272,12 +272,16 @@ impl Cluster {
 
     /// Counts up the node's generation, and announces that it has changed.
     fn note_altered(&mut self, key: NodeKey) {
+        self.count_generation(key);
+        let tables = self.nodes.node(key).slots.map(|slot| slot.is_some());
+        self.changes.push_back(ClusterChange::Altered(key, tables));
+    }
+
+    /// Counts up the node's generation, which clients see.
+    pub(super) fn count_generation(&mut self, key: NodeKey) {
         self.alterations += 1;
         let generation = self.alterations;
-        let node = self.nodes.node_mut(key);
-        node.generation = generation;
-        let tables = node.slots.map(|slot| slot.is_some());
-        self.changes.push_back(ClusterChange::Altered(key, tables));
+        self.nodes.node_mut(key).generation = generation;
     }
 
     /// Puts settings into force: how instances are limited, and if given, the rules about nodes and placement. Every

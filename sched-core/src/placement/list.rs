@@ -46,9 +46,11 @@ impl Placement {
 /// A constraint as slots: those that have any of its labels or are in any of its aggregates, or all others where it
 /// forbids them. An aggregate is the label `aggregate.NAME` with the value `true`.
 fn mask(constraint: &Constraint, labels: &LabelIndex) -> Mask {
-    let pairs = constraint.any_of.iter().map(|having| match having {
-        Having::Label(key, value) => (key.clone(), &**value),
-        Having::Aggregate(name) => (format!("{AGGREGATE}{name}").into(), "true"),
+    let pairs = constraint.any_of.iter().filter_map(|having| match having {
+        Having::Label(key, value) => Some((key.clone(), &**value)),
+        Having::Aggregate(name) => Some((format!("{AGGREGATE}{name}").into(), "true")),
+        // What is cordoned is found by no search.
+        Having::Cordon => None,
     });
     let set = Arc::new(labels.with_any(pairs));
     match constraint.is_forbidden {

@@ -68,11 +68,17 @@ impl<'a> Provider<'a> {
         self.node.hostname()
     }
 
-    /// A number that is larger whenever its labels, its size or what is configured about it has changed. Not kept over
-    /// a restart of the scheduler.
+    /// A number that is larger whenever its labels, its size, what is configured about it or its cordon has changed. Not
+    /// kept over a restart of the scheduler.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.node.generation()
+    }
+
+    /// Whether it is cordoned: it gets no new work.
+    #[must_use]
+    pub fn is_cordoned(&self) -> bool {
+        self.node.is_cordoned()
     }
 
     /// Its labels, in order, without those that the scheduler itself makes.

@@ -7,14 +7,17 @@ use serde_json::{Value, json};
 
 use super::door::{Call, Reply};
 use super::fault::Fault;
-use super::names::{STANDARD_CLASSES, custom_class};
+use super::names::{STANDARD_CLASSES, custom_class, is_standard_trait, standard_traits};
 use super::params::{Known, labels_of};
 use super::providers::{each, traits_of};
 
 /// `GET /resource_classes`.
 pub(super) fn list(call: &Call<'_>) -> Result<Reply, Fault> {
     call.params(&[])?;
-    let classes: Vec<Value> = names(call).iter().map(|name| document(call, name)).collect();
+    let classes: Vec<Value> = names(call)
+        .iter()
+        .map(|name| document(call, name))
+        .collect();
     Ok(Reply::ok(json!({ "resource_classes": classes })))
 }
 
@@ -46,20 +49,23 @@ fn document(call: &Call<'_>, name: &str) -> Value {
 /// Parameters of the traits' list, each with the microversion that brought it.
 const PARAMS: [Known; 2] = [("name", 6), ("associated", 6)];
 
-/// `GET /traits`: the traits that nodes have, found by looking at all nodes. `associated=false` asks for those that no
-/// node has, of which there are none here: a trait is a label of a node. `name` narrows the list: `in:A,B` or
+/// `GET /traits`: the standard's traits, and those that nodes have, found by looking at all nodes. `associated=true` asks
+/// for those that a node has, and `associated=false` for the others. `name` narrows the list: `in:A,B` or
 /// `startswith:PREFIX`.
 ///
 /// # Errors
 /// 400 for another form of either.
 pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
     let params = call.params(&PARAMS)?;
+    let standard = || standard_traits().map(str::to_owned);
     let mut traits = BTreeSet::new();
+    each(call.hub, |provider| traits.extend(traits_of(provider))).await;
     match params.text("associated") {
-        None | Some("true" | "True") => {
-            each(call.hub, |provider| traits.extend(traits_of(provider))).await;
+        None => traits.extend(standard()),
+        Some("true" | "True") => {}
+        Some("false" | "False") => {
+            traits = standard().filter(|name| !traits.contains(name)).collect();
         }
-        Some("false" | "False") => {}
         Some(other) => {
             let detail = format!("associated: '{other}' is neither true nor false");
             return Err(Fault::bad(detail));
@@ -80,12 +86,15 @@ pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({ "traits": traits })))
 }
 
-/// `GET /traits/{name}`: 204 if a compute node has it, else 404. By the index of labels, so that not all nodes are
-/// looked at.
+/// `GET /traits/{name}`: 204 if it is one of the standard's or a compute node has it, else 404. By the index of labels,
+/// so that not all nodes are looked at.
 pub(super) fn has_trait(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
     // At least one label with this name means that a node has the trait.
-    let labels = call.hub.read_now(|scheduler, _| labels_of(scheduler, name));
-    match labels.is_empty() {
+    let is_label = || {
+        let labels = call.hub.read_now(|scheduler, _| labels_of(scheduler, name));
+        !labels.is_empty()
+    };
+    match !is_standard_trait(name) && !is_label() {
         false => Ok(Reply::empty(StatusCode::NO_CONTENT)),
         true => Err(Fault::not_found(format!("No such trait(s): {name}."))),
     }

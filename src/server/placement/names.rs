@@ -6,6 +6,7 @@
 //! | custom resource `gpu.a100` | class `CUSTOM_GPU_A100` |
 //! | label `zone = eu-1` | trait `CUSTOM_ZONE_EU_1` |
 //! | label `ssd` without a value | trait `CUSTOM_SSD` |
+//! | a cordoned node | trait `COMPUTE_STATUS_DISABLED` |
 //! | aggregate `fast` | a UUID, version 5 of the name |
 //!
 //! Names lose case and signs on the way, so that the way back is not unique: instead of parsing a trait, labels are
@@ -57,8 +58,13 @@ pub(super) const STANDARD_CLASSES: [&str; 21] = [
     "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
 ];
 
-/// What the standard's traits begin with: the namespaces of OpenStack's `os-traits`.
-pub(super) const STANDARD_TRAITS: [&str; 5] = ["COMPUTE_", "HW_", "MISC_", "OWNER_", "STORAGE_"];
+/// The traits that every Placement has, one a line, in order, behind lines that begin with `#`. Clients may name them
+/// though no node has them.
+const STANDARD_TRAITS: &str = include_str!("standard_traits.txt");
+
+/// The standard's trait of a node that takes no new work: here one that is cordoned. The only one of the standard's that
+/// nodes have.
+pub(super) const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
 
 /// MiB of a GiB.
 pub(super) const MIB_PER_GB: i64 = 1024;
@@ -101,6 +107,18 @@ pub(super) fn units_up(of: &Countable, amount: i64) -> i64 {
         Countable::Every(Amount::Disk) => amount / MIB_PER_GB + i64::from(amount % MIB_PER_GB > 0),
         _ => amount,
     }
+}
+
+/// The traits that every Placement has, in order.
+pub(super) fn standard_traits() -> impl Iterator<Item = &'static str> {
+    STANDARD_TRAITS
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+}
+
+/// Whether a trait is one of the standard's.
+pub(super) fn is_standard_trait(name: &str) -> bool {
+    standard_traits().any(|other| other == name)
 }
 
 /// The trait that a label is; `None` for one whose name would be longer than [`MAX_NAME_LEN`].
@@ -156,6 +174,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Amount, Countable, is_class, is_name, is_trait, may_be_trait, trait_of};
+    use super::{CUSTOM, DISABLED, is_standard_trait, standard_traits};
     use super::{custom_class, units_down, units_up};
 
     #[test]
@@ -174,6 +193,15 @@ mod tests {
         assert_eq!((units_down(&disk, 2048), units_up(&disk, 2048)), (2, 2));
         let mem = Countable::Every(Amount::Memory);
         assert_eq!((units_down(&mem, 2047), units_up(&mem, 2047)), (2047, 2047));
+    }
+
+    #[test]
+    fn the_standards_traits_are_names_in_order_of_which_none_is_custom() {
+        let names: Vec<&str> = standard_traits().collect();
+        assert!(names.is_sorted() && is_standard_trait(DISABLED));
+        for name in names {
+            assert!(is_name(name) && !name.starts_with(CUSTOM), "{name}");
+        }
     }
 
     proptest! {

@@ -21,8 +21,8 @@ use super::fault::Fault;
 use super::groups::Wanted;
 use super::limits::MAX_LABELS_PER_TRAIT;
 use super::names::{
-    DISK_GB, MEMORY_MB, MIB_PER_GB, STANDARD_CLASSES, STANDARD_TRAITS, VCPU, aggregate_uuid,
-    is_class, is_name, is_trait, may_be_trait,
+    DISABLED, DISK_GB, MEMORY_MB, MIB_PER_GB, STANDARD_CLASSES, VCPU, aggregate_uuid, is_class,
+    is_name, is_standard_trait, is_trait, may_be_trait,
 };
 use super::version::Version;
 use sched_core::{
@@ -261,8 +261,7 @@ impl Wanted {
     /// looks through the index of labels.
     ///
     /// # Errors
-    /// 400: a class that is neither the standard's nor some node's, or a trait that is called custom and that no node
-    /// has. Aggregates that are not known are no error: a forbidden one is not there, and no node is in another.
+    /// 400: a class, or a trait, that is neither the standard's nor some node's. Aggregates that are not known are no error: a forbidden one is not there, and no node is in another.
     pub(super) fn meant(&self, scheduler: &Scheduler) -> Result<Meant, Fault> {
         let mut amounts = (!self.needs_several_nodes()).then(Vec::new);
         for (class, amount) in self.resources() {
@@ -329,18 +328,18 @@ fn countable(scheduler: &Scheduler, class: &str) -> Result<Option<Countable>, Fa
     Ok(of)
 }
 
-/// Traits as labels. One of the standard's is known, and no node has it: it adds no label, so that it cannot be met,
-/// nor violated. Any other must be had by a node.
+/// Traits as what nodes have. One of the standard's is known, and no node has it, but for [`DISABLED`]: it adds nothing,
+/// so that it cannot be met, nor violated. Any other must be had by a node.
 ///
 /// # Errors
-/// 400: no node has it.
+/// 400: there is no such trait.
 fn with_traits(scheduler: &Scheduler, any: &AnyOf<String>) -> Result<Constraint, Fault> {
     let mut any_of = Vec::new();
     for name in &any.names {
-        if STANDARD_TRAITS
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
-        {
+        if name == DISABLED {
+            any_of.push(Having::Cordon);
+        }
+        if is_standard_trait(name) {
             continue;
         }
         let labels = labels_of(scheduler, name);
@@ -411,6 +410,7 @@ fn meets(provider: &Provider<'_>, constraint: &Constraint) -> bool {
     let has = any_of.any(|having| match having {
         Having::Label(key, value) => provider.labels().any(|label| label == (&**key, &**value)),
         Having::Aggregate(name) => provider.aggregates().any(|other| other == &**name),
+        Having::Cordon => provider.is_cordoned(),
     });
     has != constraint.is_forbidden
 }
