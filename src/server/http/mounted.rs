@@ -19,6 +19,7 @@ use hyper::body::Incoming;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 
+use super::limits::HEAD_DEADLINE;
 use super::problem::Problem;
 use super::serve::uncached;
 use crate::server::placement::{self, Writing};
@@ -59,11 +60,17 @@ impl Mounted {
         }
     }
 
-    /// Waits until the client has not taken an answer of the Placement API in time; for ever where that is not offered.
+    /// Waits until the client has not taken an answer of the Placement API in time, or has shown neither a certificate
+    /// nor a token within [`HEAD_DEADLINE`]: over HTTP/2 it could stay without a request. For ever where that API is not
+    /// offered.
     pub(super) async fn is_late(&self) {
-        match &self.placement {
-            Some((_, writing)) => writing.is_late().await,
-            None => std::future::pending().await,
+        match (&self.placement, &self.routes) {
+            (Some((_, writing)), Some(_)) => writing.is_late().await,
+            (Some((_, writing)), None) => tokio::select! {
+                () = writing.is_late() => {}
+                () = writing.is_stranger_for(HEAD_DEADLINE) => {}
+            },
+            (None, _) => std::future::pending().await,
         }
     }
 }

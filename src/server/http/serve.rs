@@ -514,7 +514,7 @@ impl Acceptor {
                 }
             }
             () = mounted.is_late() => {
-                debug!("{from}: HTTP: an answer of the Placement API was not taken in time");
+                debug!("{from}: HTTP: it has not taken an answer of the Placement API in time, or shown no token");
             }
         }
         drop((place_of_guest, place));

@@ -15,11 +15,12 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::limits::{BODY_PIECE, WRITE_DEADLINE};
 
@@ -52,6 +53,8 @@ struct Open {
     next: u64,
     /// When each has to be taken. All have the same time for it, so that the first is the earliest.
     until: BTreeMap<u64, Instant>,
+    /// Whether a token was shown that is let in.
+    is_admitted: bool,
 }
 
 impl Body {
@@ -113,6 +116,23 @@ impl Writing {
             writing: self.clone(),
             number,
             _permit: permit,
+        }
+    }
+
+    /// A token was shown that is let in.
+    pub(super) fn admit(&self) {
+        self.0.send_if_modified(|open| {
+            let is_first = !open.is_admitted;
+            open.is_admitted = true;
+            is_first
+        });
+    }
+
+    /// Waits until the client has shown no token for so long since it has come; for ever, once it has.
+    pub(in crate::server) async fn is_stranger_for(&self, time: Duration) {
+        sleep(time).await;
+        if self.0.borrow().is_admitted {
+            std::future::pending().await
         }
     }
 

@@ -220,7 +220,7 @@ impl Door {
         // The version that the answer is written in and names.
         let used = *version.as_ref().unwrap_or(&Version::MIN);
         let request_id = format!("req-{}", Uuid::new_v4());
-        let answered = match caught(self.answer(request, base, version)).await {
+        let answered = match caught(self.answer(request, base, version, writing)).await {
             Ok(answered) => answered,
             Err(why) => {
                 let path = request.uri().path();
@@ -249,6 +249,7 @@ impl Door {
         request: &Request<B>,
         base: &'static str,
         version: Result<Version, Fault>,
+        writing: &Writing,
     ) -> Result<(Reply, Option<OwnedSemaphorePermit>), Fault> {
         let path = request.uri().path();
         let path = path.strip_prefix(base).unwrap_or(path);
@@ -267,6 +268,7 @@ impl Door {
             let detail = "Authentication required: X-Auth-Token is none of the scheduler's tokens";
             return Err(Fault::new(StatusCode::UNAUTHORIZED, detail));
         }
+        writing.admit();
         if request.method() != Method::GET {
             return Err(Fault::new(
                 StatusCode::METHOD_NOT_ALLOWED,

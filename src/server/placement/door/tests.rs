@@ -135,6 +135,29 @@ async fn no_more_answers_are_made_than_may_be_while_nobody_reads_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_shows_a_token_is_no_stranger_any_more() {
+    let world = World::new();
+    let ask = async |token: &str, writing: &Writing| {
+        let request = Request::builder().uri("/placement/traits/HW_NONE");
+        let request = request.header(TOKEN, token).body(()).unwrap();
+        let answer = world.door.respond_mounted(&request, writing).await;
+        answer.unwrap().status()
+    };
+    let time = Duration::from_secs(30);
+    for (token, status, is_stranger) in [
+        ("another", StatusCode::UNAUTHORIZED, true),
+        (SECRET, StatusCode::NOT_FOUND, false),
+    ] {
+        let writing = Writing::new();
+        let begun = tokio::time::Instant::now();
+        assert_eq!(ask(token, &writing).await, status);
+        let stranger = timeout(2 * time, writing.is_stranger_for(time)).await;
+        assert_eq!(stranger.is_ok(), is_stranger);
+        assert!(begun.elapsed() >= time);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn clients_that_read_nothing_give_way_to_others() {
     let (world, _nodes) = World::with_nodes();
     let mut stalled = world.stalled().await;
