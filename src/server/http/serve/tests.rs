@@ -16,7 +16,7 @@ use super::*;
 use crate::server::hub::tests::{Joined, hub};
 
 /// How many nodes the large cluster has, unless the variable `CIAO_NODES` says otherwise.
-const NODES: usize = 3_000;
+const NODES: usize = 10_000;
 
 /// STARTs between two pages.
 const STARTS_PER_PAGE: usize = 40;

@@ -11,7 +11,7 @@ use super::*;
 use crate::server::hub::tests::{Joined, hub};
 
 /// How many nodes the large cluster has, unless the variable `CIAO_NODES` says otherwise.
-const NODES: usize = 3_000;
+const NODES: usize = 10_000;
 
 /// Nodes of which a list is longer than what is between the door and a client that does not read.
 const SOME_NODES: usize = 500;
