@@ -74,7 +74,7 @@ impl World {
     }
 
     /// One with these flags, and the address that its log has behind this.
-    async fn with(flags: &[&str], logged: &str) -> Self {
+    pub(crate) async fn with(flags: &[&str], logged: &str) -> Self {
         let site = Site::new();
         std::fs::write(site.path("configuration.yaml"), CONFIGURATION).unwrap();
         let tokens = site.path("tokens");

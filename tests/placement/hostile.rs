@@ -2,8 +2,8 @@
 
 use proto_frames::Role;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 
 use crate::client::{NODE, TOKEN, World};
@@ -104,6 +104,76 @@ async fn a_client_that_has_shut_its_sending_half_gets_its_answer() {
     within(stream.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(answer.contains(&NODE.to_string()), "{answer}");
+}
+
+/// Connections that there may be at once, as the limits say.
+const CONNECTIONS: usize = 64;
+
+#[tokio::test]
+async fn silent_clients_take_no_more_than_their_places() {
+    let world = World::new().await;
+    let mut silent = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut stream = within(TcpStream::connect(world.address)).await.unwrap();
+        // Its first request is answered, so it has a place.
+        let versions = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        within(stream.write_all(versions)).await.unwrap();
+        let mut head = [0; 12];
+        within(stream.read_exact(&mut head)).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        // Some begin a second one that never ends.
+        if number % 2 == 0 {
+            within(stream.write_all(b"GET / HT")).await.unwrap();
+        }
+        silent.push(stream);
+    }
+    let answer = world.send("GET", "/resource_providers", "").await;
+    assert_eq!(answer.status, 0, "one too many ends at once: {answer:?}");
+    // Launchers and others are not kept out.
+    let _node = world.node().await;
+    drop(silent.pop());
+    let look = async {
+        while world.send("GET", "/resource_providers", "").await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(look).await;
+}
+
+#[tokio::test]
+async fn clients_that_never_read_cost_little_and_end() {
+    /// Requests of each of them: answers of some 10 KB each.
+    const UNREAD: usize = 300;
+    /// What all of them may cost together: for each what hyper and its socket's buffer hold, and room to spare.
+    const MAX_GROWTH_KIB: usize = 48 * 1024;
+    let flags = ["-placement", "127.0.0.1:0", "-progress-deadline=2s"];
+    let world = World::with(&flags, "answers as the Placement API on ").await;
+    let _node = world.node().await;
+    world.get("/traits", "1.39").await;
+    let before = world.daemon.resident_kib();
+    let mut request =
+        request("/traits").replace("x-auth", "openstack-api-version: placement 1.39\r\nx-auth");
+    request = request.repeat(UNREAD);
+    let mut unread = Vec::new();
+    for _ in 1..CONNECTIONS {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut stream = within(socket.connect(world.address)).await.unwrap();
+        within(stream.write_all(request.as_bytes())).await.unwrap();
+        unread.push(stream);
+    }
+    world.get("/resource_classes", "1.39").await;
+    let grown = world.daemon.resident_kib().saturating_sub(before);
+    assert!(grown < MAX_GROWTH_KIB, "it takes {grown} KiB more");
+    for mut stream in unread {
+        // It is cut off with what it has asked for unread, so the kernel resets it.
+        within(stream.ready(Interest::ERROR)).await.unwrap();
+        let mut bytes = Vec::new();
+        let _ = within(stream.read_to_end(&mut bytes)).await;
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.matches("HTTP/1.1 200 OK").count() < UNREAD);
+    }
+    world.get("/resource_classes", "1.39").await;
 }
 
 #[tokio::test]

@@ -102,6 +102,62 @@ async fn the_openstack_client_lists_providers_inventories_usages_traits_and_cand
 }
 
 #[tokio::test]
+async fn the_openstack_client_narrows_lists_and_sums_up_usages_in_old_versions_and_new() {
+    const TENANT: &str = "6b9f64e5-6be8-4a12-a0bb-fc24d9ff71e6";
+    if !is_installed().await {
+        return;
+    }
+    let world = World::new().await;
+    let mut node = world.node().await;
+    let mut master = world.site.master(&world.daemon).await;
+    master.expect_node().await;
+    let mut start = start_of(instance(1), 1024);
+    TENANT.clone_into(&mut start.tenant_uuid);
+    master.send(Kind::START, start.encode()).await;
+    node.expect_start().await;
+    let uuid = NODE.to_string();
+    // Without a version the client asks in the oldest one.
+    let old = async |words: &[&str]| shown(&world, words).await;
+    let providers = old(&["resource", "provider", "list"]).await;
+    assert_eq!(providers[0]["name"], "first", "{providers}");
+    let inventories = old(&["resource", "provider", "inventory", "list", &uuid]).await;
+    assert_eq!(inventories.as_array().unwrap().len(), 4, "{inventories}");
+    let usages = old(&["resource", "provider", "usage", "show", &uuid]).await;
+    assert!(usages.to_string().contains("1024"), "{usages}");
+
+    let version = ["--os-placement-api-version", "1.39"];
+    let ask = async |words: &[&str]| shown(&world, &[&version[..], words].concat()).await;
+    let aggregates = ask(&["resource", "provider", "aggregate", "list", &uuid]).await;
+    let aggregate = aggregates[0]["uuid"].as_str().unwrap().to_owned();
+    let nowhere = "00000000-0000-0000-0000-000000000001";
+    let list = ["resource", "provider", "list"];
+    let candidates = ["allocation", "candidate", "list", "--resource", "VCPU=1"];
+    for (narrowed, count) in [
+        (["--member-of", &aggregate], 1),
+        (["--member-of", nowhere], 0),
+        (["--required", "CUSTOM_ZONE_EU_1"], 1),
+        (["--required", "HW_CPU_X86_VMX"], 0),
+        (["--forbidden", "COMPUTE_STATUS_DISABLED"], 1),
+    ] {
+        for command in [&list[..], &candidates] {
+            let rows = ask(&[command, &narrowed].concat()).await;
+            let count_of = rows.as_array().map(Vec::len);
+            assert_eq!(count_of, Some(count), "{command:?} {narrowed:?}: {rows}");
+        }
+    }
+    // By class before 1.38, by type of consumer since.
+    let by_class = ["--os-placement-api-version", "1.37"];
+    let show = ["resource", "usage", "show", TENANT];
+    for (version, row) in [(by_class, "MEMORY_MB"), (version, "INSTANCE")] {
+        let usages = shown(&world, &[&version[..], &show].concat()).await;
+        let mut rows = usages.as_array().unwrap().iter();
+        let row = rows.find(|it| it["resource_class"] == row);
+        let usage = row.map(|it| it["usage"].to_string()).unwrap_or_default();
+        assert!(usage.contains("1024"), "{usages}");
+    }
+}
+
+#[tokio::test]
 async fn the_openstack_client_asks_below_the_http_door_with_its_token_alone() {
     if !is_installed().await {
         return;
