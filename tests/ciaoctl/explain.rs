@@ -481,6 +481,24 @@ async fn nodes_show_their_labels_and_can_be_selected_by_them() {
 }
 
 #[tokio::test]
+async fn a_start_goes_where_the_port_is_that_its_vnic_uuid_names() {
+    let mut cluster = Cluster::of(&THREE).await;
+    let uuids: Vec<String> = cluster.nodes.iter().map(|it| it.uuid.to_string()).collect();
+    for (at, name) in ["node-1", "node-2", "node-3"].into_iter().enumerate() {
+        for networking in [
+            format!("  networking:\n    vnic_uuid: volume-of-{name}\n"),
+            format!("  networking: {{\"vnic_uuid\": \"volume-of-{name}\"}}\n"),
+        ] {
+            let file = cluster.file("port.yaml", &networking);
+            let json = cluster.ctl(&["explain", "--json", &file]).await.json();
+            let placement = &json["explanations"][0]["placements"][0];
+            assert_eq!(placement["node_uuid"], uuids[at], "{networking}");
+        }
+    }
+    cluster.nothing_was_started().await;
+}
+
+#[tokio::test]
 async fn alternates_are_named_and_networks_volumes_and_hints_decide() {
     let mut cluster = Cluster::of(&THREE).await;
     let uuids: Vec<String> = cluster.nodes.iter().map(|it| it.uuid.to_string()).collect();

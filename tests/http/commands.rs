@@ -1,5 +1,7 @@
 //! Commands: what launchers are told, what the sender is answered, and that the same START twice is one.
 
+use std::collections::BTreeSet;
+
 use proto_frames::Kind;
 use proto_frames::Role;
 use proto_frames::payload::{Payload, Start};
@@ -158,6 +160,48 @@ async fn a_client_that_has_shut_its_sending_half_gets_its_answer() {
     let mut bytes = Vec::new();
     within(stream.read_to_end(&mut bytes)).await.unwrap();
     assert_eq!(Answer::read(&bytes).ok(200)["instance"]["state"], "running");
+}
+
+#[tokio::test]
+async fn an_explanation_names_as_many_alternates_as_are_asked_for() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        nodes.push(site.ready_node(&daemon).await);
+    }
+    let http = site.http(&daemon, Role::VIEWER).await;
+    let body = start(&instance(1).to_string(), 7);
+    let asked = async |query: &str| {
+        http.send("POST", &format!("/v1/explain{query}"), &body)
+            .await
+    };
+    for (query, count) in [
+        ("", 0),
+        ("?alternates=0", 0),
+        ("?alternates=1", 1),
+        ("?alternates=2", 2),
+        ("?alternates=3", 2),
+    ] {
+        let decision = asked(query).await.ok(200)["decision"].clone();
+        assert_eq!(decision["fits"], 1, "{query}");
+        let row = |list: &str| decision[list].as_array().cloned().unwrap_or_default();
+        let (placements, alternates) = (row("placements"), row("alternates"));
+        assert_eq!(alternates.len(), count, "{query}: {decision}");
+        let named = placements.iter().chain(&alternates);
+        let named: BTreeSet<&str> = named.filter_map(|it| it["node_uuid"].as_str()).collect();
+        assert_eq!(named.len(), 1 + count, "each is another node: {decision}");
+    }
+    for wrong in ["-1", "many", "100000"] {
+        let answer = asked(&format!("?alternates={wrong}")).await;
+        let (status, reason, field) = answer.problem();
+        assert_eq!(
+            (status, &*reason, &*field),
+            (400, "invalid_parameter", "alternates")
+        );
+    }
+    for node in &mut nodes {
+        node.nothing_else().await;
+    }
 }
 
 #[tokio::test]

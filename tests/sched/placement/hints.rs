@@ -194,6 +194,23 @@ fn an_aggregate_turns_a_weigher_round_on_its_nodes() {
 }
 
 #[test]
+fn of_several_aggregates_the_least_multiplier_counts() {
+    for order in [[-1.0, 2.0], [2.0, -1.0]] {
+        let aggregates = ["a", "b"].into_iter().zip(order).map(|(name, multiplier)| {
+            let mut aggregate = of_nodes(name, &[1]);
+            aggregate.multipliers = vec![("free-memory".into(), multiplier)];
+            aggregate
+        });
+        let mut world = ruled(aggregates.collect(), weighing("free-memory", 1.0));
+        let controller = world.controller();
+        let small = world.node_with(2, 100);
+        world.node_with(1, 1000);
+        // Node 1 has the most memory, which counts against it by one aggregate and twice for it by the other.
+        assert_eq!(world.place(controller, "a", 1), Some(small), "{order:?}");
+    }
+}
+
+#[test]
 fn a_multiplier_for_a_weigher_that_is_not_there_is_a_mistake() {
     let mut aggregate = of_nodes("a", &[1]);
     aggregate.multipliers = vec![("free-disk".into(), 2.0)];
