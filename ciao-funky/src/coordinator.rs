@@ -38,7 +38,7 @@ use crate::command::{Extras, Priority};
 use crate::nodes::{Nodes, Processors};
 use crate::output::Output;
 use crate::requests::{Ask, SessionEvent, Submission};
-use crate::shipping::{News, Push};
+use crate::shipping::{News, PushOrder};
 use crate::store::{Change, Kept, Store};
 use crate::task::{Binary, Shape, Task, TaskRecord};
 
@@ -188,7 +188,7 @@ pub(crate) struct Coordinator {
     /// Those of `unsent` whose programs are being pushed; they are sent when that is done.
     pushing: BTreeSet<u32>,
     /// Where programs to be pushed go; what waits there is bounded by `pushing`.
-    pushes: mpsc::UnboundedSender<Push>,
+    pushes: mpsc::UnboundedSender<PushOrder>,
     /// Those of `unsent` that are sent as soon as it is on disk that they may have been.
     noted: BTreeSet<u32>,
     /// What has happened and is not on disk. A failed write leaves it here for the next.
@@ -218,7 +218,7 @@ impl Coordinator {
     pub(crate) fn new(
         settings: Settings,
         (store, kept): (Store, Kept),
-        (binaries, pushes): (Binaries, mpsc::UnboundedSender<Push>),
+        (binaries, pushes): (Binaries, mpsc::UnboundedSender<PushOrder>),
         output: Output,
     ) -> (Self, mpsc::Receiver<Copied>) {
         let (copies, copied) = mpsc::channel(GROUP);

@@ -43,6 +43,7 @@ use ciao_scheduler::shutdown::{self, OnHangup};
 use clap::Parser as _;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tracing::warn;
 
 use crate::binaries::{Binaries, Limits};
@@ -83,7 +84,7 @@ fn main() -> ExitCode {
 /// `Listening uploads` appear once both accept connections.
 ///
 /// # Errors
-/// A part cannot be opened, or one of the tasks that feed the coordinator has ended by itself.
+/// A part cannot be opened, or one of those that run has ended by itself.
 #[tokio::main]
 async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let _logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
@@ -145,14 +146,20 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let (coordinator, copied) = Coordinator::new(settings, (store, kept), files, output);
     let front = tokio::spawn(front::serve(socket, allowed, orders.clone()));
     let tenant = shape.tenant.clone();
-    tokio::spawn(shipping::run(client.clone(), tenant, pushed, news));
-    tokio::spawn(session::run(client, requests, hear));
+    let mut parts = JoinSet::new();
+    parts.spawn(shipping::run(client.clone(), tenant, pushed, news));
+    parts.spawn(session::run(client, requests, hear));
     if let Some(uploads) = uploads {
-        tokio::spawn(upload::serve(uploads, binaries, shape, orders));
+        parts.spawn(upload::serve(uploads, binaries, shape, orders));
     }
-    let stopped = coordinator
-        .run(ordered, heard, (copied, shipped), stop)
-        .await;
+    let stopped = tokio::select! {
+        stopped = coordinator.run(ordered, heard, (copied, shipped), stop) => stopped,
+        // They go on for as long as the coordinator is there.
+        Some(ended) = parts.join_next() => ended
+            .map_err(anyhow::Error::from)
+            .and_then(|()| bail!("it has ended by itself"))
+            .context("a part of this program has failed"),
+    };
     // It ends once the coordinator is gone, and takes the socket's file with it.
     front.await.context("the socket's part failed")?;
     stopped

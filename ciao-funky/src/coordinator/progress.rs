@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::coordinator::{Coordinator, MAX_ENDED, MAX_PUSHES, MAX_REFUSALS};
 use crate::nodes::{is_compute, one_to_a_node};
 use crate::requests::{Listing, SessionEvent};
-use crate::shipping::{News, Push};
+use crate::shipping::{News, Push, PushOrder};
 use crate::store::Change;
 use crate::task::Outcome;
 
@@ -267,11 +267,11 @@ impl Coordinator {
             && self.pushing.insert(id)
         {
             // It is there for as long as this program runs.
-            let _ = self.pushes.send(Push {
+            let _ = self.pushes.send(PushOrder::Push(Push {
                 id,
                 path: self.binaries.path(file),
                 sha256: file.sha256.clone(),
-            });
+            }));
         }
     }
 
@@ -360,7 +360,12 @@ impl Coordinator {
         self.unsent.remove(&id);
         self.retry.remove(&id);
         self.noted.remove(&id);
-        self.pushing.remove(&id);
+        if self.pushing.remove(&id)
+            && let Some(file) = task.record.files.first()
+        {
+            let sha256 = file.sha256.clone();
+            let _ = self.pushes.send(PushOrder::GiveUp { id, sha256 });
+        }
         self.changes.push(Change::Task(Arc::clone(&task.record)));
         self.releases.extend(task.record.files.iter().cloned());
         self.ended.push_back(id);

@@ -22,9 +22,9 @@ use crate::binaries::{Binaries, Limits};
 use crate::command::{Extras, Priority};
 use crate::output::Output;
 use crate::requests::{Ask, Listing, SessionEvent};
-use crate::shipping::News;
+use crate::shipping::{News, PushOrder};
 use crate::store::{Change, Kept, Store};
-use crate::task::{Shape, TaskRecord};
+use crate::task::{Binary, Shape, TaskRecord};
 
 fn record(id: u32) -> TaskRecord {
     TaskRecord {
@@ -389,4 +389,32 @@ async fn a_program_that_is_gone_after_each_push_fails_its_task_in_the_end() {
     let task = &coordinator.tasks[&1];
     assert_eq!(task.word(), "failed");
     assert!(task.detail().contains("8 times"), "{}", task.detail());
+}
+
+#[tokio::test]
+async fn the_push_of_a_task_that_has_ended_is_given_up() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, _copied) = coordinator(&state, 0);
+    let (pushes, mut pushed) = mpsc::unbounded_channel();
+    coordinator.pushes = pushes;
+    let program = Binary {
+        name: "/bin/a".to_owned(),
+        sha256: "abc".to_owned(),
+        bytes: 1,
+    };
+    let with_program = TaskRecord {
+        files: vec![program],
+        ..record(1)
+    };
+    coordinator.insert(with_program, Sent::kept(Some(0)));
+    let _asked = connect(&mut coordinator);
+    coordinator.program(News::Lacks(1));
+    assert!(matches!(pushed.try_recv(), Ok(PushOrder::Push(push)) if push.sha256 == "abc"));
+    // What was sent over an earlier connection came there after all.
+    coordinator.hear(stopped());
+    assert_eq!(coordinator.tasks[&1].word(), "succeeded");
+    assert!(
+        matches!(pushed.try_recv(), Ok(PushOrder::GiveUp { id: 1, sha256 }) if sha256 == "abc")
+    );
+    assert!(pushed.try_recv().is_err());
 }
