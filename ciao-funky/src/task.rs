@@ -155,8 +155,11 @@ impl TaskRecord {
         };
         command.extend(arguments(&self.args, shape).unwrap_or_default());
         let mut env = BTreeMap::from([("FUNKY_TASK".to_owned(), self.id.to_string())]);
-        if !self.frequencies.is_empty() {
+        // A program has no other way to the files behind the first.
+        if paths.len() > 1 || !self.frequencies.is_empty() {
             env.insert("FUNKY_BITSTREAMS".to_owned(), paths.join(","));
+        }
+        if !self.frequencies.is_empty() {
             env.insert("FUNKY_FREQUENCIES".to_owned(), self.frequencies.join(","));
         }
         let require = processors.online_at_most.map(|most| {

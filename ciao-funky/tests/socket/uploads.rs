@@ -95,11 +95,42 @@ async fn an_uploaded_file_runs_and_its_name_is_never_a_path() {
         .await;
 }
 
-/// A field of a form, as [`form`] has them.
-type Field = (&'static str, Option<&'static str>, &'static [u8]);
+#[tokio::test]
+async fn a_program_finds_all_files_of_its_upload_also_without_frequencies() {
+    let world = World::new(&["node-a"]).await;
+    let to = world.uploads().await;
+    let log = world.path("log").display().to_string();
+    let program = format!(
+        "#!/bin/sh\nIFS=,; for it in $FUNKY_BITSTREAMS; do tail -n 1 $it >>{log}; done\n\
+         echo \"frequencies: $FUNKY_FREQUENCIES\" >>{log}\n# first\n"
+    );
+    let files = |names: [&'static str; 2], program: &str| {
+        let fields: &[(&str, Option<&str>, &[u8])] = &[
+            ("Priority", None, b"1"),
+            (names[0], Some("a"), program.as_bytes()),
+            (names[1], Some("b"), b"second\n"),
+        ];
+        form(fields)
+    };
+    let all = ["# first", "second", "frequencies: "];
+    for (at, names) in [["bitstream[]"; 2], ["bitstream"; 2], ["myFile"; 2]]
+        .into_iter()
+        .enumerate()
+    {
+        let answer = post(to, "", &files(names, &program)).await;
+        assert_eq!(status(&answer), "200", "{answer}");
+        world
+            .task_is(u32::try_from(at).unwrap() + 1, "succeeded")
+            .await;
+        assert_eq!(world.log(), all.repeat(at + 1), "{names:?}");
+    }
+}
 
-const FILE: Field = ("myFile", Some("x"), b"#!/bin/sh\n");
-const LOW: Field = ("Priority", None, b"1");
+/// A field of a form, as [`form`] has them.
+pub(crate) type Field = (&'static str, Option<&'static str>, &'static [u8]);
+
+pub(crate) const FILE: Field = ("myFile", Some("x"), b"#!/bin/sh\n");
+pub(crate) const LOW: Field = ("Priority", None, b"1");
 
 /// One byte more than the adapter in this test takes.
 const LONG: &[u8] = &[b'x'; 1001];
