@@ -29,11 +29,11 @@ pub(crate) const DIRECTORY: &str = "binaries";
 /// Bytes read, hashed and written at a time.
 const CHUNK: usize = 128 * 1024;
 
-/// Bytes written between two looks at the space that is free.
+/// Bytes written, in all files together, between two looks at the space that is free.
 const LOOK_EVERY: u64 = 16 * 1024 * 1024;
 
 /// Bytes of the file system that are left free for others: the task database is on the same one.
-const LEFT_FREE: u64 = 64 * 1024 * 1024;
+pub(crate) const LEFT_FREE: u64 = 64 * 1024 * 1024;
 
 /// Mode of a copy: its owner may read and run it.
 const RUNNABLE: u32 = 0o500;
@@ -41,13 +41,16 @@ const RUNNABLE: u32 = 0o500;
 /// Beginning of the names of files that are being written.
 const PARTIAL: &str = "partial-";
 
-/// How much may be stored, as the flags say.
+/// How much may be stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Bytes of one file.
+    /// Bytes of one file (`-max-binary`).
     pub(crate) file: u64,
-    /// Bytes of all.
+    /// Bytes of all copies (`-max-binaries`). Files that are being written may have as much again: whether one equals a
+    /// copy that is there shows at its end.
     pub(crate) all: u64,
+    /// Bytes of the file system that are left free.
+    pub(crate) left_free: u64,
 }
 
 /// Why a file is not stored. The text names what the client called the file, or the copy.
@@ -75,7 +78,7 @@ pub(crate) enum BinaryError {
         /// How long it may be.
         limit: u64,
     },
-    /// With it, all copies together would be longer than `-max-binaries`.
+    /// With it, all copies together would be longer than `-max-binaries`, or all files that are being written.
     #[error(
         "{name}: no room beside the files of other tasks, {limit} bytes in all (-max-binaries)"
     )]
@@ -85,7 +88,7 @@ pub(crate) enum BinaryError {
         /// How long all may be.
         limit: u64,
     },
-    /// The file system would have less than [`LEFT_FREE`] left.
+    /// The file system would have less than [`Limits::left_free`] left.
     #[error("{name}: {} has no space left for it", directory.display())]
     NoSpace {
         /// What the client called the file.
@@ -111,6 +114,16 @@ pub(crate) struct Binaries {
     /// Copies in use, by digest. The lock is held while a copy is renamed into place or removed, never while one is
     /// written.
     held: Arc<Mutex<BTreeMap<String, Held>>>,
+    written: Arc<Mutex<Written>>,
+}
+
+/// Of the files that are being written.
+#[derive(Debug, Default)]
+struct Written {
+    /// Bytes that they have together.
+    bytes: u64,
+    /// Bytes that may still be written before the free space is looked at.
+    before_look: u64,
 }
 
 /// A copy that is in use.
@@ -130,8 +143,6 @@ pub(crate) struct Partial {
     file: File,
     hash: Context,
     bytes: u64,
-    /// Length at which the free space is looked at next.
-    next_look: u64,
 }
 
 impl Binaries {
@@ -166,6 +177,7 @@ impl Binaries {
             directory: directory.into(),
             limits,
             held: Arc::new(Mutex::new(held)),
+            written: Arc::default(),
         })
     }
 
@@ -229,7 +241,6 @@ impl Binaries {
             file,
             hash: Context::new(&SHA256),
             bytes: 0,
-            next_look: 0,
         })
     }
 
@@ -263,28 +274,54 @@ impl Binaries {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// As [`Binaries::lock`].
+    fn lock_written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Partial {
     /// Appends to it. Blocks.
     ///
     /// # Errors
-    /// `TooLong`, `NoSpace` or `Unwritable`; the caller drops the file.
+    /// `TooLong`, `NoRoom`, `NoSpace` or `Unwritable`; the caller drops the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), BinaryError> {
-        self.bytes += bytes.len() as u64;
+        let more = bytes.len() as u64;
         let limit = self.binaries.limits.file;
-        if self.bytes > limit {
+        if self.bytes.saturating_add(more) > limit {
             let name = self.name.clone();
             return Err(BinaryError::TooLong { name, limit });
         }
-        if self.bytes >= self.next_look {
-            self.next_look = self.bytes + LOOK_EVERY;
+        if self.claim(more)? {
             self.check_space()?;
         }
         self.hash.update(bytes);
         self.file
             .write_all(bytes)
             .map_err(|source| self.unwritable(source))
+    }
+
+    /// Counts bytes that are about to be written; whether the free space has to be looked at first.
+    ///
+    /// # Errors
+    /// `NoRoom`.
+    fn claim(&mut self, more: u64) -> Result<bool, BinaryError> {
+        let limit = self.binaries.limits.all;
+        let mut written = self.binaries.lock_written();
+        if written.bytes.saturating_add(more) > limit {
+            let name = self.name.clone();
+            return Err(BinaryError::NoRoom { name, limit });
+        }
+        written.bytes += more;
+        let is_first = self.bytes == 0;
+        self.bytes += more;
+        let is_look_due = is_first || written.before_look < more;
+        written.before_look = match is_look_due {
+            true => LOOK_EVERY,
+            false => written.before_look - more,
+        };
+        Ok(is_look_due)
     }
 
     /// Makes it one of the store's copies, or counts one use more of an equal one that is there. Blocks until it is on
@@ -336,12 +373,12 @@ impl Partial {
         Ok(binary)
     }
 
-    /// Fails if the next [`LOOK_EVERY`] bytes would leave less than [`LEFT_FREE`].
+    /// Fails if the next [`LOOK_EVERY`] bytes would leave less than [`Limits::left_free`].
     fn check_space(&self) -> Result<(), BinaryError> {
         let space = statvfs(&*self.binaries.directory);
         let space = space.map_err(|source| self.unwritable(source.into()))?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
-        if free >= LEFT_FREE + LOOK_EVERY {
+        if free >= self.binaries.limits.left_free.saturating_add(LOOK_EVERY) {
             return Ok(());
         }
         Err(BinaryError::NoSpace {
@@ -362,6 +399,7 @@ impl Drop for Partial {
     fn drop(&mut self) {
         // Not there any more once it is one of the store's.
         let _ = std::fs::remove_file(&self.path);
+        self.binaries.lock_written().bytes -= self.bytes;
     }
 }
 
@@ -371,7 +409,11 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { file: 10, all: 15 };
+    const LIMITS: Limits = Limits {
+        file: 10,
+        all: 15,
+        left_free: 0,
+    };
 
     fn store(directory: &Path) -> Binaries {
         Binaries::open(&directory.join("binaries"), LIMITS, std::iter::empty()).unwrap()
@@ -422,6 +464,42 @@ mod tests {
         store.copy(&write("first", "0123456789")).unwrap();
         assert!(error(&write("second", "012345")).contains("no room beside"));
         assert_eq!(files(directory.path()), 1);
+    }
+
+    #[test]
+    fn files_that_are_being_written_are_bounded_together_and_give_their_room_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store(directory.path());
+        let begin = || store.begin("a file".to_owned()).unwrap();
+        let (mut one, mut two) = (begin(), begin());
+        one.write(b"0123456789").unwrap();
+        two.write(b"01234").unwrap();
+        let error = two.write(b"5").unwrap_err();
+        assert!(matches!(error, BinaryError::NoRoom { .. }), "{error}");
+        // What is complete counts as a copy and no more as being written.
+        one.finish().unwrap();
+        two.write(b"56789").unwrap();
+        drop(two);
+        let (mut one, mut two) = (begin(), begin());
+        one.write(b"0123456789").unwrap();
+        assert!(two.write(b"x").is_ok());
+        assert!(one.finish().is_ok(), "an equal one is there");
+    }
+
+    #[test]
+    fn where_the_file_system_has_no_space_left_nothing_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = Limits {
+            left_free: u64::MAX,
+            ..LIMITS
+        };
+        let to = directory.path().join("binaries");
+        let store = Binaries::open(&to, limits, std::iter::empty()).unwrap();
+        let mut file = store.begin("a file".to_owned()).unwrap();
+        let error = file.write(b"x").unwrap_err();
+        assert!(matches!(error, BinaryError::NoSpace { .. }), "{error}");
+        drop(file);
+        assert_eq!(files(directory.path()), 0);
     }
 
     #[test]

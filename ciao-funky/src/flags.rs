@@ -46,6 +46,10 @@ pub(crate) struct ServeFlags {
     /// Where POST /upload is answered; off = nowhere. Every client that reaches it may run programs
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) upload: String,
+    /// Take uploads also from pages that are opened as files, as the original's index.html is. A browser cannot tell
+    /// them from any other site's: every page that it shows may run programs then
+    #[arg(long)]
+    pub(crate) allow_null_origin: bool,
     /// A user, by number, who may give commands beside root and the user this program runs as; may be repeated
     #[arg(long, value_name = "UID")]
     pub(crate) allow_uid: Vec<u32>,

@@ -56,6 +56,7 @@ use crate::requests::TaskRequests;
 use crate::socket::Socket;
 use crate::store::Store;
 use crate::task::Shape;
+use crate::upload::NullOrigin;
 
 /// Length of each of the two channels to the coordinator, in messages: orders of clients, and what the session reports.
 /// A sender that finds its channel full waits, and with it the connection that it serves.
@@ -100,6 +101,7 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let limits = Limits {
         file: cli.serve.max_binary,
         all: cli.serve.max_binaries,
+        left_free: binaries::LEFT_FREE,
     };
     // Files of tasks that have not ended are in use. `Binaries::open` removes all other files, also those whose copying
     // a crash interrupted.
@@ -150,7 +152,8 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     parts.spawn(shipping::run(client.clone(), tenant, pushed, news));
     parts.spawn(session::run(client, requests, hear));
     if let Some(uploads) = uploads {
-        parts.spawn(upload::serve(uploads, binaries, shape, orders));
+        let settings = (shape, NullOrigin::of(cli.serve.allow_null_origin));
+        parts.spawn(upload::serve(uploads, binaries, settings, orders));
     }
     let stopped = tokio::select! {
         stopped = coordinator.run(ordered, heard, (copied, shipped), stop) => stopped,

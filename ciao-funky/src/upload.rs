@@ -11,18 +11,29 @@
 //!
 //! Other fields are read and ignored. The answer is 200 once the task is accepted and on disk, with the original's
 //! body; the task's number is in the header `x-funky-task`. A file goes to disk as it comes, under a name of the
-//! store's; what it is called in the form is for people alone.
+//! store's; what it is called in the form is for people alone. A file field without a name and contents, and an empty
+//! frequency, are what a browser sends of a row that was left empty, and are left out.
+//!
+//! [`places`] bounds the connections, [`body`] what is read ahead of a form, and [`page`] has the page and says whose
+//! forms are taken.
 
-use std::net::{IpAddr, SocketAddr};
+mod body;
+mod page;
+mod places;
+
+use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::multipart::{Field, Multipart, MultipartError};
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::body::Body;
+use axum::extract::multipart::{Field, Multipart, MultipartError, MultipartRejection};
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
+use bytes::Bytes;
 use ciao_scheduler::printable::Printable;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -37,11 +48,17 @@ use crate::command::{CommandError, Extras, MAX_COMMAND, MAX_FILES, Priority, che
 use crate::coordinator::{Accepted, Order, Source};
 use crate::task::{Binary, Shape, arguments};
 
-/// Connections at a time; others wait to be accepted.
-const MAX_CONNECTIONS: usize = 64;
+pub(crate) use self::page::NullOrigin;
 
-/// Forms read at a time; others are told to come again (503). Each may write the longest file there may be.
-const MAX_UPLOADS: usize = 4;
+use self::body::{Measured, Unparsed};
+use self::page::{PAGE, check_origin};
+use self::places::{Pace, Place, Places};
+
+/// Uploads that write to disk at a time; the others wait for their turn, piece by piece. A disk is no faster for more.
+const WRITES_AT_A_TIME: usize = 4;
+
+/// Bytes of a connection that are read at a time, and the longest head of a request.
+const READ_AT_A_TIME: usize = 64 * 1024;
 
 /// Fields of one form: each file may have a frequency, and there are a few others. More is a mistake or an attack.
 const MAX_FIELDS: usize = 2 * MAX_FILES + 16;
@@ -64,29 +81,22 @@ const MAX_VALUE: usize = 256;
 /// Characters of a file's name that are kept, for people.
 const MAX_NAME: usize = 200;
 
-/// A page with the form, for people.
-const PAGE: &str = r#"<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>New task</title></head><body>
-<form action="/upload" method="post" enctype="multipart/form-data">
-<p><label>Program <input type="file" name="myFile" required></label></p>
-<p><label><input type="radio" name="Priority" value="0"> high</label>
-<label><input type="radio" name="Priority" value="1" checked> low</label></p>
-<p><label>Arguments <input type="text" name="Arguments"></label></p>
-<p><button>Run it</button></p>
-</form></body></html>
-"#;
-
 /// Why an upload is no task; the text is the body of the answer, `UploadError::status` its code.
 #[derive(Debug, thiserror::Error)]
 enum UploadError {
-    /// Its `Origin` is another page than this server's (403).
-    #[error("uploads from pages of other places are refused ({0})")]
+    /// Its `Origin` is another page than this server's, or none of this machine (403).
+    #[error(
+        "uploads from pages of other places are refused ({0}): open this server's own page, / in place of /upload"
+    )]
     Foreign(String),
-    /// There are [`MAX_UPLOADS`] at present (503).
-    #[error("{MAX_UPLOADS} uploads are under way: try again")]
-    Busy,
-    /// The body is no `multipart/form-data`, or ends too early (400).
+    /// It comes slowly, all places are taken, and another client waits for one (408).
+    #[error("the form comes too slowly while others wait: try again")]
+    Slow,
+    /// The request is no `multipart/form-data` (400).
     #[error("the form cannot be read: {0}")]
+    NoForm(#[from] MultipartRejection),
+    /// The body is wrong, or ends too early (400).
+    #[error("the form cannot be read: {}", .0.body_text())]
     Form(#[from] MultipartError),
     /// Nothing came for [`PROGRESS_TIME`], or the form took longer than [`FORM_TIME`] (408).
     #[error("the form does not come in time")]
@@ -114,7 +124,9 @@ enum UploadError {
 /// What a form has said so far. Its files are counted as in use; dropping the form releases those that have not become
 /// a task's.
 struct Form<'a> {
-    binaries: &'a Binaries,
+    shared: &'a Shared,
+    pace: &'a Pace,
+    unparsed: &'a Unparsed,
     /// In the order of the form.
     files: Vec<Binary>,
     priority: Option<Priority>,
@@ -128,10 +140,11 @@ struct Form<'a> {
 struct Shared {
     binaries: Binaries,
     coordinator: mpsc::Sender<Order>,
-    /// One permit for each of [`MAX_UPLOADS`].
-    uploads: Arc<Semaphore>,
+    /// One permit for each of [`WRITES_AT_A_TIME`].
+    writes: Arc<Semaphore>,
     /// Where this server listens, to recognize its own page as an origin.
     address: SocketAddr,
+    null: NullOrigin,
     /// To check arguments before a task is made of them.
     shape: Arc<Shape>,
 }
@@ -140,7 +153,7 @@ struct Shared {
 pub(crate) async fn serve(
     listener: TcpListener,
     binaries: Binaries,
-    shape: Shape,
+    (shape, null): (Shape, NullOrigin),
     coordinator: mpsc::Sender<Order>,
 ) {
     let address = match listener.local_addr() {
@@ -150,8 +163,9 @@ pub(crate) async fn serve(
     let shared = Shared {
         binaries,
         coordinator: coordinator.clone(),
-        uploads: Arc::new(Semaphore::new(MAX_UPLOADS)),
+        writes: Arc::new(Semaphore::new(WRITES_AT_A_TIME)),
         address,
+        null,
         shape: Arc::new(shape),
     };
     let router = Router::new()
@@ -160,46 +174,66 @@ pub(crate) async fn serve(
         // Files have limits of their own, and so has everything else in a form.
         .layer(DefaultBodyLimit::disable())
         .with_state(shared);
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
+    let places = Places::new();
+    let answering = async {
+        loop {
+            match listener.accept().await {
                 Ok((stream, _)) => {
-                    let router = router.clone();
-                    tokio::spawn(async move {
-                        attend(stream, router).await;
-                        drop(place);
-                    });
+                    let place = places.take().await;
+                    tokio::spawn(attend(stream, router.clone(), place));
                 }
                 Err(error) => {
-                    warn!(event = "accept_failed", "cannot accept a connection for an upload: {error}");
+                    warn!(
+                        event = "accept_failed",
+                        "cannot accept a connection for an upload: {error}"
+                    );
                     sleep(ACCEPT_PAUSE).await;
                 }
-            },
-            () = coordinator.closed() => return,
+            }
         }
+    };
+    tokio::select! {
+        () = answering => {}
+        () = coordinator.closed() => {}
     }
 }
 
-/// Serves one connection, which has one request: without keep-alive, a place is free once the answer is written.
-async fn attend(stream: TcpStream, router: Router) {
-    let served = http1::Builder::new()
+/// Serves one connection, which has one request: without keep-alive, a place is free once the answer is written. A
+/// client that has closed its sending half gets its answer all the same.
+async fn attend(stream: TcpStream, router: Router, place: Place) {
+    let pace = &place.pace;
+    let router = router.layer(Extension(Arc::clone(pace)));
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
+        .max_buf_size(READ_AT_A_TIME)
         .keep_alive(false)
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    if let Err(error) = served.await {
+    let mut connection = pin!(connection);
+    let served = tokio::select! {
+        served = &mut connection => served,
+        () = pace.to_leave() => {
+            if !pace.has_request() {
+                return debug!("a connection for an upload said too little while others waited");
+            }
+            // The request is answered: what reads the form has been told as well.
+            connection.await
+        }
+    };
+    if let Err(error) = served {
         debug!("a connection for an upload ended: {error}");
     }
 }
 
 /// Answers `POST /upload`. Every error is answered, and logged at info.
-async fn upload(State(shared): State<Shared>, headers: HeaderMap, form: Multipart) -> Response {
-    let is_done = timeout(FORM_TIME, take(&shared, &headers, form)).await;
-    match is_done.unwrap_or(Err(UploadError::Late)) {
+async fn upload(
+    State(shared): State<Shared>,
+    Extension(pace): Extension<Arc<Pace>>,
+    request: Request,
+) -> Response {
+    pace.note_request();
+    match take(&shared, &pace, request).await {
         Ok(response) => response,
         Err(error) => {
             info!(
@@ -212,7 +246,8 @@ async fn upload(State(shared): State<Shared>, headers: HeaderMap, form: Multipar
     }
 }
 
-/// Reads a form and has the coordinator make a task of it.
+/// Reads a form and has the coordinator make a task of it. Once the coordinator has it, it is waited for without a
+/// limit: a task that was accepted is answered so.
 ///
 /// The place in the coordinator's channel is reserved before the files leave the form: if this is dropped while it
 /// waits, the form's `Drop` releases them.
@@ -221,22 +256,31 @@ async fn upload(State(shared): State<Shared>, headers: HeaderMap, form: Multipar
 /// [`UploadError`]; the form's files are released.
 async fn take(
     shared: &Shared,
-    headers: &HeaderMap,
-    form: Multipart,
+    pace: &Arc<Pace>,
+    request: Request,
 ) -> Result<Response, UploadError> {
-    check_origin(headers, shared.address)?;
-    let _permit = shared
-        .uploads
-        .try_acquire()
-        .map_err(|_| UploadError::Busy)?;
+    let checked = check_origin(request.headers(), shared.address, shared.null);
+    checked.map_err(UploadError::Foreign)?;
+    let unparsed = Arc::new(Unparsed::default());
+    let (parts, body) = request.into_parts();
+    let measured = Measured::new(
+        body.into_data_stream(),
+        Arc::clone(&unparsed),
+        Arc::clone(pace),
+    );
+    let request = Request::from_parts(parts, Body::from_stream(measured));
+    let form = Multipart::from_request(request, &()).await?;
     let mut read = Form {
-        binaries: &shared.binaries,
+        shared,
+        pace,
+        unparsed: &unparsed,
         files: Vec::new(),
         priority: None,
         extras: Extras::default(),
         is_successor: false,
     };
-    read.read(form).await?;
+    let in_time = timeout(FORM_TIME, read.read(form)).await;
+    in_time.unwrap_or(Err(UploadError::Late))?;
     let priority = read.priority.ok_or(UploadError::Missing("Priority"))?;
     if read.files.is_empty() {
         return Err(UploadError::Missing("myFile"));
@@ -281,40 +325,12 @@ fn accepted_headers(accepted: &Accepted) -> HeaderMap {
     headers
 }
 
-/// Refuses forms that a browser sends from a page of another site.
-///
-/// A browser sends forms of any page to any address, this machine's loopback too, and names the page's site in
-/// `Origin`. It has to be this server's. `Host` is checked as well: a name that an attacker's DNS has pointed to this
-/// machine would make both equal. Clients that are no browsers send no `Origin` and pass.
-///
-/// # Errors
-/// [`UploadError::Foreign`].
-fn check_origin(headers: &HeaderMap, address: SocketAddr) -> Result<(), UploadError> {
-    let text = |name| {
-        headers
-            .get(name)
-            .map(|value: &HeaderValue| value.to_str().unwrap_or("?"))
-    };
-    let Some(origin) = text(header::ORIGIN) else {
-        return Ok(());
-    };
-    let host = text(header::HOST).unwrap_or_default();
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    // A name could have been made to mean this machine.
-    let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    let is_here = is_address || name == "localhost" || host == address.to_string();
-    if is_here && origin == format!("http://{host}") {
-        return Ok(());
-    }
-    Err(UploadError::Foreign(origin.to_owned()))
-}
-
 impl Form<'_> {
     /// Reads the form's fields in their order, each within [`PROGRESS_TIME`].
     async fn read(&mut self, mut form: Multipart) -> Result<(), UploadError> {
         for _ in 0..MAX_FIELDS {
-            let field = timeout(PROGRESS_TIME, form.next_field()).await;
-            match field.map_err(|_| UploadError::Late)?? {
+            self.unparsed.about_to_parse();
+            match self.sent(form.next_field()).await? {
                 Some(field) => self.field(field).await?,
                 None => return Ok(()),
             }
@@ -334,68 +350,104 @@ impl Form<'_> {
                 self.file(field).await
             }
             "Priority" => {
-                let text = value(field, &name, MAX_VALUE).await?;
+                let text = self.value(field, &name, MAX_VALUE).await?;
                 self.priority = Some(Priority::parse(&text)?);
                 Ok(())
             }
             "frequency" | "frequency[]" => {
+                let text = self.value(field, &name, MAX_VALUE).await?;
                 self.extras
                     .frequencies
-                    .push(value(field, &name, MAX_VALUE).await?);
+                    .extend(Some(text).filter(|it| !it.is_empty()));
                 Ok(())
             }
             "Arguments" => {
-                let text = value(field, &name, MAX_COMMAND).await?;
+                let text = self.value(field, &name, MAX_COMMAND).await?;
                 // One line, as at the socket.
                 let line = text.lines().next().unwrap_or_default();
                 line.trim().clone_into(&mut self.extras.args);
                 Ok(())
             }
-            _ => value(field, &name, MAX_VALUE).await.map(drop),
+            _ => self.value(field, &name, MAX_VALUE).await.map(drop),
         }
     }
 
-    /// Stores a field's file, chunk by chunk. The writes block this worker thread.
+    /// Stores a field's file, chunk by chunk. The writes block this worker thread, a few at a time.
     async fn file(&mut self, mut field: Field<'_>) -> Result<(), UploadError> {
+        let mut chunk = self.next(&mut field).await?;
+        if chunk.is_none() && field.file_name() == Some("") {
+            // Nothing was chosen.
+            return Ok(());
+        }
         if self.files.len() >= MAX_FILES {
             return Err(CommandError::TooManyFiles(self.files.len() + 1).into());
         }
         let name = Printable::new(field.file_name().unwrap_or("upload"));
         let name: String = name.chars().take(MAX_NAME).collect();
-        let mut partial = self.binaries.begin(name)?;
-        while let Some(chunk) = next(&mut field).await? {
-            tokio::task::block_in_place(|| partial.write(&chunk))?;
+        let mut partial = self.shared.binaries.begin(name)?;
+        while let Some(bytes) = chunk {
+            let turn = self.shared.writes.acquire().await;
+            tokio::task::block_in_place(|| partial.write(&bytes))?;
+            drop(turn);
+            chunk = self.next(&mut field).await?;
         }
+        let _turn = self.shared.writes.acquire().await;
         let file = tokio::task::block_in_place(|| partial.finish())?;
         self.files.push(file);
         Ok(())
+    }
+
+    /// The value of a field, of at most so many bytes.
+    async fn value(
+        &self,
+        mut field: Field<'_>,
+        name: &str,
+        limit: usize,
+    ) -> Result<String, UploadError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.next(&mut field).await? {
+            if bytes.len() + chunk.len() > limit {
+                let name = Printable::new(name);
+                let what = format!("a field '{name}' of more than {limit} bytes");
+                return Err(UploadError::TooMuch(what));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        String::from_utf8(bytes).map_err(|_| UploadError::NotText(name.to_owned()))
+    }
+
+    /// The next chunk of a field, never an empty one; `None` at its end.
+    async fn next(&self, field: &mut Field<'_>) -> Result<Option<Bytes>, UploadError> {
+        loop {
+            self.unparsed.about_to_parse();
+            let chunk = self.sent(field.chunk()).await?;
+            self.unparsed
+                .handed_on(chunk.as_ref().map_or(0, Bytes::len));
+            if chunk.as_ref().is_none_or(|it| !it.is_empty()) {
+                return Ok(chunk);
+            }
+        }
+    }
+
+    /// Waits for what the client has to send, for at most [`PROGRESS_TIME`], and no longer once it has to leave.
+    async fn sent<T>(
+        &self,
+        sent: impl Future<Output = Result<T, MultipartError>>,
+    ) -> Result<T, UploadError> {
+        tokio::select! {
+            sent = timeout(PROGRESS_TIME, self.pace.wait_for(sent)) => {
+                Ok(sent.map_err(|_| UploadError::Late)??)
+            }
+            () = self.pace.to_leave() => Err(UploadError::Slow),
+        }
     }
 }
 
 impl Drop for Form<'_> {
     fn drop(&mut self) {
-        self.files.iter().for_each(|it| self.binaries.release(it));
+        let files = self.files.iter();
+        files.for_each(|it| self.shared.binaries.release(it));
     }
-}
-
-/// The next chunk of a field; `None` at its end.
-async fn next(field: &mut Field<'_>) -> Result<Option<bytes::Bytes>, UploadError> {
-    let chunk = timeout(PROGRESS_TIME, field.chunk()).await;
-    Ok(chunk.map_err(|_| UploadError::Late)??)
-}
-
-/// The value of a field, of at most so many bytes.
-async fn value(mut field: Field<'_>, name: &str, limit: usize) -> Result<String, UploadError> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = next(&mut field).await? {
-        if bytes.len() + chunk.len() > limit {
-            let name = Printable::new(name);
-            let what = format!("a field '{name}' of more than {limit} bytes");
-            return Err(UploadError::TooMuch(what));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    String::from_utf8(bytes).map_err(|_| UploadError::NotText(name.to_owned()))
 }
 
 impl UploadError {
@@ -403,8 +455,8 @@ impl UploadError {
     const fn status(&self) -> StatusCode {
         match self {
             Self::Foreign(_) => StatusCode::FORBIDDEN,
-            Self::Busy | Self::NotAccepted(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Late => StatusCode::REQUEST_TIMEOUT,
+            Self::NotAccepted(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Late | Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::TooMuch(_) | Self::Binary(BinaryError::TooLong { .. }) => {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
@@ -413,6 +465,7 @@ impl UploadError {
             }
             Self::Binary(BinaryError::Unwritable { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Form(_)
+            | Self::NoForm(_)
             | Self::Missing(_)
             | Self::NotText(_)
             | Self::Value(_)
@@ -420,3 +473,7 @@ impl UploadError {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+mod tests;

@@ -60,6 +60,7 @@ fn coordinator(state: &TempDir, tasks: u32) -> (Coordinator, mpsc::Receiver<Copi
     let limits = Limits {
         file: 100,
         all: 100,
+        left_free: 0,
     };
     let binaries = Binaries::open(&state.path().join("binaries"), limits, [].into_iter()).unwrap();
     let (pushes, _) = mpsc::unbounded_channel();

@@ -9,9 +9,9 @@ use crate::process::DEADLINE;
 use crate::world::{World, reply};
 
 /// Most resident memory of the adapter in these tests, KiB: what it takes at rest, and a few MiB for what is under way.
-const MAX_RESIDENT_KIB: u64 = 150 * 1024;
+pub(crate) const MAX_RESIDENT_KIB: u64 = 150 * 1024;
 
-fn resident_kib(pid: u32) -> u64 {
+pub(crate) fn resident_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status
         .lines()

@@ -6,6 +6,7 @@
 mod certs;
 mod defects;
 mod hostile;
+mod many_uploads;
 #[path = "../../../ciao-adapter/tests/common/process.rs"]
 mod process;
 mod restarts;

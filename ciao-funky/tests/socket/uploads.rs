@@ -13,7 +13,7 @@ use crate::process::DEADLINE;
 use crate::world::World;
 
 /// A form with these fields: name, file name if it is a file, and value.
-fn form(fields: &[(&str, Option<&str>, &[u8])]) -> Vec<u8> {
+pub(crate) fn form(fields: &[(&str, Option<&str>, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, file, value) in fields {
         body.extend(b"--XX\r\n");
@@ -28,26 +28,35 @@ fn form(fields: &[(&str, Option<&str>, &[u8])]) -> Vec<u8> {
     body
 }
 
-/// Posts a form, and reads the answer.
-async fn post(to: SocketAddr, headers: &str, body: &[u8]) -> String {
-    let head = format!(
+/// The head of a request that posts a form of so many bytes.
+pub(crate) fn head(to: SocketAddr, headers: &str, length: usize) -> String {
+    format!(
         "POST /upload HTTP/1.1\r\nHost: {to}\r\n{headers}Content-Type: multipart/form-data; boundary=XX\r\n\
-         Content-Length: {}\r\n\r\n",
-        body.len()
-    );
+         Content-Length: {length}\r\n\r\n"
+    )
+}
+
+/// Posts a form, and reads the answer.
+pub(crate) async fn post(to: SocketAddr, headers: &str, body: &[u8]) -> String {
     let posted = async {
         let mut stream = TcpStream::connect(to).await.unwrap();
+        let head = head(to, headers, body.len());
         stream.write_all(head.as_bytes()).await.unwrap();
         // One that has heard enough closes.
         let _ = stream.write_all(body).await;
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer).await;
-        String::from_utf8(answer).unwrap()
+        answer(&mut stream).await
     };
     timeout(DEADLINE, posted).await.unwrap()
 }
 
-fn status(answer: &str) -> &str {
+/// Reads an answer to the end of the connection.
+pub(crate) async fn answer(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8(answer).unwrap()
+}
+
+pub(crate) fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or_default()
 }
 
@@ -188,6 +197,12 @@ fn no_tasks() -> Vec<(&'static str, Vec<Field>, &'static str, &'static str)> {
         ),
         ("Origin: null\r\n", vec![FILE, LOW], "403", "are refused"),
         ("", vec![FILE; 600], "400", "more than the 255"),
+        (
+            "",
+            vec![("", None, b"1"); 600],
+            "413",
+            "more than 526 fields",
+        ),
     ]
 }
 
@@ -205,8 +220,70 @@ async fn an_upload_that_cannot_be_a_task_is_refused_and_leaves_nothing() {
     assert_eq!(status(&answer), "400", "{answer}");
     assert_eq!(world.binaries(), 0);
     let own = format!("Origin: http://{to}\r\n");
-    let answer = post(to, &own, &whole).await;
-    assert_eq!(status(&answer), "200", "{answer}");
+    for origin in [&*own, "Origin: http://localhost:5000\r\n"] {
+        let answer = post(to, origin, &whole).await;
+        assert_eq!(status(&answer), "200", "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_offers_what_an_upload_may_have_and_rows_left_empty_are_left_out() {
+    let mut world = World::bare(&["-allow-null-origin"]).await;
+    world.start_funky().await;
+    let to = world.uploads().await;
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    let get = format!("GET / HTTP/1.1\r\nHost: {to}\r\n\r\n");
+    stream.write_all(get.as_bytes()).await.unwrap();
+    let page = timeout(DEADLINE, answer(&mut stream)).await.unwrap();
+    for name in ["bitstream[]", "frequency[]", "Priority", "Arguments"] {
+        assert!(page.contains(&format!("name=\"{name}\"")), "{page}");
+    }
+    // As a browser sends it, from a page that was opened as a file.
+    let row = |file, name: &'static [u8], frequency: &'static [u8]| -> [Field; 2] {
+        let frequency: Field = ("frequency[]", None, frequency);
+        [("bitstream[]", Some(file), name), frequency]
+    };
+    for (frequencies, expected) in [
+        ([&b"100"[..], b"200"], "200"),
+        ([b"", b""], "200"),
+        ([b"", b"200"], "400"),
+    ] {
+        let [first, second] = frequencies;
+        let rows = [
+            row("a", b"1", first),
+            row("b", b"2", second),
+            row("", b"", b""),
+        ];
+        let mut fields = rows.concat();
+        fields.extend([LOW, ("Arguments", None, b"")]);
+        let answer = post(to, "Origin: null\r\n", &form(&fields)).await;
+        assert_eq!(status(&answer), expected, "{answer}");
+    }
+    let list = world.list().await;
+    let files: Vec<_> = list["tasks"].as_array().unwrap().iter().collect();
+    assert_eq!(files.len(), 2);
+    assert!(
+        files
+            .iter()
+            .all(|it| it["files"] == serde_json::json!(["a", "b"])),
+        "{list}"
+    );
+}
+
+#[tokio::test]
+async fn what_all_files_may_take_together_is_kept_to() {
+    let mut world = World::bare(&["-max-binaries", "1000"]).await;
+    world.start_funky().await;
+    let to = world.uploads().await;
+    let upload = |byte: u8| form(&[LOW, ("myFile", Some("x"), &[byte; 600])]);
+    let (first, second) = (upload(b'1'), upload(b'2'));
+    for (body_sent, expected) in [(&first, "200"), (&second, "507"), (&first, "200")] {
+        let answer = post(to, "", body_sent).await;
+        assert_eq!(status(&answer), expected, "{answer}");
+        let is_told = body(&answer).contains("1000 bytes in all (-max-binaries)");
+        assert_eq!(is_told, expected == "507", "{answer}");
+    }
+    assert_eq!(world.binaries(), 1);
 }
 
 #[tokio::test]
