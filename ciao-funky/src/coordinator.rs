@@ -16,9 +16,11 @@
 //!                                                   is not there and is pushed first
 //! ```
 //!
-//! [`orders`] has the part for clients, [`progress`] the part for what the scheduler says.
+//! [`orders`] has the part for clients, [`progress`] the part for what the scheduler says, and [`preemption`] what is
+//! concluded of its configuration.
 
 mod orders;
+mod preemption;
 mod progress;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -43,6 +45,7 @@ use crate::store::{Change, Kept, Store};
 use crate::task::{Binary, Shape, Task, TaskRecord};
 
 use self::orders::Copied;
+use self::preemption::Preemption;
 
 /// Most tasks that have not ended, so that memory has a bound: some 200 MiB beside their texts. Tasks whose files are
 /// still being copied, and those that wait for the write, are counted.
@@ -180,6 +183,8 @@ pub(crate) struct Coordinator {
     session: Option<mpsc::UnboundedSender<Ask>>,
     /// Why there is none; the text of the last [`SessionEvent::Down`].
     down: String,
+    /// Whether the scheduler is seen to let high tasks take the room of low ones.
+    preemption: Preemption,
     /// Until when an instance that is not listed may still come back with its node.
     back_by: Instant,
     /// What a task asks for of a node's processors; `None` with `-one-task-per-node` until a node has said how many it
@@ -244,6 +249,7 @@ impl Coordinator {
             retry: BTreeSet::new(),
             session: None,
             down: "not connected yet".to_owned(),
+            preemption: Preemption::default(),
             back_by: Instant::now(),
             changes: Vec::new(),
             copying: 0,

@@ -20,12 +20,21 @@ use crate::task::Task;
 /// Characters of a text that others chose (a path, an explanation) in one cell, so that a row stays readable.
 const SHOWN: usize = 100;
 
-/// Tasks and nodes as two tables. `cut_off` is why there is no connection with the scheduler: then the first line says
-/// so, for the states below are those of before. No line end at the end; the reply adds one.
+/// What concerns all that is listed, and stands above it.
+#[derive(Debug)]
+pub(crate) struct Above<'a> {
+    /// Why there is no connection with the scheduler, where there is none: the states below are those of before.
+    pub(crate) cut_off: Option<&'a str>,
+    /// What people should know of how the scheduler is set up.
+    pub(crate) notice: Option<String>,
+}
+
+/// Tasks and nodes as two tables, below a line for each thing that is to be known first. No line end at the end; the
+/// reply adds one.
 pub(crate) fn text<'a>(
     tasks: impl Iterator<Item = &'a Task>,
     nodes: &Nodes,
-    cut_off: Option<&str>,
+    above: &Above<'_>,
 ) -> String {
     let mut rows = vec![
         [
@@ -48,13 +57,16 @@ pub(crate) fn text<'a>(
         ]
     }));
     let mut text = String::new();
-    if let Some(why) = cut_off {
+    if let Some(why) = above.cut_off {
         // Writing to a text does not fail, here and below.
         let _ = writeln!(
             text,
             "the scheduler is not reachable: {}",
             Printable::new(why)
         );
+    }
+    if let Some(notice) = &above.notice {
+        let _ = writeln!(text, "{notice}");
     }
     table(&mut text, &rows);
     let mut rows = vec![["NODE", "STATUS", "HOSTNAME", "UUID"].map(str::to_owned)];
@@ -76,9 +88,14 @@ pub(crate) fn text<'a>(
     text
 }
 
-/// The same as one line of JSON: `{"tasks": […], "nodes": […]}`. Texts are whole and not made printable; `node` is null
-/// for a task without one.
-pub(crate) fn json<'a>(tasks: impl Iterator<Item = &'a Task>, nodes: &Nodes) -> String {
+/// The same as one line of JSON: `{"tasks": […], "nodes": […], "scheduler": {"reachable": true, "detail": ""},
+/// "notices": […]}`. Texts are whole and not made printable; `node` is null for a task without one. The scheduler's
+/// `detail` is why it is not reachable.
+pub(crate) fn json<'a>(
+    tasks: impl Iterator<Item = &'a Task>,
+    nodes: &Nodes,
+    above: &Above<'_>,
+) -> String {
     // Row by row: only one is there twice.
     let tasks = tasks.map(|task| {
         let names: Vec<&str> = task.record.files.iter().map(|it| &*it.name).collect();
@@ -100,6 +117,13 @@ pub(crate) fn json<'a>(tasks: impl Iterator<Item = &'a Task>, nodes: &Nodes) -> 
         json!({"node": number, "status": node.status, "hostname": node.hostname, "uuid": node.uuid})
     });
     array(&mut text, nodes);
+    let scheduler = json!({
+        "reachable": above.cut_off.is_none(),
+        "detail": above.cut_off.unwrap_or_default(),
+    });
+    // Writing to a text does not fail.
+    let _ = write!(text, ",\"scheduler\":{scheduler},\"notices\":");
+    array(&mut text, above.notice.iter().map(|it| json!(it)));
     text.push('}');
     text
 }

@@ -12,12 +12,16 @@ use crate::root;
 const LEVELS: [&str; 3] = ["info", "warn", "error"];
 
 /// What lines say whose text is made elsewhere than where they are written.
-const MADE_ELSEWHERE: [(&str, &str); 6] = [
+const MADE_ELSEWHERE: [(&str, &str); 7] = [
     (
         "certificate_problem",
         "what is wrong with a certificate, or soon will be: it ends, or lacks a name",
     ),
     ("key_file_open_to_others", OPEN_TO_OTHERS),
+    (
+        "no_task_makes_way",
+        "which high task waits while which low one runs, and what the scheduler's configuration lacks for that",
+    ),
     (
         "panic",
         "what the panic says, where it was, and the backtrace",

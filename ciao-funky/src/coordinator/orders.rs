@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
 use crate::coordinator::{Accepted, Answer, Coordinator, MAX_TASK_BYTES, MAX_TASKS, Order, Source};
-use crate::list;
+use crate::list::{self, Above};
 use crate::requests::Ask;
 use crate::store::Change;
 use crate::task::{Binary, Outcome, TaskRecord, arguments, bytes_of};
@@ -74,19 +74,18 @@ impl Coordinator {
                 Err(why) => drop(answer.send(Err(why))),
             },
             Order::List { json, answer } => {
+                let above = Above {
+                    cut_off: self.session.is_none().then_some(&*self.down),
+                    notice: self.preemption.notice(),
+                };
                 let text = if json {
-                    list::json(self.tasks.values(), &self.nodes)
+                    list::json(self.tasks.values(), &self.nodes, &above)
                 } else {
-                    list::text(self.tasks.values(), &self.nodes, self.cut_off())
+                    list::text(self.tasks.values(), &self.nodes, &above)
                 };
                 let _ = answer.send(Ok(Accepted::Text(text)));
             }
         }
-    }
-
-    /// Why there is no connection, for the head of a list; `None` while there is one.
-    fn cut_off(&self) -> Option<&str> {
-        self.session.is_none().then_some(&*self.down)
     }
 
     /// Gives a task its number, and has its files copied unless they are in the store.

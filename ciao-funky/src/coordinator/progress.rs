@@ -13,6 +13,7 @@ use proto_frames::payload::{CommandFailure, NodeType, PhaseName, StartFailureRea
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::coordinator::preemption::Preemption;
 use crate::coordinator::{Coordinator, MAX_ENDED, MAX_PUSHES, MAX_REFUSALS};
 use crate::nodes::{is_compute, one_to_a_node};
 use crate::requests::{Listing, SessionEvent};
@@ -38,6 +39,7 @@ impl Coordinator {
                     "connected with the scheduler"
                 );
                 self.session = Some(session);
+                self.preemption = Preemption::default();
                 self.back_by = Instant::now() + self.settings.return_time;
                 self.reattach();
                 self.submit_unsent();
@@ -151,6 +153,9 @@ impl Coordinator {
         changed.into_iter().for_each(|id| self.settle(id));
         for id in unseen {
             self.fail(id, ENDED_UNSEEN.to_owned());
+        }
+        if let Some(notice) = self.preemption.look(self.tasks.values()) {
+            warn!(event = "no_task_makes_way", "{notice}");
         }
         self.submit_unsent();
     }

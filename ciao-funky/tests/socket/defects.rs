@@ -68,6 +68,28 @@ async fn a_paused_low_task_does_not_go_on_before_a_waiting_high_one() {
 }
 
 #[tokio::test]
+async fn that_no_low_task_makes_way_is_told() {
+    let mut world = World::bare(&[]).await;
+    world.kill_scheduler().await;
+    std::fs::write(world.path("configuration.yaml"), "configure: {}\n").unwrap();
+    world.start_scheduler().await;
+    world.start_funky().await;
+    world.launch("node-a", &[]);
+    world.nodes(1).await;
+    let end = world.path("end").display().to_string();
+    let low = world.new_task(&world.lasting("low"), 1, &end).await;
+    world.task_is(low, "running").await;
+    let high = world.new_task(&world.lasting("high"), 0, &end).await;
+    let notice = format!("task {high} of priority 0 waits while task {low} of priority 1 runs");
+    world.ps_says(&notice).await;
+    let list = world.list().await;
+    let told = list["notices"][0].as_str().unwrap();
+    assert!(told.contains("preemption: true"), "{told}");
+    world.let_end("end");
+    world.task_is(high, "succeeded").await;
+}
+
+#[tokio::test]
 async fn a_path_that_does_not_exist_fails_alone() {
     let world = World::new(&["node-a"]).await;
     let missing = world.path("missing").display().to_string();

@@ -189,6 +189,16 @@ async fn ps_prints_what_there_is() {
     let json = ps(&["-json"]).await.stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["nodes"][0]["node"], 1);
+    let scheduler = serde_json::json!({"reachable": true, "detail": ""});
+    assert_eq!(json["scheduler"], scheduler);
+    assert_eq!(json["notices"], serde_json::json!([]));
+    world.kill_scheduler().await;
+    world.ps_says("the scheduler is not reachable: ").await;
+    let json = ps(&["-json"]).await.stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["scheduler"]["reachable"], false);
+    assert_ne!(json["scheduler"]["detail"], "");
+    assert_eq!(json["tasks"][0]["state"], "succeeded");
     let unused = world.socket();
     world.stop_funky().await;
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_ciao-funky"));

@@ -366,6 +366,20 @@ impl World {
         }
     }
 
+    /// Waits until `ps` says this.
+    pub(crate) async fn ps_says(&self, text: &str) {
+        let deadline = Instant::now() + DEADLINE;
+        let mut every = interval(LOOK_EVERY);
+        loop {
+            let said = self.ask("Ps:").await;
+            if said.contains(text) {
+                return;
+            }
+            every.tick().await;
+            assert!(Instant::now() < deadline, "no '{text}': {said}");
+        }
+    }
+
     /// Waits until so many nodes take work; their host names by number.
     pub(crate) async fn nodes(&self, count: usize) -> Vec<(u64, String)> {
         let deadline = Instant::now() + DEADLINE;
