@@ -1,6 +1,6 @@
 //! `ciao-funky ps`: sends `Ps:` to the ciao-funky that listens at the socket, and prints its reply.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -28,14 +28,19 @@ pub(crate) fn run(socket: &Path, json: bool) -> anyhow::Result<()> {
     let command: &[u8] = if json { b"Ps: json\n" } else { b"Ps:\n" };
     stream.write_all(command)?;
     stream.shutdown(Shutdown::Write)?;
-    let mut answer = String::new();
-    stream.take(MAX_ANSWER).read_to_string(&mut answer)?;
+    let mut answer = Vec::new();
+    match stream.take(MAX_ANSWER).read_to_end(&mut answer) {
+        // A user who may not give commands is told so and not read from, which resets the connection.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
+        read => drop(read?),
+    }
+    let answer = String::from_utf8(answer).context("the answer is not UTF-8")?;
     if let Some(why) = answer.strip_prefix("error: ") {
         bail!("{}", why.trim_end());
     }
     match std::io::stdout().lock().write_all(answer.as_bytes()) {
         // The reader has closed its end.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
 }
