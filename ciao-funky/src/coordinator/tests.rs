@@ -8,7 +8,8 @@ use ciao_adapter::sent::{Sent, at_any_time, unix_ms};
 use ciao_scheduler::ctl::client::Ended;
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::payload::{
-    InstanceStopped, InstanceView, PlacementState, StartFailure, StartFailureReason,
+    InstanceStateEvent, InstanceStopped, InstanceView, PhaseName, PlacementState, StartFailure,
+    StartFailureReason,
 };
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
@@ -418,4 +419,62 @@ async fn the_push_of_a_task_that_has_ended_is_given_up() {
         matches!(pushed.try_recv(), Ok(PushOrder::GiveUp { id: 1, sha256 }) if sha256 == "abc")
     );
     assert!(pushed.try_recv().is_err());
+}
+
+/// Has tasks 1 and on become so, and a listing say it.
+fn become_so(coordinator: &mut Coordinator, states: &[PhaseName]) {
+    let mut instances = Vec::new();
+    for (at, state) in states.iter().enumerate() {
+        let instance = record(u32::try_from(at).unwrap() + 1).instance;
+        let transition = InstanceStateEvent {
+            instance_uuid: instance.clone(),
+            state: state.clone(),
+            ..InstanceStateEvent::default()
+        };
+        coordinator.hear(SessionEvent::Event(Box::new(Event::Transition(Box::new(
+            transition,
+        )))));
+        instances.push(InstanceView {
+            instance_uuid: instance,
+            state: match state {
+                PhaseName::Waiting => PlacementState::Waiting,
+                _ => PlacementState::Running,
+            },
+            life: state.as_str().to_owned(),
+            ..InstanceView::default()
+        });
+    }
+    coordinator.hear(SessionEvent::Listing(Box::new(Listing {
+        instances,
+        ended: Ended::default(),
+        nodes: Vec::new(),
+    })));
+}
+
+#[tokio::test]
+async fn a_high_task_that_waits_beside_a_low_one_is_told_of_unless_one_makes_way() {
+    use PhaseName::{Running, Suspended, Waiting};
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, _copied) = coordinator(&state, 2);
+    let low = TaskRecord {
+        priority: Priority::Low,
+        ..record(3)
+    };
+    coordinator.insert(low, Sent::kept(Some(0)));
+    let _asked = connect(&mut coordinator);
+    for (states, is_told) in [
+        ([Running, Waiting, Running], false),
+        // Another one waits: the first has had its room.
+        ([Waiting, Running, Running], false),
+        ([Waiting, Running, Running], true),
+        ([Waiting, Running, Running], true),
+        ([Running, Running, Running], false),
+        ([Waiting, Running, Running], false),
+        ([Waiting, Running, Suspended], false),
+        ([Waiting, Running, Running], false),
+    ] {
+        become_so(&mut coordinator, &states);
+        let notice = coordinator.preemption.notice();
+        assert_eq!(notice.is_some(), is_told, "{states:?} {notice:?}");
+    }
 }
