@@ -17,12 +17,14 @@
 //! ```
 //!
 //! `orders` has the part for controllers, `progress` that for scheduler and workers, [`sets`] what makes instances by
-//! number, `steps` what is carried out after the write, `notify` what controllers read, `told` what they have read.
+//! number, `starts` what hands STARTs to the session, `steps` what is carried out after the write, `notify` what
+//! controllers read, `told` what they have read.
 
 mod notify;
 mod orders;
 mod progress;
 pub(crate) mod sets;
+mod starts;
 mod steps;
 mod told;
 
@@ -31,13 +33,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciao_adapter::family::Family;
-use ciao_adapter::sent::{Sent, unix_ms};
+use ciao_adapter::sent::Sent;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tonic::Status;
 use tracing::{info, warn};
 
-use crate::definition::{self, Defaults, Definition};
+use crate::definition::{Defaults, Definition};
 use crate::instance::{Fate, Instance, InstanceRecord};
 use crate::requests::{Ask, SessionEvent};
 use crate::rpc::common::WorkerMetric;
@@ -77,9 +79,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Every so many of those, refused instances are sent again: every 5 s.
 const RETRY_LOOKS: u32 = 5;
-
-/// Most instances that are sent again at a time.
-const RETRIED_AT_A_TIME: usize = 256;
 
 /// The answer to a request. `Some` text is a notice that the controller should know, while the scheduler is not
 /// reachable; it is sent as metadata beside a good answer.
@@ -471,68 +470,6 @@ impl Coordinator {
         if let Some(it) = self.instances.get(instance) {
             let record = Box::new(it.record.clone());
             self.changes.push(Change::Instance(record));
-        }
-    }
-
-    /// Sends an instance's START to the session. Without a connection the instance goes to `unsent`. A kept definition
-    /// that cannot be read any more makes it fail.
-    fn submit(&mut self, instance: &Arc<str>) {
-        let Some(it) = self.instances.get_mut(instance) else {
-            return;
-        };
-        if it.is_sent() || it.record.fate != Fate::Run || self.noted.contains(instance) {
-            return;
-        }
-        let Some(session) = &self.session else {
-            it.held_back = format!("the scheduler is not reachable: {}", self.down);
-            self.unsent.push_back(Arc::clone(instance));
-            return;
-        };
-        if it.record.sent_ms.is_none() {
-            it.record.sent_ms = Some(unix_ms());
-            self.noted.insert(Arc::clone(instance));
-            return self.keep(instance);
-        }
-        let payload = match Definition::read(&it.record.definition) {
-            Ok(definition) => {
-                let name = definition::name(&it.record.id, it.is_nameless);
-                let of_set = it.record.set.is_some();
-                let group = of_set.then(|| definition::group(&it.record.workload));
-                let (uuid, id) = (&it.record.instance, &it.record.id);
-                definition.start(uuid, id, name, group.as_deref(), &self.settings.defaults)
-            }
-            Err(error) => return self.fail(instance, error.to_string()),
-        };
-        if session.send(Ask::Start(payload)).is_ok() {
-            it.note_sent();
-        } else {
-            // The connection is lost, which the session has yet to report.
-            it.held_back = "the scheduler is not reachable".to_owned();
-            self.unsent.push_back(Arc::clone(instance));
-        }
-    }
-
-    /// Sends what waits for a connection, in order.
-    fn submit_unsent(&mut self) {
-        if self.session.is_none() {
-            return;
-        }
-        let all = std::mem::take(&mut self.unsent);
-        all.iter().for_each(|it| self.submit(it));
-    }
-
-    /// Sends some of what the scheduler refused; for an instance that is to go, its DELETE.
-    fn try_again(&mut self) {
-        if self.session.is_none() {
-            return;
-        }
-        let some: Vec<_> = self.retry.iter().take(RETRIED_AT_A_TIME).cloned().collect();
-        for instance in some {
-            self.retry.remove(&instance);
-            match self.instances.get(&instance).map(|it| &it.record.fate) {
-                Some(Fate::Destroy) => self.delete(&instance),
-                _ => self.submit(&instance),
-            }
         }
     }
 
