@@ -1,7 +1,8 @@
 //! What the adapters of a `ciao-scheduler` have in common: programs that take the requests of another system's clients
 //! and are themselves clients of the scheduler.
 //!
-//! - [`flags`]: the command line, with the flags of all adapters; [`exit_code`]: how its program ends.
+//! - [`flags`]: the command line, with the flags of all adapters; [`exit_code`]: how its program ends;
+//!   [`raise_open_files`]: how many connections it may have.
 //! - [`store`]: what an adapter keeps over a restart, in one redb file. The adapter says which tables there are.
 //! - [`family`]: what the UUIDs of one adapter's instances begin with.
 //! - [`sent`]: when a START was sent, over a restart.
@@ -13,6 +14,7 @@
 
 mod exit;
 pub mod family;
+mod files;
 pub mod flags;
 pub mod sent;
 pub mod session;
@@ -20,3 +22,4 @@ pub mod store;
 pub mod tracking;
 
 pub use exit::exit_code;
+pub use files::raise_open_files;

@@ -1,7 +1,11 @@
 //! The two listeners: HTTP/2 in the clear or over TLS, with bounds on what one connection, and all together, may take.
 //!
 //! Neither asks for client certificates: who calls is said by tokens ([`crate::tokens`]), where they are asked for.
+//!
+//! A connection counts once its client has said hello ([`greet`]): TLS, where there is TLS, and the beginning of HTTP/2.
+//! Until then it is one of a bounded number that wait for that, for a bounded time, and keep no client out.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -12,16 +16,22 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService;
+use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
-use tonic::transport::{Identity, Server, ServerTlsConfig};
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// Most calls of one connection at a time. A worker has one for its jobs and one for what it says; a controller as many
 /// as it has requests under way.
@@ -34,8 +44,19 @@ const MAX_HEADERS: u32 = 16 * 1024;
 /// 30 s.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(20));
 
-/// Longest time for a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a client may take to say hello: the TLS handshake, if there is one, and the first bytes of HTTP/2. From then
+/// on pings tell whether it is there.
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+
+/// The first bytes of a client: the connection preface (RFC 9113, section 3.4) and the header of its SETTINGS frame.
+const HELLO: usize = 24 + 9;
+
+/// Pause after a connection that could not be accepted. Where files have run out, trying again at once would only burn
+/// processor time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Connections that have said hello and wait for the server to take them.
+const GREETED: usize = 64;
 
 /// Why there is no listener; it ends the start.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +84,7 @@ pub(crate) enum ListenError {
     Tls {
         /// Which.
         path: PathBuf,
-        /// The error and its causes, in one line.
+        /// Why.
         reason: String,
     },
 }
@@ -73,8 +94,10 @@ pub(crate) enum ListenError {
 pub(crate) struct Bounds {
     /// Longest message in bytes; a longer one fails its call.
     pub(crate) message: usize,
-    /// Connections at a time; further ones are closed at once.
+    /// Connections at a time; further ones are closed as soon as they have said hello.
     pub(crate) connections: usize,
+    /// Connections at a time that have not said hello. One more closes the oldest.
+    pub(crate) silent: usize,
     /// How long a call may take until its answer begins; `None` where calls last.
     pub(crate) call: Option<Duration>,
 }
@@ -84,6 +107,8 @@ pub(crate) struct Bounds {
 pub(crate) const FOR_WORKERS: Bounds = Bounds {
     message: 128 * 1024,
     connections: 20_000,
+    // After a restart all workers come at once.
+    silent: 2048,
     call: None,
 };
 
@@ -91,28 +116,34 @@ pub(crate) const FOR_WORKERS: Bounds = Bounds {
 pub(crate) const FOR_CONTROLLERS: Bounds = Bounds {
     message: 512 * 1024,
     connections: 256,
+    silent: 256,
     call: Some(Duration::from_secs(30)),
 };
 
 /// A bound listener that does not accept yet: with both bound, the start can no longer fail for want of an address.
 pub(crate) struct Listener {
     listener: TcpListener,
-    /// One permit for each connection that there may be.
-    connections: Arc<Semaphore>,
+    tls: Option<TlsAcceptor>,
+    bounds: Bounds,
     server: Server,
 }
 
-/// Accepted connections, as tonic takes them.
-struct Incoming {
-    listener: TcpListener,
-    connections: Arc<Semaphore>,
-}
+/// Connections whose clients have said hello, as tonic takes them.
+struct Incoming(mpsc::Receiver<Connection>);
 
-/// An accepted connection, counted until it is dropped.
+/// A connection whose client has said hello, counted until it is dropped.
 struct Connection {
-    stream: TcpStream,
+    /// What the client said, and how much of it has been read.
+    hello: ([u8; HELLO], usize),
+    stream: Box<dyn Transport>,
+    info: TcpConnectInfo,
     _counted: OwnedSemaphorePermit,
 }
+
+/// TCP, or TLS over it.
+trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
 impl Listener {
     /// Binds an address, and reads `-tls`. Warns where a service in the clear is reachable from other machines.
@@ -147,12 +178,10 @@ impl Listener {
         if let Some(call) = bounds.call {
             server = server.timeout(call);
         }
-        if let Some(path) = tls {
-            server = with_tls(server, path)?;
-        }
         Ok(Self {
             listener,
-            connections: Arc::new(Semaphore::new(bounds.connections)),
+            tls: tls.map(tls_of).transpose()?,
+            bounds,
             server,
         })
     }
@@ -176,39 +205,108 @@ impl Listener {
             + 'static,
         S::Future: Send + 'static,
     {
-        let incoming = Incoming {
-            listener: self.listener,
-            connections: self.connections,
-        };
+        let (greeted, incoming) = mpsc::channel(GREETED);
         // One service for each address, which answers calls of others itself: there is nothing to route.
-        Ok(self.server.serve_with_incoming(service, incoming).await?)
+        let served = self.server.serve_with_incoming(service, Incoming(incoming));
+        tokio::select! {
+            served = served => Ok(served?),
+            never = accept(&self.listener, self.tls.as_ref(), self.bounds, greeted) => match never {},
+        }
     }
+}
+
+/// Accepts connections for ever, and has each greeted by a task of its own.
+async fn accept(
+    listener: &TcpListener,
+    tls: Option<&TlsAcceptor>,
+    bounds: Bounds,
+    greeted: mpsc::Sender<Connection>,
+) -> Infallible {
+    let connections = Arc::new(Semaphore::new(bounds.connections));
+    let mut silent: VecDeque<AbortHandle> = VecDeque::new();
+    let mut is_failing = false;
+    loop {
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if !is_failing {
+                    warn!(
+                        event = "accept_failed",
+                        "cannot accept connections, which is tried again until it can: {error}"
+                    );
+                }
+                is_failing = true;
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        is_failing = false;
+        silent.retain(|it| !it.is_finished());
+        if silent.len() >= bounds.silent
+            && let Some(oldest) = silent.pop_front()
+        {
+            oldest.abort();
+        }
+        let (tls, connections) = (tls.cloned(), Arc::clone(&connections));
+        let greeted = greeted.clone();
+        let greeting = tokio::spawn(async move {
+            match timeout(HELLO_WITHIN, greet(stream, tls)).await {
+                Ok(Ok(it)) => hand_over(it, address, &connections, greeted),
+                Ok(Err(error)) => debug!(%address, "no hello: {error}"),
+                Err(_) => debug!(%address, "no hello in time"),
+            }
+        });
+        silent.push_back(greeting.abort_handle());
+    }
+}
+
+/// Waits for a client's hello.
+///
+/// # Errors
+/// TLS failed, or the client ended the connection.
+async fn greet(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+) -> io::Result<([u8; HELLO], Box<dyn Transport>, TcpConnectInfo)> {
+    // What is said is short, and waited for.
+    stream.set_nodelay(true)?;
+    let info = stream.connect_info();
+    let mut stream: Box<dyn Transport> = match tls {
+        Some(tls) => Box::new(tls.accept(stream).await?),
+        None => Box::new(stream),
+    };
+    let mut hello = [0; HELLO];
+    stream.read_exact(&mut hello).await?;
+    Ok((hello, stream, info))
+}
+
+/// Hands a connection to the server, if there is room for one more. It is silent no more, and so not in the way of
+/// others while it waits for that.
+fn hand_over(
+    (hello, stream, info): ([u8; HELLO], Box<dyn Transport>, TcpConnectInfo),
+    address: SocketAddr,
+    connections: &Arc<Semaphore>,
+    greeted: mpsc::Sender<Connection>,
+) {
+    let Ok(counted) = Arc::clone(connections).try_acquire_owned() else {
+        warn!(event = "connection_refused", %address, "a connection is closed at once: there are as many as there may be");
+        return;
+    };
+    let connection = Connection {
+        hello: (hello, 0),
+        stream,
+        info,
+        _counted: counted,
+    };
+    // Without a server the program is about to end.
+    tokio::spawn(async move { greeted.send(connection).await });
 }
 
 impl Stream for Incoming {
     type Item = io::Result<Connection>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            let accepted = match self.listener.poll_accept(context) {
-                Poll::Ready(accepted) => accepted,
-                Poll::Pending => return Poll::Pending,
-            };
-            let (stream, address) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            };
-            let Ok(counted) = Arc::clone(&self.connections).try_acquire_owned() else {
-                warn!(event = "connection_refused", %address, "a connection is closed at once: there are as many as there may be");
-                continue;
-            };
-            // What is said is short, and waited for.
-            let connection = stream.set_nodelay(true).map(|()| Connection {
-                stream,
-                _counted: counted,
-            });
-            return Poll::Ready(Some(connection));
-        }
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|it| it.map(Ok))
     }
 }
 
@@ -216,7 +314,7 @@ impl Connected for Connection {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+        self.info.clone()
     }
 }
 
@@ -226,7 +324,15 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let (hello, read) = &mut self.hello;
+        let rest = &hello[*read..];
+        if rest.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let some = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..some]);
+        *read += some;
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -260,27 +366,26 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Adds the certificate chain and the key, which stand in one PEM file.
+/// TLS with the certificate chain and the key of one PEM file, for HTTP/2.
 ///
 /// # Errors
 /// [`ListenError::File`] or [`ListenError::Tls`].
-fn with_tls(server: Server, path: &Path) -> Result<Server, ListenError> {
+fn tls_of(path: &Path) -> Result<TlsAcceptor, ListenError> {
     let pem = std::fs::read(path).map_err(|source| ListenError::File {
         path: path.to_owned(),
         source,
     })?;
-    let identity = Identity::from_pem(&pem, &pem);
-    let config = ServerTlsConfig::new().identity(identity).timeout(HANDSHAKE);
-    server.tls_config(config).map_err(|error| {
-        let mut reason = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(error) = source {
-            reason = format!("{reason}: {error}");
-            source = error.source();
-        }
-        ListenError::Tls {
-            path: path.to_owned(),
-            reason,
-        }
-    })
+    let failed = |reason: String| ListenError::Tls {
+        path: path.to_owned(),
+        reason,
+    };
+    let unreadable = |error: pem::Error| failed(error.to_string());
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(unreadable)?;
+    let mut config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(chain.map_err(unreadable)?, key)
+        .map_err(|error| failed(error.to_string()))?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(config).into())
 }

@@ -40,7 +40,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Context as _;
-use ciao_adapter::{exit_code, session};
+use ciao_adapter::{exit_code, raise_open_files, session};
 use ciao_scheduler::ctl::client::ClientConfig;
 use ciao_scheduler::ctl::commands::client_config;
 use ciao_scheduler::flags::double_dashes;
@@ -120,6 +120,7 @@ fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
 #[tokio::main]
 async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let _logs = logging::init(&cli.log, "ciao-rik", Destination::Stderr)?;
+    raise_open_files();
     let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
     let client = client_config(&cli.global);
     let node = node_settings(&cli, &client)?;

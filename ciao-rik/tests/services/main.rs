@@ -5,6 +5,7 @@
 
 #[path = "../../../tests/common/certs.rs"]
 mod certs;
+mod connections;
 mod hostile;
 mod instances;
 mod peers;
