@@ -89,7 +89,7 @@ pub(crate) enum Report {
 /// An instance that the worker was given and that has not ended.
 #[derive(Debug)]
 struct Held {
-    /// Its controller's id, by which the worker knows it.
+    /// The id by which the worker knows it: its controller's, or that and its UUID where the worker has another such.
     id: String,
     /// Needed for the job that destroys it.
     definition: KeptDefinition,

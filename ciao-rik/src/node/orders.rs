@@ -85,28 +85,33 @@ impl Node {
     /// Gives the worker an instance, and keeps what is needed to destroy it.
     ///
     /// # Errors
-    /// A text for people: the START is not one of RIK's, the worker has another instance with this id, or there is no
-    /// room for its definition.
+    /// A text for people: the START is not one of RIK's, the worker has another instance with this id even with its UUID
+    /// behind it, or there is no room for its definition.
     fn give(&mut self, instance: &str, is_leased: bool) -> Result<(), String> {
         let carried = self.carried.remove(instance);
         let carried = carried
             .ok_or("the START is none for RIK")?
             .map_err(|error| format!("the START is none for RIK: {error}"))?;
-        if self.by_id.contains_key(&carried.id) {
-            return Err(format!("the worker has another instance {:?}", carried.id));
+        let mut id = carried.id;
+        // Another controller's: a worker tells instances apart by their ids alone.
+        if self.by_id.contains_key(&id) {
+            id = format!("{id}-{instance}");
+        }
+        if self.by_id.contains_key(&id) {
+            return Err(format!("the worker has another instance {id:?}"));
         }
         let definition = self.settings.definitions.keep(carried.json);
         let definition = definition.map_err(|kept| {
             format!("workers of this ciao-rik have {kept} bytes of definitions already; at most {MAX_KEPT} are kept")
         })?;
         let held = Held {
-            id: carried.id.clone(),
+            id: id.clone(),
             definition,
             is_started: false,
             is_leased,
         };
         self.held.insert(instance.to_owned(), held);
-        self.by_id.insert(carried.id, instance.to_owned());
+        self.by_id.insert(id, instance.to_owned());
         self.job(instance, WorkloadRequestKind::Create);
         Ok(())
     }

@@ -9,8 +9,9 @@ use std::sync::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
-use tonic::{Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::process::DEADLINE;
 use crate::rpc::common::worker_status::Status as Subject;
@@ -42,7 +43,7 @@ pub(crate) enum Mood {
 /// A worker.
 pub(crate) struct Worker {
     pub(crate) name: String,
-    channel: Channel,
+    channel: Way,
     /// What it was told, in order.
     pub(crate) jobs: watch::Receiver<Vec<InstanceScheduling>>,
     mood: Arc<Mutex<Mood>>,
@@ -54,34 +55,68 @@ pub(crate) async fn channel(address: SocketAddr) -> Channel {
     endpoint.connect().await.unwrap()
 }
 
+/// A connection, and what its calls carry.
+#[derive(Clone)]
+struct Way {
+    channel: Channel,
+    metadata: MetadataMap,
+}
+
+impl From<Channel> for Way {
+    fn from(channel: Channel) -> Self {
+        let metadata = MetadataMap::new();
+        Self { channel, metadata }
+    }
+}
+
+impl Way {
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        *request.metadata_mut() = self.metadata.clone();
+        request
+    }
+
+    async fn register(&self, name: &str) -> Result<Streaming<InstanceScheduling>, Status> {
+        let registration = WorkerRegistration {
+            hostname: name.to_owned(),
+        };
+        let mut client = WorkerClient::new(self.channel.clone());
+        let jobs = client.register(self.request(registration)).await;
+        jobs.map(Response::into_inner)
+    }
+
+    async fn tell(&self, name: &str, subject: Subject) -> Result<(), Status> {
+        let status = WorkerStatus {
+            status: Some(subject),
+            identifier: name.to_owned(),
+            host_address: None,
+        };
+        let one = tonic::codegen::tokio_stream::once(status);
+        let mut client = WorkerClient::new(self.channel.clone());
+        let told = client.send_status_updates(self.request(one)).await;
+        told.map(Response::into_inner)
+    }
+}
+
+/// The metadata that shows a token.
+fn bearer(token: &str) -> MetadataMap {
+    let mut metadata = MetadataMap::new();
+    let value = format!("Bearer {token}").parse().unwrap();
+    metadata.insert("authorization", value);
+    metadata
+}
+
 /// The stream of jobs of a worker.
 pub(crate) async fn register(
     channel: &Channel,
     name: &str,
 ) -> Result<Streaming<InstanceScheduling>, Status> {
-    let registration = WorkerRegistration {
-        hostname: name.to_owned(),
-    };
-    let mut client = WorkerClient::new(channel.clone());
-    client
-        .register(registration)
-        .await
-        .map(Response::into_inner)
+    Way::from(channel.clone()).register(name).await
 }
 
 /// Tells one status in a stream of its own.
 pub(crate) async fn tell(channel: &Channel, name: &str, subject: Subject) -> Result<(), Status> {
-    let status = WorkerStatus {
-        status: Some(subject),
-        identifier: name.to_owned(),
-        host_address: None,
-    };
-    let one = tonic::codegen::tokio_stream::once(status);
-    let mut client = WorkerClient::new(channel.clone());
-    client
-        .send_status_updates(one)
-        .await
-        .map(Response::into_inner)
+    Way::from(channel.clone()).tell(name, subject).await
 }
 
 /// What a worker says of its machine: two processors.
@@ -105,8 +140,25 @@ fn instance(id: &str, status: ResourceStatus) -> Subject {
 
 impl Worker {
     pub(crate) async fn connect(address: SocketAddr, name: &str, mem_mib: u64) -> Self {
-        let channel = channel(address).await;
-        let mut jobs = register(&channel, name).await.unwrap();
+        Self::connect_over(channel(address).await.into(), name, mem_mib).await
+    }
+
+    /// One that shows this token.
+    pub(crate) async fn connect_as(
+        address: SocketAddr,
+        name: &str,
+        mem_mib: u64,
+        token: &str,
+    ) -> Self {
+        let way = Way {
+            channel: channel(address).await,
+            metadata: bearer(token),
+        };
+        Self::connect_over(way, name, mem_mib).await
+    }
+
+    async fn connect_over(channel: Way, name: &str, mem_mib: u64) -> Self {
+        let mut jobs = channel.register(name).await.unwrap();
         let (push_job, received) = watch::channel(Vec::new());
         let mood = Arc::new(Mutex::new(Mood::Works));
         let (behaves, name_, channel_) = (Arc::clone(&mood), name.to_owned(), channel.clone());
@@ -122,7 +174,7 @@ impl Worker {
                 }
             }
         });
-        tell(&channel, name, metrics(mem_mib)).await.unwrap();
+        channel.tell(name, metrics(mem_mib)).await.unwrap();
         Self {
             name: name.to_owned(),
             channel,
@@ -150,9 +202,8 @@ impl Worker {
 
     /// Says how an instance is.
     pub(crate) async fn says(&self, id: &str, status: ResourceStatus) {
-        tell(&self.channel, &self.name, instance(id, status))
-            .await
-            .unwrap();
+        let status = instance(id, status);
+        self.channel.tell(&self.name, status).await.unwrap();
     }
 
     /// Waits until it was told this of this instance; the job.
@@ -179,7 +230,7 @@ impl Worker {
     }
 }
 
-async fn obey(channel: &Channel, name: &str, job: &InstanceScheduling, mood: Mood) {
+async fn obey(channel: &Way, name: &str, job: &InstanceScheduling, mood: Mood) {
     type Is = ResourceStatus;
     if serde_json::from_str::<serde_json::Value>(&job.definition).is_err() {
         return;
@@ -193,7 +244,8 @@ async fn obey(channel: &Channel, name: &str, job: &InstanceScheduling, mood: Moo
     };
     for &status in says {
         // A worker whose adapter is gone is gone itself.
-        let _ = tell(channel, name, instance(&job.instance_id, status)).await;
+        let status = instance(&job.instance_id, status);
+        let _ = channel.tell(name, status).await;
     }
 }
 
@@ -206,14 +258,37 @@ pub(crate) struct Controller {
     pub(crate) workers: watch::Receiver<BTreeMap<String, (ResourceStatus, String)>>,
     /// How its stream ended, once it has.
     pub(crate) end: watch::Receiver<Option<Result<(), Status>>>,
+    /// What its calls carry: `ciao-sets`, a token. RIK's own carries nothing.
+    metadata: MetadataMap,
     task: AbortHandle,
 }
 
 impl Controller {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
+        Self::connect_with(address, MetadataMap::new()).await
+    }
+
+    /// One that takes errors, for it says that it knows sets.
+    pub(crate) async fn connect_knowing(address: SocketAddr) -> Self {
+        let mut metadata = MetadataMap::new();
+        metadata.insert("ciao-sets", "yes".parse().unwrap());
+        Self::connect_with(address, metadata).await
+    }
+
+    /// One that shows this token.
+    pub(crate) async fn connect_as(address: SocketAddr, token: &str) -> Self {
+        Self::connect_with(address, bearer(token)).await
+    }
+
+    async fn connect_with(address: SocketAddr, metadata: MetadataMap) -> Self {
         let mut client = ControllerClient::new(channel(address).await);
-        let updates = client.get_status_updates(()).await.unwrap().into_inner();
-        Self::of(client, updates)
+        let mut request = Request::new(());
+        *request.metadata_mut() = metadata.clone();
+        let updates = client.get_status_updates(request).await.unwrap();
+        Self {
+            metadata,
+            ..Self::of(client, updates.into_inner())
+        }
     }
 
     pub(crate) fn of(
@@ -248,6 +323,7 @@ impl Controller {
             heard,
             workers,
             end,
+            metadata: MetadataMap::new(),
             task: task.abort_handle(),
         }
     }
@@ -259,15 +335,15 @@ impl Controller {
         definition: &str,
         action: WorkloadRequestKind,
     ) -> Result<Response<()>, Status> {
+        let mut request = Request::new(WorkloadScheduling {
+            workload_id: workload.to_owned(),
+            definition: definition.to_owned(),
+            action: action.into(),
+            instance_id: id.to_owned(),
+        });
+        *request.metadata_mut() = self.metadata.clone();
         let mut client = self.client.clone();
-        client
-            .schedule_instance(WorkloadScheduling {
-                workload_id: workload.to_owned(),
-                definition: definition.to_owned(),
-                action: action.into(),
-                instance_id: id.to_owned(),
-            })
-            .await
+        client.schedule_instance(request).await
     }
 
     /// Has an instance made.

@@ -3,8 +3,8 @@
 use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 use tonic::{Code, Request};
 
-use crate::peers::{channel, register};
-use crate::rpc::common::WorkerRegistration;
+use crate::peers::{Controller, POD, Worker, channel, register};
+use crate::rpc::common::{ResourceStatus as Is, WorkerRegistration, WorkloadRequestKind as Kind};
 use crate::rpc::controller::controller_client::ControllerClient;
 use crate::rpc::worker::worker_client::WorkerClient;
 use crate::world::World;
@@ -74,6 +74,50 @@ async fn tokens_are_issued_listed_and_banned() {
         .unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert!(!world.token(&["ban", "unknown"]).await.status.success());
+}
+
+#[tokio::test]
+async fn two_controllers_with_tokens_use_the_same_ids_and_see_only_their_own() {
+    let world = World::with(&["-tokens"]).await;
+    let mut tokens = Vec::new();
+    for (name, role) in [
+        ("anna", "controller"),
+        ("berta", "controller"),
+        ("w", "worker"),
+    ] {
+        let issued = world.token(&["issue", name, "-role", role]).await;
+        tokens.push(String::from_utf8(issued.stdout).unwrap().trim().to_owned());
+    }
+    world.rik_wrote("3 tokens are known").await;
+    let worker = Worker::connect_as(world.workers_at(), "one", 4096, &tokens[2]).await;
+    world.node_is("one", "READY").await;
+    let anna = Controller::connect_as(world.controllers_at(), &tokens[0]).await;
+    let berta = Controller::connect_as(world.controllers_at(), &tokens[1]).await;
+    let other = POD.replace("i:1", "i:2");
+    anna.creates("a").await.unwrap();
+    anna.hears("a", Is::Running).await;
+    berta.creates_of("a", &other).await.unwrap();
+    berta.hears("a", Is::Running).await;
+    berta.creates("b").await.unwrap();
+    berta.hears("b", Is::Running).await;
+    // One worker has both; it tells instances apart by their ids alone.
+    let created = worker.created();
+    assert_eq!(created.len(), 3);
+    assert!(created[0] == "a" && created[1] != "a", "{created:?}");
+    anna.destroys("a").await.unwrap();
+    anna.hears("a", Is::Terminated).await;
+    anna.destroys("b").await.unwrap();
+    anna.hears("b", Is::Terminated).await;
+    // Neither is berta's, which would be told before the end of this.
+    berta.destroys("b").await.unwrap();
+    berta.hears("b", Is::Terminated).await;
+    assert_eq!(berta.latest()["a"], Is::Running);
+    berta.destroys("a").await.unwrap();
+    let job = worker.was_told(&created[1], Kind::Destroy).await;
+    assert_eq!(job.definition, other);
+    berta.hears("a", Is::Terminated).await;
+    let statuses = |it: &Controller| it.heard.borrow().iter().filter(|it| it.0 == "a").count();
+    assert!(statuses(&anna) <= 5, "{:#?}", anna.heard.borrow());
 }
 
 #[tokio::test]
