@@ -1,8 +1,12 @@
 //! What no decent client does: streams that are reset or never read, messages that are too long or none.
 
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_core::Stream;
 use h2::client::SendRequest;
 use http::Request;
 use tokio::net::TcpStream;
@@ -10,15 +14,16 @@ use tonic::Code;
 
 use crate::peers::{Controller, Worker, channel, metrics, tell};
 use crate::rpc::common::worker_status::Status as Subject;
-use crate::rpc::common::{ResourceStatus as Is, WorkerMetric};
+use crate::rpc::common::{InstanceMetric, ResourceStatus as Is, WorkerMetric, WorkerStatus};
 use crate::rpc::controller::controller_client::ControllerClient;
+use crate::rpc::worker::worker_client::WorkerClient;
 use crate::world::World;
 
 /// Most memory that the adapter may take on top of what it had, in KiB.
 const MORE: u64 = 64 * 1024;
 
 /// A bare HTTP/2 connection.
-async fn http2(address: std::net::SocketAddr) -> SendRequest<Bytes> {
+async fn http2(address: SocketAddr) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(async move { drop(connection.await) });
@@ -43,6 +48,37 @@ fn message(len: u32, bytes: &[u8]) -> Bytes {
     frame.into()
 }
 
+/// How a call with this body is answered.
+async fn status_of(address: SocketAddr, path: &str, body: Bytes) -> Code {
+    let client = http2(address).await;
+    let mut client = client.ready().await.unwrap();
+    let (response, mut stream) = client.send_request(call(path), false).unwrap();
+    stream.send_data(body, true).unwrap();
+    let mut response = response.await.unwrap();
+    let status = match response.headers().get("grpc-status") {
+        Some(status) => status.clone(),
+        None => {
+            let trailers = response.body_mut().trailers().await.unwrap();
+            trailers.unwrap().get("grpc-status").unwrap().clone()
+        }
+    };
+    Code::from_bytes(status.as_bytes())
+}
+
+/// What is pushed into a channel, as the messages of a call.
+struct Received(tokio::sync::mpsc::Receiver<WorkerStatus>);
+
+impl Stream for Received {
+    type Item = WorkerStatus;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<WorkerStatus>> {
+        self.0.poll_recv(context)
+    }
+}
+
 /// An instance runs on the worker as ever, and the adapter takes little more memory than before (KiB).
 async fn serves_as_before(world: &World, controller: &Controller, worker: &Worker, before: u64) {
     controller.creates("a").await.unwrap();
@@ -55,25 +91,21 @@ async fn serves_as_before(world: &World, controller: &Controller, worker: &Worke
     );
 }
 
-#[tokio::test]
-async fn ten_thousand_streams_that_are_reset_cost_nothing_that_lasts() {
-    let world = World::new().await;
-    let controller = world.controller().await;
-    let before = world.rik_memory();
+/// Begins ten thousand calls, sends a message each, and resets them at once.
+async fn resets_ten_thousand(address: SocketAddr, path: &str, message_of: impl Fn(u32) -> Bytes) {
     let mut resets = 0;
     while resets < 10_000 {
-        let mut client = http2(world.controllers_at()).await;
+        let mut client = http2(address).await;
         loop {
             // The server ends a connection that does nothing else.
             let Ok(ready) = client.ready().await else {
                 break;
             };
             client = ready;
-            let path = "/controller.Controller/GetStatusUpdates";
             let Ok((_, mut stream)) = client.send_request(call(path), false) else {
                 break;
             };
-            let _ = stream.send_data(message(0, &[]), true);
+            let _ = stream.send_data(message_of(resets), true);
             stream.send_reset(h2::Reason::CANCEL);
             resets += 1;
             if resets % 100 == 0 {
@@ -81,6 +113,107 @@ async fn ten_thousand_streams_that_are_reset_cost_nothing_that_lasts() {
             }
         }
     }
+}
+
+/// The name of a worker, as a message.
+fn registration(name: &str) -> Bytes {
+    let len = u8::try_from(name.len()).unwrap();
+    let bytes = [&[0x0a, len], name.as_bytes()].concat();
+    message(bytes.len().try_into().unwrap(), &bytes)
+}
+
+#[tokio::test]
+async fn ten_thousand_workers_that_are_reset_cost_nothing_that_lasts() {
+    let world = World::new().await;
+    let controller = world.controller().await;
+    let before = world.rik_memory();
+    let at = world.workers_at();
+    let path = "/worker.Worker/SendStatusUpdates";
+    resets_ten_thousand(at, path, |_| message(0, &[])).await;
+    let path = "/worker.Worker/Register";
+    resets_ten_thousand(at, path, |at| registration(&format!("w{at}"))).await;
+    let worker = world.worker("one", 4096).await;
+    serves_as_before(&world, &controller, &worker, before).await;
+}
+
+#[tokio::test]
+async fn giant_lengths_wrong_texts_and_half_messages_of_workers_are_refused() {
+    let world = World::new().await;
+    let controller = world.controller().await;
+    let before = world.rik_memory();
+    for (path, tag) in [
+        ("/worker.Worker/Register", 0x0a),
+        ("/worker.Worker/SendStatusUpdates", 0x1a),
+    ] {
+        for (body, code) in [
+            (message(u32::MAX, &[]), Code::OutOfRange),
+            (message(128 * 1024 + 1, &[tag]), Code::OutOfRange),
+            (message(4, &[tag, 2, 0xff, 0xfe]), Code::Internal),
+            (message(3, &[tag, 0xff, 0x7f]), Code::Internal),
+            (message(100, &[tag]), Code::Internal),
+        ] {
+            assert_eq!(
+                status_of(world.workers_at(), path, body).await,
+                code,
+                "{path}"
+            );
+        }
+    }
+    let mut streams = Vec::new();
+    for path in [
+        "/worker.Worker/Register",
+        "/worker.Worker/SendStatusUpdates",
+    ] {
+        let mut client = http2(world.workers_at()).await;
+        for _ in 0..200 {
+            client = client.ready().await.unwrap();
+            let (response, mut stream) = client.send_request(call(path), false).unwrap();
+            stream.send_data(message(120_000, &[0x0a]), false).unwrap();
+            streams.push((response, stream));
+        }
+    }
+    let worker = world.worker("one", 4096).await;
+    serves_as_before(&world, &controller, &worker, before).await;
+}
+
+#[tokio::test]
+async fn a_stream_of_statuses_that_never_ends_costs_nothing_that_lasts() {
+    let world = World::new().await;
+    let worker = world.worker("one", 4096).await;
+    let controller = world.controller().await;
+    let before = world.rik_memory();
+    let status = |id: String| WorkerStatus {
+        status: Some(Subject::Instance(InstanceMetric {
+            status: Is::Running.into(),
+            metrics: "x".repeat(1000),
+            instance_id: id,
+        })),
+        identifier: "one".to_owned(),
+        host_address: None,
+    };
+    let (push, statuses) = tokio::sync::mpsc::channel(16);
+    let endless = channel(world.workers_at()).await;
+    let call = tokio::spawn(async move {
+        let mut client = WorkerClient::new(endless);
+        client.send_status_updates(Received(statuses)).await
+    });
+    // Of instances that nobody has, and of one that comes to run meanwhile.
+    for at in 0..50_000 {
+        push.send(status(format!("{at}"))).await.unwrap();
+        push.send(status("a".to_owned())).await.unwrap();
+    }
+    serves_as_before(&world, &controller, &worker, before).await;
+    assert!(!call.is_finished());
+    assert_eq!(controller.latest().len(), 1);
+}
+
+#[tokio::test]
+async fn ten_thousand_streams_that_are_reset_cost_nothing_that_lasts() {
+    let world = World::new().await;
+    let controller = world.controller().await;
+    let before = world.rik_memory();
+    let path = "/controller.Controller/GetStatusUpdates";
+    resets_ten_thousand(world.controllers_at(), path, |_| message(0, &[])).await;
     let worker = world.worker("one", 4096).await;
     serves_as_before(&world, &controller, &worker, before).await;
 }
@@ -149,19 +282,7 @@ async fn giant_lengths_wrong_texts_and_half_messages_are_refused() {
         // Half a message.
         (message(100, &[0x22]), Code::Internal),
     ] {
-        let mut client = http2(world.controllers_at()).await.ready().await.unwrap();
-        let (response, mut stream) = client.send_request(call(path), false).unwrap();
-        stream.send_data(body, true).unwrap();
-        let mut response = response.await.unwrap();
-        let status = match response.headers().get("grpc-status") {
-            Some(status) => status.clone(),
-            None => {
-                let trailers = response.body_mut().trailers().await.unwrap();
-                trailers.unwrap().get("grpc-status").unwrap().clone()
-            }
-        };
-        let status = Code::from_bytes(status.as_bytes());
-        assert_eq!(status, code, "{:?}", response.headers());
+        assert_eq!(status_of(world.controllers_at(), path, body).await, code);
     }
     let mut streams = Vec::new();
     // Two hundred calls that never end, and whose message is always to come.
