@@ -1,7 +1,8 @@
 //! Definitions: what is read of a controller's JSON, the START that it becomes, and how a worker's node finds it in
 //! that again.
 //!
-//! Only `name`, `replicas`, `spec.requirements` and `spec.scheduling` are read here; everything else is for the worker.
+//! Only `name`, `replicas`, `spec.requirements`, `spec.scheduling` and some of the containers' environment
+//! ([`environment`]) are read here; everything else is for the worker.
 //! A START for RIK is two documents: what the scheduler needs, and behind `---`, where payloads have further documents
 //! for launchers, one line of JSON with the id and the definition. The definition stands there as its controller wrote
 //! it, but for line ends between its values.
@@ -16,6 +17,8 @@
 //! ---
 //! {"instance_id":"web-1","definition":{"name": "web", "spec": {…}}}
 //! ```
+
+mod environment;
 
 use std::borrow::Cow;
 
@@ -69,6 +72,8 @@ pub(crate) struct Definition {
     requirements: Option<Asked>,
     /// `spec.scheduling`, checked with the same code as that of a START.
     scheduling: Option<Scheduling>,
+    /// Whether it says what becomes of an instance whose worker is lost.
+    says_on_node_loss: bool,
 }
 
 /// Why a definition cannot be scheduled; the controller gets the text with `INVALID_ARGUMENT`.
@@ -86,6 +91,9 @@ pub(crate) enum DefinitionError {
     /// `replicas` is more than a set may have.
     #[error("the definition's replicas: {0} is more than the {MAX_REPLICAS} that a set may have")]
     Replicas(u32),
+    /// An entry of a container's environment that is read here is none.
+    #[error("the definition's environment: {0}")]
+    Environment(String),
     /// `spec.requirements` or `spec.scheduling` cannot stand in a START.
     #[error("the definition's spec: {0}")]
     Spec(#[from] PayloadError),
@@ -93,25 +101,28 @@ pub(crate) enum DefinitionError {
 
 /// The keys that are read.
 #[derive(Deserialize)]
-struct Read {
+struct Read<'a> {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
     replicas: Option<u32>,
     #[serde(default)]
-    spec: Option<Spec>,
+    #[serde(borrow)]
+    spec: Option<Spec<'a>>,
 }
 
-#[derive(Deserialize)]
-struct Spec {
+#[derive(Default, Deserialize)]
+struct Spec<'a> {
     #[serde(default)]
     requirements: Option<Asked>,
     #[serde(default)]
     scheduling: Option<Value>,
+    #[serde(borrow, default)]
+    containers: Option<&'a RawValue>,
 }
 
 /// `spec.requirements`, as in a START; a missing key is a default's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 struct Asked {
     #[serde(default)]
     mem_mb: Option<i64>,
@@ -151,16 +162,21 @@ impl Definition {
         if !json.starts_with('{') {
             return Err(DefinitionError::NoObject);
         }
-        let read: Read = serde_json::from_str(&json)?;
-        let spec = read.spec.unwrap_or(Spec {
-            requirements: None,
-            scheduling: None,
-        });
+        let read: Read<'_> = serde_json::from_str(&json)?;
+        let mut spec = read.spec.unwrap_or_default();
+        if let Some(containers) = spec.containers {
+            environment::add(containers, &mut spec.requirements, &mut spec.scheduling)?;
+        }
+        let on_node_loss = spec
+            .scheduling
+            .as_ref()
+            .and_then(|it| it.get("on_node_loss"));
         let replicas = read.replicas.unwrap_or(1);
         if replicas > MAX_REPLICAS {
             return Err(DefinitionError::Replicas(replicas));
         }
         Ok(Self {
+            says_on_node_loss: on_node_loss.is_some_and(Value::is_string),
             name: read.name.unwrap_or_default(),
             replicas,
             scheduling: scheduling(spec.requirements, spec.scheduling)?,
@@ -185,7 +201,7 @@ impl Definition {
         let asked = self.requirements;
         let mut scheduling = self.scheduling.clone().unwrap_or_default();
         scheduling.queue.get_or_insert(defaults.queue);
-        if scheduling.on_node_loss == OnNodeLoss::default() {
+        if !self.says_on_node_loss {
             scheduling.on_node_loss = defaults.on_node_loss.clone();
         }
         scheduling.relocate = true;
@@ -367,6 +383,89 @@ mod tests {
         assert!(said.contains("mem_mb"), "{said}");
         let long = format!(r#"{{"name": "{}"}}"#, "x".repeat(MAX_LEN));
         assert!(refused(&long).contains("at most 196608 are taken"));
+    }
+
+    /// What RIK's own controller makes of a definition: it keeps the keys that it knows, and their types.
+    fn pod(env: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"v0","kind":"Pod","name":"web","spec":{{"containers":[{{"name":"c","image":"i:1","env":[{env}],"ports":null}}],"function":null}},"replicas":null}}"#
+        )
+    }
+
+    fn entry(name: &str, value: &str) -> String {
+        format!(r#"{{"name":"{name}","value":"{value}"}}"#)
+    }
+
+    #[test]
+    fn what_an_instance_asks_for_may_stand_in_the_environment_of_a_container() {
+        let env = [
+            entry("PATH", "/bin"),
+            entry("CIAO_START_MEM_MB", "512"),
+            entry("CIAO_START_VCPUS", "2"),
+            entry("CIAO_START_PRIORITY", "70"),
+            entry("CIAO_START_ON_NODE_LOSS", "restart"),
+        ];
+        let definition = Definition::read(&pod(&env.join(","))).unwrap();
+        let payload = definition.start(UUID, "a", "a", None, &defaults());
+        let start = Start::decode(&payload).unwrap();
+        let asked = (start.requirements.mem_mb, start.requirements.vcpus);
+        assert_eq!(asked, (512, 2));
+        let scheduling = start.scheduling.unwrap();
+        assert_eq!(scheduling.priority, Some(70));
+        assert_eq!(scheduling.on_node_loss, OnNodeLoss::Restart);
+        assert!(
+            carried(&payload).unwrap().json.contains("CIAO_START_VCPUS"),
+            "the worker gets the definition as it was written"
+        );
+    }
+
+    #[test]
+    fn a_definition_that_wants_a_report_of_a_lost_worker_comes_before_the_flag() {
+        let restart = Defaults {
+            on_node_loss: OnNodeLoss::Restart,
+            ..defaults()
+        };
+        let env = pod(&entry("CIAO_START_ON_NODE_LOSS", "report"));
+        let spec = r#"{"spec": {"scheduling": {"on_node_loss": "report"}}}"#;
+        for (text, expected) in [
+            (&*env, OnNodeLoss::Report),
+            (spec, OnNodeLoss::Report),
+            ("{}", OnNodeLoss::Restart),
+        ] {
+            let definition = Definition::read(text).unwrap();
+            let payload = definition.start(UUID, "a", "a", None, &restart);
+            let scheduling = Start::decode(&payload).unwrap().scheduling.unwrap();
+            assert_eq!(scheduling.on_node_loss, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_environment_asks_for_is_checked() {
+        let refused = |env: &str| Definition::read(&pod(env)).unwrap_err().to_string();
+        for (name, value) in [
+            ("MEM_MB", "lots"),
+            ("MEM_MB", "-1"),
+            ("VCPUS", "1.5"),
+            ("PRIORITY", "101"),
+            ("ON_NODE_LOSS", "wait"),
+            ("MEMORY", "1"),
+        ] {
+            let name = format!("CIAO_START_{name}");
+            let said = refused(&entry(&name, value));
+            assert!(said.contains(&name), "{said}");
+        }
+        let twice = [1, 2].map(|it| entry("CIAO_START_VCPUS", &it.to_string()));
+        assert!(refused(&twice.join(",")).contains("twice"));
+        let number = r#"{"name":"CIAO_START_VCPUS","value":2}"#;
+        assert!(refused(number).contains("CIAO_START_VCPUS"));
+        let both = r#"{"spec": {"requirements": {"mem_mb": 1}, "containers": [{"env": [{"name": "CIAO_START_MEM_MB", "value": "2"}]}]}}"#;
+        let said = Definition::read(both).unwrap_err().to_string();
+        assert!(said.contains("twice"), "{said}");
+        // Elsewhere such a text is nobody's but the worker's.
+        Definition::read(
+            r#"{"name": "CIAO_START_", "spec": {"containers": {"env": "CIAO_START_X"}}}"#,
+        )
+        .unwrap();
     }
 
     #[test]
