@@ -1,11 +1,12 @@
 //! The gRPC service that controllers call: checks a request's token and form, makes an order for the coordinator of it,
 //! and answers with what the coordinator answers. It keeps no state.
 
+use sched_model::cut::cut;
 use tokio::sync::{mpsc, oneshot};
-use tonic::metadata::MetadataValue;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Request, Response, Status};
 
-use crate::coordinator::{self, Order};
+use crate::coordinator::{self, Action, MAX_ID, Order};
 use crate::definition::Definition;
 use crate::rpc::common::WorkloadRequestKind;
 use crate::rpc::controller::WorkloadScheduling;
@@ -13,11 +14,11 @@ use crate::rpc::controller::controller_server::Controller;
 use crate::tokens::{Role, Tokens};
 use crate::updates::{Caller, Updates};
 
-/// Longest id of an instance or workload, in bytes. Ids are kept on disk and repeated in each update.
-const MAX_ID: usize = 1024;
-
 /// Metadata of a good answer with a notice, such as that the scheduler is not reachable.
 const NOTICE: &str = "ciao-notice";
+
+/// Longest notice in bytes: it is a header, of which clients take 16 KiB in all or less.
+const MAX_NOTICE: usize = 1024;
 
 /// Metadata with which a controller says that it knows instances of sets, whose ids it did not give. Its presence
 /// counts, not its value.
@@ -67,27 +68,39 @@ impl Controllers {
     }
 }
 
-/// Reads and checks a request's form.
+/// Reads and checks a request's form. RIK's own controller takes no errors but over what RIK's own scheduler could not
+/// read either: for that, what is wrong in itself is an instance that fails.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT`: an id that is too long, a definition that is none, or an unknown action.
-fn read(scheduling: WorkloadScheduling) -> Result<coordinator::Request, Status> {
-    for (name, id) in [
-        ("instance_id", &scheduling.instance_id),
-        ("workload_id", &scheduling.workload_id),
+fn read(scheduling: WorkloadScheduling, caller: &Caller) -> Result<coordinator::Request, Status> {
+    let is_set = scheduling.instance_id.is_empty();
+    let takes_errors = is_set || caller.takes_errors();
+    for (name, id, takes_errors) in [
+        ("instance_id", &scheduling.instance_id, takes_errors),
+        ("workload_id", &scheduling.workload_id, true),
     ] {
-        if id.len() > MAX_ID {
+        if takes_errors && id.len() > MAX_ID {
             let text = format!("{name}: longer than {MAX_ID} bytes");
             return Err(Status::invalid_argument(text));
         }
     }
-    let create = match WorkloadRequestKind::try_from(scheduling.action) {
+    let action = match WorkloadRequestKind::try_from(scheduling.action) {
         Ok(WorkloadRequestKind::Create) => {
-            let definition = Definition::read(&scheduling.definition)
-                .map_err(|error| Status::invalid_argument(error.to_string()))?;
-            Some(Box::new(definition))
+            let read = Definition::read(&scheduling.definition);
+            let read = read.and_then(|it| if is_set { it.of_set() } else { Ok(it) });
+            match read {
+                Ok(definition) => Action::Create(Box::new(definition)),
+                Err(error) => {
+                    let refusal = Status::invalid_argument(error.to_string());
+                    if takes_errors || error.is_unreadable() {
+                        return Err(refusal);
+                    }
+                    Action::Fail(refusal)
+                }
+            }
         }
-        Ok(WorkloadRequestKind::Destroy) => None,
+        Ok(WorkloadRequestKind::Destroy) => Action::Destroy,
         Err(_) => {
             let text = format!(
                 "action: {} is neither CREATE nor DESTROY",
@@ -99,8 +112,25 @@ fn read(scheduling: WorkloadScheduling) -> Result<coordinator::Request, Status> 
     Ok(coordinator::Request {
         workload: scheduling.workload_id,
         id: scheduling.instance_id,
-        create,
+        action,
     })
+}
+
+/// An answer with a notice, if there is one: the text's beginning, with `?` for what a header may not have.
+fn with_notice<T>(answer: T, notice: Option<String>) -> Response<T> {
+    let mut response = Response::new(answer);
+    if let Some(text) = notice {
+        let text = cut(&text, MAX_NOTICE);
+        let plain = text.chars().map(|c| match c {
+            ' '..='~' => c,
+            _ => '?',
+        });
+        let value = MetadataValue::<Ascii>::try_from(plain.collect::<String>());
+        if let Ok(value) = value {
+            response.metadata_mut().insert(NOTICE, value);
+        }
+    }
+    response
 }
 
 #[tonic::async_trait]
@@ -112,7 +142,7 @@ impl Controller for Controllers {
         request: Request<WorkloadScheduling>,
     ) -> Result<Response<()>, Status> {
         let caller = self.caller(&request)?;
-        let request = read(request.into_inner())?;
+        let request = read(request.into_inner(), &caller)?;
         let (answer, answered) = oneshot::channel();
         let order = Order::Schedule {
             request,
@@ -120,19 +150,15 @@ impl Controller for Controllers {
             answer,
         };
         let notice = self.ask(order, answered).await?;
-        let mut response = Response::new(());
-        if let Some(notice) = notice.and_then(|it| MetadataValue::try_from(it).ok()) {
-            response.metadata_mut().insert(NOTICE, notice);
-        }
-        Ok(response)
+        Ok(with_notice((), notice))
     }
 
     async fn get_status_updates(&self, request: Request<()>) -> Result<Response<Updates>, Status> {
         let caller = self.caller(&request)?;
         let (answer, answered) = oneshot::channel();
-        let updates = self
+        let (updates, notice) = self
             .ask(Order::Subscribe { caller, answer }, answered)
             .await?;
-        Ok(Response::new(updates))
+        Ok(with_notice(updates, notice))
     }
 }

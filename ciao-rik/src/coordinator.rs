@@ -17,12 +17,13 @@
 //! ```
 //!
 //! `orders` has the part for controllers, `progress` that for scheduler and workers, [`sets`] what makes instances by
-//! number, `starts` what hands STARTs to the session, `steps` what is carried out after the write, `notify` what
-//! controllers read, `told` what they have read.
+//! number, `starts` what hands STARTs to the session, `steps` what is carried out after the write, `refused` what cannot
+//! be done, `notify` what controllers read, `told` what they have read.
 
 mod notify;
 mod orders;
 mod progress;
+mod refused;
 pub(crate) mod sets;
 mod starts;
 mod steps;
@@ -46,8 +47,12 @@ use crate::rpc::common::WorkerMetric;
 use crate::store::{Change, Kept, Store};
 use crate::updates::{Caller, Subscriber, Updates};
 
+use self::refused::{RefusedCreates, Reply};
 use self::sets::Set;
 use self::told::ToldEnds;
+
+/// Longest id of an instance or workload that is kept, in bytes. Ids are on disk and repeated in each update.
+pub(crate) const MAX_ID: usize = 1024;
 
 /// Most instances that are not over, and, counted apart, most that are over and wait to be told. Of the latter the
 /// oldest are forgotten first, so that a controller that never reads does not fill memory.
@@ -80,8 +85,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Every so many of those, refused instances are sent again: every 5 s.
 const RETRY_LOOKS: u32 = 5;
 
-/// The answer to a request. `Some` text is a notice that the controller should know, while the scheduler is not
-/// reachable; it is sent as metadata beside a good answer.
+/// The answer to a request. `Some` text is a notice that the controller should know: that the scheduler is not
+/// reachable, or why nothing comes of a request whose controller takes no error. It is sent as metadata beside a good
+/// answer.
 pub(crate) type Answer = oneshot::Sender<Result<Option<String>, Status>>;
 
 /// What controllers want.
@@ -100,8 +106,8 @@ pub(crate) enum Order {
     Subscribe {
         /// Who.
         caller: Caller,
-        /// The stream, or that there are too many.
-        answer: oneshot::Sender<Result<Updates, Status>>,
+        /// The stream, and a notice while the scheduler is not reachable; or that there are too many.
+        answer: oneshot::Sender<Result<(Updates, Option<String>), Status>>,
     },
     /// All names of tokens that are banned, each time the file of tokens changes; streams of these end.
     Banned(Vec<String>),
@@ -114,8 +120,20 @@ pub(crate) struct Request {
     pub(crate) workload: String,
     /// The instance's id in the controller's words; empty where the request is for a set.
     pub(crate) id: String,
-    /// `Some` to make it so, `None` to destroy it.
-    pub(crate) create: Option<Box<Definition>>,
+    /// What is to become of it.
+    pub(crate) action: Action,
+}
+
+/// What is to become of an instance or a set.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// It is to be of this definition.
+    Create(Box<Definition>),
+    /// It is to be of a definition that cannot be, and this is why: it has failed before it began. Only for an instance,
+    /// of a controller that takes no errors.
+    Fail(Status),
+    /// It is to go.
+    Destroy,
 }
 
 /// What the tasks of workers report, in the order in which each worker said it.
@@ -171,6 +189,8 @@ pub(crate) struct Coordinator {
     by_id: HashMap<(Arc<str>, String), Arc<str>>,
     /// Those that are over and whose controllers have not been told, the oldest end first.
     over: VecDeque<Arc<str>>,
+    /// Instances that could not be made, of controllers that took no error for it.
+    refused: RefusedCreates,
     /// Instances that are forgotten, for controllers of which it is not sure that they have heard it.
     told: ToldEnds,
     /// Bytes of definitions of all instances here, compared with [`MAX_DEFINITIONS`].
@@ -208,12 +228,12 @@ pub(crate) struct Coordinator {
     changes: Vec<Change>,
     /// Instances that this round has made, and who is to be told; no one for those of sets. They are sent after the
     /// write, or removed if it fails.
-    accepting: Vec<(Arc<str>, Option<Answer>)>,
+    accepting: Vec<(Arc<str>, Option<Reply>)>,
     /// Requests that change what is here already. They are written first and carried out after the write, or refused if
     /// it fails.
-    staged: Vec<(Step, Answer)>,
+    staged: Vec<(Step, Reply)>,
     /// Other requests whose answer waits for the write.
-    answers: Vec<Answer>,
+    answers: Vec<Reply>,
     /// Whether the last write failed. Until one succeeds or the next look, sets are not settled: what they add could
     /// not be kept.
     is_unwritten: bool,
@@ -240,6 +260,7 @@ impl Coordinator {
             instances: HashMap::new(),
             by_id: HashMap::new(),
             over: VecDeque::new(),
+            refused: RefusedCreates::default(),
             told: ToldEnds::default(),
             definitions: 0,
             unsettled: kept.sets.iter().map(|(key, _)| key.clone()).collect(),
@@ -373,17 +394,19 @@ impl Coordinator {
                 self.is_unwritten &= self.changes.is_empty();
                 self.changes.clear();
                 let notice = self.cut_off();
-                for (step, answer) in staged {
+                for (step, reply) in staged {
                     self.carry_out(step);
-                    // The controller may have gone.
-                    let _ = answer.send(Ok(notice.clone()));
+                    reply.done(&notice);
                 }
-                for answer in answers {
-                    let _ = answer.send(Ok(notice.clone()));
+                for reply in answers {
+                    if let Some(instance) = &reply.again {
+                        self.notify_again(instance);
+                    }
+                    reply.done(&notice);
                 }
-                for (instance, answer) in accepting {
-                    if let Some(answer) = answer {
-                        let _ = answer.send(Ok(notice.clone()));
+                for (instance, reply) in accepting {
+                    if let Some(reply) = reply {
+                        reply.done(&notice);
                     }
                     self.submit(&instance);
                     self.notify(&instance);
@@ -402,10 +425,10 @@ impl Coordinator {
                 self.remove_unwritten(&accepting);
                 let refusal =
                     Status::unavailable(format!("what was asked for cannot be kept: {error}"));
-                let accepting = accepting.into_iter().filter_map(|(_, answer)| answer);
-                let staged = staged.into_iter().map(|(_, answer)| answer);
-                for answer in accepting.chain(staged).chain(answers) {
-                    let _ = answer.send(Err(refusal.clone()));
+                let accepting = accepting.into_iter().filter_map(|(_, reply)| reply);
+                let staged = staged.into_iter().map(|(_, reply)| reply);
+                for reply in accepting.chain(staged).chain(answers) {
+                    self.refuse(reply, refusal.clone());
                 }
             }
         }
@@ -413,7 +436,7 @@ impl Coordinator {
 
     /// Removes instances that were made in this round, for they could not be written. Their sets are settled again
     /// later.
-    fn remove_unwritten(&mut self, accepting: &[(Arc<str>, Option<Answer>)]) {
+    fn remove_unwritten(&mut self, accepting: &[(Arc<str>, Option<Reply>)]) {
         for (instance, _) in accepting {
             self.touch_set(instance);
             self.remove(instance);

@@ -148,6 +148,13 @@ pub(crate) struct Carried {
     pub(crate) json: String,
 }
 
+impl DefinitionError {
+    /// Whether the definition cannot be read at all, which RIK's own scheduler refuses as well.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Json(_) | Self::NoObject)
+    }
+}
+
 impl Definition {
     /// Reads and checks what a controller sent, or what is kept.
     ///
@@ -171,18 +178,25 @@ impl Definition {
             .scheduling
             .as_ref()
             .and_then(|it| it.get("on_node_loss"));
-        let replicas = read.replicas.unwrap_or(1);
-        if replicas > MAX_REPLICAS {
-            return Err(DefinitionError::Replicas(replicas));
-        }
         Ok(Self {
             says_on_node_loss: on_node_loss.is_some_and(Value::is_string),
             name: read.name.unwrap_or_default(),
-            replicas,
+            replicas: read.replicas.unwrap_or(1),
             scheduling: scheduling(spec.requirements, spec.scheduling)?,
             requirements: spec.requirements,
             json,
         })
+    }
+
+    /// The definition of a set. For a single instance `replicas` means nothing.
+    ///
+    /// # Errors
+    /// [`DefinitionError::Replicas`].
+    pub(crate) fn of_set(self) -> Result<Self, DefinitionError> {
+        match self.replicas {
+            0..=MAX_REPLICAS => Ok(self),
+            replicas => Err(DefinitionError::Replicas(replicas)),
+        }
     }
 
     /// The START of an instance of it, both documents.
@@ -225,6 +239,33 @@ impl Definition {
         };
         carry(&start.encode(), id, &self.json)
     }
+}
+
+/// Whether two definitions are equal as JSON, `replicas` aside.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    one == other || without_replicas(one) == without_replicas(other)
+}
+
+/// Whether two definitions make the same instance: `replicas` means nothing for one, and RIK's controller draws the port
+/// of a Function anew for each of its calls.
+pub(crate) fn makes_the_same(one: &str, other: &str) -> bool {
+    let read = |json: &str| {
+        let mut definition = without_replicas(json);
+        if definition["kind"] == "Function"
+            && let Some(exposure) = definition.pointer_mut("/spec/function/exposure")
+            && let Some(exposure) = exposure.as_object_mut()
+        {
+            exposure.remove("port");
+        }
+        definition
+    };
+    one == other || read(one) == read(other)
+}
+
+fn without_replicas(json: &str) -> Value {
+    let mut definition: Value = serde_json::from_str(json).unwrap_or_default();
+    definition.as_object_mut().map(|it| it.remove("replicas"));
+    definition
 }
 
 /// The instance's name in the scheduler's lists: its id, where that can be one. Empty where the scheduler has refused
@@ -375,8 +416,10 @@ mod tests {
         let refused = |text: &str| Definition::read(text).unwrap_err().to_string();
         assert!(refused("").contains("is not the JSON of a workload"));
         assert!(refused("[]").contains("is not the JSON of a workload"));
-        assert!(refused(r#"{"replicas": 10001}"#).contains("more than the 10000"));
         assert!(refused(r#"{"replicas": -1}"#).contains("invalid value"));
+        let many = Definition::read(r#"{"replicas": 10001}"#).unwrap();
+        let said = many.of_set().unwrap_err().to_string();
+        assert!(said.contains("more than the 10000"), "{said}");
         let said = refused(r#"{"spec": {"scheduling": {"prioritty": 1}}}"#);
         assert!(said.contains("prioritty"), "{said}");
         let said = refused(r#"{"spec": {"requirements": {"mem_mb": -1}}}"#);

@@ -21,6 +21,7 @@ use futures_core::Stream;
 use parking_lot::Mutex;
 use tonic::Status;
 
+use crate::coordinator::MAX_ID;
 use crate::rpc::common::WorkerStatus;
 use crate::rpc::common::worker_status::Status as Subject;
 
@@ -29,7 +30,8 @@ use crate::rpc::common::worker_status::Status as Subject;
 /// has removed from its list.
 const REPEATED_AFTER: Duration = Duration::from_secs(10);
 
-/// Most ends of instances that are remembered for that, of each stream; the oldest are dropped first.
+/// Most ends of instances that are remembered for that, of each stream; the oldest are dropped first. Ids that are too
+/// long to be kept are not among them.
 const MAX_ENDS: usize = 1024;
 
 /// Most bytes of unread updates of one stream: about 400 000 of an instance without a text. A controller that reads is
@@ -64,6 +66,13 @@ pub(crate) struct Caller {
     pub(crate) address: Option<SocketAddr>,
     /// Whether it says that it knows instances of sets, which it did not name itself.
     pub(crate) knows_sets: bool,
+}
+
+impl Caller {
+    /// Whether it takes errors of `ScheduleInstance`. RIK's own controller ends over them, and says nothing of sets.
+    pub(crate) fn takes_errors(&self) -> bool {
+        self.knows_sets
+    }
 }
 
 /// The coordinator's end of a stream.
@@ -119,7 +128,9 @@ impl Subscriber {
             if queue.end.is_some() || queue.is_gone {
                 return;
             }
-            if let (Last::Yes, Some(Subject::Instance(it))) = (last, &status.status) {
+            if let (Last::Yes, Some(Subject::Instance(it))) = (last, &status.status)
+                && it.instance_id.len() <= MAX_ID
+            {
                 if queue.ends.len() >= MAX_ENDS {
                     queue.ends.pop_front();
                 }

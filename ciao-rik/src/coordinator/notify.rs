@@ -27,18 +27,36 @@ impl Coordinator {
             return;
         }
         it.notified = Some(status);
+        self.push_to_all(instance, status, &detail);
+    }
+
+    /// Tells an instance's status once more: a controller that has asked for the same id again may list it otherwise.
+    pub(super) fn notify_again(&self, instance: &Arc<str>) {
+        if let Some(it) = self.instances.get(instance) {
+            let (status, detail) = it.status();
+            self.push_to_all(instance, status, &detail);
+        }
+    }
+
+    /// Tells the controllers of an owner that an instance of which nothing is kept has failed.
+    pub(super) fn notify_failed(&self, owner: &str, id: &str, why: &str) {
+        let its = self.subscribers.iter();
+        for subscriber in its.filter(|to| &*to.caller.owner == owner) {
+            push_failed(subscriber, id, why);
+        }
+    }
+
+    fn push_to_all(&self, instance: &Arc<str>, status: ResourceStatus, detail: &str) {
         let it = &self.instances[instance];
-        for subscriber in self
-            .subscribers
-            .iter()
-            .filter(|to| concerns(it, &to.caller))
-        {
-            push(subscriber, it, status, detail.clone());
+        let its = self.subscribers.iter();
+        for subscriber in its.filter(|to| concerns(it, &to.caller)) {
+            push(subscriber, it, status, detail.to_owned());
         }
     }
 
     /// Tells a controller that wants an instance destroyed, of which nothing is known here, that it is `Terminated`: it
-    /// may list it from an earlier time. Not if the stream had an end of this id within the last seconds.
+    /// may list it from an earlier time. Not if the stream had an end of this id within the last seconds, and no failure
+    /// since then.
     pub(super) fn notify_gone(&mut self, id: &str, caller: &Caller) {
         // Without tokens, callers are told apart by the address of their connection: another controller may list an
         // instance with the same id.
@@ -49,7 +67,8 @@ impl Coordinator {
         let about = About::Unknown(id.into());
         let gone = message(id, ResourceStatus::Terminated, String::new(), None);
         let to = self.subscribers.iter().filter(is_its);
-        let to = to.filter(|it| !it.has_heard_the_end(id));
+        let was_refused = self.refused.remove(&caller.owner, id);
+        let to = to.filter(|it| was_refused || !it.has_heard_the_end(id));
         to.for_each(|it| it.push(about.clone(), gone.clone(), Last::Yes));
     }
 
@@ -81,10 +100,13 @@ impl Coordinator {
             let (status, detail) = it.status();
             push(subscriber, it, status, detail);
         }
+        let owner = &subscriber.caller.owner;
+        for (id, why) in self.refused.of(owner) {
+            push_failed(subscriber, id, why);
+        }
         if !subscriber.caller.knows_sets {
             return;
         }
-        let owner = &subscriber.caller.owner;
         for id in self.told.of(owner) {
             // An instance that has the id by now is not over.
             let key = (Arc::clone(owner), id.to_owned());
@@ -152,6 +174,12 @@ fn push(subscriber: &Subscriber, it: &Instance, status: ResourceStatus, detail: 
     };
     let about = About::Instance(Arc::clone(&it.record.instance));
     subscriber.push(about, message(&it.record.id, status, detail, worker), last);
+}
+
+/// Queues that an instance has failed of which nothing is kept.
+fn push_failed(subscriber: &Subscriber, id: &str, why: &str) {
+    let failed = message(id, ResourceStatus::Failed, why.to_owned(), None);
+    subscriber.push(About::Unknown(id.into()), failed, Last::No);
 }
 
 /// The protocol's message about an instance. `identifier` is the worker, empty where none is known.

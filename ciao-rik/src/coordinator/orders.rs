@@ -11,11 +11,12 @@ use proto_frames::payload::{Delete, PhaseName};
 use tonic::Status;
 use uuid::Uuid;
 
-use crate::coordinator::sets;
+use crate::coordinator::refused::Reply;
 use crate::coordinator::{
-    Answer, Coordinator, MAX_DEFINITIONS, MAX_INSTANCES, MAX_SUBSCRIBERS, Order, Request, Step,
+    Action, Answer, Coordinator, MAX_DEFINITIONS, MAX_ID, MAX_INSTANCES, MAX_SUBSCRIBERS, Order,
+    Request, Step,
 };
-use crate::definition::Definition;
+use crate::definition::{self, Definition};
 use crate::instance::{Fate, InstanceRecord, Member};
 use crate::requests::Ask;
 use crate::updates::{self, Caller, Updates};
@@ -31,7 +32,8 @@ impl Coordinator {
             } => self.schedule(request, &caller, answer),
             Order::Subscribe { caller, answer } => {
                 // A controller that is gone drops the stream, which is noticed like any other end of one.
-                let _ = answer.send(self.subscribe(caller));
+                let updates = self.subscribe(caller);
+                let _ = answer.send(updates.map(|it| (it, self.cut_off())));
             }
             Order::Banned(owners) => {
                 self.banned = owners;
@@ -49,6 +51,10 @@ impl Coordinator {
         if request.id.is_empty() {
             return self.schedule_set(request, caller, answer);
         }
+        let mut reply = Reply::new(answer, &request, caller);
+        if request.id.len() > MAX_ID {
+            return self.schedule_unkept(request, caller, reply);
+        }
         // One controller's ids are apart from those of another token.
         let key = (Arc::clone(&caller.owner), request.id.clone());
         let known = self.by_id.get(&key).cloned();
@@ -57,40 +63,66 @@ impl Coordinator {
             self.commit();
         }
         let known = self.by_id.get(&key).cloned();
-        match (request.create, known) {
-            // It is there, or will be: nothing is made twice.
-            (Some(definition), Some(instance)) if self.is_wanted(&instance) => {
-                if self.is_made_of(&instance, &definition) {
-                    self.answers.push(answer);
-                } else {
-                    let text = format!(
-                        "instance {:?} is there with another definition; destroy it first",
-                        request.id
-                    );
-                    let _ = answer.send(Err(Status::failed_precondition(text)));
-                }
+        match (request.action, known) {
+            // It is there, or will be: nothing is made twice. Who asks again may not know how it is.
+            (Action::Create(definition), Some(instance))
+                if self.is_wanted(&instance) && self.is_made_of(&instance, &definition) =>
+            {
+                reply.again = Some(instance);
+                self.answers.push(reply);
             }
-            (Some(_), Some(_)) => {
-                let text = format!(
-                    "instance {:?} is being destroyed, or has failed and is to be destroyed first",
-                    request.id
-                );
-                let _ = answer.send(Err(Status::failed_precondition(text)));
+            (Action::Create(_) | Action::Fail(_), Some(instance)) => {
+                let refusal = self.is_there(&request.id, &instance);
+                self.refuse(reply, refusal);
             }
             // Not answered before the record is on disk.
-            (Some(definition), None) => {
+            (Action::Create(definition), None) => {
                 match self.create(request.workload, request.id, &definition, caller, None) {
-                    Ok(instance) => self.accepting.push((instance, Some(answer))),
-                    Err(status) => drop(answer.send(Err(status))),
+                    Ok(instance) => self.accepting.push((instance, Some(reply))),
+                    Err(status) => self.refuse(reply, status),
                 }
             }
-            (None, Some(instance)) => self.staged.push((Step::Destroy(instance), answer)),
+            (Action::Fail(why), None) => {
+                let record = self.record_of_failed(request.workload, request.id, &why, caller);
+                match self.keep_new(record) {
+                    Ok(instance) => {
+                        reply.note(&why);
+                        self.accepting.push((instance, Some(reply)));
+                    }
+                    Err(status) => self.refuse(reply, status),
+                }
+            }
+            (Action::Destroy, Some(instance)) => {
+                self.staged.push((Step::Destroy(instance), reply));
+            }
             // Nothing of it is left: its controller may still list it.
-            (None, None) => {
-                self.answers.push(answer);
+            (Action::Destroy, None) => {
+                self.answers.push(reply);
                 self.notify_gone(&request.id, caller);
             }
         }
+    }
+
+    /// Why an instance cannot be made whose id another has.
+    fn is_there(&self, id: &str, instance: &Arc<str>) -> Status {
+        Status::failed_precondition(match self.is_wanted(instance) {
+            true => format!("instance {id:?} is there with another definition; destroy it first"),
+            false => format!(
+                "instance {id:?} is being destroyed, or has failed and is to be destroyed first"
+            ),
+        })
+    }
+
+    /// A request of a controller that takes no errors, with an id that is too long to be kept. What is not remembered as
+    /// refused is not known to be listed anywhere.
+    fn schedule_unkept(&mut self, request: Request, caller: &Caller, reply: Reply) {
+        let is_destroy = matches!(request.action, Action::Destroy);
+        if is_destroy && self.refused.contains(&caller.owner, &request.id) {
+            self.notify_gone(&request.id, caller);
+            return reply.done(&None);
+        }
+        let text = format!("instance_id: longer than {MAX_ID} bytes");
+        self.refuse(reply, Status::invalid_argument(text));
     }
 
     /// Whether an instance is there and is to run.
@@ -99,13 +131,13 @@ impl Coordinator {
         fate == Some(&Fate::Run)
     }
 
-    /// Whether an instance was made of this definition, the number of replicas aside, which counts for sets alone.
+    /// Whether an instance was made of this definition.
     fn is_made_of(&self, instance: &Arc<str>, definition: &Definition) -> bool {
         let kept = self
             .instances
             .get(instance)
             .map(|it| &*it.record.definition);
-        kept.is_some_and(|kept| sets::is_same(kept, &definition.json))
+        kept.is_some_and(|kept| definition::makes_the_same(kept, &definition.json))
     }
 
     /// Whether the caller's token is banned. A call that was let in before may be carried out after the ban.
@@ -125,10 +157,6 @@ impl Coordinator {
         caller: &Caller,
         set: Option<Member>,
     ) -> Result<Arc<str>, Status> {
-        if self.by_id.len() >= MAX_INSTANCES {
-            let text = format!("there are {MAX_INSTANCES} instances already");
-            return Err(Status::resource_exhausted(text));
-        }
         if self.definitions + definition.json.len() > MAX_DEFINITIONS {
             let text = format!(
                 "the definitions of all instances have {} bytes; at most {MAX_DEFINITIONS} are kept",
@@ -147,7 +175,20 @@ impl Coordinator {
             // It is sent as soon as it is written, if it can be: that is written with it.
             sent_ms: self.session.as_ref().map(|_| unix_ms()),
         };
+        self.keep_new(record)
+    }
+
+    /// Takes a new instance in and has it written.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` where there are too many.
+    pub(super) fn keep_new(&mut self, record: InstanceRecord) -> Result<Arc<str>, Status> {
+        if self.by_id.len() >= MAX_INSTANCES {
+            let text = format!("there are {MAX_INSTANCES} instances already");
+            return Err(Status::resource_exhausted(text));
+        }
         let instance = Arc::clone(&record.instance);
+        self.refused.remove(&record.owner, &record.id);
         self.insert(record, Sent::No);
         self.keep(&instance);
         Ok(instance)

@@ -9,12 +9,12 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tonic::Status;
 use uuid::Uuid;
 
-use crate::coordinator::{Answer, Coordinator, Request, Step};
-use crate::definition::Definition;
+use crate::coordinator::refused::Reply;
+use crate::coordinator::{Action, Answer, Coordinator, Request, Step};
+use crate::definition::{self, Definition};
 use crate::instance::{Fate, Instance, InstanceRecord, Member, shared};
 use crate::updates::Caller;
 
@@ -44,10 +44,10 @@ impl Coordinator {
     ///
     /// All streams of this caller are told of instances of sets from here on.
     pub(super) fn schedule_set(&mut self, request: Request, caller: &Caller, answer: Answer) {
+        let reply = Reply::of_set(answer);
         if request.workload.is_empty() {
             let text = "neither an instance_id nor a workload_id is given";
-            let _ = answer.send(Err(Status::invalid_argument(text)));
-            return;
+            return self.refuse(reply, Status::invalid_argument(text));
         }
         for subscriber in &mut self.subscribers {
             // Who asks for sets knows them.
@@ -61,19 +61,19 @@ impl Coordinator {
         let key = key(&caller.owner, &request.workload);
         // Those that are staged may all be new ones.
         let count = self.sets.len() + self.staged.len();
-        let step = match request.create {
-            Some(_) if !self.sets.contains_key(&key) && count >= MAX_SETS => {
+        let step = match request.action {
+            Action::Create(_) if !self.sets.contains_key(&key) && count >= MAX_SETS => {
                 let text = format!("there are {MAX_SETS} sets already");
-                let _ = answer.send(Err(Status::resource_exhausted(text)));
-                return;
+                return self.refuse(reply, Status::resource_exhausted(text));
             }
-            Some(definition) => {
+            Action::Create(definition) => {
                 let set = self.changed_set(&key, request.workload, *definition, caller);
                 Step::Set(key, Box::new(set))
             }
-            None => Step::ForgetSet(key),
+            Action::Fail(why) => return self.refuse(reply, why),
+            Action::Destroy => Step::ForgetSet(key),
         };
-        self.staged.push((step, answer));
+        self.staged.push((step, reply));
     }
 
     /// What a set is to be. A set that is made begins with a random generation: instances of an earlier set of this
@@ -86,7 +86,9 @@ impl Coordinator {
         caller: &Caller,
     ) -> Set {
         let generation = match self.sets.get(key) {
-            Some(before) if is_same(&before.definition, &definition.json) => before.generation,
+            Some(before) if definition::is_same(&before.definition, &definition.json) => {
+                before.generation
+            }
             Some(before) => before.generation + 1,
             // What is left of one that was destroyed is of no generation of this.
             None => fastrand::u64(1 << 32..1 << 48),
@@ -238,19 +240,6 @@ impl Coordinator {
             }
         }
     }
-}
-
-/// Whether two definitions are equal as JSON, `replicas` aside.
-pub(super) fn is_same(one: &str, other: &str) -> bool {
-    if one == other {
-        return true;
-    }
-    let read = |json: &str| {
-        let mut definition: Value = serde_json::from_str(json).unwrap_or_default();
-        definition.as_object_mut().map(|it| it.remove("replicas"));
-        definition
-    };
-    read(one) == read(other)
 }
 
 /// What a set is found by, here and in the store: owner, line end, workload. A token's name has no line end, so that

@@ -1,5 +1,7 @@
 //! Tests of the coordinator without a scheduler, with a disk that takes no writes for a while.
 
+mod refused;
+
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
 
-use super::{Coordinator, News, Order, Request, Settings};
+use super::{Action, Coordinator, News, Order, Request, Settings};
 use crate::definition::{Defaults, Definition};
 use crate::instance::Fate;
 use crate::requests::{Ask, Listing, SessionEvent};
@@ -97,17 +99,25 @@ impl World {
 
     /// Gives an order; a set is meant where the id is empty.
     fn order(&mut self, id: &str, create: Option<&str>) -> Answered {
+        self.order_of(true, id, create)
+    }
+
+    /// The same, of a controller that says that it knows sets, or of RIK's own, which does not.
+    fn order_of(&mut self, knows_sets: bool, id: &str, create: Option<&str>) -> Answered {
         let (answer, answered) = oneshot::channel();
-        let create = create.map(|json| Box::new(Definition::read(json).unwrap()));
+        let action = match create {
+            Some(json) => Action::Create(Box::new(Definition::read(json).unwrap())),
+            None => Action::Destroy,
+        };
         let request = Request {
             workload: "work".to_owned(),
             id: id.to_owned(),
-            create,
+            action,
         };
         let caller = Caller {
             owner: "".into(),
             address: None,
-            knows_sets: true,
+            knows_sets,
         };
         self.coordinator.order(Order::Schedule {
             request,
@@ -398,7 +408,7 @@ fn subscribe(world: &mut World, owner: &str, knows_sets: bool) -> Updates {
         knows_sets,
     };
     world.coordinator.order(Order::Subscribe { caller, answer });
-    answered.try_recv().unwrap().unwrap()
+    answered.try_recv().unwrap().unwrap().0
 }
 
 /// Id and status of each update that waits in a stream.

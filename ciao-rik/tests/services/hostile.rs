@@ -263,7 +263,7 @@ async fn streams_that_are_never_read_cost_what_there_is_and_not_what_happens() {
 #[tokio::test]
 async fn giant_lengths_wrong_texts_and_half_messages_are_refused() {
     let world = World::new().await;
-    let controller = world.controller().await;
+    let controller = Controller::connect_knowing(world.controllers_at()).await;
     let long = format!(r#"{{"name": "{}"}}"#, "x".repeat(1 << 20));
     let refused = controller.creates_of("a", &long).await.unwrap_err();
     assert_eq!(refused.code(), Code::OutOfRange, "{refused}");

@@ -1,6 +1,6 @@
 //! Instances from a controller to a worker and back.
 
-use crate::peers::{Mood, POD, WORKLOAD};
+use crate::peers::{Controller, Mood, POD, WORKLOAD};
 use crate::rpc::common::{ResourceStatus as Is, WorkloadRequestKind as Kind};
 use crate::world::World;
 
@@ -194,7 +194,7 @@ async fn what_does_not_fit_waits_and_says_why() {
 #[tokio::test]
 async fn a_request_that_makes_no_sense_is_refused_with_what_is_wrong() {
     let world = World::new().await;
-    let controller = world.controller().await;
+    let controller = Controller::connect_knowing(world.controllers_at()).await;
     let refused = async |id: &str, definition: &str| {
         let status = controller.creates_of(id, definition).await.unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");

@@ -11,6 +11,7 @@ mod instances;
 mod peers;
 #[path = "../../../ciao-adapter/tests/common/process.rs"]
 mod process;
+mod refusals;
 mod restarts;
 #[path = "../../src/rpc.rs"]
 mod rpc;

@@ -4,7 +4,9 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use crate::peers::channel;
 use crate::rpc::common::ResourceStatus as Is;
+use crate::rpc::controller::controller_client::ControllerClient;
 use crate::world::World;
 
 #[tokio::test]
@@ -27,6 +29,16 @@ async fn the_stream_of_updates_outlives_a_restart_of_the_scheduler() {
         notice.starts_with("the scheduler is not reachable"),
         "{notice}"
     );
+    // A controller that begins now hears it as well.
+    let mut late = ControllerClient::new(channel(world.controllers_at()).await);
+    let updates = late.get_status_updates(()).await.unwrap();
+    let notice = updates.metadata().get("ciao-notice").unwrap();
+    let notice = notice.to_str().unwrap();
+    assert!(
+        notice.starts_with("the scheduler is not reachable"),
+        "{notice}"
+    );
+    drop(updates);
     let why = controller.hears("meanwhile", Is::Pending).await;
     assert!(why.starts_with("the scheduler is not reachable"), "{why}");
     world.start_scheduler().await;
