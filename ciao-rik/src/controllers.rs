@@ -1,10 +1,14 @@
 //! The gRPC service that controllers call: checks a request's token and form, makes an order for the coordinator of it,
 //! and answers with what the coordinator answers. It keeps no state.
 
+use std::time::Duration;
+
 use sched_model::cut::cut;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Request, Response, Status};
+use tracing::warn;
 
 use crate::coordinator::{self, Action, MAX_ID, Order};
 use crate::definition::Definition;
@@ -19,6 +23,13 @@ const NOTICE: &str = "ciao-notice";
 
 /// Longest notice in bytes: it is a header, of which clients take 16 KiB in all or less.
 const MAX_NOTICE: usize = 1024;
+
+/// How long a controller that takes no errors waits for an answer, as where the disk does not say whether it takes a
+/// write. Well below the time limit of the call, which would end it with an error.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// What such a controller is told then.
+const LATE: &str = "whether it can be done is not known yet; its status will say it";
 
 /// Metadata with which a controller says that it knows instances of sets, whose ids it did not give. Its presence
 /// counts, not its value.
@@ -52,20 +63,25 @@ impl Controllers {
         })
     }
 
-    /// Hands an order to the coordinator and waits for its answer. A controller that gives up drops the wait; the order
-    /// is carried out all the same.
+    /// Hands an order to the coordinator. It is carried out, also if its controller does not wait for the answer.
     ///
     /// # Errors
-    /// The coordinator's own, or `UNAVAILABLE` while this program ends.
-    async fn ask<T>(
-        &self,
-        order: Order,
-        answer: oneshot::Receiver<Result<T, Status>>,
-    ) -> Result<T, Status> {
-        let ending = || Status::unavailable("ciao-rik is about to end");
-        self.coordinator.send(order).await.map_err(|_| ending())?;
-        answer.await.map_err(|_| ending())?
+    /// `UNAVAILABLE` while this program ends.
+    async fn give(&self, order: Order) -> Result<(), Status> {
+        self.coordinator.send(order).await.map_err(|_| ending())
     }
+}
+
+/// Waits for the coordinator's answer.
+///
+/// # Errors
+/// The coordinator's own, or `UNAVAILABLE` while this program ends.
+async fn answer_of<T>(answer: oneshot::Receiver<Result<T, Status>>) -> Result<T, Status> {
+    answer.await.map_err(|_| ending())?
+}
+
+fn ending() -> Status {
+    Status::unavailable("ciao-rik is about to end")
 }
 
 /// Reads and checks a request's form. RIK's own controller takes no errors but over what RIK's own scheduler could not
@@ -143,22 +159,92 @@ impl Controller for Controllers {
     ) -> Result<Response<()>, Status> {
         let caller = self.caller(&request)?;
         let request = read(request.into_inner(), &caller)?;
+        let takes_errors = request.id.is_empty() || caller.takes_errors();
         let (answer, answered) = oneshot::channel();
         let order = Order::Schedule {
             request,
             caller,
             answer,
         };
-        let notice = self.ask(order, answered).await?;
+        self.give(order).await?;
+        let answer = answer_of(answered);
+        let notice = match takes_errors {
+            true => answer.await?,
+            false => match timeout(ANSWER_WITHIN, answer).await {
+                Ok(answer) => answer?,
+                Err(_) => {
+                    warn!(
+                        event = "rik_answer_late",
+                        "whether a request can be done is not known yet; its controller learns it from its stream"
+                    );
+                    Some(LATE.to_owned())
+                }
+            },
+        };
         Ok(with_notice((), notice))
     }
 
     async fn get_status_updates(&self, request: Request<()>) -> Result<Response<Updates>, Status> {
         let caller = self.caller(&request)?;
         let (answer, answered) = oneshot::channel();
-        let (updates, notice) = self
-            .ask(Order::Subscribe { caller, answer }, answered)
-            .await?;
+        self.give(Order::Subscribe { caller, answer }).await?;
+        let (updates, notice) = answer_of(answered).await?;
         Ok(with_notice(updates, notice))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::FOR_CONTROLLERS;
+
+    #[test]
+    fn a_notice_is_a_header_whatever_it_says() {
+        let said = |text: &str| {
+            let answer = with_notice((), Some(text.to_owned()));
+            answer
+                .metadata()
+                .get(NOTICE)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(said("instance \"ä\"\nis there"), "instance \"?\"?is there");
+        assert_eq!(
+            said(&"x".repeat(5000)).len(),
+            MAX_NOTICE - 2,
+            "cut, with one `?`"
+        );
+    }
+
+    /// An answer that never comes.
+    async fn unanswered(id: &str, knows_sets: bool) -> Result<Response<()>, Status> {
+        let (orders, _ordered) = mpsc::channel(1);
+        let controllers = Controllers::new(orders, Tokens::none());
+        let mut request = Request::new(WorkloadScheduling {
+            workload_id: "work".to_owned(),
+            instance_id: id.to_owned(),
+            definition: "{}".to_owned(),
+            ..WorkloadScheduling::default()
+        });
+        if knows_sets {
+            let metadata = request.metadata_mut();
+            metadata.insert(KNOWS_SETS, MetadataValue::from_static(""));
+        }
+        controllers.schedule_instance(request).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn riks_own_controller_is_not_left_without_an_answer_until_its_call_fails() {
+        let limit = FOR_CONTROLLERS.call.unwrap();
+        let answer = timeout(limit, unanswered("a", false));
+        let answer = answer.await.expect("it is answered in time").unwrap();
+        let notice = answer.metadata().get(NOTICE).unwrap().to_str().unwrap();
+        assert!(notice.contains("its status will say"), "{notice}");
+        for (id, knows_sets) in [("", false), ("a", true)] {
+            let answer = timeout(limit, unanswered(id, knows_sets));
+            assert!(answer.await.is_err(), "its own time limit ends it");
+        }
     }
 }
