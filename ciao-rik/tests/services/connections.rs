@@ -1,12 +1,17 @@
 //! Connections that say nothing, and more of them than there are files for.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use crate::process::{DEADLINE, Process, Reads};
 use crate::rpc::common::ResourceStatus as Is;
@@ -61,6 +66,31 @@ async fn a_silent_connection_is_closed_in_time() {
         let read = read.await.expect("it is closed");
         assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_silent_after_its_tls_handshake_is_closed_in_time() {
+    let mut world = World::bare(&[]);
+    let file = world.path("services.pem").display().to_string();
+    world.flags(&["-tls", &file]);
+    world.start_scheduler().await;
+    world.start_rik().await;
+    let mut roots = RootCertStore::empty();
+    let ca = std::fs::read(world.path("CAcert.pem")).unwrap();
+    roots
+        .add(CertificateDer::from_pem_slice(&ca).unwrap())
+        .unwrap();
+    let config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(world.controllers_at()).await.unwrap();
+    let name = "localhost".try_into().unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    let mut connection = connector.connect(name, stream).await.unwrap();
+    let mut buffer = [0; 16];
+    let read = timeout(DEADLINE, connection.read(&mut buffer));
+    let read = read.await.expect("it is closed");
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 }
 
 #[tokio::test]
