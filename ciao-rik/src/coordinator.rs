@@ -191,6 +191,8 @@ pub(crate) struct Coordinator {
     over: VecDeque<Arc<str>>,
     /// Instances that could not be made, of controllers that took no error for it.
     refused: RefusedCreates,
+    /// Instances that controllers which take no error want gone, where that could not be written. Tried with each look.
+    to_go: BTreeSet<Arc<str>>,
     /// Instances that are forgotten, for controllers of which it is not sure that they have heard it.
     told: ToldEnds,
     /// Bytes of definitions of all instances here, compared with [`MAX_DEFINITIONS`].
@@ -230,8 +232,8 @@ pub(crate) struct Coordinator {
     /// write, or removed if it fails.
     accepting: Vec<(Arc<str>, Option<Reply>)>,
     /// Requests that change what is here already. They are written first and carried out after the write, or refused if
-    /// it fails.
-    staged: Vec<(Step, Reply)>,
+    /// it fails. Without a reply where it was given before.
+    staged: Vec<(Step, Option<Reply>)>,
     /// Other requests whose answer waits for the write.
     answers: Vec<Reply>,
     /// Whether the last write failed. Until one succeeds or the next look, sets are not settled: what they add could
@@ -261,6 +263,7 @@ impl Coordinator {
             by_id: HashMap::new(),
             over: VecDeque::new(),
             refused: RefusedCreates::default(),
+            to_go: BTreeSet::new(),
             told: ToldEnds::default(),
             definitions: 0,
             unsettled: kept.sets.iter().map(|(key, _)| key.clone()).collect(),
@@ -396,7 +399,9 @@ impl Coordinator {
                 let notice = self.cut_off();
                 for (step, reply) in staged {
                     self.carry_out(step);
-                    reply.done(&notice);
+                    if let Some(reply) = reply {
+                        reply.done(&notice);
+                    }
                 }
                 for reply in answers {
                     if let Some(instance) = &reply.again {
@@ -426,7 +431,7 @@ impl Coordinator {
                 let refusal =
                     Status::unavailable(format!("what was asked for cannot be kept: {error}"));
                 let accepting = accepting.into_iter().filter_map(|(_, reply)| reply);
-                let staged = staged.into_iter().map(|(_, reply)| reply);
+                let staged = staged.into_iter().filter_map(|(_, reply)| reply);
                 for reply in accepting.chain(staged).chain(answers) {
                     self.refuse(reply, refusal.clone());
                 }
@@ -485,6 +490,7 @@ impl Coordinator {
         self.remove_member(record);
         self.noted.remove(instance);
         self.retry.remove(instance);
+        self.to_go.remove(instance);
         Some(removed)
     }
 

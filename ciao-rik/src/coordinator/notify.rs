@@ -117,7 +117,8 @@ impl Coordinator {
         }
     }
 
-    /// Forgets instances whose end a controller has read, and streams whose reader is gone.
+    /// Forgets instances whose end a controller has read, and streams whose reader is gone; destroys what could not be
+    /// destroyed before.
     pub(super) fn tidy(&mut self) {
         for at in 0..self.subscribers.len() {
             for instance in self.subscribers[at].done() {
@@ -128,6 +129,7 @@ impl Coordinator {
             }
         }
         self.told.tidy(Instant::now());
+        self.destroy_what_is_to_go();
         self.subscribers.retain(|it| !it.is_gone());
         self.end_the_unread();
         let instances = &self.instances;

@@ -68,6 +68,7 @@ impl Coordinator {
             (Action::Create(definition), Some(instance))
                 if self.is_wanted(&instance) && self.is_made_of(&instance, &definition) =>
             {
+                self.to_go.remove(&instance);
                 reply.again = Some(instance);
                 self.answers.push(reply);
             }
@@ -93,7 +94,7 @@ impl Coordinator {
                 }
             }
             (Action::Destroy, Some(instance)) => {
-                self.staged.push((Step::Destroy(instance), reply));
+                self.staged.push((Step::Destroy(instance), Some(reply)));
             }
             // Nothing of it is left: its controller may still list it.
             (Action::Destroy, None) => {

@@ -12,8 +12,8 @@ use sched_model::cut::cut;
 use tonic::Status;
 use tracing::warn;
 
-use crate::coordinator::{Action, Answer, Coordinator, Request};
-use crate::instance::{Fate, InstanceRecord};
+use crate::coordinator::{Action, Answer, Coordinator, Request, Step};
+use crate::instance::{Fate, Instance, InstanceRecord};
 use crate::updates::Caller;
 
 /// Most instances that could not be made and are remembered, of all controllers together; the oldest are dropped first.
@@ -89,7 +89,7 @@ impl Reply {
 
 impl Coordinator {
     /// Refuses a request, which changes nothing. A controller that takes no error has a good answer, and is told how the
-    /// instance is.
+    /// instance is; one that it wants gone goes later.
     pub(super) fn refuse(&mut self, reply: Reply, refusal: Status) {
         let Some(Plain {
             owner,
@@ -101,17 +101,40 @@ impl Coordinator {
             let _ = reply.answer.send(Err(refusal));
             return;
         };
-        let why = reason(&refusal);
+        let mut why = reason(&refusal);
+        let known = self.by_id.get(&(Arc::clone(&owner), id.clone())).cloned();
+        if !is_create && known.is_some() {
+            why.insert_str(0, "it is destroyed once that can be written: ");
+        }
         warn_of(&id, &why);
         let _ = reply.answer.send(Ok(Some(why.clone())));
-        let known = self.by_id.get(&(Arc::clone(&owner), id.clone())).cloned();
         match known {
-            Some(instance) => self.notify_again(&instance),
+            Some(instance) => {
+                self.notify_again(&instance);
+                if !is_create {
+                    self.to_go.insert(instance);
+                }
+            }
             None if is_create => {
                 self.notify_failed(&owner, &id, &why);
                 self.refused.note(owner, id, why);
             }
             None => {}
+        }
+    }
+
+    /// Has what could not be destroyed destroyed with the next write. What is not written by the end of the program is
+    /// not destroyed, and told as it is.
+    pub(super) fn destroy_what_is_to_go(&mut self) {
+        let instances = &self.instances;
+        let runs = |it: &Instance| it.fate_when_destroyed().is_some();
+        self.to_go.retain(|it| instances.get(it).is_some_and(runs));
+        for instance in &self.to_go {
+            let is_it = |step: &Step| matches!(step, Step::Destroy(it) if it == instance);
+            if !self.staged.iter().any(|(step, _)| is_it(step)) {
+                let step = Step::Destroy(Arc::clone(instance));
+                self.staged.push((step, None));
+            }
         }
     }
 

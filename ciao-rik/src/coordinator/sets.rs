@@ -73,7 +73,7 @@ impl Coordinator {
             Action::Fail(why) => return self.refuse(reply, why),
             Action::Destroy => Step::ForgetSet(key),
         };
-        self.staged.push((step, reply));
+        self.staged.push((step, Some(reply)));
     }
 
     /// What a set is to be. A set that is made begins with a random generation: instances of an earlier set of this

@@ -2,7 +2,8 @@
 //! that.
 //!
 //! The order matters. A controller whose request cannot be written is told that it is refused, and then nothing may
-//! come of it: no DELETE is sent, and no set is another than the one on disk.
+//! come of it: no DELETE is sent, and no set is another than the one on disk. Only RIK's own controller, which takes no
+//! refusal, is told that what it wants gone goes later (`refused`).
 
 use std::sync::Arc;
 

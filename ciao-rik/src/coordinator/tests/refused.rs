@@ -42,9 +42,6 @@ fn what_the_disk_did_not_take_of_riks_own_controller_has_failed_in_its_stream() 
     let notice = world.riks("b", Some("{}")).unwrap();
     assert!(notice.contains("cannot be kept"), "{notice}");
     assert_eq!(read(&mut updates), [told("b", Is::Failed)]);
-    // What lives stays as it is, and that is told.
-    assert!(world.riks("a", None).is_some());
-    assert_eq!(read(&mut updates), [told("a", Is::Pending)]);
     assert_eq!(world.is(), (1, 1, 0, 0));
     // Who reads later hears the same.
     let both = [told("a", Is::Pending), told("b", Is::Failed)];
@@ -125,4 +122,41 @@ fn a_set_is_refused_with_an_error_for_it_has_no_id_that_could_fail() {
     let answered = world.order_of(false, "", Some(&super::web(2, "1")));
     world.coordinator.end_round();
     assert_eq!(super::outcome(answered), Err(Code::Unavailable));
+}
+
+#[test]
+fn what_riks_own_controller_wants_gone_goes_once_the_disk_takes_it() {
+    let mut world = World::new();
+    let mut updates = subscribe(&mut world, "", false);
+    world.riks("a", Some("{}"));
+    assert_eq!(world.sent(), (1, 0));
+    world.break_disk();
+    let notice = world.riks("a", None).unwrap();
+    assert!(notice.contains("once that can be"), "{notice}");
+    assert_eq!(last(&mut updates), Some(told("a", Is::Pending)));
+    let mut look = |world: &mut World| {
+        world.coordinator.is_unwritten = false;
+        world.coordinator.tidy();
+        world.coordinator.end_round();
+        (world.sent(), read(&mut updates))
+    };
+    assert_eq!(look(&mut world), ((0, 0), vec![]));
+    world.mend_disk();
+    let destroying = vec![told("a", Is::Destroying)];
+    assert_eq!(look(&mut world), ((0, 1), destroying));
+    assert_eq!(look(&mut world), ((0, 0), vec![]));
+}
+
+#[test]
+fn what_was_to_go_and_is_asked_for_again_stays() {
+    let mut world = World::new();
+    world.riks("a", Some("{}"));
+    world.break_disk();
+    assert!(world.riks("a", None).is_some());
+    world.mend_disk();
+    assert_eq!(world.riks("a", Some("{}")), None);
+    world.coordinator.tidy();
+    world.coordinator.end_round();
+    assert_eq!(world.sent(), (1, 0));
+    assert_eq!(snapshot(&mut world), [told("a", Is::Pending)]);
 }
