@@ -13,12 +13,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use proto_frames::payload::image::MAX_IMAGE_CHUNK;
 use proto_frames::payload::{Digest, ImageChunk, ImageFailure, ReadImage};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::info;
 
 use super::disk_thread::DiskThread;
-use super::{Fetched, Reach, Shared};
+use super::{Fetched, Link, Reach, Shared};
 use crate::image_file::{Hash, Stamp, gone};
 
 /// Chunks that are requested ahead: what a connection of a Gbit/s carries in 2 ms.
@@ -133,20 +133,7 @@ async fn receive(
     let mut deadline = Instant::now() + PROGRESS_DEADLINE;
     let mut total = None;
     loop {
-        let connection = async {
-            let link = link.wait_for(|it| it.reach != Reach::None).await;
-            link.map(|it| *it)
-        };
-        let Ok(Ok(connection)) = timeout_at(deadline, connection).await else {
-            let why = "there is no connection to the scheduler";
-            return Err(no_answer(&digest, why));
-        };
-        if connection.reach == Reach::Mute {
-            return Err(format!(
-                "{digest} cannot be fetched: the scheduler of this launcher ships no programs, or the launcher speaks \
-                 another encoding than native (--encoding)"
-            ));
-        }
+        let connection = connection(&mut link, &digest, deadline).await?;
         while chunks.try_recv().is_ok() {} // of an earlier connection
         let mut asked = part.hash.len();
         let mut again = Instant::now() + REQUEST_AGAIN;
@@ -196,6 +183,31 @@ async fn receive(
                 return Ok(part);
             }
         }
+    }
+}
+
+/// The connection by which images can be requested, once there is one.
+///
+/// # Errors
+/// None until the deadline, or one by which they cannot.
+async fn connection(
+    link: &mut watch::Receiver<Link>,
+    digest: &Digest,
+    deadline: Instant,
+) -> Result<Link, String> {
+    let connection = async {
+        let link = link.wait_for(|it| it.reach != Reach::None).await;
+        link.map(|it| *it)
+    };
+    match timeout_at(deadline, connection).await {
+        Ok(Ok(Link {
+            reach: Reach::Mute, ..
+        })) => Err(format!(
+            "{digest} cannot be fetched: the scheduler of this launcher ships no programs, or the launcher speaks \
+             another encoding than native (--encoding)"
+        )),
+        Ok(Ok(connection)) => Ok(connection),
+        Ok(Err(_)) | Err(_) => Err(no_answer(digest, "there is no connection to the scheduler")),
     }
 }
 
