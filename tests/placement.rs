@@ -11,6 +11,8 @@ mod certs;
 mod client;
 #[path = "placement/groups.rs"]
 mod groups;
+#[path = "placement/guests.rs"]
+mod guests;
 #[path = "placement/hostile.rs"]
 mod hostile;
 #[path = "placement/mounted.rs"]
