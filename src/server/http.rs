@@ -58,6 +58,6 @@ mod starts;
 mod status;
 mod unread;
 
-pub(super) use self::limits::SEND_BUFFER;
+pub(super) use self::limits::{HEAD_DEADLINE, SEND_BUFFER};
 pub(super) use self::progress::Progress;
 pub(super) use self::serve::{Acceptor, HttpDoor, http_1, until_leaving};

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - [`door`] has connections, authentication and the table of paths; [`version`] the microversion of each request,
-//!   [`fault`] the form of errors, [`body`] how many answers are held for clients that do not read them.
+//!   [`fault`] the form of errors, [`body`] how many answers are held for clients that do not read them, [`places`] who may stay connected.
 //! - [`params`] reads query strings and translates what they ask for into what the core knows.
 //! - Nodes are resource providers, labels are traits, aggregates of the configuration are aggregates, instances are
 //!   consumers, tenants are projects; [`names`] has how each is called, and the units.
@@ -36,6 +36,7 @@ mod groups;
 mod limits;
 mod names;
 mod params;
+mod places;
 mod providers;
 mod tokens;
 mod usages;
@@ -47,6 +48,7 @@ use std::path::PathBuf;
 pub(super) use self::body::Writing;
 pub use self::door::MOUNT as PLACEMENT_PATH;
 pub(super) use self::door::{Door, load};
+pub(super) use self::places::Place;
 pub(super) use self::tokens::Tokens;
 pub use self::tokens::TokensError;
 

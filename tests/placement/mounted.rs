@@ -114,9 +114,12 @@ async fn clients_without_a_certificate_keep_none_out_that_has_one() {
         let tcp = within(TcpStream::connect(world.address)).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         let mut stream = within(connector.connect(name, tcp)).await.unwrap();
-        // Answered, so that it has its place.
-        let versions = b"GET /placement HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        within(stream.write_all(versions)).await.unwrap();
+        // Answered, so that it has its place, and keeps it.
+        let request = format!(
+            "GET /placement/traits HTTP/1.1\r\nhost: localhost\r\n{}\r\n",
+            token()
+        );
+        within(stream.write_all(request.as_bytes())).await.unwrap();
         let mut head = [0; 12];
         within(stream.read_exact(&mut head)).await.unwrap();
         assert_eq!(&head, b"HTTP/1.1 200");

@@ -20,7 +20,7 @@ pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(30);
 pub(super) const DISCARD_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a connection of HTTP/1.1 may take for a request's head, and stay without a request. It is closed then.
-pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
+pub(in crate::server) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How long a client of HTTP/1.1 that has shut its sending half gets what it asked for: some longer than [`MAX_WAIT`]. It
 /// may have left, which nothing shows until something is written to it; a stream that it followed would keep its place

@@ -22,7 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use super::limits::HEAD_DEADLINE;
 use super::problem::Problem;
 use super::serve::uncached;
-use crate::server::placement::{self, Writing};
+use crate::server::placement::{self, Place, Writing};
 
 /// What answers the requests of one connection.
 pub(super) struct Mounted {
@@ -33,11 +33,15 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// For one connection.
-    pub(super) fn new(routes: Option<Router>, placement: Option<placement::Door>) -> Self {
+    /// For one connection, with its place if it has shown no certificate.
+    pub(super) fn new(
+        routes: Option<Router>,
+        placement: Option<placement::Door>,
+        place: Option<Place>,
+    ) -> Self {
         Self {
             routes: routes.map(TowerToHyperService::new),
-            placement: placement.map(|door| (door, Writing::new())),
+            placement: placement.map(|door| (door, Writing::new(place))),
         }
     }
 
@@ -61,16 +65,12 @@ impl Mounted {
     }
 
     /// Waits until the client has not taken an answer of the Placement API in time, or has shown neither a certificate
-    /// nor a token within [`HEAD_DEADLINE`]: over HTTP/2 it could stay without a request. For ever where that API is not
-    /// offered.
-    pub(super) async fn is_late(&self) {
-        match (&self.placement, &self.routes) {
-            (Some((_, writing)), Some(_)) => writing.is_late().await,
-            (Some((_, writing)), None) => tokio::select! {
-                () = writing.is_late() => {}
-                () = writing.is_stranger_for(HEAD_DEADLINE) => {}
-            },
-            (None, _) => std::future::pending().await,
+    /// nor a token within [`HEAD_DEADLINE`], since over HTTP/2 it could stay without a request, or before another one
+    /// needed its place. For ever where that API is not offered.
+    pub(super) async fn has_to_end(&self) {
+        match &self.placement {
+            Some((_, writing)) => writing.has_to_end(HEAD_DEADLINE).await,
+            None => std::future::pending().await,
         }
     }
 }

@@ -476,7 +476,7 @@ impl Acceptor {
         // Of those with a certificate there may be as many as there may be connections.
         let place_of_guest = match (&identity, &self.placement) {
             (Some(_), _) => None,
-            (None, Some(placement)) => match placement.guest() {
+            (None, Some(placement)) => match placement.guest(from.ip()) {
                 Some(place) => Some(place),
                 None => return debug!("{from}: HTTP: too many connections without a certificate"),
             },
@@ -494,7 +494,7 @@ impl Acceptor {
             // Handlers find their connection by this extension. Only this clone of the router has it.
             self.door.router.clone().layer(Extension(connection))
         });
-        let mounted = Mounted::new(routes, self.placement);
+        let mounted = Mounted::new(routes, self.placement, place_of_guest);
         let service = service_fn(|request| mounted.respond(request));
         let serving = async {
             if is_http_2 {
@@ -513,11 +513,11 @@ impl Acceptor {
                     debug!("{from}: HTTP: {error}");
                 }
             }
-            () = mounted.is_late() => {
+            () = mounted.has_to_end() => {
                 debug!("{from}: HTTP: it has not taken an answer of the Placement API in time, or shown no token");
             }
         }
-        drop((place_of_guest, place));
+        drop((mounted, place));
     }
 }
 

@@ -20,9 +20,10 @@ use std::time::Duration;
 use axum::body::{Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::limits::{BODY_PIECE, WRITE_DEADLINE};
+use super::places::Place;
 
 /// A body that is being written.
 #[derive(Debug)]
@@ -44,7 +45,11 @@ struct Turn {
 /// By when the answers that a connection writes have to be taken: one at a time with HTTP/1.1, several with HTTP/2.
 /// Clones are of the same connection.
 #[derive(Debug, Clone)]
-pub(in crate::server) struct Writing(Arc<watch::Sender<Open>>);
+pub(in crate::server) struct Writing {
+    open: Arc<watch::Sender<Open>>,
+    /// Its place among those that a token alone lets in; `None` for a client that has shown a certificate.
+    place: Option<Arc<Place>>,
+}
 
 /// The answers that are being written, at most `MAX_REQUESTS` of all connections together.
 #[derive(Debug, Default)]
@@ -53,8 +58,6 @@ struct Open {
     next: u64,
     /// When each has to be taken. All have the same time for it, so that the first is the earliest.
     until: BTreeMap<u64, Instant>,
-    /// Whether a token was shown that is let in.
-    is_admitted: bool,
 }
 
 impl Body {
@@ -99,15 +102,18 @@ impl HttpBody for Body {
 }
 
 impl Writing {
-    /// For a connection that writes nothing yet.
-    pub(in crate::server) fn new() -> Self {
-        Self(Arc::default())
+    /// For a connection that writes nothing yet, and has this place if it needs one.
+    pub(in crate::server) fn new(place: Option<Place>) -> Self {
+        Self {
+            open: Arc::default(),
+            place: place.map(Arc::new),
+        }
     }
 
     /// An answer is there, to be taken within [`WRITE_DEADLINE`].
     fn begin(&self, permit: OwnedSemaphorePermit) -> Turn {
         let mut number = 0;
-        self.0.send_modify(|open| {
+        self.open.send_modify(|open| {
             number = open.next;
             open.next += 1;
             open.until.insert(number, Instant::now() + WRITE_DEADLINE);
@@ -121,24 +127,26 @@ impl Writing {
 
     /// A token was shown that is let in.
     pub(super) fn admit(&self) {
-        self.0.send_if_modified(|open| {
-            let is_first = !open.is_admitted;
-            open.is_admitted = true;
-            is_first
-        });
+        if let Some(place) = &self.place {
+            place.show();
+        }
     }
 
-    /// Waits until the client has shown no token for so long since it has come; for ever, once it has.
-    pub(in crate::server) async fn is_stranger_for(&self, time: Duration) {
-        sleep(time).await;
-        if self.0.borrow().is_admitted {
-            std::future::pending().await
+    /// Waits until the connection has to end: an answer has not been taken in time, or it has shown no token for so long
+    /// since it has come, or has none and another needs its place. The last two only where it needs a place.
+    pub(in crate::server) async fn has_to_end(&self, time: Duration) {
+        match &self.place {
+            Some(place) => tokio::select! {
+                () = self.is_late() => {}
+                () = place.is_lost(time) => {}
+            },
+            None => self.is_late().await,
         }
     }
 
     /// Waits until an answer has not been taken in time.
-    pub(in crate::server) async fn is_late(&self) {
-        let mut until = self.0.subscribe();
+    async fn is_late(&self) {
+        let mut until = self.open.subscribe();
         loop {
             let deadline = until.borrow_and_update().until.values().next().copied();
             let late = async {
@@ -159,7 +167,7 @@ impl Writing {
 impl Drop for Turn {
     fn drop(&mut self) {
         let number = self.number;
-        self.writing.0.send_modify(|open| {
+        self.writing.open.send_modify(|open| {
             open.until.remove(&number);
         });
     }

@@ -18,7 +18,7 @@
 mod tests;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -36,13 +36,14 @@ use tracing::debug;
 
 use super::body::{Body, Writing};
 use super::fault::Fault;
-use super::limits::{MAX_CONNECTIONS, MAX_REQUESTS, WRITE_DEADLINE};
+use super::limits::{MAX_CONNECTIONS, MAX_REQUESTS};
 use super::params::{Known, Params};
+use super::places::{Place, Places};
 use super::tokens::{Tokens, TokensError};
 use super::version::{HEADER, SERVICE, Version};
 use super::{PlacementConfig, PlacementError};
 use super::{allocations, candidates, classes, providers, usages};
-use crate::server::http::{Progress, http_1, until_leaving};
+use crate::server::http::{HEAD_DEADLINE, Progress, http_1, until_leaving};
 use crate::server::hub::Hub;
 use crate::server::tasks::caught;
 
@@ -63,10 +64,10 @@ pub(in crate::server) struct Door {
     tls: Arc<ServerConfig>,
     /// Who may ask.
     tokens: Arc<Tokens>,
-    /// Permits for connections to its own addresses, `MAX_CONNECTIONS` of them.
-    connections: Arc<Semaphore>,
+    /// Places for connections to its own addresses.
+    connections: Places,
     /// As many for connections without a certificate to the HTTP door, which may be where others reach it.
-    guests: Arc<Semaphore>,
+    guests: Places,
     /// Permits for requests that are worked on or whose answers are being written, `MAX_REQUESTS` of them.
     requests: Arc<Semaphore>,
 }
@@ -140,8 +141,8 @@ impl Door {
             hub: Arc::clone(hub),
             tls,
             tokens: Arc::new(tokens),
-            connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-            guests: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            connections: Places::default(),
+            guests: Places::default(),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
         }
     }
@@ -156,7 +157,8 @@ impl Door {
         TlsAcceptor::from(Arc::clone(&self.tls))
     }
 
-    /// Serves a connection to its end; one too many ends at once, without an answer. Runs as a task of its own, spawned
+    /// Serves a connection to its end; one too many ends at once, without an answer, and so does one that has shown no
+    /// token where another needs its place. Runs as a task of its own, spawned
     /// by `accept.rs`, for TLS after the handshake. `place` is the connection's permit among `--max-connections`. A
     /// connection that does not take an answer in time ends before all of it is written.
     pub(in crate::server) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
@@ -165,12 +167,12 @@ impl Door {
         from: SocketAddr,
         place: OwnedSemaphorePermit,
     ) {
-        let Ok(own) = Arc::clone(&self.connections).try_acquire_owned() else {
+        let Some(own) = self.connections.take(from.ip()) else {
             debug!("{from}: Placement: {MAX_CONNECTIONS} connections are open already");
             return;
         };
         let io = TokioIo::new(Progress::new(stream, self.hub.limits.progress_deadline));
-        let writing = Writing::new();
+        let writing = Writing::new(Some(own));
         let service = service_fn(|request| {
             let (door, writing) = (self.clone(), writing.clone());
             async move { Ok::<_, Infallible>(door.respond(&request, "", &writing).await) }
@@ -182,17 +184,16 @@ impl Door {
                     debug!("{from}: Placement: {error}");
                 }
             }
-            () = writing.is_late() => {
-                debug!("{from}: Placement: an answer was not taken within {WRITE_DEADLINE:?}");
+            () = writing.has_to_end(HEAD_DEADLINE) => {
+                debug!("{from}: Placement: it has not taken an answer in time, or shown no token");
             }
         }
-        drop((own, place));
+        drop((writing, place));
     }
 
-    /// A permit for a connection to the HTTP door without a certificate, to be held to its end; `None` where there are
-    /// as many as may be.
-    pub(in crate::server) fn guest(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.guests).try_acquire_owned().ok()
+    /// A place for a connection to the HTTP door without a certificate; `None` where there are as many as may be.
+    pub(in crate::server) fn guest(&self, from: IpAddr) -> Option<Place> {
+        self.guests.take(from)
     }
 
     /// Answers a request to the HTTP door at [`MOUNT`] or below it; `None` for any other.

@@ -3,9 +3,14 @@
 
 use std::time::Duration;
 
-/// Connections at once; further ones are closed at once. Nova's schedulers keep one for each of their workers. Without
-/// it, requests without a token could take all connections of the daemon.
+/// Connections at once; for a further one another has to leave that has shown no token, or it is closed at once. Nova's
+/// schedulers keep one for each of their workers. Without it, requests without a token could take all connections of the
+/// daemon.
 pub(super) const MAX_CONNECTIONS: usize = 64;
+
+/// How long a token that was shown keeps its connection's place: longer than any answer takes. Somebody whose token is
+/// withdrawn could keep it for ever otherwise, over HTTP/2.
+pub(super) const TOKEN_COUNTS_FOR: Duration = Duration::from_secs(300);
 
 /// Requests that are worked on at once, until their answers are taken; further ones wait. An answer has a few hundred
 /// bytes for each node, so that some hundred megabytes are the most with a hundred thousand nodes.

@@ -7,6 +7,7 @@ use proto_frames::Role;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::{advance, timeout};
 
+use super::super::limits::WRITE_DEADLINE;
 use super::*;
 use crate::server::hub::tests::{Joined, hub};
 
@@ -67,7 +68,7 @@ impl World {
             .body(());
         let response = self
             .door
-            .respond(&request.unwrap(), "", &Writing::new())
+            .respond(&request.unwrap(), "", &Writing::new(None))
             .await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -148,10 +149,10 @@ async fn who_shows_a_token_is_no_stranger_any_more() {
         ("another", StatusCode::UNAUTHORIZED, true),
         (SECRET, StatusCode::NOT_FOUND, false),
     ] {
-        let writing = Writing::new();
+        let writing = Writing::new(world.door.guest([127, 0, 0, 1].into()));
         let begun = tokio::time::Instant::now();
         assert_eq!(ask(token, &writing).await, status);
-        let stranger = timeout(2 * time, writing.is_stranger_for(time)).await;
+        let stranger = timeout(2 * time, writing.has_to_end(time)).await;
         assert_eq!(stranger.is_ok(), is_stranger);
         assert!(begun.elapsed() >= time);
     }
