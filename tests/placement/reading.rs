@@ -192,6 +192,7 @@ async fn labels_are_traits_and_configured_aggregates_are_aggregates() {
             &["CUSTOM_ZONE_EU_1", "MISC_SHARES_VIA_AGGREGATE"],
         ),
         ("associated=true", &["CUSTOM_ZONE_EU_1"]),
+        ("associated=TRUE", &["CUSTOM_ZONE_EU_1"]),
         (
             "associated=false&name=in:CUSTOM_ZONE_EU_1,COMPUTE_STATUS_DISABLED",
             &["COMPUTE_STATUS_DISABLED"],

@@ -62,8 +62,8 @@ pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
     each(call.hub, |provider| traits.extend(traits_of(provider))).await;
     match params.text("associated") {
         None => traits.extend(standard()),
-        Some("true" | "True") => {}
-        Some("false" | "False") => {
+        Some(text) if text.eq_ignore_ascii_case("true") => {}
+        Some(text) if text.eq_ignore_ascii_case("false") => {
             traits = standard().filter(|name| !traits.contains(name)).collect();
         }
         Some(other) => {
