@@ -200,3 +200,20 @@ async fn guests_without_a_token_make_room_for_one_more() {
     let mut rest = Vec::new();
     let _ = within(strangers[0].read_to_end(&mut rest)).await;
 }
+
+#[tokio::test]
+async fn a_wrong_token_leaves_a_line_in_the_log_at_either_address() {
+    let wrong = "GET /placement/traits HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-auth-token: another\r\n\r\n";
+    let world = World::mounted().await;
+    let answer = all_of(world.address, &nameless(&world.site), wrong).await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let line = world.daemon.logged("event=peer_refused").await;
+    assert!(line.contains("refused 127.0.0.1:"), "{line}");
+    assert!(
+        line.contains("token") && !line.contains("another"),
+        "{line}"
+    );
+    let world = World::new().await;
+    assert_eq!(world.raw(wrong).await.status, 401);
+    world.daemon.logged("event=peer_refused").await;
+}

@@ -10,6 +10,7 @@
 //! without one; it gets nothing else.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Body;
@@ -33,15 +34,15 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// For one connection, with its place if it has shown no certificate.
+    /// For one connection from this address, with its place if it has shown no certificate.
     pub(super) fn new(
         routes: Option<Router>,
         placement: Option<placement::Door>,
-        place: Option<Place>,
+        (from, place): (SocketAddr, Option<Place>),
     ) -> Self {
         Self {
             routes: routes.map(TowerToHyperService::new),
-            placement: placement.map(|door| (door, Writing::new(place))),
+            placement: placement.map(|door| (door, Writing::new(from, place))),
         }
     }
 

@@ -494,7 +494,7 @@ impl Acceptor {
             // Handlers find their connection by this extension. Only this clone of the router has it.
             self.door.router.clone().layer(Extension(connection))
         });
-        let mounted = Mounted::new(routes, self.placement, place_of_guest);
+        let mounted = Mounted::new(routes, self.placement, (from, place_of_guest));
         let service = service_fn(|request| mounted.respond(request));
         let serving = async {
             if is_http_2 {

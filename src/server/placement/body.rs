@@ -12,8 +12,10 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -47,8 +49,17 @@ struct Turn {
 #[derive(Debug, Clone)]
 pub(in crate::server) struct Writing {
     open: Arc<watch::Sender<Open>>,
+    client: Arc<Client>,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+struct Client {
+    from: SocketAddr,
     /// Its place among those that a token alone lets in; `None` for a client that has shown a certificate.
-    place: Option<Arc<Place>>,
+    place: Option<Place>,
+    /// Whether it has shown a token that is not let in.
+    has_failed: AtomicBool,
 }
 
 /// The answers that are being written, at most `MAX_REQUESTS` of all connections together.
@@ -102,11 +113,16 @@ impl HttpBody for Body {
 }
 
 impl Writing {
-    /// For a connection that writes nothing yet, and has this place if it needs one.
-    pub(in crate::server) fn new(place: Option<Place>) -> Self {
+    /// For a connection from this address that writes nothing yet, and has this place if it needs one.
+    pub(in crate::server) fn new(from: SocketAddr, place: Option<Place>) -> Self {
+        let client = Client {
+            from,
+            place,
+            has_failed: AtomicBool::new(false),
+        };
         Self {
             open: Arc::default(),
-            place: place.map(Arc::new),
+            client: Arc::new(client),
         }
     }
 
@@ -127,15 +143,22 @@ impl Writing {
 
     /// A token was shown that is let in.
     pub(super) fn admit(&self) {
-        if let Some(place) = &self.place {
+        if let Some(place) = &self.client.place {
             place.show();
         }
+    }
+
+    /// A token was shown that is not. Where from, if that is to be logged: once for a connection, which can show any
+    /// number.
+    pub(super) fn turn_down(&self) -> Option<SocketAddr> {
+        let is_first = !self.client.has_failed.swap(true, Ordering::Relaxed);
+        is_first.then_some(self.client.from)
     }
 
     /// Waits until the connection has to end: an answer has not been taken in time, or it has shown no token for so long
     /// since it has come, or has none and another needs its place. The last two only where it needs a place.
     pub(in crate::server) async fn has_to_end(&self, time: Duration) {
-        match &self.place {
+        match &self.client.place {
             Some(place) => tokio::select! {
                 () = self.is_late() => {}
                 () = place.is_lost(time) => {}

@@ -45,6 +45,7 @@ use super::{PlacementConfig, PlacementError};
 use super::{allocations, candidates, classes, providers, usages};
 use crate::server::http::{HEAD_DEADLINE, Progress, http_1, until_leaving};
 use crate::server::hub::Hub;
+use crate::server::notices::{Class, Weight, Who};
 use crate::server::tasks::caught;
 
 /// The header with a token, as OpenStack's clients send it. Here it is one of the file's, not Keystone's.
@@ -172,7 +173,7 @@ impl Door {
             return;
         };
         let io = TokioIo::new(Progress::new(stream, self.hub.limits.progress_deadline));
-        let writing = Writing::new(Some(own));
+        let writing = Writing::new(from, Some(own));
         let service = service_fn(|request| {
             let (door, writing) = (self.clone(), writing.clone());
             async move { Ok::<_, Infallible>(door.respond(&request, "", &writing).await) }
@@ -266,6 +267,9 @@ impl Door {
         }
         let token = request.headers().get(TOKEN);
         if !token.is_some_and(|token| self.tokens.admit(token.as_bytes())) {
+            if token.is_some() {
+                self.note_wrong_token(writing);
+            }
             let detail = "Authentication required: X-Auth-Token is none of the scheduler's tokens";
             return Err(Fault::new(StatusCode::UNAUTHORIZED, detail));
         }
@@ -289,6 +293,15 @@ impl Door {
             query: request.uri().query().unwrap_or_default(),
         };
         Ok((route(&call, &segments).await?, turn))
+    }
+
+    /// Says in the log that somebody has shown a token that is not let in, as of a certificate that is not.
+    fn note_wrong_token(&self, writing: &Writing) {
+        if let Some(from) = writing.turn_down() {
+            let line = format_args!("refused {from}: its token is none of the Placement API's");
+            let who = Who::Address(from.ip());
+            self.hub.note(Class::Refused, who, Weight::News, line);
+        }
     }
 }
 

@@ -20,6 +20,9 @@ const SOME_NODES: usize = 500;
 /// Bytes that are on their way to a client.
 const PIPE: usize = 1024;
 
+/// Where requests come from.
+const CLIENT: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
+
 const SECRET: &str = "a-token-of-a-test";
 
 /// What no connection of these tests is served with.
@@ -68,7 +71,7 @@ impl World {
             .body(());
         let response = self
             .door
-            .respond(&request.unwrap(), "", &Writing::new(None))
+            .respond(&request.unwrap(), "", &Writing::new(CLIENT.into(), None))
             .await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -86,10 +89,7 @@ impl World {
     async fn ask(&self) -> DuplexStream {
         let (mut client, stream) = duplex(PIPE);
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let serving = self
-            .door
-            .clone()
-            .serve(stream, ([127, 0, 0, 1], 1).into(), place);
+        let serving = self.door.clone().serve(stream, CLIENT.into(), place);
         tokio::spawn(serving);
         let request = format!(
             "GET /resource_providers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{TOKEN}: {SECRET}\r\n\r\n"
@@ -149,7 +149,7 @@ async fn who_shows_a_token_is_no_stranger_any_more() {
         ("another", StatusCode::UNAUTHORIZED, true),
         (SECRET, StatusCode::NOT_FOUND, false),
     ] {
-        let writing = Writing::new(world.door.guest([127, 0, 0, 1].into()));
+        let writing = Writing::new(CLIENT.into(), world.door.guest(CLIENT.0.into()));
         let begun = tokio::time::Instant::now();
         assert_eq!(ask(token, &writing).await, status);
         let stranger = timeout(2 * time, writing.has_to_end(time)).await;
