@@ -247,7 +247,7 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// Whether two definitions make the same instance: `replicas` means nothing for one, and RIK's controller draws the port
-/// of a Function anew for each of its calls.
+/// of a Function afresh for each of its calls.
 pub(crate) fn makes_the_same(one: &str, other: &str) -> bool {
     let read = |json: &str| {
         let mut definition = without_replicas(json);

@@ -180,16 +180,16 @@ const GUESTS: usize = 64;
 async fn guests_without_a_token_make_room_for_one_more() {
     let world = World::mounted().await;
     let nameless = nameless(&world.site);
-    let mut strangers = Vec::new();
+    let mut guests = Vec::new();
     for _ in 0..GUESTS {
-        let mut stranger = connected(world.address, &nameless).await.unwrap();
+        let mut guest = connected(world.address, &nameless).await.unwrap();
         // Answered, so that it has its place.
         let versions = b"GET /placement HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        within(stranger.write_all(versions)).await.unwrap();
+        within(guest.write_all(versions)).await.unwrap();
         let mut head = [0; 12];
-        within(stranger.read_exact(&mut head)).await.unwrap();
+        within(guest.read_exact(&mut head)).await.unwrap();
         assert_eq!(&head, b"HTTP/1.1 200");
-        strangers.push(stranger);
+        guests.push(guest);
     }
     let request = format!(
         "GET /placement/resource_providers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-auth-token: {TOKEN}\r\n\r\n"
@@ -198,7 +198,7 @@ async fn guests_without_a_token_make_room_for_one_more() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     // It had the place of the first of them.
     let mut rest = Vec::new();
-    let _ = within(strangers[0].read_to_end(&mut rest)).await;
+    let _ = within(guests[0].read_to_end(&mut rest)).await;
 }
 
 #[tokio::test]

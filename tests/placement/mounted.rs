@@ -19,9 +19,9 @@ use crate::site::{Site, within};
 
 /// A client that shows no certificate, whatever it is asked.
 #[derive(Debug)]
-pub(crate) struct Nobody;
+pub(crate) struct NoCertificate;
 
-impl ResolvesClientCert for Nobody {
+impl ResolvesClientCert for NoCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         None
     }
@@ -34,7 +34,7 @@ impl ResolvesClientCert for Nobody {
 /// What a client without a certificate connects with.
 pub(crate) fn nameless(site: &Site) -> Arc<ClientConfig> {
     let mut config = (*site.ca.client(Role::CONTROLLER)).clone();
-    config.client_auth_cert_resolver = Arc::new(Nobody);
+    config.client_auth_cert_resolver = Arc::new(NoCertificate);
     Arc::new(config)
 }
 

@@ -266,7 +266,7 @@ async fn tokens_are_let_in_and_withdrawn_without_a_restart() {
     let line = world.daemon.logged("stay as they were").await;
     assert!(line.contains("line 1"), "{line}");
     assert_eq!((asked(TOKEN).await, asked(NEXT).await), (401, 200));
-    // Whoever takes the last one out means it.
+    // An operator who takes the last one out means it.
     world.site.write_tokens("# nobody\n");
     world.daemon.logged("tokens of the Placement API: 0").await;
     assert_eq!((asked(TOKEN).await, asked(NEXT).await), (401, 401));

@@ -30,7 +30,7 @@ impl Preemption {
             let first = match (task.record.priority, task.stage()) {
                 (Priority::High, Stage::Waiting(_)) => &mut high,
                 (Priority::Low, Stage::Running) => &mut low,
-                (Priority::Low, Stage::Held { state, .. }) if makes_way(state) => {
+                (Priority::Low, Stage::Held { state, .. }) if is_preempted(state) => {
                     *self = Self::default();
                     return None;
                 }
@@ -54,14 +54,14 @@ impl Preemption {
     pub(super) fn notice(&self) -> Option<String> {
         let (high, low) = self.pair.filter(|_| self.listings >= TOLD_AFTER)?;
         Some(format!(
-            "task {high} of priority 0 waits while task {low} of priority 1 runs: for one to make way, the scheduler's \
-             configuration has to say 'preemption: true' in its policy"
+            "task {high} of priority 0 waits while task {low} of priority 1 runs: for low tasks to be preempted, the \
+             scheduler's configuration has to say 'preemption: true' in its policy"
         ))
     }
 }
 
 /// Whether a low task is about to leave its node for a while, or has left it.
-fn makes_way(state: &PhaseName) -> bool {
+fn is_preempted(state: &PhaseName) -> bool {
     matches!(
         state,
         PhaseName::Suspended | PhaseName::Suspending | PhaseName::Stopping

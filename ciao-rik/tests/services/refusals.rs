@@ -105,7 +105,7 @@ async fn the_port_that_riks_controller_draws_for_a_function_makes_no_other_defin
     assert_eq!(notice(&answer), "");
     let job = worker.was_told("f", Kind::Create).await;
     assert_eq!(job.definition, function(45001));
-    // Whoever asks again may list it as `Pending`.
+    // A client that asks again may list it as `Pending`.
     let is_told = async || count(&controller, "f", Is::Running) == 2;
     world
         .until("it is told once more that it runs", is_told)

@@ -1,9 +1,9 @@
-//! The places for connections that a token alone lets in. Whoever reaches an address can open one; so a client that has
+//! The places for connections that a token alone lets in. Anyone who reaches an address can open one; so a client that has
 //! shown a token keeps its place, and one that has not gives it up where none is free.
 //!
 //! ```text
-//! take ──┬── a place is free ────────────▶ Place of a stranger ── show: a token ──▶ kept for TOKEN_COUNTS_FOR
-//!        ├── strangers have some ──▶ one of them has to leave: of the source that has most, the oldest
+//! take ──┬── a place is free ────────────▶ Place without token ── show: a token ──▶ kept for TOKEN_COUNTS_FOR
+//!        ├── some have shown none ──▶ one of those has to leave: of the source that has most, the oldest
 //!        └── none has ──────────────────▶ nothing
 //! ```
 
@@ -56,9 +56,9 @@ impl Places {
     pub(super) fn take(&self, from: IpAddr) -> Option<Place> {
         let mut taken = self.0.lock();
         if taken.holders.len() >= MAX_CONNECTIONS {
-            let number = taken.stranger()?;
-            if let Some(stranger) = taken.holders.remove(&number) {
-                stranger.lost.notify_one();
+            let number = taken.first_to_leave()?;
+            if let Some(leaving) = taken.holders.remove(&number) {
+                leaving.lost.notify_one();
             }
         }
         let number = taken.next;
@@ -81,12 +81,12 @@ impl Places {
 }
 
 impl Taken {
-    /// Who is to leave first: of the source with most strangers the oldest, so that one source takes places from itself
-    /// before it takes them from others.
-    fn stranger(&self) -> Option<u64> {
+    /// Which is to leave first: the oldest of the source with most that show no token, so that one source takes places
+    /// from itself before it takes them from others.
+    fn first_to_leave(&self) -> Option<u64> {
         let mut sources: BTreeMap<Source, (usize, Reverse<u64>)> = BTreeMap::new();
         for (number, holder) in &self.holders {
-            if holder.is_stranger() {
+            if holder.shows_no_token() {
                 let of_source = sources.entry(holder.source);
                 of_source.or_insert((0, Reverse(*number))).0 += 1;
             }
@@ -99,7 +99,7 @@ impl Taken {
 }
 
 impl Holder {
-    fn is_stranger(&self) -> bool {
+    fn shows_no_token(&self) -> bool {
         self.shown
             .is_none_or(|shown| shown.elapsed() > TOKEN_COUNTS_FOR)
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stranger_makes_room_and_the_source_with_most_of_them_first() {
+    async fn a_place_without_token_is_given_up_and_the_source_with_most_of_them_first() {
         let places = Places::default();
         let one = places.take(address(1)).unwrap();
         let many: Vec<Place> = (1..MAX_CONNECTIONS)

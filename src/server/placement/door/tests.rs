@@ -136,7 +136,7 @@ async fn no_more_answers_are_made_than_may_be_while_nobody_reads_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_shows_a_token_is_no_stranger_any_more() {
+async fn a_client_that_has_shown_a_token_keeps_its_place() {
     let world = World::new();
     let ask = async |token: &str, writing: &Writing| {
         let request = Request::builder().uri("/placement/traits/HW_NONE");
@@ -145,15 +145,15 @@ async fn who_shows_a_token_is_no_stranger_any_more() {
         answer.unwrap().status()
     };
     let time = Duration::from_secs(30);
-    for (token, status, is_stranger) in [
+    for (token, status, has_to_leave) in [
         ("another", StatusCode::UNAUTHORIZED, true),
         (SECRET, StatusCode::NOT_FOUND, false),
     ] {
         let writing = Writing::new(CLIENT.into(), world.door.guest(CLIENT.0.into()));
         let begun = tokio::time::Instant::now();
         assert_eq!(ask(token, &writing).await, status);
-        let stranger = timeout(2 * time, writing.has_to_end(time)).await;
-        assert_eq!(stranger.is_ok(), is_stranger);
+        let ended = timeout(2 * time, writing.has_to_end(time)).await;
+        assert_eq!(ended.is_ok(), has_to_leave);
         assert!(begun.elapsed() >= time);
     }
 }
