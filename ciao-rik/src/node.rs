@@ -150,6 +150,8 @@ pub(crate) struct Node {
     held: HashMap<String, Held>,
     /// Instance UUIDs by the controllers' ids, to find whose a status is.
     by_id: HashMap<String, String>,
+    /// Ids of instances that count as gone without the worker's word, the latest last: it may still speak of them.
+    unended: VecDeque<String>,
     /// The worker's latest metrics that could be read.
     figures: Option<HostFigures>,
     /// When the state machine gets the sample that it has asked for; `None` where it has not.
@@ -202,6 +204,7 @@ impl Node {
             carried: HashMap::new(),
             held: HashMap::new(),
             by_id: HashMap::new(),
+            unended: VecDeque::new(),
             figures: None,
             sample_at: None,
             last_sample: None,
@@ -410,6 +413,7 @@ impl Node {
     /// worker was not given, or that has ended, is ignored.
     fn instance_reported(&mut self, now: Instant, metric: InstanceMetric) {
         let Some(instance) = self.by_id.get(&metric.instance_id).cloned() else {
+            self.ended_late(&metric);
             debug!(worker = %self.name, "status of an instance that the worker does not have ignored");
             return;
         };

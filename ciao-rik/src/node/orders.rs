@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::node::definitions::MAX_KEPT;
 use crate::node::{Held, Node, exited};
-use crate::rpc::common::{ResourceStatus, WorkloadRequestKind};
+use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkloadRequestKind};
 use crate::rpc::worker::InstanceScheduling;
 
 /// Shortest pause between two reports for each instance of a worker, up to the usual pause between two: with 125
@@ -18,6 +18,9 @@ use crate::rpc::worker::InstanceScheduling;
 /// Controllers do not wait for it, since they are told the worker's own status; `ciaoctl` shows an instance as starting
 /// for as long.
 const REPORT_LESS: Duration = Duration::from_millis(8);
+
+/// Most ids of instances that count as gone without the worker's word, of each worker; the oldest are dropped first.
+const MAX_UNENDED: usize = 1024;
 
 impl Node {
     /// Carries out one order. Where its outcome is known at once, it is given to the state machine at once.
@@ -33,7 +36,7 @@ impl Node {
                 warn!(event = "worker_silent", worker = %self.name, %instance, "the worker has not said that it destroyed the instance; it counts as gone");
                 self.job(&instance, WorkloadRequestKind::Destroy);
                 self.say(&instance, ResourceStatus::Terminated, String::new());
-                self.untrack(&instance);
+                self.untrack_unended(&instance);
                 self.agent.handle(now, exited(&instance));
             }
             AgentAction::Freeze(instance) => {
@@ -93,8 +96,8 @@ impl Node {
             .ok_or("the START is none for RIK")?
             .map_err(|error| format!("the START is none for RIK: {error}"))?;
         let mut id = carried.id;
-        // Another controller's: a worker tells instances apart by their ids alone.
-        if self.by_id.contains_key(&id) {
+        // Another controller's, or one that the worker has not ended: it tells instances apart by their ids alone.
+        if self.by_id.contains_key(&id) || self.unended.contains(&id) {
             id = format!("{id}-{instance}");
         }
         if self.by_id.contains_key(&id) {
@@ -136,6 +139,28 @@ impl Node {
     pub(super) fn untrack(&mut self, instance: &str) {
         if let Some(held) = self.held.remove(instance) {
             self.by_id.remove(&held.id);
+        }
+    }
+
+    /// The same where the worker has not said that it ended: no other instance is to have its id, which the worker's late
+    /// word would be taken for.
+    fn untrack_unended(&mut self, instance: &str) {
+        if let Some(held) = self.held.get(instance) {
+            if self.unended.len() >= MAX_UNENDED {
+                self.unended.pop_front();
+            }
+            self.unended.push_back(held.id.clone());
+        }
+        self.untrack(instance);
+    }
+
+    /// The worker has ended an instance that counted as gone, as it says now: its id is free.
+    pub(super) fn ended_late(&mut self, metric: &InstanceMetric) {
+        if matches!(
+            metric.status(),
+            ResourceStatus::Failed | ResourceStatus::Terminated
+        ) {
+            self.unended.retain(|it| *it != metric.instance_id);
         }
     }
 }

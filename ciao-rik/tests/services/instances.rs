@@ -119,6 +119,36 @@ async fn every_destroyed_instance_ends_terminated_wherever_it_was() {
 }
 
 #[tokio::test]
+async fn a_late_word_of_what_counted_as_gone_is_not_taken_for_the_next_instance_of_its_id() {
+    let world = World::with(&["-stop-grace", "300ms"]).await;
+    let controller = world.controller().await;
+    let worker = world.worker("one", 4096).await;
+    controller.creates("a").await.unwrap();
+    controller.hears("a", Is::Running).await;
+    worker.becomes(Mood::Silent);
+    controller.destroys("a").await.unwrap();
+    controller.hears("a", Is::Terminated).await;
+    let made = async |count: usize| {
+        controller.creates("a").await.unwrap();
+        let is_made = async || worker.created().len() == count;
+        world.until("it is made", is_made).await;
+        worker.created().pop().unwrap()
+    };
+    let second = made(2).await;
+    // Of the first, which took its time.
+    worker.says("a", Is::Terminated).await;
+    worker.says(&second, Is::Running).await;
+    let runs = async || controller.latest()["a"] == Is::Running;
+    world.until("the second runs", runs).await;
+    controller.destroys("a").await.unwrap();
+    worker.was_told(&second, Kind::Destroy).await;
+    worker.says(&second, Is::Terminated).await;
+    let is_gone = async || controller.latest()["a"] == Is::Terminated;
+    world.until("the second is gone", is_gone).await;
+    assert_eq!(made(3).await, "a", "nothing of that name is left");
+}
+
+#[tokio::test]
 async fn an_instance_that_is_destroyed_twice_ends_once() {
     let world = World::new().await;
     let controller = world.controller().await;
