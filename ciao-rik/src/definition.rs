@@ -243,29 +243,33 @@ impl Definition {
 
 /// Whether two definitions are equal as JSON, `replicas` aside.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
-    one == other || without_replicas(one) == without_replicas(other)
+    is_equal(one, other, without_replicas)
 }
 
 /// Whether two definitions make the same instance: `replicas` means nothing for one, and RIK's controller draws the port
 /// of a Function afresh for each of its calls.
 pub(crate) fn makes_the_same(one: &str, other: &str) -> bool {
-    let read = |json: &str| {
-        let mut definition = without_replicas(json);
+    is_equal(one, other, |json| {
+        let mut definition = without_replicas(json)?;
         if definition["kind"] == "Function"
             && let Some(exposure) = definition.pointer_mut("/spec/function/exposure")
             && let Some(exposure) = exposure.as_object_mut()
         {
             exposure.remove("port");
         }
-        definition
-    };
-    one == other || read(one) == read(other)
+        Some(definition)
+    })
 }
 
-fn without_replicas(json: &str) -> Value {
-    let mut definition: Value = serde_json::from_str(json).unwrap_or_default();
+/// Whether two definitions are equal as they are read. What is nested too deeply for that is equal as text alone.
+fn is_equal(one: &str, other: &str, read: impl Fn(&str) -> Option<Value>) -> bool {
+    one == other || read(one).is_some_and(|one| Some(one) == read(other))
+}
+
+fn without_replicas(json: &str) -> Option<Value> {
+    let mut definition: Value = serde_json::from_str(json).ok()?;
     definition.as_object_mut().map(|it| it.remove("replicas"));
-    definition
+    Some(definition)
 }
 
 /// The instance's name in the scheduler's lists: its id, where that can be one. Empty where the scheduler has refused
@@ -509,6 +513,20 @@ mod tests {
             r#"{"name": "CIAO_START_", "spec": {"containers": {"env": "CIAO_START_X"}}}"#,
         )
         .unwrap();
+    }
+
+    #[test]
+    fn definitions_that_are_nested_too_deeply_to_be_compared_are_the_same_only_as_texts() {
+        let nested = |image: &str| {
+            let (open, close) = ("[".repeat(200), "]".repeat(200));
+            format!(r#"{{"image": "{image}", "deep": {open}{close}}}"#)
+        };
+        let (one, other) = (nested("i:1"), nested("i:2"));
+        assert!(Definition::read(&one).is_ok());
+        for same in [is_same, makes_the_same] {
+            assert!(same(&one, &one));
+            assert!(!same(&one, &other));
+        }
     }
 
     #[test]
