@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::coordinator::{Coordinator, MAX_ALL_UNREAD};
-use crate::instance::Instance;
+use crate::instance::{Fate, Instance};
 use crate::rpc::common::worker_status::Status as Subject;
 use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric, WorkerStatus};
 use crate::store::Change;
@@ -31,8 +31,11 @@ impl Coordinator {
     }
 
     /// Tells an instance's status once more: a controller that has asked for the same id again may list it otherwise.
+    /// Not of one that is over: its end is told once.
     pub(super) fn notify_again(&self, instance: &Arc<str>) {
-        if let Some(it) = self.instances.get(instance) {
+        if let Some(it) = self.instances.get(instance)
+            && it.record.fate != Fate::Over
+        {
             let (status, detail) = it.status();
             self.push_to_all(instance, status, &detail);
         }

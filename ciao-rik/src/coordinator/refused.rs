@@ -39,7 +39,7 @@ pub(super) struct Reply {
 /// A request of a controller that takes no errors.
 #[derive(Debug)]
 struct Plain {
-    owner: Arc<str>,
+    caller: Caller,
     id: String,
     is_create: bool,
 }
@@ -48,7 +48,7 @@ impl Reply {
     /// The reply to a request for one instance.
     pub(super) fn new(answer: Answer, request: &Request, caller: &Caller) -> Self {
         let plain = || Plain {
-            owner: Arc::clone(&caller.owner),
+            caller: caller.clone(),
             id: request.id.clone(),
             is_create: !matches!(request.action, Action::Destroy),
         };
@@ -92,7 +92,7 @@ impl Coordinator {
     /// instance is; one that it wants gone goes later.
     pub(super) fn refuse(&mut self, reply: Reply, refusal: Status) {
         let Some(Plain {
-            owner,
+            caller,
             id,
             is_create,
         }) = reply.without_error
@@ -102,7 +102,8 @@ impl Coordinator {
             return;
         };
         let mut why = reason(&refusal);
-        let known = self.by_id.get(&(Arc::clone(&owner), id.clone())).cloned();
+        let key = (Arc::clone(&caller.owner), id.clone());
+        let known = self.by_id.get(&key).cloned();
         if !is_create && known.is_some() {
             why.insert_str(0, "it is destroyed once that can be written: ");
         }
@@ -116,9 +117,11 @@ impl Coordinator {
                 }
             }
             None if is_create => {
-                self.notify_failed(&owner, &id, &why);
-                self.refused.note(owner, id, why);
+                self.notify_failed(&caller.owner, &id, &why);
+                self.refused.note(caller.owner, id, why);
             }
+            // Its CREATE was refused a moment ago, with the same write.
+            None if self.refused.contains(&caller.owner, &id) => self.notify_gone(&id, &caller),
             None => {}
         }
     }

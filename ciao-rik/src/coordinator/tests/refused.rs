@@ -160,3 +160,30 @@ fn what_was_to_go_and_is_asked_for_again_stays() {
     assert_eq!(world.sent(), (1, 0));
     assert_eq!(snapshot(&mut world), [told("a", Is::Pending)]);
 }
+
+#[test]
+fn what_is_destroyed_in_the_round_in_which_it_could_not_be_made_is_told_as_gone() {
+    let mut world = World::new();
+    let mut updates = subscribe(&mut world, "", false);
+    world.break_disk();
+    let made = world.order_of(false, "a", Some("{}"));
+    let destroyed = world.order_of(false, "a", None);
+    world.coordinator.end_round();
+    assert_eq!(super::outcome(made), Ok(()));
+    assert_eq!(super::outcome(destroyed), Ok(()));
+    assert_eq!(last(&mut updates), Some(told("a", Is::Terminated)));
+    assert_eq!(snapshot(&mut world), []);
+}
+
+#[test]
+fn an_end_that_was_read_is_not_told_once_more() {
+    let mut world = World::new();
+    let mut updates = subscribe(&mut world, "", false);
+    world.riks("a", Some("{}"));
+    let instance = world.living().remove(0);
+    world.coordinator.finish(&instance);
+    assert_eq!(last(&mut updates), Some(told("a", Is::Terminated)));
+    // As where the same round has another CREATE of it.
+    world.coordinator.notify_again(&instance);
+    assert_eq!(read(&mut updates), []);
+}
