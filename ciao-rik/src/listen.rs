@@ -379,13 +379,45 @@ fn tls_of(path: &Path) -> Result<TlsAcceptor, ListenError> {
         path: path.to_owned(),
         reason,
     };
-    let unreadable = |error: pem::Error| failed(error.to_string());
+    let unreadable = |error: pem::Error| match error {
+        pem::Error::NoItemsFound => failed("there is no private key in it".to_owned()),
+        error => failed(error.to_string()),
+    };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = chain.map_err(unreadable)?;
+    if chain.is_empty() {
+        return Err(failed("there is no certificate in it".to_owned()));
+    }
     let key = PrivateKeyDer::from_pem_slice(&pem).map_err(unreadable)?;
     let mut config = ServerConfig::builder()
         .with_no_client_auth()
-        .with_single_cert(chain.map_err(unreadable)?, key)
+        .with_single_cert(chain, key)
         .map_err(|error| failed(error.to_string()))?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(Arc::new(config).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_certificate_or_a_key_says_what_it_lacks() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tls.pem");
+        let said = |pem: &str| {
+            std::fs::write(&path, pem).unwrap();
+            let refused = tls_of(&path).map(drop);
+            refused.unwrap_err().to_string()
+        };
+        let key = "-----BEGIN PRIVATE KEY-----\nMAo=\n-----END PRIVATE KEY-----\n";
+        let cert = "-----BEGIN CERTIFICATE-----\nMAo=\n-----END CERTIFICATE-----\n";
+        for (pem, lacks) in [
+            ("", "no certificate"),
+            (key, "no certificate"),
+            (cert, "no private key"),
+        ] {
+            assert!(said(pem).contains(lacks), "{}", said(pem));
+        }
+    }
 }
