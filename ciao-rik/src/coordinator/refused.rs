@@ -5,7 +5,7 @@
 //! failed. What the disk or the limits do not take is remembered in memory for that ([`RefusedCreates`]). A controller
 //! that says that it knows sets takes errors.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use sched_model::cut::cut;
@@ -132,13 +132,15 @@ impl Coordinator {
         let instances = &self.instances;
         let runs = |it: &Instance| it.fate_when_destroyed().is_some();
         self.to_go.retain(|it| instances.get(it).is_some_and(runs));
-        for instance in &self.to_go {
-            let is_it = |step: &Step| matches!(step, Step::Destroy(it) if it == instance);
-            if !self.staged.iter().any(|(step, _)| is_it(step)) {
-                let step = Step::Destroy(Arc::clone(instance));
-                self.staged.push((step, None));
-            }
-        }
+        // There may be as many as there are instances.
+        let is_destroyed = |(step, _): &(Step, _)| match step {
+            Step::Destroy(it) => Some(Arc::clone(it)),
+            Step::Set(..) | Step::ForgetSet(_) => None,
+        };
+        let staged: BTreeSet<_> = self.staged.iter().filter_map(is_destroyed).collect();
+        let missing = self.to_go.difference(&staged).cloned();
+        self.staged
+            .extend(missing.map(|it| (Step::Destroy(it), None)));
     }
 
     /// The record of an instance that has failed before it began. It is kept as any that has failed.
