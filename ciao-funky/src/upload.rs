@@ -86,7 +86,8 @@ const MAX_NAME: usize = 200;
 enum UploadError {
     /// Its `Origin` is another page than this server's, or none of this machine (403).
     #[error(
-        "uploads from pages of other places are refused ({0}): open this server's own page, / in place of /upload"
+        "uploads from pages of other places are refused ({0}): open this server's own page, / in place of /upload, \
+         by an address or as localhost"
     )]
     Foreign(String),
     /// It comes slowly, all places are taken, and another client waits for one (408).
