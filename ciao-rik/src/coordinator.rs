@@ -45,6 +45,7 @@ use crate::instance::{Fate, Instance, InstanceRecord};
 use crate::requests::{Ask, SessionEvent};
 use crate::rpc::common::WorkerMetric;
 use crate::store::{Change, Kept, Store};
+use crate::unwanted::Unwanted;
 use crate::updates::{Caller, Subscriber, Updates};
 
 use self::refused::{RefusedCreates, Reply};
@@ -176,6 +177,8 @@ pub(crate) struct Settings {
     pub(crate) return_time: Duration,
     /// Most instances of a set that may be down at a time while its definition changes.
     pub(crate) max_down: u32,
+    /// What workers are not to be given; this side says what.
+    pub(crate) unwanted: Unwanted,
 }
 
 /// All instances and sets, and what waits to be written, sent or told.
@@ -467,6 +470,9 @@ impl Coordinator {
     fn insert(&mut self, record: InstanceRecord, sent: Sent) {
         let instance = Arc::clone(&record.instance);
         self.definitions += record.definition.len();
+        if record.fate == Fate::Destroy {
+            self.settings.unwanted.add(&instance);
+        }
         match record.fate {
             Fate::Over => self.over.push_back(Arc::clone(&instance)),
             _ => {

@@ -31,6 +31,7 @@ mod requests;
 mod rpc;
 mod store;
 mod tokens;
+mod unwanted;
 mod updates;
 mod workers;
 
@@ -67,6 +68,7 @@ use crate::rpc::controller::controller_server::ControllerServer;
 use crate::rpc::worker::worker_server::WorkerServer;
 use crate::store::Store;
 use crate::tokens::Tokens;
+use crate::unwanted::Unwanted;
 use crate::workers::Workers;
 
 /// Length of each of the three channels to the coordinator, in messages. A sender that finds its channel full waits.
@@ -123,7 +125,8 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     raise_open_files();
     let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
     let client = client_config(&cli.global);
-    let node = node_settings(&cli, &client)?;
+    let unwanted = Unwanted::default();
+    let node = node_settings(&cli, &client, unwanted.clone())?;
     let state = std::path::absolute(&cli.serve.state_dir)?;
     let (store, kept) = Store::open(&state)?;
 
@@ -158,7 +161,7 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let requests = InstanceRequests {
         family: kept.family.prefix(),
     };
-    let coordinator = Coordinator::new(settings(&cli.serve), (store, kept));
+    let coordinator = Coordinator::new(settings(&cli.serve, unwanted), (store, kept));
     let (hear, heard) = mpsc::channel(BACKLOG);
     let (news, reported) = mpsc::channel(BACKLOG);
     tokio::spawn(session::run(client, requests, hear));
@@ -196,7 +199,7 @@ fn coordinate(
 }
 
 /// How instances are run, as the flags say. A `-queue` beyond the longest that a START may have is cut to that.
-fn settings(flags: &ServeFlags) -> coordinator::Settings {
+fn settings(flags: &ServeFlags, unwanted: Unwanted) -> coordinator::Settings {
     let queue = u64::try_from(flags.queue.as_millis()).unwrap_or(u64::MAX);
     let longest = proto_frames::payload::scheduling::MAX_QUEUE;
     coordinator::Settings {
@@ -212,6 +215,7 @@ fn settings(flags: &ServeFlags) -> coordinator::Settings {
         },
         return_time: flags.return_time,
         max_down: flags.max_down,
+        unwanted,
     }
 }
 
@@ -221,7 +225,11 @@ fn settings(flags: &ServeFlags) -> coordinator::Settings {
 /// # Errors
 /// A key file that others can read with `-strict-files`, a certificate that cannot be read or has not the role, or an
 /// address that is none.
-fn node_settings(cli: &CommandLine, client: &ClientConfig) -> anyhow::Result<node::Settings> {
+fn node_settings(
+    cli: &CommandLine,
+    client: &ClientConfig,
+    unwanted: Unwanted,
+) -> anyhow::Result<node::Settings> {
     let cert = worker_cert(cli);
     for file in [&client.cert, &cert] {
         KeyFiles::new(cli.global.strict_files).check(file, |said| {
@@ -242,6 +250,7 @@ fn node_settings(cli: &CommandLine, client: &ClientConfig) -> anyhow::Result<nod
         stop_grace: cli.serve.stop_grace,
         report_interval: cli.serve.report_interval,
         definitions: Budget::default(),
+        unwanted,
     })
 }
 

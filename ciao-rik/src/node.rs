@@ -40,6 +40,7 @@ use crate::definition::{Carried, VM_TYPE, carried};
 use crate::instance::Said;
 use crate::node::definitions::{Budget, KeptDefinition};
 use crate::rpc::common::{InstanceMetric, ResourceStatus, WorkerMetric};
+use crate::unwanted::Unwanted;
 use crate::workers::{JobSender, WorkerState};
 
 /// Namespace of the version 5 UUIDs that workers get from their names: a worker that registers again is the same node,
@@ -75,6 +76,8 @@ pub(crate) struct Settings {
     pub(crate) report_interval: Duration,
     /// The bound for the definitions that all workers' nodes keep.
     pub(crate) definitions: Budget,
+    /// Instances that their controllers have destroyed: no worker is given one.
+    pub(crate) unwanted: Unwanted,
 }
 
 /// One status of the worker's stream, checked for its length by [`crate::workers`] and for nothing else.

@@ -201,6 +201,7 @@ impl Coordinator {
         let Some(it) = self.instances.get_mut(instance) else {
             return;
         };
+        self.settings.unwanted.add(instance);
         match it.fate_when_destroyed() {
             Some(Fate::Destroy) => {
                 it.record.fate = Fate::Destroy;

@@ -70,6 +70,7 @@ impl World {
             },
             return_time: Duration::ZERO,
             max_down: 1,
+            unwanted: crate::unwanted::Unwanted::default(),
         };
         let mut coordinator = Coordinator::new(settings, Store::open(state.path()).unwrap());
         let (session, asked) = mpsc::unbounded_channel();

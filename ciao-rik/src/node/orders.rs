@@ -88,13 +88,16 @@ impl Node {
     /// Gives the worker an instance, and keeps what is needed to destroy it.
     ///
     /// # Errors
-    /// A text for people: the START is not one of RIK's, the worker has another instance with this id even with its UUID
+    /// A text for people: the START is not one of RIK's, its controller has destroyed the instance meanwhile, the worker has another instance with this id even with its UUID
     /// behind it, or there is no room for its definition.
     fn give(&mut self, instance: &str, is_leased: bool) -> Result<(), String> {
         let carried = self.carried.remove(instance);
         let carried = carried
             .ok_or("the START is none for RIK")?
             .map_err(|error| format!("the START is none for RIK: {error}"))?;
+        if self.settings.unwanted.contains(instance) {
+            return Err("its controller has destroyed it".to_owned());
+        }
         let mut id = carried.id;
         // Another controller's, or one that the worker has not ended: it tells instances apart by their ids alone.
         if self.by_id.contains_key(&id) || self.unended.contains(&id) {
