@@ -26,13 +26,17 @@ pub(crate) fn run(socket: &Path, json: bool) -> anyhow::Result<()> {
         .with_context(|| format!("{name}: no ciao-funky listens there (-socket)"))?;
     stream.set_read_timeout(Some(ANSWER_TIME))?;
     let command: &[u8] = if json { b"Ps: json\n" } else { b"Ps:\n" };
-    stream.write_all(command)?;
-    stream.shutdown(Shutdown::Write)?;
+    // An adapter that refuses its client answers and closes without reading: what it says is read all the same.
+    let sent = stream.write_all(command);
+    let sent = sent.and_then(|()| stream.shutdown(Shutdown::Write));
     let mut answer = Vec::new();
     match stream.take(MAX_ANSWER).read_to_end(&mut answer) {
         // A user who may not give commands is told so and not read from, which resets the connection.
         Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
         read => drop(read?),
+    }
+    if answer.is_empty() {
+        sent?;
     }
     let answer = String::from_utf8(answer).context("the answer is not UTF-8")?;
     if let Some(why) = answer.strip_prefix("error: ") {
