@@ -35,9 +35,8 @@ const MOST_SAVED_UP: Duration = Duration::from_millis(2);
 /// For how long STARTs are counted before the rate follows them.
 const COUNT_FOR: Duration = Duration::from_millis(20);
 
-/// The least part of the rate that images have, however many STARTs come in: with it, and with chunks of [`BUSY_CHUNK`], the
-/// 99th percentile of a closed loop of STARTs is a sixth above what it is alone while ten launchers fetch 100 MB on the
-/// same two processors (`benches/README.md`).
+/// The least part of the rate that images have, however many STARTs come in. What a closed loop of STARTs has to wait
+/// beside ten launchers that fetch 100 MB, with this part and with others, is in `benches/README.md`.
 const LEAST_PART: u32 = 16;
 
 /// Bytes of a chunk while STARTs come in. A START waits for what is done with a chunk at a stretch.
