@@ -56,7 +56,7 @@ const MAX_ASK_LEN: usize = MAX_IMAGE_CHUNK + 4 * 1024;
 pub const DEFAULT_BLOB_QUOTA: u64 = 10 << 30;
 
 /// Bytes that all launchers together fetch in a second, unless `--blob-rate` says something else: half of what a Gbit/s
-/// carries, so that frames have the other half. While STARTs come in it is a part of this, a sixteenth at least.
+/// carries, so that frames have the other half. While STARTs come in it is a part of this, mostly no less than a 64th.
 pub const DEFAULT_BLOB_RATE: u64 = 64 << 20;
 
 /// Where images are kept, and how many: the flags `--blob-dir`, `--blob-quota`, `--blob-tenant-quota` and

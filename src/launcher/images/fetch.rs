@@ -28,8 +28,8 @@ pub(super) const WINDOW: usize = 4;
 /// in which a scheduler is restarted.
 const PROGRESS_DEADLINE: Duration = Duration::from_secs(120);
 
-/// How long it waits for the next byte before it requests it again: an answer may have been dropped on either side. Well
-/// above the time in which as many requests as a scheduler takes are answered at a sixteenth of its usual rate, 16 s.
+/// How long it waits for the next byte before it requests it again: an answer may have been dropped on either side. Twice
+/// the time in which a scheduler answers all requests, also while STARTs come in.
 const REQUEST_AGAIN: Duration = Duration::from_secs(30);
 
 /// Pause after the scheduler has answered that others request as much as may be requested.
@@ -47,8 +47,11 @@ struct Part {
     path: PathBuf,
     /// Open at its end.
     file: File,
-    /// Over all that is in the file; its length is the offset of the next chunk.
+    /// Over all that is in the file.
     hash: Hash,
+    /// What has come behind that, in less than [`MAX_IMAGE_CHUNK`] bytes: written together with what comes next, since
+    /// each write wakes another thread and is waited for. Lost if the fetch is given up.
+    ahead: Vec<Bytes>,
 }
 
 /// Fetches an image into the cache, once a permit is free; at most two attempts.
@@ -115,9 +118,9 @@ async fn attempt(
 /// Requests what is missing until all of it is there.
 ///
 /// It keeps a window of requests open. After a change of the connection, after `Busy` and [`REQUEST_AGAIN`] after the
-/// latest byte, answers under way are worth nothing: it drops them and requests again from where the part ends. A chunk at another offset than that is ignored.
-/// The size comes with each chunk; when it is known first, the cache
-/// reserves room for the whole.
+/// latest byte, answers under way are worth nothing: it drops them and requests again from where the part ends. A chunk
+/// at another offset than that is ignored. The size comes with each chunk; when it is known first, the cache reserves
+/// room for the whole.
 ///
 /// # Errors
 /// No byte for [`PROGRESS_DEADLINE`], a scheduler that cannot be asked or refuses, no room, or a disk that takes no
@@ -135,10 +138,10 @@ async fn receive(
     loop {
         let connection = connection(&mut link, &digest, deadline).await?;
         while chunks.try_recv().is_ok() {} // of an earlier connection
-        let mut asked = part.hash.len();
+        let mut asked = part.have();
         let mut again = Instant::now() + REQUEST_AGAIN;
         loop {
-            let have = part.hash.len();
+            let have = part.have();
             while asked < total.unwrap_or(have + 1) && asked < have + window() {
                 let request = ReadImage {
                     id: 0,
@@ -171,15 +174,19 @@ async fn receive(
             if total.replace(chunk.part.total) != Some(chunk.part.total) {
                 shared.cache.lock().reserve(digest, chunk.part.total)?;
             }
-            if chunk.part.offset == part.hash.len() && !chunk.data.is_empty() {
-                part = thread
-                    .run(part.write(chunk.data))
-                    .await
-                    .map_err(|error| format!("the node cannot keep {digest}: {error}"))?;
+            if chunk.part.offset == part.have() && !chunk.data.is_empty() {
+                part.ahead.push(chunk.data);
                 deadline = Instant::now() + PROGRESS_DEADLINE;
                 again = Instant::now() + REQUEST_AGAIN;
             }
-            if part.hash.len() >= chunk.part.total {
+            let is_whole = part.have() >= chunk.part.total;
+            if is_whole || part.have() - part.hash.len() >= MAX_IMAGE_CHUNK as u64 {
+                part = thread
+                    .run(part.write())
+                    .await
+                    .map_err(|error| format!("the node cannot keep {digest}: {error}"))?;
+            }
+            if is_whole {
                 return Ok(part);
             }
         }
@@ -250,20 +257,29 @@ impl Part {
                 path,
                 file,
                 hash,
+                ahead: Vec::new(),
             })
         }
     }
 
-    /// Appends a chunk. After a failed write the file is cut back to what is hashed.
-    fn write(mut self, data: Bytes) -> impl FnOnce() -> io::Result<Self> + Send {
+    /// Bytes that have come, from the beginning: the offset of the next chunk.
+    fn have(&self) -> u64 {
+        let ahead: usize = self.ahead.iter().map(Bytes::len).sum();
+        self.hash.len() + ahead as u64
+    }
+
+    /// Appends what has come. After a failed write the file is cut back to what is hashed.
+    fn write(mut self) -> impl FnOnce() -> io::Result<Self> + Send {
         move || {
-            let at = self.hash.len();
-            if let Err(error) = self.file.write_all(&data) {
-                // So that the next fetch goes on with whole chunks.
-                let _ = self.file.set_len(at).and_then(|()| self.file.rewind());
-                return Err(error);
+            for data in std::mem::take(&mut self.ahead) {
+                let at = self.hash.len();
+                if let Err(error) = self.file.write_all(&data) {
+                    // So that the next fetch goes on with whole chunks.
+                    let _ = self.file.set_len(at).and_then(|()| self.file.rewind());
+                    return Err(error);
+                }
+                self.hash.add(&data);
             }
-            self.hash.add(&data);
             Ok(self)
         }
     }

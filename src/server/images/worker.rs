@@ -35,9 +35,14 @@ const MOST_SAVED_UP: Duration = Duration::from_millis(2);
 /// For how long STARTs are counted before the rate follows them.
 const COUNT_FOR: Duration = Duration::from_millis(20);
 
-/// The least part of the rate that images have, however many STARTs come in. What a closed loop of STARTs has to wait
-/// beside ten launchers that fetch 100 MB, with this part and with others, is in `benches/README.md`.
-const LEAST_PART: u32 = 16;
+/// The least part of the rate that images have, however many STARTs come in, unless [`ANSWER_WITHIN`] asks for more. What
+/// a closed loop of STARTs has to wait beside ten launchers that fetch 100 MB, with this part and with others, is in
+/// `benches/README.md`.
+const LEAST_PART: u32 = 64;
+
+/// In how much time all reads that wait are answered, as far as the rate allows, however many STARTs come in: half of the
+/// time after which launchers request again what has not come, so that a large cluster that fetches does not fail.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 
 /// Bytes of a chunk while STARTs come in. A START waits for what is done with a chunk at a stretch.
 const BUSY_CHUNK: usize = 16 * 1024;
@@ -64,8 +69,8 @@ impl Pace {
     }
 
     /// Bytes that may be fetched in a second from now on, and those of a chunk at most, where so many STARTs have come in
-    /// since the process began. One START in 20 ms halves the rate, two leave a third of it.
-    fn at(&mut self, now: Instant, starts: u64) -> (u64, usize) {
+    /// since the process began, and so many reads wait. One START in 20 ms halves the rate, two leave a third of it.
+    fn at(&mut self, now: Instant, starts: u64, waiting: usize) -> (u64, usize) {
         let (since, until_then) = *self.since.get_or_insert((now, starts));
         let passed = now.saturating_duration_since(since);
         let mut came = starts.saturating_sub(until_then);
@@ -80,7 +85,9 @@ impl Pace {
             1 => MAX_IMAGE_CHUNK,
             _ => BUSY_CHUNK,
         };
-        ((self.rate / u64::from(part)).max(1), chunk)
+        let least = (waiting * MAX_IMAGE_CHUNK) as u64 / ANSWER_WITHIN.as_secs();
+        let rate = (self.rate / u64::from(part)).max(least.min(self.rate));
+        (rate.max(1), chunk)
     }
 }
 
@@ -190,13 +197,14 @@ impl Worker {
     /// refusal has no bytes and costs no time. The request has been answered with its last byte, that of its image, or a
     /// refusal.
     fn read_next(&mut self) {
+        let waiting = self.reads.len();
         let Some(mut reading) = self.reads.pop_front() else {
             return;
         };
         let now = Instant::now();
         let hub = self.hub.upgrade();
         let starts = hub.map_or(0, |hub| hub.read(|core| core.counters().starts));
-        let (rate, most) = self.pace.at(now, starts);
+        let (rate, most) = self.pace.at(now, starts, waiting);
         let Reading { read, left, .. } = &mut reading;
         let found = digest(&read.digest).and_then(|digest| {
             let len = most.min(*left);
@@ -376,25 +384,50 @@ mod tests {
 
     #[test]
     fn images_have_a_part_of_the_rate_while_starts_come_in() {
-        let mut pace = Pace::new(400);
+        let rate = 1_000_000;
+        let mut pace = Pace::new(rate);
         let begin = Instant::now();
         let mut at = |times: u32, quarters: u32, starts| {
-            pace.at(begin + COUNT_FOR * times + COUNT_FOR * quarters / 4, starts)
+            let now = begin + COUNT_FOR * times + COUNT_FOR * quarters / 4;
+            pace.at(now, starts, 1)
         };
-        let idle = (400, MAX_IMAGE_CHUNK);
+        let idle = (rate, MAX_IMAGE_CHUNK);
         assert_eq!(at(0, 0, 7), idle, "they may be of long ago");
-        assert_eq!(at(0, 1, 8), (200, BUSY_CHUNK));
-        assert_eq!(at(0, 2, 10), (100, BUSY_CHUNK));
-        assert_eq!(at(1, 0, 10), (100, BUSY_CHUNK));
-        assert_eq!(at(1, 3, 10), (100, BUSY_CHUNK), "those before count still");
+        assert_eq!(at(0, 1, 8), (rate / 2, BUSY_CHUNK));
+        assert_eq!(at(0, 2, 10), (rate / 4, BUSY_CHUNK));
+        assert_eq!(at(1, 0, 10), (rate / 4, BUSY_CHUNK));
+        assert_eq!(
+            at(1, 3, 10),
+            (rate / 4, BUSY_CHUNK),
+            "those before count still"
+        );
         assert_eq!(at(2, 0, 10), idle);
-        assert_eq!(at(2, 1, 9_999), (25, BUSY_CHUNK), "no less than that");
-        assert_eq!(at(3, 0, 9_999), (25, BUSY_CHUNK));
-        assert_eq!(at(13, 0, 9_999 + 29), (100, BUSY_CHUNK), "3 in 20 ms");
+        assert_eq!(
+            at(2, 1, 9_999),
+            (rate / 64, BUSY_CHUNK),
+            "no less than that"
+        );
+        assert_eq!(at(3, 0, 9_999), (rate / 64, BUSY_CHUNK));
+        assert_eq!(at(13, 0, 9_999 + 29), (rate / 4, BUSY_CHUNK), "3 in 20 ms");
         assert_eq!(at(14, 0, 9_999 + 29), idle);
         assert_eq!(at(24, 0, 9_999 + 33), idle, "4 in 200 ms");
-        assert_eq!(Pace::new(1).at(begin, 0), (1, MAX_IMAGE_CHUNK));
-        assert_eq!(Pace::new(0).at(begin, 0), (1, MAX_IMAGE_CHUNK));
+        assert_eq!(Pace::new(1).at(begin, 0, 1), (1, MAX_IMAGE_CHUNK));
+        assert_eq!(Pace::new(0).at(begin, 0, 1), (1, MAX_IMAGE_CHUNK));
+    }
+
+    #[test]
+    fn all_that_wait_are_answered_in_time_beside_any_number_of_starts() {
+        let mut pace = Pace::new(64 << 20);
+        let begin = Instant::now();
+        pace.at(begin, 0, 1);
+        let mut at = |waiting| pace.at(begin, u64::MAX, waiting).0;
+        assert_eq!(at(40), 1 << 20, "the least part is enough for these");
+        for waiting in [1_000, 8_000, 15_000] {
+            let bytes = (waiting * MAX_IMAGE_CHUNK) as u64;
+            let takes = bytes / at(waiting);
+            assert!(takes <= ANSWER_WITHIN.as_secs(), "{waiting} in {takes} s");
+        }
+        assert_eq!(at(100_000), 64 << 20, "no more than the rate");
     }
 
     #[test]
