@@ -40,7 +40,8 @@ async fn one_node_provides_all_groups_together() {
         ("resources1=VCPU:1&required1=!CUSTOM_ZONE_EU_1", 0),
         ("resources=VCPU:1&root_required=CUSTOM_ZONE_EU_1", 1),
         ("resources=VCPU:1&root_required=!CUSTOM_ZONE_EU_1", 0),
-        ("resources=VCPU:1&root_required=COMPUTE_NODE", 0),
+        ("resources=VCPU:1&root_required=COMPUTE_NODE", 1),
+        ("resources=VCPU:1&root_required=HW_NUMA_ROOT", 0),
         (
             "resources1=VCPU:1&required_rack=CUSTOM_ZONE_EU_1&same_subtree=1,_rack&group_policy=isolate",
             1,

@@ -136,6 +136,7 @@ async fn the_openstack_client_narrows_lists_and_sums_up_usages_in_old_versions_a
         (["--member-of", &aggregate], 1),
         (["--member-of", nowhere], 0),
         (["--required", "CUSTOM_ZONE_EU_1"], 1),
+        (["--required", "COMPUTE_NODE"], 1),
         (["--required", "HW_CPU_X86_VMX"], 0),
         (["--forbidden", "COMPUTE_STATUS_DISABLED"], 1),
     ] {

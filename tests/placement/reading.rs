@@ -177,7 +177,10 @@ async fn labels_are_traits_and_configured_aggregates_are_aggregates() {
     let world = World::new().await;
     let _node = world.node().await;
     let traits = world.below("/traits", "1.6").await;
-    assert_eq!(traits["traits"], json!(["CUSTOM_ZONE_EU_1"]));
+    assert_eq!(
+        traits["traits"],
+        json!(["COMPUTE_NODE", "CUSTOM_ZONE_EU_1"])
+    );
     let old = world.below("/aggregates", "1.1").await;
     assert_eq!(old["aggregates"].as_array().unwrap().len(), 1);
     assert_eq!(old.get("resource_provider_generation"), None);
@@ -191,8 +194,8 @@ async fn labels_are_traits_and_configured_aggregates_are_aggregates() {
             "name=in:CUSTOM_ZONE_EU_1,HW_X,MISC_SHARES_VIA_AGGREGATE",
             &["CUSTOM_ZONE_EU_1", "MISC_SHARES_VIA_AGGREGATE"],
         ),
-        ("associated=true", &["CUSTOM_ZONE_EU_1"]),
-        ("associated=TRUE", &["CUSTOM_ZONE_EU_1"]),
+        ("associated=true", &["COMPUTE_NODE", "CUSTOM_ZONE_EU_1"]),
+        ("associated=TRUE", &["COMPUTE_NODE", "CUSTOM_ZONE_EU_1"]),
         (
             "associated=false&name=in:CUSTOM_ZONE_EU_1,COMPUTE_STATUS_DISABLED",
             &["COMPUTE_STATUS_DISABLED"],
@@ -241,8 +244,12 @@ async fn a_cordoned_node_has_the_trait_of_a_disabled_one() {
         }
         operator.nothing_else().await;
         let expected: &[&str] = match is_cordoned {
-            true => &["COMPUTE_STATUS_DISABLED", "CUSTOM_ZONE_EU_1"],
-            false => &["CUSTOM_ZONE_EU_1"],
+            true => &[
+                "COMPUTE_NODE",
+                "COMPUTE_STATUS_DISABLED",
+                "CUSTOM_ZONE_EU_1",
+            ],
+            false => &["COMPUTE_NODE", "CUSTOM_ZONE_EU_1"],
         };
         let traits = world.below("/traits", "1.6").await["traits"].clone();
         assert_eq!(traits, json!(expected));
@@ -303,7 +310,10 @@ async fn candidates_have_the_form_of_the_version_and_come_from_the_live_table() 
     );
     let summary = &new["provider_summaries"][&uuid];
     assert_eq!(summary["resources"].as_object().unwrap().len(), 4);
-    assert_eq!(summary["traits"], json!(["CUSTOM_ZONE_EU_1"]));
+    assert_eq!(
+        summary["traits"],
+        json!(["COMPUTE_NODE", "CUSTOM_ZONE_EU_1"])
+    );
     assert_eq!(summary["root_provider_uuid"], uuid);
     assert_eq!(summary["parent_provider_uuid"], Value::Null);
 
@@ -321,7 +331,10 @@ async fn candidates_have_the_form_of_the_version_and_come_from_the_live_table() 
         ("resources=VCPU:1&required=CUSTOM_ZONE_EU_1", 1),
         ("resources=VCPU:1&required=!CUSTOM_ZONE_EU_1", 0),
         ("resources=VCPU:1&required=!COMPUTE_STATUS_DISABLED", 1),
-        ("resources=VCPU:1&required=COMPUTE_NODE", 0),
+        ("resources=VCPU:1&required=COMPUTE_NODE", 1),
+        ("resources=VCPU:1&required=!COMPUTE_NODE", 0),
+        ("resources=VCPU:1&required=in:COMPUTE_NODE,HW_NUMA_ROOT", 1),
+        ("resources=VCPU:1&required=HW_NUMA_ROOT", 0),
         (&format!("resources=VCPU:1&member_of=in:{aggregate}"), 1),
         (&format!("resources=VCPU:1&member_of=!{aggregate}"), 0),
         (&format!("resources=VCPU:1&in_tree={NODE}"), 1),

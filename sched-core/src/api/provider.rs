@@ -48,6 +48,8 @@ pub enum Having {
     Aggregate(Box<str>),
     /// A cordon. No candidate has one.
     Cordon,
+    /// The role of a compute node. All candidates have it.
+    Compute,
 }
 
 /// What nodes must have, or must not, beside what a START says.

@@ -46,11 +46,19 @@ impl Placement {
 /// A constraint as slots: those that have any of its labels or are in any of its aggregates, or all others where it
 /// forbids them. An aggregate is the label `aggregate.NAME` with the value `true`.
 fn mask(constraint: &Constraint, labels: &LabelIndex) -> Mask {
+    if constraint.any_of.contains(&Having::Compute) {
+        // What is searched for are compute nodes: it holds of all of them, and without it of none.
+        let none = Arc::default();
+        return match constraint.is_forbidden {
+            true => Mask::inside(none),
+            false => Mask::outside(none),
+        };
+    }
     let pairs = constraint.any_of.iter().filter_map(|having| match having {
         Having::Label(key, value) => Some((key.clone(), &**value)),
         Having::Aggregate(name) => Some((format!("{AGGREGATE}{name}").into(), "true")),
         // What is cordoned is found by no search.
-        Having::Cordon => None,
+        Having::Cordon | Having::Compute => None,
     });
     let set = Arc::new(labels.with_any(pairs));
     match constraint.is_forbidden {

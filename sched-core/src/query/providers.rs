@@ -81,6 +81,12 @@ impl<'a> Provider<'a> {
         self.node.is_cordoned()
     }
 
+    /// Whether it is a compute node; else it is a network node alone.
+    #[must_use]
+    pub fn is_compute(&self) -> bool {
+        self.node.roles().contains(Pool::Compute.role())
+    }
+
     /// Its labels, in order, without those that the scheduler itself makes.
     pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let labels = self.node.traits().labels.iter();

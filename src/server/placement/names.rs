@@ -6,6 +6,7 @@
 //! | custom resource `gpu.a100` | class `CUSTOM_GPU_A100` |
 //! | label `zone = eu-1` | trait `CUSTOM_ZONE_EU_1` |
 //! | label `ssd` without a value | trait `CUSTOM_SSD` |
+//! | a compute node | trait `COMPUTE_NODE` |
 //! | a cordoned node | trait `COMPUTE_STATUS_DISABLED` |
 //! | aggregate `fast` | a UUID, version 5 of the name |
 //!
@@ -59,11 +60,13 @@ pub(super) const STANDARD_CLASSES: [&str; 21] = [
 ];
 
 /// The traits that every Placement has, one a line, in order, behind lines that begin with `#`. Clients may name them
-/// though no node has them.
+/// though no node has them. Nodes have [`COMPUTE`] and [`DISABLED`] of them at most.
 const STANDARD_TRAITS: &str = include_str!("standard_traits.txt");
 
-/// The standard's trait of a node that takes no new work: here one that is cordoned. The only one of the standard's that
-/// nodes have.
+/// The standard's trait of a compute node.
+pub(super) const COMPUTE: &str = "COMPUTE_NODE";
+
+/// The standard's trait of a node that takes no new work: here one that is cordoned.
 pub(super) const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
 
 /// MiB of a GiB.
@@ -174,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Amount, Countable, is_class, is_name, is_trait, may_be_trait, trait_of};
-    use super::{CUSTOM, DISABLED, is_standard_trait, standard_traits};
+    use super::{COMPUTE, CUSTOM, DISABLED, is_standard_trait, standard_traits};
     use super::{custom_class, units_down, units_up};
 
     #[test]
@@ -198,7 +201,8 @@ mod tests {
     #[test]
     fn the_standards_traits_are_names_in_order_of_which_none_is_custom() {
         let names: Vec<&str> = standard_traits().collect();
-        assert!(names.is_sorted() && is_standard_trait(DISABLED));
+        assert!(names.is_sorted());
+        assert!(is_standard_trait(COMPUTE) && is_standard_trait(DISABLED));
         for name in names {
             assert!(is_name(name) && !name.starts_with(CUSTOM), "{name}");
         }

@@ -21,8 +21,8 @@ use super::fault::Fault;
 use super::groups::Wanted;
 use super::limits::MAX_LABELS_PER_TRAIT;
 use super::names::{
-    DISABLED, DISK_GB, MEMORY_MB, MIB_PER_GB, STANDARD_CLASSES, VCPU, aggregate_uuid, is_class,
-    is_name, is_standard_trait, is_trait, may_be_trait,
+    COMPUTE, DISABLED, DISK_GB, MEMORY_MB, MIB_PER_GB, STANDARD_CLASSES, VCPU, aggregate_uuid,
+    is_class, is_name, is_standard_trait, is_trait, may_be_trait,
 };
 use super::version::Version;
 use sched_core::{
@@ -328,16 +328,18 @@ fn countable(scheduler: &Scheduler, class: &str) -> Result<Option<Countable>, Fa
     Ok(of)
 }
 
-/// Traits as what nodes have. One of the standard's is known, and no node has it, but for [`DISABLED`]: it adds nothing,
-/// so that it cannot be met, nor violated. Any other must be had by a node.
+/// Traits as what nodes have. One of the standard's is known, and no node has it, but for [`COMPUTE`] and [`DISABLED`]:
+/// it adds nothing, so that it cannot be met, nor violated. Any other must be had by a node.
 ///
 /// # Errors
 /// 400: there is no such trait.
 fn with_traits(scheduler: &Scheduler, any: &AnyOf<String>) -> Result<Constraint, Fault> {
     let mut any_of = Vec::new();
     for name in &any.names {
-        if name == DISABLED {
-            any_of.push(Having::Cordon);
+        match &**name {
+            COMPUTE => any_of.push(Having::Compute),
+            DISABLED => any_of.push(Having::Cordon),
+            _ => {}
         }
         if is_standard_trait(name) {
             continue;
@@ -411,6 +413,7 @@ fn meets(provider: &Provider<'_>, constraint: &Constraint) -> bool {
         Having::Label(key, value) => provider.labels().any(|label| label == (&**key, &**value)),
         Having::Aggregate(name) => provider.aggregates().any(|other| other == &**name),
         Having::Cordon => provider.is_cordoned(),
+        Having::Compute => provider.is_compute(),
     });
     has != constraint.is_forbidden
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::door::{Call, Reply};
 use super::fault::Fault;
-use super::names::{DISABLED, aggregate_uuid, class, trait_of, units_down, units_up};
+use super::names::{COMPUTE, DISABLED, aggregate_uuid, class, trait_of, units_down, units_up};
 use super::params::{Known, read_uuid};
 use super::version::Version;
 use crate::server::hub::Hub;
@@ -234,13 +234,14 @@ pub(super) fn aggregates(call: &Call<'_>, uuid: &str) -> Result<Reply, Fault> {
 }
 
 /// The traits of a node, in order, each once: several labels may be called the same. Labels whose name would be too
-/// long are left out. A cordoned one is [`DISABLED`].
+/// long are left out. A compute node has [`COMPUTE`], and a cordoned one [`DISABLED`].
 pub(super) fn traits_of(provider: &Provider<'_>) -> Vec<String> {
     let traits = provider
         .labels()
         .filter_map(|(key, value)| trait_of(key, value));
+    let compute = provider.is_compute().then(|| COMPUTE.to_owned());
     let disabled = provider.is_cordoned().then(|| DISABLED.to_owned());
-    let mut traits: Vec<String> = traits.chain(disabled).collect();
+    let mut traits: Vec<String> = traits.chain(compute).chain(disabled).collect();
     traits.sort_unstable();
     traits.dedup();
     traits
