@@ -310,10 +310,8 @@ async fn candidates_have_the_form_of_the_version_and_come_from_the_live_table() 
     );
     let summary = &new["provider_summaries"][&uuid];
     assert_eq!(summary["resources"].as_object().unwrap().len(), 4);
-    assert_eq!(
-        summary["traits"],
-        json!(["COMPUTE_NODE", "CUSTOM_ZONE_EU_1"])
-    );
+    let traits = json!(["COMPUTE_NODE", "CUSTOM_ZONE_EU_1"]);
+    assert_eq!(summary["traits"], traits);
     assert_eq!(summary["root_provider_uuid"], uuid);
     assert_eq!(summary["parent_provider_uuid"], Value::Null);
 
