@@ -74,6 +74,31 @@ fn errors_name_the_key_the_line_and_what_is_wrong() {
 }
 
 #[test]
+fn further_images_that_cannot_be_are_named_with_their_place() {
+    let digest = format!("sha256:{:064x}", 1);
+    let image = format!("  image: {digest}\n");
+    refused(
+        start(&format!("  more_images: [{digest}]\n")),
+        InvalidData,
+        "start.more_images, line 4 column 16: makes sense only with image",
+    );
+    refused(
+        start(&format!(
+            "{image}  more_images:\n  - {digest}\n  - sha256:12\n"
+        )),
+        InvalidPayload,
+        "start.more_images[1], line 7 column 5: expected sha256: and 64 digits, as `ciaoctl push` prints them, found \
+         `sha256:12`",
+    );
+    let many = vec![digest; 17].join(", ");
+    refused(
+        start(&format!("{image}  more_images: [{many}]\n")),
+        InvalidPayload,
+        "start.more_images, line 5 column 16: more than 16 entries",
+    );
+}
+
+#[test]
 fn values_of_another_type_are_named_with_what_is_there() {
     refused(
         start("  networking:\n    subnet: {a: b}\n"),

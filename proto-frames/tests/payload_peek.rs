@@ -185,6 +185,30 @@ fn only_the_first_document_of_a_start_counts() {
 }
 
 #[test]
+fn further_images_are_read_by_both_readers_in_either_style_up_to_their_limit() {
+    let digest = |number: usize| format!("sha256:{number:064x}");
+    let image = format!("  image: {}\n", digest(0));
+    for count in [0, 1, 2, 16, 17] {
+        let digests: Vec<String> = (1..=count).map(digest).collect();
+        let flow = format!("  more_images: [{}]\n", digests.join(", "));
+        let lines: String = digests.iter().map(|it| format!("  - {it}\n")).collect();
+        let block = format!("  more_images:\n{lines}");
+        for style in [flow, block] {
+            for more in [format!("{image}{style}"), format!("{style}{image}")] {
+                let payload = format!("start:\n  instance_uuid: a\n{more}");
+                agree(payload.as_bytes()).unwrap();
+                let read = peek::start(payload.as_bytes()).map(|it| it.more_images.len());
+                assert_eq!(read.ok(), (count <= 16).then_some(count), "{payload}");
+            }
+            let alone = format!("start:\n  instance_uuid: a\n{style}");
+            agree(alone.as_bytes()).unwrap();
+            let read = peek::start(alone.as_bytes());
+            assert_eq!(read.is_ok(), count == 0, "{alone}");
+        }
+    }
+}
+
+#[test]
 fn both_styles_of_scheduling_are_read_by_both_readers() {
     for payload in [SCHEDULING, FLOW] {
         agree(payload.as_bytes()).unwrap();

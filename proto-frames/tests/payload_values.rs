@@ -355,6 +355,7 @@ proptest! {
             tenant_uuid: texts[1].clone(),
             vm_type: texts[2].clone(),
             image: if restart { format!("sha256:{:064x}", amounts[0]) } else { String::new() },
+            more_images: if restart { vec![format!("sha256:{:064x}", amounts[1]); command.len()] } else { Vec::new() },
             working_dir: texts[3].clone(),
             requirements: Requirements {
                 mem_mb: amounts[0],

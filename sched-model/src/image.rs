@@ -12,6 +12,10 @@ pub const MAX_IMAGE_CHUNK: usize = 64 * 1024;
 /// Rows in one answer to ListImages.
 pub const MAX_IMAGE_ROWS: usize = 500;
 
+/// Images that one START names beside its program, at most. A node fetches them one after the other before it starts the
+/// instance, and as many names stay in memory for each START that is kept.
+pub const MAX_MORE_IMAGES: usize = 16;
+
 /// What stands before the digits of a digest.
 const SCHEME: &str = "sha256:";
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use sched_model::image::MAX_MORE_IMAGES;
 use sched_model::value::ValueWriter;
 use sched_model::{Digest, record};
 
@@ -46,6 +47,9 @@ record! {
         /// The program, as `ciaoctl push` prints its digest: `command` is its arguments then (`vm_type: process`; added by
         /// this project).
         image: String as "image" unless empty,
+        /// Further files that it needs, by their digests: at most [`MAX_MORE_IMAGES`], and only beside `image` (added by
+        /// this project).
+        more_images: Vec<String> as "more_images" unless empty,
         /// Program and arguments (`vm_type: process`; added by this project).
         command: Vec<String> as "command" unless empty,
         /// Environment of the program (added by this project).
@@ -203,10 +207,34 @@ impl Start {
         if !self.image.is_empty() && self.image.parse::<Digest>().is_err() {
             return Err(PayloadError::new("start.image", not_a_digest(&self.image)));
         }
+        self.check_more_images()?;
         if self.disk_mib().is_none() {
             return Err(PayloadError::new("start.storage", Fault::TooLarge));
         }
         Ok(())
+    }
+
+    fn check_more_images(&self) -> Result<(), PayloadError> {
+        let key = "start.more_images";
+        if self.more_images.is_empty() {
+            return Ok(());
+        }
+        if self.more_images.len() > MAX_MORE_IMAGES {
+            let max = MAX_MORE_IMAGES;
+            return Err(PayloadError::new(key, Fault::TooManyEntries { max }));
+        }
+        for (index, image) in self.more_images.iter().enumerate() {
+            if image.parse::<Digest>().is_err() {
+                return Err(PayloadError::new(
+                    format!("{key}[{index}]"),
+                    not_a_digest(image),
+                ));
+            }
+        }
+        match self.image.as_str() {
+            "" => Err(PayloadError::new(key, Fault::OnlyWith { needs: "image" })),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -114,6 +114,8 @@ const PIECES: &[&str] = &[
     "lease_seq: 7\n",
     "suspended: true\n",
     "on_node_loss: restart\n",
+    "  more_images: [sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae]\n",
+    "  image: \"\"\n",
 ];
 
 /// Things to put in the place of a value.

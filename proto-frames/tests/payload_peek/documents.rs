@@ -45,6 +45,9 @@ start:
   instance_uuid: 0c7a5f7e-55f1-4f0c-9a53-6f9b7d2f3a01
   docker_image: \"\"
   image: sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
+  more_images:
+  - sha256:fcde2b2edba56bf408601fb721fe9b5c338d10ee429ea04fae5511b68fbf8fb9
+  - sha256:baa5a0964d3320fbc0c6a922140453c8513ea24ab8fd0577034804a967248096
   fw_type: legacy
   persistence: host
   vm_type: qemu

@@ -11,6 +11,7 @@ use crate::payload::guard::SMALL;
 use crate::payload::scheduling::Scheduling;
 use crate::payload::start::{Start, add_disk};
 use sched_model::Digest;
+use sched_model::image::MAX_MORE_IMAGES;
 use sched_model::value::{Field, Value};
 
 /// A START as far as placing it goes.
@@ -38,6 +39,8 @@ pub struct StartPeek<'a> {
     pub docker_image: Cow<'a, str>,
     /// The digest of its program; `None` for none.
     pub image: Option<Digest>,
+    /// The digests of the further files that it needs; none without a program.
+    pub more_images: Vec<Digest>,
     /// What runs it; empty where it does not say.
     pub vm_type: Cow<'a, str>,
     /// The volumes and the port that it uses, by id, in order of mention; those that are empty are left out.
@@ -79,11 +82,17 @@ impl From<Start> for StartPeek<'_> {
             tenant_uuid: Cow::Owned(start.tenant_uuid),
             docker_image: Cow::Owned(start.docker_image),
             image: start.image.parse().ok(),
+            more_images: digests(&start.more_images),
             vm_type: Cow::Owned(start.vm_type),
             volumes,
             scheduling: start.scheduling.map(Box::new),
         }
     }
+}
+
+/// Those of these texts that are digests, which all are in a START that was decoded.
+fn digests(texts: &[String]) -> Vec<Digest> {
+    texts.iter().filter_map(|it| it.parse().ok()).collect()
 }
 
 static ROOT: [Field; 1] = [Field {
@@ -100,6 +109,9 @@ pub(super) fn quick(payload: &[u8]) -> Option<StartPeek<'_>> {
     peek.volumes.extend(port);
     if let Some(scheduling) = &peek.scheduling {
         scheduling.check().ok()?;
+    }
+    if peek.image.is_none() && !peek.more_images.is_empty() {
+        return None;
     }
     (!peek.instance_uuid.is_empty() && peek.mem_mb >= 0 && peek.vcpus >= 0).then_some(peek)
 }
@@ -139,6 +151,7 @@ impl<'a> Sink<'a> for StartSink<'a> {
             "requirements" => self.requirement(at.key, what),
             "storage" => self.storage(at.key, what),
             "networking" => self.networking(at.key, what),
+            "more_images" => self.more_image(&what),
             _ => self.scheduling(at, &what),
         }
     }
@@ -175,6 +188,17 @@ impl<'a> StartSink<'a> {
     fn networking(&mut self, key: &str, what: Found<'a>) -> Option<()> {
         if let ("vnic_uuid", Found::Text(id)) = (key, what) {
             self.port = (!id.is_empty()).then(|| borrowed(id)).flatten();
+        }
+        Some(())
+    }
+
+    fn more_image(&mut self, what: &Found<'a>) -> Option<()> {
+        if let Found::Text(text) = what {
+            let images = &mut self.peek.more_images;
+            if images.len() == MAX_MORE_IMAGES {
+                return None;
+            }
+            images.push(std::str::from_utf8(text).ok()?.parse().ok()?);
         }
         Some(())
     }
