@@ -80,6 +80,7 @@ pub(crate) fn start(
         tenant: None,
         image: None,
         fetches_image: false,
+        more_images: Box::default(),
         vm_type: None,
         scheduling,
     };

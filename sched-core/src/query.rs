@@ -73,7 +73,8 @@ impl Scheduler {
         let managed = self.instances.iter();
         let requests = managed.filter_map(|(_, instance)| instance.request());
         requests
-            .filter_map(|request| request.image.as_deref().map(str::to_owned))
+            .flat_map(|request| request.image.iter().chain(&request.more_images))
+            .map(|image| image.clone().into())
             .collect()
     }
 

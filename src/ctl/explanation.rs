@@ -313,6 +313,11 @@ fn words(reason: &Reason) -> String {
         ReasonKind::Resource => format!("short of {what}"),
         ReasonKind::Starts => "with too many STARTs under way".to_owned(),
         ReasonKind::Instances => "with too many instances".to_owned(),
+        ReasonKind::Other(word) if word == "image-fetch" => match &**what {
+            "" => "without its image, which their launchers cannot fetch".to_owned(),
+            "more_images" => "whose launchers fetch no further images".to_owned(),
+            what => format!("whose launchers cannot fetch {what}"),
+        },
         ReasonKind::Other(word) if what.is_empty() => {
             format!("kept out by filter '{word}', which this ciaoctl does not know")
         }

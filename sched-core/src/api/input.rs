@@ -207,6 +207,9 @@ pub struct StartRequest {
     pub image: Option<Box<str>>,
     /// Whether that is one that its launcher has to fetch where it is not there, rather than one of the node's own.
     pub fetches_image: bool,
+    /// The further images that its launcher has to fetch, by name; none unless it fetches the first. Which ones they
+    /// are does not matter for its placement.
+    pub more_images: Box<[Box<str>]>,
     /// What runs it; `None` where that is not known, as of an instance whose START is not.
     pub vm_type: Option<VmType>,
     /// The volumes and ports that it uses, by id.
@@ -229,6 +232,7 @@ impl StartRequest {
             tenant: None,
             image: None,
             fetches_image: false,
+            more_images: Box::default(),
             vm_type: None,
             volumes: Box::default(),
             scheduling: None,
@@ -380,8 +384,10 @@ impl Capabilities {
     pub const OVERRIDES: Self = Self(128);
     /// Fetch the images that STARTs name by digest.
     pub const IMAGES: Self = Self(256);
+    /// Fetch the further images that they name, and hand their paths to the instance.
+    pub const MORE_IMAGES: Self = Self(512);
 
-    const NAMES: [(Self, &'static str); 9] = [
+    const NAMES: [(Self, &'static str); 10] = [
         (Self::SUSPEND, "suspend"),
         (Self::MIGRATE, "migrate"),
         (Self::UPDATE, "update"),
@@ -391,6 +397,7 @@ impl Capabilities {
         (Self::OUTPUT, "output"),
         (Self::OVERRIDES, "overrides"),
         (Self::IMAGES, "images"),
+        (Self::MORE_IMAGES, "more-images"),
     ];
 
     /// Those of these words that are known.

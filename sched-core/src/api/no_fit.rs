@@ -111,6 +111,8 @@ pub enum Lack {
     Tenant,
     /// Its launcher cannot fetch the START's image, and it does not have it.
     ImageFetch,
+    /// Its launcher fetches no images beside the program.
+    MoreImages,
     /// Its launcher does not run this kind of workload.
     VmType(&'static str),
 }
@@ -204,6 +206,7 @@ impl Lack {
             | Self::OtherImages
             | Self::ForImage
             | Self::ImageFetch
+            | Self::MoreImages
             | Self::VmType(_) => 0,
         }
     }

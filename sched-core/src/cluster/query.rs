@@ -177,6 +177,7 @@ impl Query {
                 && one.vm_type == two.vm_type
                 && one.image == two.image
                 && one.fetches_image == two.fetches_image
+                && one.more_images.is_empty() == two.more_images.is_empty()
                 && one.volumes == two.volumes
                 && one.scheduling == two.scheduling
         };

@@ -63,6 +63,12 @@ impl Shape {
             tenant: request.tenant.clone(),
             image: request.image.clone(),
             fetches_image: request.fetches_image,
+            // One nameless for all: which ones they are matters to no filter, and many STARTs of a program may differ
+            // in nothing else.
+            more_images: match request.more_images.is_empty() {
+                true => Box::default(),
+                false => [Box::default()].into(),
+            },
             vm_type: request.vm_type,
             volumes: request.volumes.clone(),
             scheduling: (scheduling != Scheduling::default()).then(|| Box::new(scheduling)),
@@ -98,6 +104,7 @@ impl Hash for Shape {
         request.tenant.hash(state);
         request.image.hash(state);
         request.fetches_image.hash(state);
+        request.more_images.is_empty().hash(state);
         request.vm_type.hash(state);
         request.volumes.hash(state);
         let Some(scheduling) = request.scheduling.as_deref() else {

@@ -102,6 +102,9 @@ impl fmt::Display for Lacking<'_> {
             Lack::ImageFetch => {
                 "that do not have its image, and whose launchers fetch none (capability images)"
             }
+            Lack::MoreImages => {
+                "whose launchers fetch no further images (more_images; capability more-images)"
+            }
             Lack::Tenant => "reserved for other tenants",
             Lack::VmType(word) => {
                 return write!(f, "whose launchers do not run vm_type '{word}'");

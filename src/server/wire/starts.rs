@@ -83,6 +83,11 @@ pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
         tenant: text(&start.tenant_uuid).map(TenantId::new),
         image,
         fetches_image: start.image.is_some(),
+        more_images: start
+            .more_images
+            .iter()
+            .map(|it| it.short().into())
+            .collect(),
         vm_type: Some(VmType::from_name(&start.vm_type)),
         volumes: volumes(start.volumes),
         scheduling: start.scheduling,

@@ -37,6 +37,7 @@ fn an_image_is_in_use_as_long_as_a_start_that_names_it_is_kept() {
     assert_eq!(world.place(operator, "full", 900), Some(node));
     let mut start = request("a", 500);
     start.image = Some("sha256_0123456789ab".into());
+    start.more_images = ["sha256_1", "sha256_2"].map(Into::into).into();
     let scheduling = Scheduling {
         queue: Some(Span::from_ms(60_000)),
         ..Scheduling::default()
@@ -46,7 +47,7 @@ fn an_image_is_in_use_as_long_as_a_start_that_names_it_is_kept() {
     let in_use = world.scheduler.images_in_use();
     assert_eq!(
         in_use.into_iter().collect::<Vec<_>>(),
-        ["sha256_0123456789ab"]
+        ["sha256_0123456789ab", "sha256_1", "sha256_2"]
     );
     world.advance(std::time::Duration::from_secs(61));
     assert!(world.scheduler.images_in_use().is_empty());

@@ -27,9 +27,21 @@ fn fetching(world: &mut World, number: u64) -> SessionId {
 }
 
 fn able() -> NodeExtras {
+    able_to(&["images"])
+}
+
+fn able_to(names: &[&str]) -> NodeExtras {
     NodeExtras {
-        capabilities: Capabilities::from_names(["images"]),
+        capabilities: Capabilities::from_names(names.iter().copied()),
         ..NodeExtras::default()
+    }
+}
+
+/// One with further images.
+fn start_with_more(name: &str, more: &[&str]) -> StartRequest {
+    StartRequest {
+        more_images: more.iter().map(|&it| it.into()).collect(),
+        ..start(name)
     }
 }
 
@@ -103,4 +115,63 @@ fn a_start_that_waits_for_room_is_not_served_by_a_launcher_that_fetches_no_image
     world.stats(able, vec![running("first", 1000)]);
     world.gone(able, Kind::INSTANCE_DELETED, "first");
     assert_eq!(world.placements(), [("a".to_owned(), able)]);
+}
+
+#[test]
+fn further_images_are_for_launchers_that_know_of_them() {
+    let (mut world, controller) = World::new().with_controller();
+    fetching(&mut world, 1);
+    world.labelled(2, &[(&format!("image.{IMAGE}"), "cached")]);
+    world.labelled(3, &[]);
+    let more = ["sha256_1", "sha256_2"];
+    assert_eq!(
+        world.place_as(controller, start_with_more("a", &more)),
+        None
+    );
+    let Message::StartFailure(failure) = world.told_once(controller) else {
+        panic!("no StartFailure")
+    };
+    assert!(failure.payload.never);
+    let detail = failure.payload.detail.unwrap();
+    for part in [
+        "2 whose launchers fetch no further images (more_images; capability more-images)",
+        "1 that do not have its image",
+    ] {
+        assert!(detail.contains(part), "{detail}");
+    }
+    let able = world.silent_node(4);
+    world.ready_with(able, able_to(&["images", "more-images"]));
+    world.stats(able, Vec::new());
+    for name in ["b", "c"] {
+        let start = start_with_more(name, &more);
+        assert_eq!(world.place_as(controller, start), Some(able));
+    }
+}
+
+#[test]
+fn what_waits_with_further_images_is_of_another_class_than_what_has_none_and_of_one_with_its_like()
+{
+    let (mut world, controller) = World::new().with_controller();
+    let able = world.silent_node(1);
+    world.ready_with(able, able_to(&["images", "more-images"]));
+    world.stats(able, Vec::new());
+    assert_eq!(world.place(controller, "first", 1000), Some(able));
+    let more: [&[&str]; 3] = [&["sha256_1"], &["sha256_2", "sha256_3"], &[]];
+    for (name, more) in ["a", "b", "c"].into_iter().zip(more) {
+        let scheduling = Scheduling {
+            queue: Some(Span::from_ms(600_000)),
+            ..Scheduling::default()
+        };
+        let start = StartRequest {
+            scheduling: Some(Box::new(scheduling)),
+            ..start_with_more(name, more)
+        };
+        assert_eq!(world.place_as(controller, start), None);
+    }
+    let earlier = fetching(&mut world, 2);
+    assert_eq!(world.placements(), [("c".to_owned(), earlier)]);
+    world.stats(able, vec![running("first", 1000)]);
+    world.gone(able, Kind::INSTANCE_DELETED, "first");
+    let placed = ["a", "b"].map(|name| (name.to_owned(), able));
+    assert_eq!(world.placements(), placed);
 }

@@ -1,4 +1,5 @@
-//! `image` of a START: only nodes that have that image, or whose launchers fetch images.
+//! `image` and `more_images` of a START: only nodes that have that image, or whose launchers fetch images; and where there
+//! are further ones, launchers that know of those.
 //!
 //! Others would take the START and fail it: the original's launchers do not know the key, and one that speaks another
 //! encoding than native cannot ask for an image. What a node has it says by its labels.
@@ -9,9 +10,15 @@ use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
 /// Rejects nodes that lack the image of a START that names one by its digest, and whose launcher has not announced on
-/// this connection that it fetches images. Lasting: the launcher would have to be replaced.
+/// this connection that it fetches images; and of a START with further images, all whose launcher has not announced
+/// that it fetches such. Lasting: the launcher would have to be replaced.
 #[derive(Debug)]
 pub(super) struct FetchesImage;
+
+/// The node does not have the image, and cannot fetch it.
+const IMAGE: Miss = Miss(0);
+/// Its launcher would run the program without the further images.
+const MORE_IMAGES: Miss = Miss(1);
 
 impl Filter for FetchesImage {
     fn name(&self) -> &'static str {
@@ -23,16 +30,32 @@ impl Filter for FetchesImage {
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        let image = asked.query().request().image.as_deref();
-        if node.can(Capabilities::IMAGES) || image.is_some_and(|image| node.has_image(image)) {
-            Ok(())
+        let request = asked.query().request();
+        let has_image = || {
+            let image = request.image.as_deref();
+            image.is_some_and(|image| node.has_image(image))
+        };
+        if !node.can(Capabilities::IMAGES) && !has_image() {
+            Err(IMAGE)
+        } else if !request.more_images.is_empty() && !node.can(Capabilities::MORE_IMAGES) {
+            Err(MORE_IMAGES)
         } else {
-            Err(Miss(0))
+            Ok(())
         }
     }
 
-    fn lack(&self, _miss: Miss, _asked: &Asked<'_>) -> Lack {
-        Lack::ImageFetch
+    fn lack(&self, miss: Miss, _asked: &Asked<'_>) -> Lack {
+        match miss {
+            MORE_IMAGES => Lack::MoreImages,
+            _ => Lack::ImageFetch,
+        }
+    }
+
+    fn what(&self, miss: Miss, _asked: &Asked<'_>) -> String {
+        match miss {
+            MORE_IMAGES => "more_images".to_owned(),
+            _ => String::new(),
+        }
     }
 
     fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
