@@ -53,7 +53,7 @@ pub use config::{
     LauncherError, MachineConfig,
 };
 pub use host::{Share, ShareError};
-pub use images::{CacheConfig, DEFAULT_CACHE_QUOTA, PLACEHOLDER};
+pub use images::{CacheConfig, DEFAULT_CACHE_QUOTA, PLACEHOLDER, placeholder};
 pub use kept::{DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, KeepOutput, MAX_KEPT};
 pub use metrics::metrics_address;
 pub use run::run;

@@ -307,6 +307,10 @@ pub struct RunArgs {
     /// Run this image, as `ciaoctl push` prints its digest; what follows -- are its arguments
     #[arg(long, value_name = "DIGEST", help_heading = WORKLOAD)]
     pub image: Option<Digest>,
+    /// A further image that it needs; {image.1} and so on in arguments and variables stand for the paths of these files
+    /// on the node; repeatable
+    #[arg(long = "more-image", value_name = "DIGEST", help_heading = WORKLOAD, requires = "image")]
+    pub more_images: Vec<Digest>,
     /// Memory, e.g. 512MiB or 2GiB; a number alone is MiB
     #[arg(long, value_name = "SIZE", help_heading = WORKLOAD, allow_negative_numbers = true, value_parser = mebibytes::<i64>(1))]
     pub mem: i64,

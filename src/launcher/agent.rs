@@ -288,9 +288,9 @@ pub struct Workload {
     pub instance: String,
     /// The tenant it belongs to, may be empty.
     pub tenant: String,
-    /// The image that is its program; `None` = `command` names it.
-    pub image: Option<Digest>,
-    /// Program and arguments; of an image, its arguments.
+    /// The image that is its program, and behind it the further files that it needs; none = `command` names the program.
+    pub images: Vec<Digest>,
+    /// Program and arguments; where the program is an image, its arguments.
     pub command: Vec<String>,
     /// Added to the environment: what its START says, and which devices it has.
     pub env: BTreeMap<String, String>,
@@ -302,6 +302,15 @@ pub struct Workload {
     pub vcpus: i64,
     /// Whether it may run only under the lease ([`AgentAction::ExtendLease`]).
     pub leased: bool,
+}
+
+/// The digests of a program and of what it needs beside it, in this order; none where there is no such program.
+fn images_of(image: &str, more_images: &[String]) -> Vec<Digest> {
+    let Ok(program) = image.parse() else {
+        return Vec::new();
+    };
+    let more = more_images.iter().filter_map(|it| it.parse().ok());
+    std::iter::once(program).chain(more).collect()
 }
 
 /// What is asked for, or held: the demand of one instance.

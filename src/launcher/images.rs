@@ -16,7 +16,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -41,8 +41,12 @@ const MAX_CHUNKS: usize = 2 * 8 * WINDOW;
 /// Images that a node says it has, at most, the latest used ones: labels are few.
 const MAX_LABELS: usize = 16;
 
-/// What stands for the program's path in the arguments of an instance that names an image.
+/// What stands for the program's path in the arguments and variables of an instance that names an image; [`placeholder`]
+/// has those of further images.
 pub const PLACEHOLDER: &str = "{image}";
+
+/// How each of these begins.
+const OPENING: &str = "{image";
 
 /// Where images are kept on a node, and how many.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,14 +138,27 @@ impl Images {
         Ok((images, link))
     }
 
-    /// An instance runs this image, or is about to: it stays until [`Self::release`].
-    pub(crate) fn hold(&self, instance: &str, digest: Digest) {
-        self.0.cache.lock().hold(instance, digest);
+    /// An instance runs these images, or is about to: they stay until [`Self::release`].
+    pub(crate) fn hold(&self, instance: &str, digests: &[Digest]) {
+        self.0.cache.lock().hold(instance, digests);
     }
 
     /// An instance has ended.
     pub(crate) fn release(&self, instance: &str) {
         self.0.cache.lock().release(instance);
+    }
+
+    /// The paths of these images, of which the first is the program, one after the other; all as [`Self::obtain`] has it.
+    ///
+    /// # Errors
+    /// Why one cannot be had, and which one it is, for people.
+    pub(crate) async fn obtain_all(&self, digests: &[Digest]) -> Result<Vec<PathBuf>, String> {
+        let mut paths = Vec::with_capacity(digests.len());
+        for (number, &digest) in digests.iter().enumerate() {
+            let obtained = self.obtain(digest).await;
+            paths.push(obtained.map_err(|why| named(number, &digest, why))?);
+        }
+        Ok(paths)
     }
 
     /// The path of an image whose contents are what its digest says; fetched if it is not there. The caller holds the
@@ -239,27 +256,89 @@ impl ImageLink {
     }
 }
 
-/// The command of an instance that names an image: its path in place of each `{image}`; before the arguments if there
-/// is none.
-pub(crate) fn command(path: &Path, arguments: Vec<String>) -> Vec<String> {
-    let path = path.to_string_lossy();
-    if arguments.iter().any(|it| it.contains(PLACEHOLDER)) {
-        let replace = |it: String| it.replace(PLACEHOLDER, &path);
-        return arguments.into_iter().map(replace).collect();
+/// Why an image cannot be had, with which of several it is: the program is what a failure is about that says nothing
+/// else.
+fn named(number: usize, digest: &Digest, why: String) -> String {
+    if number == 0 {
+        return why;
     }
-    let mut command = vec![path.into_owned()];
-    command.extend(arguments);
-    command
+    let name = placeholder(number);
+    let digest = digest.to_string();
+    match why.contains(&digest) {
+        true => format!("{name}: {why}"),
+        false => format!("{name}, {digest}: {why}"),
+    }
+}
+
+/// What stands for the path of the image with this number: [`PLACEHOLDER`] for the program, which is 0, and `{image.1}`
+/// and so on for further ones in their order.
+#[must_use]
+pub fn placeholder(number: usize) -> String {
+    match number {
+        0 => PLACEHOLDER.to_owned(),
+        number => format!("{OPENING}.{number}}}"),
+    }
+}
+
+/// The command of an instance that names images: their paths in place of each placeholder; that of the program, the
+/// first, before the arguments if none of them has it.
+pub(crate) fn command(paths: &[PathBuf], arguments: Vec<String>) -> Vec<String> {
+    let is_placed = arguments.iter().any(|it| it.contains(PLACEHOLDER));
+    let program = paths.first().filter(|_| !is_placed);
+    let program = program.map(|path| path.to_string_lossy().into_owned());
+    let arguments = arguments.into_iter().map(|it| filled(paths, it));
+    program.into_iter().chain(arguments).collect()
 }
 
 /// The same in the environment.
-pub(crate) fn environment(path: &Path, env: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let path = path.to_string_lossy();
+pub(crate) fn environment(
+    paths: &[PathBuf],
+    env: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let variables = env.into_iter();
     variables
-        .map(|(name, value)| match value.contains(PLACEHOLDER) {
-            true => (name, value.replace(PLACEHOLDER, &path)),
-            false => (name, value),
-        })
+        .map(|(name, value)| (name, filled(paths, value)))
         .collect()
+}
+
+/// A text with paths in place of its placeholders. One of an image that there is not stays as it is, and so does what a
+/// path has of them.
+fn filled(paths: &[PathBuf], text: String) -> String {
+    let Some(first) = text.find(OPENING) else {
+        return text;
+    };
+    let mut filled = text[..first].to_owned();
+    let mut rest = &text[first..];
+    while !rest.is_empty() {
+        let found = numbered(rest).and_then(|(number, len)| Some((paths.get(number)?, len)));
+        let len = match found {
+            Some((path, len)) => {
+                filled.push_str(&path.to_string_lossy());
+                len
+            }
+            None => {
+                filled.push('{');
+                '{'.len_utf8()
+            }
+        };
+        rest = &rest[len..];
+        let next = rest.find(OPENING).unwrap_or(rest.len());
+        filled.push_str(&rest[..next]);
+        rest = &rest[next..];
+    }
+    filled
+}
+
+/// Which image's placeholder a text begins with, and how long that is.
+fn numbered(text: &str) -> Option<(usize, usize)> {
+    let rest = text.strip_prefix(OPENING)?;
+    if rest.starts_with('}') {
+        return Some((0, PLACEHOLDER.len()));
+    }
+    let digits = rest.strip_prefix('.')?.split_once('}')?.0;
+    let number = digits.parse().ok()?;
+    // As it is written, and in no other way: `01` and `+1` are numbers too.
+    let placeholder = placeholder(number);
+    text.starts_with(&placeholder)
+        .then_some((number, placeholder.len()))
 }

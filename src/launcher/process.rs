@@ -184,8 +184,9 @@ impl Processes {
         let mut are_gone = orphans::without_any(&silent).into_iter();
         for (record, found) in records.iter().zip(&found) {
             let may_run = !record.has_ended() && *found != Some(ProcessFate::NeverRan);
-            if may_run && let Ok(image) = record.image.parse() {
-                self.images.hold(&record.instance, image);
+            let images = record.images();
+            if may_run && !images.is_empty() {
+                self.images.hold(&record.instance, &images);
             }
         }
         let mut known = |(record, found): (InstanceRecord, Option<ProcessFate>)| {

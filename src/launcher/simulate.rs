@@ -270,7 +270,7 @@ mod tests {
         machine.perform(AgentAction::Spawn(Box::new(Workload {
             instance: "a".to_owned(),
             tenant: String::new(),
-            image: None,
+            images: Vec::new(),
             command: Vec::new(),
             env: [].into(),
             working_dir: None,

@@ -236,6 +236,7 @@ fn may_wait(request: &StartRequest) -> bool {
 fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
     let mut start = Start {
         image: args.image.map(|it| it.to_string()).unwrap_or_default(),
+        more_images: args.more_images.iter().map(ToString::to_string).collect(),
         command: args.program.clone(),
         env: args.env.iter().cloned().collect(),
         working_dir: args.dir.clone().unwrap_or_default(),

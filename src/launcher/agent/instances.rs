@@ -27,6 +27,7 @@ use proto_frames::payload::{Digest, Start, StartFailure, StartFailureReason};
 use super::ends::How;
 use super::{
     About, Agent, AgentAction, Demand, Devices, MAX_EXITED, Message, Removal, Usage, Workload,
+    images_of,
 };
 
 /// What the agent knows of one instance.
@@ -51,8 +52,8 @@ pub(super) struct Instance {
     /// While it is ordered to be thawed because it could not be frozen in time: how often that is tried again if it fails.
     pub(super) thaws_left: Option<u8>,
     pub(super) state: InstancePhase,
-    /// The image that it runs, if any.
-    pub(super) image: Option<Digest>,
+    /// The images that it has, its program first; none where its command names the program.
+    pub(super) images: Vec<Digest>,
     /// What it is called and runs.
     pub(super) about: About,
     /// Since when it is there.
@@ -185,6 +186,7 @@ impl Agent {
         // What is not on record of an earlier run is told beside this one.
         let earlier = self.instances.remove(id);
         let ends = earlier.map(|earlier| earlier.ends).unwrap_or_default();
+        let images = images_of(&start.image, &start.more_images);
         let instance = Instance {
             demand,
             group: group_id(start).unwrap_or_default(),
@@ -197,7 +199,7 @@ impl Agent {
             thaws_left: None,
             state: InstancePhase::Starting,
             ends,
-            image: start.image.parse().ok(),
+            images: images.clone(),
             about: About::of(start),
             since: now,
             is_introduced: false,
@@ -208,7 +210,7 @@ impl Agent {
         self.order(AgentAction::Spawn(Box::new(Workload {
             instance: id.clone(),
             tenant: start.tenant_uuid.clone(),
-            image: start.image.parse().ok(),
+            images,
             command: start.command.clone(),
             env: self.variables(start),
             working_dir: Some(start.working_dir.clone()).filter(|dir| !dir.is_empty()),
@@ -324,7 +326,7 @@ impl Agent {
                     kill_at: None,
                     running: false,
                 };
-                let waits = instance.image.is_some();
+                let waits = !instance.images.is_empty();
                 self.persist(id);
                 if waits {
                     self.order(AgentAction::Abandon(id.to_owned()));

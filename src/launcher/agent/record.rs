@@ -6,12 +6,13 @@
 
 use std::time::{Duration, Instant};
 
+use proto_frames::payload::Digest;
 use serde::{Deserialize, Serialize};
 
 use super::ends::End;
 use super::instances::{Instance, InstancePhase};
 use super::transitions::MAX_THAWS;
-use super::{About, Agent, AgentAction, Demand, Devices, Duty};
+use super::{About, Agent, AgentAction, Demand, Devices, Duty, images_of};
 
 /// An instance as it is kept in the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,9 @@ pub struct InstanceRecord {
     /// The image that it runs. Records of launchers that knew none lack it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
+    /// The further images that it has. Records of launchers that knew none lack them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_images: Vec<String>,
     /// What it is called and runs. Records of earlier launchers lack it.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
@@ -88,6 +92,7 @@ impl InstanceRecord {
             devices: Devices::default(),
             thaw: false,
             image: String::new(),
+            more_images: Vec::new(),
             about: About::default(),
             stage,
             unheard: false,
@@ -97,6 +102,11 @@ impl InstanceRecord {
 }
 
 impl InstanceRecord {
+    /// The digests of its images, that of its program first; none where its command names the program.
+    pub(crate) fn images(&self) -> Vec<Digest> {
+        images_of(&self.image, &self.more_images)
+    }
+
     /// Whether nothing of the instance runs any more.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.stage, Stage::Exited(_) | Stage::Gone(..))
@@ -164,6 +174,7 @@ impl Agent {
         found: &ProcessFate,
         since: Instant,
     ) {
+        let images = record.images();
         let id = record.instance;
         let state = match record.stage {
             Stage::Starting | Stage::Running => InstancePhase::Running,
@@ -202,7 +213,7 @@ impl Agent {
             thaws_left: record.thaw.then_some(MAX_THAWS - 1),
             state,
             ends,
-            image: record.image.parse().ok(),
+            images,
             about: record.about,
             since,
             is_introduced: false,
@@ -241,6 +252,7 @@ impl Agent {
             InstancePhase::Exited { code, .. } => Stage::Exited(*code),
             InstancePhase::Gone { outcome, code } => Stage::Gone(*outcome, *code),
         };
+        let mut images = instance.images.iter().map(ToString::to_string);
         let record = InstanceRecord {
             instance: id.to_owned(),
             demand: instance.demand.clone(),
@@ -250,7 +262,8 @@ impl Agent {
             update: instance.update.clone(),
             devices: instance.devices.clone(),
             thaw: instance.thaws_left.is_some(),
-            image: instance.image.map(|it| it.to_string()).unwrap_or_default(),
+            image: images.next().unwrap_or_default(),
+            more_images: images.collect(),
             about: instance.about.clone(),
             stage,
             unheard: !instance.ends.is_empty(),

@@ -40,6 +40,9 @@ const OUTPUT: &str = "output";
 /// Capability: images that STARTs name by digest are fetched.
 const IMAGES: &str = "images";
 
+/// Capability: the further images that they name are fetched as well.
+const MORE_IMAGES: &str = "more-images";
+
 /// Capability: ends are numbered, and told until they are on record.
 const ENDS: &str = "ends";
 
@@ -268,7 +271,8 @@ impl Agent {
             Runs::Anything => true,
             Runs::Named(_) => false,
         };
-        let images = images.then_some(IMAGES);
+        let images = images.then_some([IMAGES, MORE_IMAGES]);
+        let images = images.into_iter().flatten();
         let all = always.chain(lease).chain(ends).chain(output).chain(images);
         all.map(str::to_owned).collect()
     }

@@ -38,8 +38,8 @@ pub(super) struct Cache {
     images: BTreeMap<Digest, Image>,
     /// Images that are not complete.
     parts: Parts,
-    /// Which image each instance runs, or is about to; these are not evicted.
-    held: BTreeMap<String, Digest>,
+    /// Which images each instance runs, or is about to; these are not evicted.
+    held: BTreeMap<String, Box<[Digest]>>,
     /// Keeps a second launcher out of the directory. `None` while the disk takes no writes: then what is there can be
     /// run, and the lock is taken with the next fetch.
     lock: Option<File>,
@@ -103,12 +103,12 @@ impl Cache {
         })
     }
 
-    /// Notes that an instance runs this image, or is about to.
-    pub(super) fn hold(&mut self, instance: &str, digest: Digest) {
-        self.held.insert(instance.to_owned(), digest);
+    /// Notes that an instance runs these images, or is about to.
+    pub(super) fn hold(&mut self, instance: &str, digests: &[Digest]) {
+        self.held.insert(instance.to_owned(), digests.into());
     }
 
-    /// Notes that an instance does not run its image any more.
+    /// Notes that an instance does not run its images any more.
     pub(super) fn release(&mut self, instance: &str) {
         self.held.remove(instance);
     }
@@ -198,7 +198,7 @@ impl Cache {
         };
         let mut parts = self.parts.idle();
         parts.retain(|(_, len)| go(*len));
-        let is_held = |digest: &Digest| self.held.values().any(|held| held == digest);
+        let is_held = |digest: &Digest| self.held.values().any(|held| held.contains(digest));
         let mut free: Vec<_> = self.images.iter().filter(|it| !is_held(it.0)).collect();
         free.sort_by_key(|(_, image)| image.used);
         free.retain(|(_, image)| go(image.bytes));
@@ -327,7 +327,7 @@ mod tests {
         let mut cache = open(directory.path(), 10);
         let image = put(&mut cache, b"11");
         let one = fetch(&mut cache, "one", 6, b"1").unwrap();
-        cache.hold("a", image);
+        cache.hold("a", &[image]);
         let refused = fetch(&mut cache, "two", 3, b"").unwrap_err();
         assert!(refused.contains("it is being fetched"), "{refused}");
         cache.release("a");
@@ -366,7 +366,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut cache = open(directory.path(), 10);
         let (one, two) = (put(&mut cache, b"1111"), put(&mut cache, b"2222"));
-        cache.hold("a", one);
+        cache.hold("a", &[one]);
         let refused = fetch(&mut cache, "x", 7, b"").unwrap_err();
         assert!(refused.contains("--blob-cache-quota"), "{refused}");
         assert_eq!(cache.latest(9).len(), 2);
@@ -377,6 +377,20 @@ mod tests {
         cache.release("a");
         fetch(&mut cache, "x", 10, b"").unwrap();
         assert_eq!(cache.latest(9), [""; 0]);
+    }
+
+    #[test]
+    fn all_images_of_an_instance_stay_until_it_has_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cache = open(directory.path(), 10);
+        let images = [&b"111"[..], b"222", b"333"].map(|it| put(&mut cache, it));
+        cache.hold("a", &images[..2]);
+        cache.hold("b", &images[1..]);
+        cache.release("b");
+        fetch(&mut cache, "x", 5, b"").unwrap_err();
+        fetch(&mut cache, "x", 4, b"").unwrap();
+        let left = images.map(|it| cache.path(&it).exists());
+        assert_eq!(left, [true, true, false]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Fetches as the run loop sees them, and what they leave on disk.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use proto_frames::payload::{Digest, ImageChunk, ImageFailure, ImagePart, Payload
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{CacheConfig, Fetched, ImageLink, Images, Reach, command};
+use super::{CacheConfig, Fetched, ImageLink, Images, Reach, command, environment, placeholder};
 use crate::image_file::Hash;
 
 /// Bytes that the scheduler sends at a time.
@@ -183,9 +183,66 @@ async fn two_fetches_at_once_have_room_for_both_or_one_fails() {
 fn the_image_is_the_program_unless_the_arguments_say_where_it_stands() {
     let made = |arguments: &[&str]| {
         let arguments = arguments.iter().map(|&it| it.to_owned()).collect();
-        command(Path::new("/i"), arguments).join(" ")
+        command(&["/i".into(), "/j".into(), "/{image}".into()], arguments).join(" ")
     };
     assert_eq!(made(&[]), "/i");
     assert_eq!(made(&["-a", "b"]), "/i -a b");
     assert_eq!(made(&["sh", "-c", "{image} x; {image}"]), "sh -c /i x; /i");
+    assert_eq!(made(&["-f", "{image.1}"]), "/i -f /j");
+    assert_eq!(made(&["sh", "{image}={image.1},x"]), "sh /i=/j,x");
+    // What a path has in it is a path.
+    assert_eq!(
+        made(&["{image.2}{image.1}{image}", "é{image}"]),
+        "/{image}/j/i é/i"
+    );
+    for none in [
+        "{image.3}",
+        "{image.01}",
+        "{image.0}",
+        "{image.+1}",
+        "{image.1",
+        "{image",
+        "{imageé",
+        "{image.}",
+    ] {
+        assert_eq!(made(&[none]), format!("/i {none}"));
+        assert_eq!(made(&[&format!("{none}{{image}}")]), format!("{none}/i"));
+    }
+    for number in 0..3 {
+        let variables = [("A".to_owned(), placeholder(number))].into();
+        let paths = ["/i".into(), "/j".into(), "/k".into()];
+        let made = environment(&paths, variables);
+        assert_eq!(made["A"], paths[number].to_string_lossy());
+    }
+}
+
+#[tokio::test]
+async fn of_several_images_the_one_that_cannot_be_had_is_named_and_the_rest_stay() {
+    let mut world = World::new();
+    let (there, missing) = (vec![1; 2 * MAX_IMAGE_CHUNK], digest(b"missing"));
+    let needed = [digest(&there), missing];
+    world.images.hold("a", &needed);
+    let images = world.images.clone();
+    let obtained = tokio::spawn(async move { images.obtain_all(&needed).await });
+    assert_eq!(world.asked().await.digest, needed[0].to_string());
+    world.send(needed[0], 0, 1);
+    world.send(needed[0], 1, 1);
+    while world.asked().await.digest != missing.to_string() {}
+    world.refuse(missing);
+    let why = timeout(DEADLINE, obtained).await.unwrap().unwrap();
+    let why = why.unwrap_err();
+    assert_eq!(why, format!("{{image.1}}, {missing}: it is gone"));
+    // It is held: what else is fetched has no room as long as the instance is there.
+    let other = digest(b"other");
+    let refused = world.obtain(other).await;
+    world.send(other, 0, 2);
+    let why = outcome(refused).await.unwrap_err();
+    assert!(why.contains("no room"), "{why}");
+    world.images.release("a");
+    let fetched = world.obtain(other).await;
+    world.send(other, 0, 2);
+    world.asked().await;
+    world.refuse(other);
+    let why = outcome(fetched).await.unwrap_err();
+    assert!(why.contains("it is gone"), "there was room: {why}");
 }

@@ -1,8 +1,8 @@
-//! A workload on its way to its supervisor: its image is obtained, then it waits for one of the few places for starts,
+//! A workload on its way to its supervisor: its images are obtained, then it waits for one of the few places for starts,
 //! then the supervisor is started, and the outcome is reported.
 //!
 //! ```text
-//! Spawn ─▶ image? ── obtain ──▶ permit ─▶ start ─▶ Started
+//! Spawn ─▶ images? ─ obtain ──▶ permit ─▶ start ─▶ Started
 //!              └ failed, abandoned ─▶ StartFailed(Image)  └ refused, silent ─▶ StartFailed(Launch, Storage, Image)
 //! ```
 
@@ -24,8 +24,8 @@ impl Processes {
     /// Begins a start and returns at once; a task does the rest.
     ///
     /// An instance of which a record waits to be written is refused as a fault of the storage: after a crash the
-    /// launcher could not find it again. The image is held before anything waits, so that the cache does not evict it.
-    pub(super) fn spawn(&mut self, workload: Workload) {
+    /// launcher could not find it again. Its images are held before anything waits, so that the cache evicts none.
+    pub(super) fn spawn(&mut self, mut workload: Workload) {
         let instance = workload.instance.clone();
         let (events, starts) = (self.events.clone(), self.starts.clone());
         if self.state.has(&instance) {
@@ -37,18 +37,18 @@ impl Processes {
         let dir = self.state().instance(&instance);
         let supervisor = self.supervisor.clone();
         let (wait, abandoned) = oneshot::channel();
-        let image = workload.image;
-        if let Some(image) = image {
-            self.images.hold(&instance, image);
+        let needed = std::mem::take(&mut workload.images);
+        if !needed.is_empty() {
+            self.images.hold(&instance, &needed);
             self.waiting.insert(instance.clone(), wait);
         }
         let images = self.images.clone();
         let launch = self.launch(workload, &dir);
         tokio::spawn(async move {
-            // The image first: fetching it may take minutes, and no permit is held meanwhile.
-            let launch = match image {
-                Some(image) => with_image(launch, &images, image, abandoned).await,
-                None => Ok(launch),
+            // The images first: fetching them may take minutes, and no permit is held meanwhile.
+            let launch = match &*needed {
+                [] => Ok(launch),
+                needed => with_images(launch, &images, needed, abandoned).await,
             };
             let event = match launch {
                 Ok(launch) => {
@@ -82,22 +82,22 @@ impl Processes {
     }
 }
 
-/// The launch with the image's path in place of the placeholder, once the image is there.
+/// The launch with the images' paths in place of the placeholders, once all are there.
 ///
 /// # Errors
-/// Why the image cannot be had, for people; or that the instance was to end meanwhile.
-async fn with_image(
+/// Why one cannot be had, for people; or that the instance was to end meanwhile.
+async fn with_images(
     launch: Launch,
     images: &Images,
-    image: Digest,
+    needed: &[Digest],
     abandoned: oneshot::Receiver<Infallible>,
 ) -> Result<Launch, String> {
-    let path = tokio::select! {
-        path = images.obtain(image) => path?,
-        _ = abandoned => return Err("it was to end before its image was there".to_owned()),
+    let paths = tokio::select! {
+        paths = images.obtain_all(needed) => paths?,
+        _ = abandoned => return Err("it was to end before its images were there".to_owned()),
     };
-    let command = images::command(&path, launch.command);
-    let env = images::environment(&path, launch.env);
+    let command = images::command(&paths, launch.command);
+    let env = images::environment(&paths, launch.env);
     Ok(Launch {
         command,
         env,

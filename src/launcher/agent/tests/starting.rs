@@ -1,5 +1,7 @@
 //! START: what is taken, what is refused and how, and what is reported of it.
 
+use proto_frames::payload::Digest;
+
 use super::*;
 
 #[test]
@@ -443,10 +445,8 @@ fn an_image_is_a_program_of_its_own_and_its_instance_can_be_given_up_while_it_is
     let [AgentAction::Spawn(workload)] = orders.as_slice() else {
         panic!("{orders:?}")
     };
-    assert_eq!(
-        workload.image.map(|it| it.to_string()),
-        Some(digest.clone())
-    );
+    let images: Vec<String> = workload.images.iter().map(ToString::to_string).collect();
+    assert_eq!(images, std::slice::from_ref(&digest));
     assert_eq!(world.records["a"].image, digest);
     assert_eq!(world.records["a"].about.program, "sha256_abababababab");
     world.delete("a", false);
@@ -455,6 +455,33 @@ fn an_image_is_a_program_of_its_own_and_its_instance_can_be_given_up_while_it_is
     without.command.clear();
     world.start(without);
     assert_eq!(world.refusal(), StartFailureReason::InvalidData);
+}
+
+#[test]
+fn further_images_are_known_from_the_record_of_an_earlier_launcher() {
+    let mut world = World::connected();
+    let digests = ["ab", "cd", "ef"].map(|it| format!("sha256:{}", it.repeat(32)));
+    let mut start = process("a", 1);
+    let [program, more @ ..] = &digests;
+    start.image.clone_from(program);
+    start.more_images = more.to_vec();
+    world.start(start);
+    let orders = world.orders();
+    let [AgentAction::Spawn(workload)] = orders.as_slice() else {
+        panic!("{orders:?}")
+    };
+    let images = |images: Vec<Digest>| images.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(images(workload.images.clone()), digests);
+    let record = &world.records["a"];
+    assert_eq!(&record.image, program);
+    assert_eq!(record.more_images, more);
+    let text = serde_json::to_string(record).unwrap();
+    let read: InstanceRecord = serde_json::from_str(&text).unwrap();
+    assert_eq!(images(read.images()), digests);
+    world.restart(|_| ProcessFate::Running);
+    // Whatever is written of it later has them too.
+    world.delete("a", false);
+    assert_eq!(images(world.records["a"].images()), digests);
 }
 
 #[test]
