@@ -124,6 +124,12 @@ async fn a_start_that_cannot_be_is_answered_with_the_reason_and_the_field() {
             "start.scheduling.priorty",
         ),
         (
+            "{\"start\": {\"instance_uuid\": \"a\", \"image\": \"\", \"more_images\": [\"sha256:0\"]}}",
+            400,
+            "invalid_payload",
+            "start.more_images[0]",
+        ),
+        (
             "{\"start\": {\"instance_uuid\": \"a b\"}}",
             422,
             "invalid_data",

@@ -294,3 +294,146 @@ async fn ten_nodes_fetch_a_program_while_other_starts_go_on() {
         assert!(cluster.cached(name, &digest).exists(), "{name}");
     }
 }
+
+/// Says what is in the files that it is given, and in the one that a variable names.
+const CAT: &[u8] = b"#!/bin/sh\ncat \"$@\" \"$THIRD\"\n";
+
+/// The options of a program and its further files.
+fn several(program: &str, more: &[String]) -> String {
+    let more: String = more
+        .iter()
+        .map(|it| format!(" --more-image {it}"))
+        .collect();
+    format!("--image {program}{more}")
+}
+
+#[tokio::test]
+async fn a_program_finds_its_further_files_on_a_node_that_had_none_of_them() {
+    let cluster = Cluster::shipping(&["node-a"], &[]).await;
+    let program = cluster.push("cat.sh", CAT).await;
+    let mut more = Vec::new();
+    for name in ["one", "two", "three"] {
+        more.push(cluster.push(name, format!("{name}\n").as_bytes()).await);
+    }
+    let line = format!(
+        "{RUN} {} --env THIRD={{image.3}} --wait -- {{image.2}} {{image.1}}",
+        several(&program, &more)
+    );
+    let ran = cluster.ctl(&line).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let wrote = cluster.ctl(&format!("logs {}", ran.out.trim())).await.out;
+    assert_eq!(wrote, "two\none\nthree\n");
+    for digest in &more {
+        let file = std::fs::metadata(cluster.cached("node-a", digest)).unwrap();
+        assert_eq!(file.permissions().mode() & 0o222, 0, "nobody may write it");
+        // It needs the scheduler's copy no more.
+        std::fs::remove_file(cluster.stored(digest).await).unwrap();
+    }
+    let ran = cluster.ctl(&line).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_further_file_that_is_not_there_or_damaged_fails_its_start_by_its_name_and_not_the_node()
+{
+    let cluster = Cluster::shipping(&["node-a"], &[]).await;
+    let program = cluster.push("cat.sh", CAT).await;
+    let good = cluster.push("good", b"good\n").await;
+    let nowhere = format!("sha256:{}", "0".repeat(64));
+    let damaged = cluster.push("damaged", b"whole\n").await;
+    let stored = cluster.stored(&damaged).await;
+    std::fs::set_permissions(&stored, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&stored, b"eloh\nw").unwrap();
+    let run = RUN.replace("--quiet ", "");
+    for (bad, words) in [(&nowhere, "ciaoctl push"), (&damaged, "damaged")] {
+        let files = several(&program, &[good.clone(), bad.clone()]);
+        let ran = cluster
+            .ctl(&format!("{run} --wait --verbose {files}"))
+            .await;
+        assert_ne!(ran.code, Some(0));
+        let said = ran.out + &ran.err;
+        for part in ["image_failure", "{image.2}", bad, words] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        cluster.ready(&["node-a"]).await;
+    }
+    // Pushed again it is whole again.
+    cluster.push("damaged", b"whole\n").await;
+    let files = several(&program, &[good, damaged]);
+    let line = format!("{RUN} {files} --env THIRD={{image.1}} --wait -- {{image.2}}");
+    let ran = cluster.ctl(&line).await;
+    let wrote = cluster.ctl(&format!("logs {}", ran.out.trim())).await.out;
+    assert_eq!(wrote, "whole\ngood\n");
+}
+
+#[tokio::test]
+async fn further_files_of_what_runs_stay_on_the_node_over_a_restart_of_its_launcher() {
+    let mut cluster = Cluster::shipping(&[], &[]).await;
+    let flags = ["--blob-cache-quota", "3"];
+    cluster.launch("node-a", &flags);
+    cluster.ready(&["node-a"]).await;
+    let lasting = cluster
+        .push("last.sh", b"#!/bin/sh\nexec sleep 1000\n")
+        .await;
+    let held = cluster.push("held", &noise(3 << 19)).await;
+    let other = cluster.push("other", &long_program(2 << 20)).await;
+    let files = several(&lasting, std::slice::from_ref(&held));
+    let ran = cluster.ctl(&format!("{RUN} {files} --wait=running")).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster.lose("node-a").await;
+    cluster.launch("node-a", &flags);
+    cluster.ready(&["node-a"]).await;
+    cluster.until(ran.out.trim(), "running").await;
+    let run = RUN.replace("--quiet ", "");
+    let line = format!("{run} --image {other} --wait --verbose");
+    let refused = cluster.ctl(&line).await;
+    let said = refused.out + &refused.err;
+    assert!(said.contains("no room"), "{said}");
+    assert!(cluster.cached("node-a", &held).exists());
+    let delete = format!("delete {} --wait", ran.out.trim());
+    assert_eq!(cluster.ctl(&delete).await.code, Some(0));
+    assert_eq!(cluster.run_image(&other, &[]).await, "done\n");
+    assert!(!cluster.cached("node-a", &held).exists());
+}
+
+#[tokio::test]
+async fn what_waits_over_a_restart_of_the_scheduler_still_has_its_further_files() {
+    let mut cluster = Cluster::shipping(&[], &[]).await;
+    let program = cluster.push("cat.sh", CAT).await;
+    let more = [
+        cluster.push("one", b"one\n").await,
+        cluster.push("two", b"two\n").await,
+    ];
+    let files = several(&program, &more);
+    let line = format!("{RUN} {files} --env THIRD={{image.2}} --queue 1h -- {{image.1}}");
+    let waiting = cluster.ctl(&line).await;
+    assert_eq!(waiting.code, Some(0), "{waiting:?}");
+    cluster.crash_scheduler().await;
+    let delete = format!("images delete {}", more[1]);
+    let refused = cluster.ctl(&delete).await;
+    assert!(refused.err.contains("in_use"), "{refused:?}");
+    cluster.launch("node-a", &[]);
+    let id = waiting.out.trim();
+    let ended = cluster.ctl(&format!("wait {id}")).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let wrote = cluster.ctl(&format!("logs {id}")).await.out;
+    assert_eq!(wrote, "one\ntwo\n");
+    let done = cluster.ctl(&delete).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[tokio::test]
+async fn further_files_are_refused_without_a_program() {
+    let cluster = Cluster::shipping(&["node-a"], &[]).await;
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let ran = cluster
+        .ctl(&format!("{RUN} --more-image {digest} -- true"))
+        .await;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("--image"), "{ran:?}");
+    let many = several(&digest, &vec![digest.clone(); 17]);
+    let ran = cluster.ctl(&format!("{RUN} {many}")).await;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let words = "start.more_images: more than 16 entries";
+    assert!(ran.err.contains(words), "{ran:?}");
+}
