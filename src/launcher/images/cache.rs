@@ -40,9 +40,20 @@ pub(super) struct Cache {
     parts: Parts,
     /// Which images each instance runs, or is about to; these are not evicted.
     held: BTreeMap<String, Box<[Digest]>>,
+    /// What images were held as. There is none of those that no instance of this launcher has had.
+    uses: BTreeMap<Digest, Use>,
     /// Keeps a second launcher out of the directory. `None` while the disk takes no writes: then what is there can be
     /// run, and the lock is taken with the next fetch.
     lock: Option<File>,
+}
+
+/// What an image is to instances. To some it may be a program, and to others a further file: then it is a program here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// A program, which nodes say they have.
+    Program,
+    /// A file that is never run by itself: nobody looks for nodes that have it.
+    Further,
 }
 
 /// A complete file.
@@ -99,24 +110,36 @@ impl Cache {
             images,
             parts,
             held: BTreeMap::new(),
+            uses: BTreeMap::new(),
             lock,
         })
     }
 
-    /// Notes that an instance runs these images, or is about to.
+    /// Notes that an instance runs these images, or is about to. The first is its program.
     pub(super) fn hold(&mut self, instance: &str, digests: &[Digest]) {
+        if let [program, further @ ..] = digests {
+            for image in further {
+                self.uses.entry(*image).or_insert(Use::Further);
+            }
+            self.uses.insert(*program, Use::Program);
+        }
         self.held.insert(instance.to_owned(), digests.into());
     }
 
     /// Notes that an instance does not run its images any more.
     pub(super) fn release(&mut self, instance: &str) {
-        self.held.remove(instance);
+        for image in self.held.remove(instance).iter().flatten() {
+            if !self.images.contains_key(image) {
+                self.uses.remove(image);
+            }
+        }
     }
 
-    /// The short names of the images that were used last, at most so many, sorted by name: the same set is the same
+    /// The short names of the programs that were used last, at most so many, sorted by name: the same set is the same
     /// report.
     pub(super) fn latest(&self, most: usize) -> Vec<String> {
-        let mut images: Vec<_> = self.images.iter().collect();
+        let is_program = |digest: &Digest| self.uses.get(digest) != Some(&Use::Further);
+        let mut images: Vec<_> = self.images.iter().filter(|it| is_program(it.0)).collect();
         images.sort_by_key(|(_, image)| std::cmp::Reverse(image.used));
         let names = images.into_iter().take(most);
         let mut names: Vec<String> = names.map(|(digest, _)| digest.short()).collect();
@@ -198,8 +221,8 @@ impl Cache {
         };
         let mut parts = self.parts.idle();
         parts.retain(|(_, len)| go(*len));
-        let is_held = |digest: &Digest| self.held.values().any(|held| held.contains(digest));
-        let mut free: Vec<_> = self.images.iter().filter(|it| !is_held(it.0)).collect();
+        let images = self.images.iter();
+        let mut free: Vec<_> = images.filter(|it| !self.is_held(it.0)).collect();
         free.sort_by_key(|(_, image)| image.used);
         free.retain(|(_, image)| go(image.bytes));
         let images: Vec<Digest> = free.into_iter().map(|(digest, _)| *digest).collect();
@@ -228,9 +251,17 @@ impl Cache {
         Ok(())
     }
 
+    /// Whether an instance has it, or is about to.
+    fn is_held(&self, digest: &Digest) -> bool {
+        self.held.values().any(|held| held.contains(digest))
+    }
+
     /// Removes an image from the list and its file; a failure of the latter is logged.
     fn remove(&mut self, digest: &Digest) {
         self.images.remove(digest);
+        if !self.is_held(digest) {
+            self.uses.remove(digest);
+        }
         if let Err(error) = gone(fs::remove_file(self.path(digest))) {
             warn!(event = "image_not_deleted", "{digest}: {error}");
         }
@@ -391,6 +422,30 @@ mod tests {
         fetch(&mut cache, "x", 4, b"").unwrap();
         let left = images.map(|it| cache.path(&it).exists());
         assert_eq!(left, [true, true, false]);
+    }
+
+    #[test]
+    fn a_node_says_of_programs_that_it_has_them_and_not_of_what_they_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cache = open(directory.path(), 10);
+        let [one, two, three] = [&b"1"[..], b"2", b"3"].map(|it| put(&mut cache, it));
+        let names = |of: &[Digest]| {
+            let mut names: Vec<String> = of.iter().map(Digest::short).collect();
+            names.sort();
+            names
+        };
+        cache.hold("a", &[one, one, two, three]);
+        assert_eq!(cache.latest(9), names(&[one]));
+        // It is the program of another one.
+        cache.hold("b", &[two, one]);
+        cache.release("a");
+        cache.release("b");
+        assert_eq!(cache.latest(9), names(&[one, two]));
+        let missing = Hash::of(&b"missing"[..]).unwrap().digest().unwrap();
+        cache.hold("c", &[one, missing]);
+        assert_eq!(cache.uses.len(), 4);
+        cache.release("c");
+        assert_eq!(cache.uses.len(), 3, "what never came is forgotten");
     }
 
     #[test]
