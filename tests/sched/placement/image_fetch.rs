@@ -1,9 +1,11 @@
 //! STARTs that name an image by its digest: where it is or can be fetched, and nowhere else.
 
+use fastrand::Rng;
 use proto_frames::payload::{Scheduling, Span};
 use proto_frames::{Kind, Role};
 use sched_core::{Capabilities, Dialect, Message, NodeExtras, SessionId, StartRequest};
 
+use crate::support::seeds::for_each_seed;
 use crate::support::words::{asking, labels};
 use crate::support::world::{Size, World, node_uuid, request, running};
 
@@ -174,4 +176,108 @@ fn what_waits_with_further_images_is_of_another_class_than_what_has_none_and_of_
     world.gone(able, Kind::INSTANCE_DELETED, "first");
     let placed = ["a", "b"].map(|name| (name.to_owned(), able));
     assert_eq!(world.placements(), placed);
+}
+
+/// What a node says of images: whether it has that of the STARTs, fetches it, and fetches further ones.
+#[derive(Debug, Clone, Copy)]
+struct Able {
+    has: bool,
+    fetches: bool,
+    fetches_more: bool,
+}
+
+impl Able {
+    fn any(chance: &mut Rng) -> Self {
+        Self {
+            has: chance.bool(),
+            fetches: chance.bool(),
+            fetches_more: chance.bool(),
+        }
+    }
+
+    fn extras(self) -> NodeExtras {
+        let label = format!("image.{IMAGE}");
+        let pairs = [(label.as_str(), "cached")];
+        let said = [(self.fetches, "images"), (self.fetches_more, "more-images")];
+        let names = said.iter().filter(|(says, _)| *says).map(|(_, name)| *name);
+        NodeExtras {
+            capabilities: Capabilities::from_names(names),
+            ..labels(&pairs[..usize::from(self.has)])
+        }
+    }
+
+    fn runs(self, start: &StartRequest) -> bool {
+        let has_image = !start.fetches_image || self.has || self.fetches;
+        has_image && (start.more_images.is_empty() || self.fetches_more)
+    }
+}
+
+/// STARTs that a node has room for.
+const ROOM: usize = 4;
+
+#[test]
+fn whatever_nodes_say_a_start_goes_to_one_that_can_have_all_its_images() {
+    for_each_seed(60, |seed| {
+        let mut chance = Rng::with_seed(seed);
+        let (mut world, controller) = World::new().with_controller();
+        let mut nodes: Vec<(SessionId, Able, Vec<String>)> = Vec::new();
+        for number in 1..5 {
+            let node = world.silent_node(number);
+            let able = Able::any(&mut chance);
+            world.ready_with(node, able.extras());
+            world.stats(node, Vec::new());
+            nodes.push((node, able, Vec::new()));
+        }
+        let mut starts = std::collections::BTreeMap::new();
+        for step in 0..80 {
+            world.look_away();
+            let (session, able, running) = &mut nodes[chance.usize(..4)];
+            let mut asked = None;
+            match chance.u8(..4) {
+                0 => {
+                    *able = Able::any(&mut chance);
+                    world.ready_with(*session, able.extras());
+                }
+                1 if !running.is_empty() => {
+                    let name = running.swap_remove(chance.usize(..running.len()));
+                    world.gone(*session, Kind::INSTANCE_DELETED, &name);
+                }
+                _ => {
+                    let scheduling = Scheduling {
+                        queue: Some(Span::from_ms(600_000)),
+                        ..Scheduling::default()
+                    };
+                    let name = format!("i{step}");
+                    let mut start = asking(&name, 250, scheduling);
+                    start.fetches_image = chance.bool();
+                    start.image = start.fetches_image.then(|| IMAGE.into());
+                    let more = if start.fetches_image {
+                        chance.usize(..3)
+                    } else {
+                        0
+                    };
+                    start.more_images = (0..more).map(|it| format!("sha256_{it}").into()).collect();
+                    starts.insert(name.clone(), start.clone());
+                    world.start_as(controller, start);
+                    asked = Some(name);
+                }
+            }
+            for (name, to) in world.placements() {
+                let placed = nodes.iter_mut().find(|(node, ..)| *node == to);
+                let (_, able, running) = placed.unwrap();
+                assert!(able.runs(&starts[&name]), "{name} on {able:?}");
+                running.push(name);
+                assert!(running.len() <= ROOM);
+            }
+            let Some(name) = asked else {
+                continue;
+            };
+            let is_placed = nodes.iter().any(|(.., running)| running.contains(&name));
+            let has_place = |(_, able, running): &(SessionId, Able, Vec<String>)| {
+                running.len() < ROOM && able.runs(&starts[&name])
+            };
+            assert!(is_placed || !nodes.iter().any(has_place), "{name}");
+        }
+        world.check();
+    });
 }
