@@ -190,8 +190,8 @@ pub(crate) struct Coordinator {
     /// What a task asks for of a node's processors; `None` with `-one-task-per-node` until a node has said how many it
     /// has, and until then no task is sent.
     processors: Option<Processors>,
-    /// Those of `unsent` whose programs are being pushed; they are sent when that is done.
-    pushing: BTreeSet<u32>,
+    /// Those of `unsent` of which a file is being pushed, and which; they are sent when that is done.
+    pushing: BTreeMap<u32, usize>,
     /// Where programs to be pushed go; what waits there is bounded by `pushing`.
     pushes: mpsc::UnboundedSender<PushOrder>,
     /// Those of `unsent` that are sent as soon as it is on disk that they may have been.
@@ -232,7 +232,7 @@ impl Coordinator {
                 vcpus,
                 online_at_most: None,
             }),
-            pushing: BTreeSet::new(),
+            pushing: BTreeMap::new(),
             pushes,
             noted: BTreeSet::new(),
             settings,
@@ -394,7 +394,7 @@ impl Coordinator {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
         };
-        let is_on_its_way = self.noted.contains(&id) || self.pushing.contains(&id);
+        let is_on_its_way = self.noted.contains(&id) || self.pushing.contains_key(&id);
         if task.is_sent() || task.is_over() || is_on_its_way {
             return;
         }

@@ -16,7 +16,7 @@ use tracing::warn;
 use crate::binaries::Binaries;
 use crate::nodes::Processors;
 use crate::shipping::News;
-use crate::task::{Shape, TaskRecord};
+use crate::task::{Binary, Shape, TaskRecord};
 
 /// A task whose START is to be sent. The session chooses its form, for it alone knows whether the scheduler ships
 /// programs, and encodes it when its turn has come.
@@ -32,8 +32,8 @@ pub(crate) struct Submission {
 /// connection is lost is dropped.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// Send the START, if the scheduler has the program or ships none. There is no answer here: what comes of it comes as
-    /// events, and what is lacking as [`News`].
+    /// Send the START, if the scheduler has the program and its files, or ships none. There is no answer here: what
+    /// comes of it comes as events, and what is lacking as [`News`].
     Start(Submission),
     /// Have an instance moved, and answer whether the scheduler accepted the command. That it has moved comes as
     /// events.
@@ -109,8 +109,9 @@ impl TaskRequests {
     }
 
     /// Chooses the form of the START. If the scheduler ships programs, it has to have this one; the form with a local path
-    /// is used only where it ships none at all, and works where launchers share this machine's files. `None` if the
-    /// scheduler does not have it: the coordinator is told, which has it pushed ([`shipping`](crate::shipping)), and nothing is sent.
+    /// is used only where it ships none at all or the task has too many files, and works where launchers share this
+    /// machine's files. `None` if the scheduler lacks one of its files: the coordinator is told of the first, which has it
+    /// pushed ([`shipping`](crate::shipping)), and nothing is sent.
     ///
     /// # Errors
     /// The connection is lost or does not answer. The START is not sent then; the coordinator finds out from the
@@ -120,48 +121,52 @@ impl TaskRequests {
         client: &mut Client,
         submission: &Submission,
     ) -> Result<Option<Bytes>, ClientError> {
-        // A task with several files is not shipped: a START has one image.
-        let [file] = &*submission.record.files else {
-            return Ok(Some(self.local_start(submission)));
-        };
-        if !self.ships {
+        let record = &*submission.record;
+        if !self.ships || !record.can_be_shipped() {
             return Ok(Some(self.local_start(submission)));
         }
-        let id = submission.record.id;
+        for (number, file) in record.files.iter().enumerate() {
+            match self.has(client, file).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    let (id, file) = (record.id, number);
+                    self.tell(News::Lacks { id, file }).await;
+                    return Ok(None);
+                }
+                Err(ImageError::Client(
+                    error @ (ClientError::Closed(_) | ClientError::NoAnswer { .. }),
+                )) => return Err(error),
+                Err(why) if ships_none(&why) => {
+                    self.ships = false;
+                    warn!(
+                        event = "program_not_shipped",
+                        "the scheduler does not ship {}: nodes have to have it at that path: {why}",
+                        self.binaries.path(file).display()
+                    );
+                    return Ok(Some(self.local_start(submission)));
+                }
+                Err(why) => {
+                    self.tell(News::Refused(record.id, why.to_string())).await;
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(
+            record.shipped_start(&self.shape, submission.processors),
+        ))
+    }
+
+    /// Whether the scheduler has a file of a task.
+    async fn has(&self, client: &mut Client, file: &Binary) -> Result<bool, ImageError> {
         let Some(digest) = Digest::from_hex(&file.sha256) else {
             // Of a record that was changed by hand.
-            let why = format!("{} is no digest of a program", file.sha256);
-            self.tell(News::Refused(id, why)).await;
-            return Ok(None);
+            let failure = ImageFailure::InvalidData;
+            let detail = format!("{} is no digest of a program", file.sha256);
+            return Err(ImageError::Refused { failure, detail });
         };
-        let image = (digest, file.bytes);
-        match client.has_image(image, &self.shape.tenant).await {
-            Ok(false) => {
-                self.tell(News::Lacks(id)).await;
-                Ok(None)
-            }
-            Ok(true) => {
-                let (shape, processors) = (&self.shape, submission.processors);
-                let start = submission.record.shipped_start(shape, processors, file);
-                Ok(Some(start))
-            }
-            Err(ImageError::Client(
-                error @ (ClientError::Closed(_) | ClientError::NoAnswer { .. }),
-            )) => Err(error),
-            Err(why) if ships_none(&why) => {
-                self.ships = false;
-                warn!(
-                    event = "program_not_shipped",
-                    "the scheduler does not ship {}: nodes have to have it at that path: {why}",
-                    self.binaries.path(file).display()
-                );
-                Ok(Some(self.local_start(submission)))
-            }
-            Err(why) => {
-                self.tell(News::Refused(id, why.to_string())).await;
-                Ok(None)
-            }
-        }
+        client
+            .has_image((digest, file.bytes), &self.shape.tenant)
+            .await
     }
 
     /// Tells the coordinator. One that is gone needs no news.

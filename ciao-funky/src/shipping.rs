@@ -38,7 +38,7 @@ pub(crate) enum PushOrder {
     },
 }
 
-/// A program to be pushed, for a task.
+/// A program, or a further file, to be pushed for a task.
 #[derive(Debug)]
 pub(crate) struct Push {
     /// Number of the task.
@@ -49,12 +49,17 @@ pub(crate) struct Push {
     pub(crate) sha256: String,
 }
 
-/// What became of a task's program. Each has the number of the task.
+/// What became of a task's files. Each has the number of the task.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// The scheduler does not have it, and the START was not sent: it is to be pushed.
-    Lacks(u32),
-    /// The scheduler has it: the START can be sent.
+    /// The scheduler does not have one of its files, and the START was not sent: that is to be pushed.
+    Lacks {
+        /// The task.
+        id: u32,
+        /// The file's place in the task's record; 0 is the program.
+        file: usize,
+    },
+    /// The scheduler has the file that was being pushed: the START can be sent, unless it lacks another one.
     Shipped {
         /// The task.
         id: u32,

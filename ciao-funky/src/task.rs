@@ -11,7 +11,8 @@ use bytes::Bytes;
 use ciao_adapter::sent::{self, Sent};
 use ciao_adapter::tracking;
 use ciao_scheduler::ctl::track::{Stage, Tracked, Tracker};
-use ciao_scheduler::launcher::PLACEHOLDER;
+use ciao_scheduler::launcher::placeholder;
+use proto_frames::payload::image::MAX_MORE_IMAGES;
 use proto_frames::payload::{OnNodeLoss, Payload as _, PhaseName, Requirements, Scheduling, Start};
 use serde::{Deserialize, Serialize};
 
@@ -104,10 +105,10 @@ pub(crate) struct Task {
     /// Whether that line holds still. It is cleared when the task waits or is suspended, so that its next start is told
     /// even if it is on the same node.
     pub(crate) is_announced: bool,
-    /// How often the scheduler has not taken its program.
+    /// How often the scheduler has not taken one of its files, since it last took one.
     pub(crate) refusals: u32,
-    /// How often its program was pushed since the scheduler last answered its START.
-    pub(crate) pushes: u32,
+    /// How often each file was pushed, by its place in the record, since the scheduler last answered its START.
+    pub(crate) pushes: BTreeMap<usize, u32>,
     /// Why the task is not with the scheduler: not connected, no node, or the reason of the last refusal. Empty once it
     /// is sent.
     pub(crate) held_back: String,
@@ -122,22 +123,39 @@ impl TaskRecord {
 
     /// The START whose program and files are at these paths, in the order of the record's files.
     pub(crate) fn start(&self, shape: &Shape, processors: Processors, paths: &[String]) -> Bytes {
-        self.start_of(shape, processors, paths, String::new())
+        self.start_of(shape, processors, paths, Vec::new())
     }
 
-    /// The START whose program is an image that launchers fetch from the scheduler.
-    pub(crate) fn shipped_start(
-        &self,
-        shape: &Shape,
-        processors: Processors,
-        program: &Binary,
-    ) -> Bytes {
-        let image = format!("sha256:{}", program.sha256);
-        self.start_of(shape, processors, &[PLACEHOLDER.to_owned()], image)
+    /// The START whose program and files are images that launchers fetch from the scheduler.
+    pub(crate) fn shipped_start(&self, shape: &Shape, processors: Processors) -> Bytes {
+        let digests = self.files.iter().map(|it| format!("sha256:{}", it.sha256));
+        let paths: Vec<String> = (0..self.files.len()).map(placeholder).collect();
+        self.start_of(shape, processors, &paths, digests.collect())
+    }
+
+    /// Whether a START can name all its files as images: it can but for very many.
+    pub(crate) fn can_be_shipped(&self) -> bool {
+        self.files.len() <= 1 + MAX_MORE_IMAGES
+    }
+
+    /// What a file is called where it is told how it gets to the scheduler.
+    pub(crate) fn called(&self, file: usize) -> String {
+        match self.files.get(file) {
+            Some(binary) if file > 0 => format!("its file {}", binary.name),
+            _ => "its program".to_owned(),
+        }
+    }
+
+    /// What its files are called where it does not matter which one it is.
+    pub(crate) fn any_file(&self) -> &'static str {
+        match self.files.len() {
+            0 | 1 => "its program",
+            _ => "one of its files",
+        }
     }
 
     /// Encodes the START. `paths` are what the command, `FUNKY_BITSTREAMS` and the monitor's `{}` name: real paths, or
-    /// [`PLACEHOLDER`] with an `image`.
+    /// each image's [`placeholder`].
     ///
     /// The scheduling values are Funky's behaviour in the scheduler's terms: wait for room as long as a START may,
     /// resume or run elsewhere when relocated, and run again after the loss of a node.
@@ -146,8 +164,9 @@ impl TaskRecord {
         shape: &Shape,
         processors: Processors,
         paths: &[String],
-        image: String,
+        images: Vec<String>,
     ) -> Bytes {
+        let mut images = images.into_iter();
         let program = paths.first().cloned().unwrap_or_default();
         let mut command: Vec<String> = match &*shape.monitor {
             [] => vec![program],
@@ -170,7 +189,8 @@ impl TaskRecord {
             instance_uuid: self.instance.clone(),
             tenant_uuid: shape.tenant.clone(),
             vm_type: "process".to_owned(),
-            image,
+            image: images.next().unwrap_or_default(),
+            more_images: images.collect(),
             command,
             env,
             requirements: Requirements {
@@ -222,7 +242,7 @@ impl Task {
             announced_node: None,
             is_announced: false,
             refusals: 0,
-            pushes: 0,
+            pushes: BTreeMap::new(),
             held_back: String::new(),
         };
         if sent.is_sent() {

@@ -4,6 +4,7 @@
 //! `Coordinator::settle` does what follows. Events and listings may repeat or overtake each other; the tracker sorts
 //! that out, and `settle` may run more than once for the same stage.
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use ciao_adapter::tracking::{Listed, Seen, is_temporary, is_there};
@@ -224,8 +225,8 @@ impl Coordinator {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
         };
-        // Its program was there for this START.
-        task.pushes = 0;
+        // Its files were there for this START.
+        task.pushes.clear();
         let why = format!("{reason}: {detail}");
         match StartFailureReason::from(reason) {
             reason if is_there(&reason) => task.look_again(),
@@ -234,70 +235,71 @@ impl Coordinator {
         }
     }
 
-    /// What became of a task's program on its way to the scheduler.
+    /// What became of a task's files on their way to the scheduler.
     pub(super) fn program(&mut self, news: News) {
         match news {
-            News::Lacks(id) => self.push(id),
+            News::Lacks { id, file } => self.push(id, file),
             News::Shipped { id, is_sent } => {
-                self.pushing.remove(&id);
+                let pushed = self.pushing.remove(&id);
                 // A store that is too busy to say what it has is not one that lost the program.
                 if let Some(task) = self.tasks.get_mut(&id).filter(|_| is_sent) {
-                    task.pushes += 1;
+                    *task.pushes.entry(pushed.unwrap_or_default()).or_default() += 1;
+                    task.refusals = 0;
                 }
                 self.submit(id);
             }
             News::Refused(id, why) => self.program_refused(id, &why),
             News::Unreachable(id, why) => {
-                let why = format!("its program cannot be sent to the scheduler: {why}");
+                let why = format!("its files cannot be sent to the scheduler: {why}");
                 self.hold_back(id, why);
             }
         }
     }
 
-    /// Has a task's program pushed. Meanwhile it is not with the scheduler. One that is gone again each time is not
+    /// Has a file of a task pushed. Meanwhile it is not with the scheduler. One that is gone again each time is not
     /// pushed for ever.
-    fn push(&mut self, id: u32) {
+    fn push(&mut self, id: u32, file: usize) {
         let Some(task) = self.tasks.get_mut(&id).filter(|it| !it.is_over()) else {
             return;
         };
-        if task.pushes >= MAX_PUSHES {
-            let why = "its program was pushed to the scheduler";
+        let called = task.record.called(file);
+        if task.pushes.get(&file).is_some_and(|it| *it >= MAX_PUSHES) {
+            let why = format!("{called} was pushed to the scheduler");
             let why = format!("{why} {MAX_PUSHES} times, and was not there any more each time");
             return self.fail(id, why);
         }
         task.begin_again();
-        task.held_back = "its program is being sent to the scheduler".to_owned();
+        task.held_back = format!("{called} is being sent to the scheduler");
         self.unsent.insert(id);
-        if let Some(file) = task.record.files.first()
-            && self.pushing.insert(id)
+        if let Some(binary) = task.record.files.get(file)
+            && let Entry::Vacant(pushing) = self.pushing.entry(id)
         {
+            pushing.insert(file);
             // It is there for as long as this program runs.
             let _ = self.pushes.send(PushOrder::Push(Push {
                 id,
-                path: self.binaries.path(file),
-                sha256: file.sha256.clone(),
+                path: self.binaries.path(binary),
+                sha256: binary.sha256.clone(),
             }));
         }
     }
 
-    /// The scheduler's store did not take a task's program: the task waits here and is tried again, but not for ever,
-    /// for a program that does not fit never will.
+    /// The scheduler's store did not take a file of a task: the task waits here and is tried again, but not for ever, for
+    /// a file that does not fit never will.
     fn program_refused(&mut self, id: u32, why: &str) {
         let Some(task) = self.tasks.get_mut(&id).filter(|it| !it.is_over()) else {
             return;
         };
         task.refusals += 1;
+        let called = task.record.any_file();
         if task.refusals >= MAX_REFUSALS {
             let tries = task.refusals;
             return self.fail(
                 id,
-                format!("the scheduler did not take its program, {tries} times: {why}"),
+                format!("the scheduler did not take {called}, {tries} times: {why}"),
             );
         }
-        self.hold_back(
-            id,
-            format!("the scheduler does not take its program: {why}"),
-        );
+        self.hold_back(id, format!("the scheduler does not take {called}: {why}"));
     }
 
     /// Puts a task back among those to be sent, at the next tick and for this reason.
@@ -365,8 +367,8 @@ impl Coordinator {
         self.unsent.remove(&id);
         self.retry.remove(&id);
         self.noted.remove(&id);
-        if self.pushing.remove(&id)
-            && let Some(file) = task.record.files.first()
+        if let Some(pushing) = self.pushing.remove(&id)
+            && let Some(file) = task.record.files.get(pushing)
         {
             let sha256 = file.sha256.clone();
             let _ = self.pushes.send(PushOrder::GiveUp { id, sha256 });

@@ -373,7 +373,7 @@ async fn a_program_that_is_gone_after_each_push_fails_its_task_in_the_end() {
     let shipped = |is_sent| News::Shipped { id: 1, is_sent };
     // What was there all the time does not count: the store was too busy to say so.
     for is_sent in (0..2 * MAX_PUSHES).map(|nth| nth >= MAX_PUSHES) {
-        coordinator.program(News::Lacks(1));
+        coordinator.program(lacks(0));
         assert_eq!(coordinator.tasks[&1].word(), "queued");
         coordinator.program(shipped(is_sent));
         assert!(asked.try_recv().is_ok(), "its START is sent");
@@ -383,14 +383,69 @@ async fn a_program_that_is_gone_after_each_push_fails_its_task_in_the_end() {
     coordinator.try_again();
     assert!(asked.try_recv().is_ok());
     for _ in 0..MAX_PUSHES {
-        coordinator.program(News::Lacks(1));
+        coordinator.program(lacks(0));
         coordinator.program(shipped(true));
         assert!(asked.try_recv().is_ok());
     }
-    coordinator.program(News::Lacks(1));
+    coordinator.program(lacks(0));
     let task = &coordinator.tasks[&1];
     assert_eq!(task.word(), "failed");
     assert!(task.detail().contains("8 times"), "{}", task.detail());
+}
+
+/// The scheduler does not have this file of the first task.
+fn lacks(file: usize) -> News {
+    News::Lacks { id: 1, file }
+}
+
+#[tokio::test]
+async fn each_file_of_a_task_is_pushed_as_often_as_a_program_may_be() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut coordinator, _copied) = coordinator(&state, 0);
+    let (pushes, mut pushed) = mpsc::unbounded_channel();
+    coordinator.pushes = pushes;
+    let names = ["a", "b", "c"];
+    let with_files = TaskRecord {
+        files: names.map(binary).to_vec(),
+        ..record(1)
+    };
+    coordinator.insert(with_files, Sent::kept(Some(0)));
+    let mut asked = connect(&mut coordinator);
+    let refused = || News::Refused(1, "the store is full".to_owned());
+    // As where there is room for one of them.
+    for _ in 0..MAX_PUSHES {
+        for (file, name) in names.iter().enumerate() {
+            coordinator.program(lacks(file));
+            let task = &coordinator.tasks[&1];
+            assert_eq!(task.detail().contains("its file b"), file == 1);
+            assert!(matches!(pushed.try_recv(), Ok(PushOrder::Push(push)) if push.sha256 == *name));
+            // And not for it at once.
+            for _ in 1..MAX_REFUSALS {
+                coordinator.program(refused());
+                coordinator.try_again();
+                assert!(asked.try_recv().is_ok(), "it is tried again");
+            }
+            coordinator.program(lacks(file));
+            assert!(pushed.try_recv().is_ok());
+            let is_sent = true;
+            coordinator.program(News::Shipped { id: 1, is_sent });
+            assert!(asked.try_recv().is_ok(), "its START is sent");
+        }
+    }
+    coordinator.program(lacks(1));
+    let task = &coordinator.tasks[&1];
+    assert_eq!(task.word(), "failed");
+    let words = "its file b was pushed to the scheduler 8 times";
+    assert!(task.detail().contains(words), "{}", task.detail());
+}
+
+/// A file of a task whose digest is this.
+fn binary(sha256: &str) -> Binary {
+    Binary {
+        name: sha256.to_owned(),
+        sha256: sha256.to_owned(),
+        bytes: 1,
+    }
 }
 
 #[tokio::test]
@@ -399,18 +454,13 @@ async fn the_push_of_a_task_that_has_ended_is_given_up() {
     let (mut coordinator, _copied) = coordinator(&state, 0);
     let (pushes, mut pushed) = mpsc::unbounded_channel();
     coordinator.pushes = pushes;
-    let program = Binary {
-        name: "/bin/a".to_owned(),
-        sha256: "abc".to_owned(),
-        bytes: 1,
-    };
     let with_program = TaskRecord {
-        files: vec![program],
+        files: ["program", "abc"].map(binary).to_vec(),
         ..record(1)
     };
     coordinator.insert(with_program, Sent::kept(Some(0)));
     let _asked = connect(&mut coordinator);
-    coordinator.program(News::Lacks(1));
+    coordinator.program(lacks(1));
     assert!(matches!(pushed.try_recv(), Ok(PushOrder::Push(push)) if push.sha256 == "abc"));
     // What was sent over an earlier connection came there after all.
     coordinator.hear(stopped());

@@ -164,44 +164,126 @@ async fn a_task_runs_on_a_node_that_does_not_have_its_file() {
     assert_eq!(arguments, "one two");
 }
 
+/// A script that says what is in its further files, at which frequencies and from where it runs, and ends once so many
+/// have said so.
+fn reads_its_files(log: &str, count: usize) -> String {
+    format!(
+        "all=$FUNKY_BITSTREAMS; IFS=,; set -- $all; shift; \
+         echo \"$(cat \"$@\" | tr '\\n' ' ')$FUNKY_FREQUENCIES $all\" >>{log}; \
+         until [ $(wc -l <{log}) -ge {count} ]; do sleep 0.02; done"
+    )
+}
+
 #[tokio::test]
-async fn tasks_of_one_file_are_shipped_and_those_of_several_find_them_in_the_adapters_directory() {
+async fn tasks_of_several_files_read_them_on_nodes_that_have_none_of_them() {
     let mut world = World::shipping().await;
-    world.launch("node-a", &[]);
-    world.nodes(1).await;
     let log = world.path("log").display().to_string();
-    let first = world.script("first", &format!("echo \"$FUNKY_BITSTREAMS\" >>{log}"));
-    let second = world.script("second", "exit 0");
-    let single = format!("New: {first} num_bitstreams: 1 frequencies: 100 priority: 0");
-    assert_eq!(world.ask(single).await, "task 1 queued");
-    world.task_is(1, "succeeded").await;
-    let several =
-        format!("New: {first},{second} num_bitstreams: 2 frequencies: 100,200 priority: 0");
-    assert_eq!(world.ask(several).await, "task 2 queued");
-    world.task_is(2, "succeeded").await;
-    let [one, two] = &world.log()[..] else {
-        panic!("{:?}", world.log())
+    let program = world.script("program", &reads_its_files(&log, 2));
+    for name in ["one", "two", "three", "four"] {
+        std::fs::write(world.path(name), format!("{name}\n")).unwrap();
+    }
+    let path = |name| world.path(name).display().to_string();
+    for (files, frequencies) in [
+        ([path("one"), path("two")], "100,200,300"),
+        ([path("three"), path("four")], "7,8,9"),
+    ] {
+        let [second, third] = files;
+        let command = format!(
+            "New: {program},{second},{third} num_bitstreams: 3 frequencies: {frequencies} priority: 0"
+        );
+        assert!(world.ask(command).await.starts_with("task "));
+    }
+    let pushed = || {
+        let files = std::fs::read_dir(world.images()).unwrap();
+        let names = files.map(|it| it.unwrap().file_name());
+        names
+            .filter(|it| it.to_string_lossy().ends_with(".json"))
+            .count()
+            == 5
     };
-    assert!(one.contains("/node-a/images/"), "{one}");
-    assert_eq!(two.matches("/funky/binaries/").count(), 2, "{two}");
+    world.until("all files are pushed", pushed).await;
+    // What no node sees is as good as what is not there.
+    let copies = world.path("funky").join("binaries");
+    std::fs::rename(&copies, world.path("elsewhere")).unwrap();
+    for name in ["one", "two", "three", "four", "program"] {
+        std::fs::remove_file(world.path(name)).unwrap();
+    }
+    world.launch("node-a", &[]);
+    world.launch("node-b", &[]);
+    for task in [1, 2] {
+        world.task_is(task, "succeeded").await;
+    }
+    let mut lines = world.log();
+    lines.sort();
+    let [of_first, of_second] = &lines[..] else {
+        panic!("{lines:?}")
+    };
+    assert!(of_first.starts_with("one two 100,200,300 "), "{lines:?}");
+    assert!(of_second.starts_with("three four 7,8,9 "), "{lines:?}");
+    let mut nodes: Vec<&str> = Vec::new();
+    for line in &lines {
+        let (_, paths) = line.rsplit_once(' ').unwrap();
+        let of_node = |name: &&str| paths.matches(&format!("/{name}/images/")).count() == 3;
+        nodes.extend(["node-a", "node-b"].into_iter().filter(of_node));
+    }
+    nodes.sort_unstable();
+    assert_eq!(nodes, ["node-a", "node-b"], "{lines:?}");
+}
+
+#[tokio::test]
+async fn where_no_programs_are_kept_files_are_found_in_the_adapters_directory_too() {
+    let mut alone =
+        Alone::with(|answers, write| say(answers, write, false, ImageFailure::NotOffered)).await;
+    let files = [alone.program("first"), alone.program("second")].join(",");
+    let several = format!("New: {files} num_bitstreams: 2 frequencies: 1,2 priority: 0");
+    alone.tell(&several).await;
+    let start = alone.start().await;
+    assert!(is_local(&start) && start.image.is_empty(), "{start:?}");
+    assert_eq!(start.more_images, [""; 0]);
+    let paths = &start.env["FUNKY_BITSTREAMS"];
+    assert_eq!(paths.matches("/binaries/").count(), 2, "{paths}");
+}
+
+#[tokio::test]
+async fn more_files_than_a_start_names_are_found_in_the_adapters_directory() {
+    let mut alone =
+        Alone::with(|answers, write| say(answers, write, true, ImageFailure::default())).await;
+    let files: Vec<String> = (0..18)
+        .map(|number| alone.program(&number.to_string()))
+        .collect();
+    for (count, is_shipped) in [(17, true), (18, false)] {
+        let (files, ones) = (files[..count].join(","), vec!["1"; count].join(","));
+        let several =
+            format!("New: {files} num_bitstreams: {count} frequencies: {ones} priority: 0");
+        alone.tell(&several).await;
+        let start = alone.start().await;
+        assert_eq!(!is_local(&start), is_shipped);
+        let further = if is_shipped { 16 } else { 0 };
+        assert_eq!(start.more_images.len(), further);
+    }
 }
 
 #[tokio::test]
 async fn a_push_that_takes_long_keeps_nothing_else_waiting() {
     let (pushing, mut pushed) = unbounded_channel();
-    let mut alone = Alone::with(move |answers, write| match write.data.is_empty() {
-        true => say(answers, write, false, ImageFailure::default()),
-        // It is never answered, as if the way were very long.
-        false => pushing.send(()).unwrap(),
+    let mut large = None;
+    let mut alone = Alone::with(move |answers, write| {
+        let is_large = *large.get_or_insert_with(|| write.part.digest.clone()) == write.part.digest;
+        match write.data.is_empty() {
+            true => say(answers, write, !is_large, ImageFailure::default()),
+            // It is never answered, as if the way were very long.
+            false => pushing.send(()).unwrap(),
+        }
     })
     .await;
-    let (first, second) = (alone.program("first"), alone.program("second"));
+    let [first, second, third] = ["first", "second", "third"].map(|it| alone.program(it));
     alone.tell(&format!("New: {first} priority: 0")).await;
     timeout(DEADLINE, pushed.recv()).await.unwrap().unwrap();
-    let several = format!("New: {first},{second} num_bitstreams: 2 frequencies: 1,2 priority: 0");
+    let several = format!("New: {second},{third} num_bitstreams: 2 frequencies: 1,2 priority: 0");
     alone.tell(&several).await;
     let start = alone.start().await;
     assert_eq!(start.env["FUNKY_TASK"], "2");
+    assert_eq!(start.env["FUNKY_BITSTREAMS"], "{image},{image.1}");
 }
 
 #[tokio::test]
