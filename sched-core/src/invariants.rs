@@ -4,7 +4,7 @@ use crate::Scheduler;
 use crate::api::ids::InstanceId;
 use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::{Pool, Presence};
-use crate::instance::{Awaits, Placing, State};
+use crate::instance::{Awaits, Placing, State, SuspendedBy};
 use crate::queue::Purpose;
 
 impl Scheduler {
@@ -110,6 +110,17 @@ impl Scheduler {
                     ensure(entry.is_suspended() <= may_be, || {
                         format!(
                             "{instance} is {}, and its vcpus are free",
+                            state.life_state()
+                        )
+                    })?;
+                    let is_for_preemptor =
+                        matches!(state.suspended_by(), Some(SuspendedBy::Preemptor(_)));
+                    let has_agreed = !entry.is_suspended()
+                        || !state.is_suspended()
+                        || entry.gives_way() == is_for_preemptor;
+                    ensure(has_agreed && entry.gives_way() <= is_for_preemptor, || {
+                        format!(
+                            "{instance} is {}, and its place in its group is not as by whom it is suspended",
                             state.life_state()
                         )
                     })?;

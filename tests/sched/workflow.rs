@@ -15,6 +15,7 @@ mod moving;
 mod one_door;
 mod open_starts;
 mod preempting;
+mod preempting_members;
 mod pressure;
 mod random_batches;
 mod random_evictions;

@@ -94,7 +94,7 @@ pub enum Cause {
     NoRoomToChange,
     /// Its launcher did not say that it changed it.
     NotChangedInTime,
-    /// It moves to be resumed.
+    /// It moves to be resumed: its node has no vcpus or no place in its group for it.
     NoVcpusHere,
     /// It ended.
     Ended,

@@ -162,6 +162,13 @@ pub enum Objection {
         /// So many are free.
         free: i64,
     },
+    /// On its node there are as many other members of its group as there may be.
+    NoPlace {
+        /// Its group.
+        group: Box<str>,
+        /// Its node.
+        node: Uuid,
+    },
     /// No other node fits; which is not looked into.
     NoOtherNode,
 }
@@ -192,7 +199,10 @@ impl Objection {
             Countable::Custom(name) => name.len(),
         };
         match self {
-            Self::Illegal(text) | Self::NoTarget(text) | Self::OtherPin(text) => text.len(),
+            Self::Illegal(text)
+            | Self::NoTarget(text)
+            | Self::OtherPin(text)
+            | Self::NoPlace { group: text, .. } => text.len(),
             Self::ShortOf(_, short) => short
                 .iter()
                 .map(|(of, ..)| size_of::<(Countable, i64, i64)>() + name_len(of))

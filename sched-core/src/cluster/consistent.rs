@@ -68,12 +68,15 @@ impl Cluster {
         })
     }
 
-    /// Groups have exactly the members that ledgers have, on the right nodes and in the right slots.
+    /// Groups have exactly the members that ledgers have, on the right nodes and in the right slots, and of them those in
+    /// place that have not given way.
     fn check_groups(&self) -> Result<(), String> {
         let mut listed = BTreeMap::new();
         for (key, node) in self.nodes.iter_from(0) {
-            for group in node.ledger.groups() {
-                *listed.entry((group.clone(), key)).or_insert(0_u32) += 1;
+            for (group, members) in node.ledger.memberships() {
+                let (all, in_place) = listed.entry((group.clone(), key)).or_insert((0, 0));
+                *all += members.all;
+                *in_place += members.in_place;
             }
         }
         let mut counted = BTreeMap::new();
@@ -82,7 +85,8 @@ impl Cluster {
                 format!("what is counted of group {id} is not what its members say")
             })?;
             for (key, count) in group.nodes() {
-                counted.insert((id.clone(), key), count);
+                let counts = [count, group.in_place(key)].map(u32::cast_signed);
+                counted.insert((id.clone(), key), counts.into());
                 let slots = self.nodes.node(key).slots;
                 ensure(group.slots_of(key) == Some(slots), || {
                     format!("group {id} has a member in a slot that its node left")

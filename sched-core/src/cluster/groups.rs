@@ -1,5 +1,10 @@
 //! Which nodes have members of which group of instances.
 //!
+//! A member that was preempted and is suspended has given up its place: its preemptor goes there, and it is resumed only
+//! when the place is free again. So two numbers are kept for each node: all members, by which affinity goes, and those
+//! in place, by which anti-affinity over nodes goes. By the values of a label all members are counted, so that a place
+//! in a zone or rack is not given up.
+//!
 //! Kept up to date with every change of a ledger, so that affinity is decided in the same step as the claim. Nothing of
 //! it is stored: after a restart it is filled from what launchers list, which is why STARTs of groups with a hard
 //! policy wait for the recovery window to close.
@@ -10,6 +15,7 @@ use indexmap::IndexMap;
 
 use crate::api::ids::NodeKey;
 use crate::cluster::labels::values_of;
+use crate::cluster::ledger::Members;
 use crate::cluster::nodes::NodeStore;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::Slot;
@@ -25,6 +31,8 @@ pub(crate) struct Group {
     members: Map<NodeKey, Member>,
     /// The slots of nodes with a member, in the compute and the network table.
     slots: [Arc<SlotSet>; 2],
+    /// The slots of nodes with a member in place, in the same tables.
+    taken: [Arc<SlotSet>; 2],
     /// Members by the values of labels that STARTs have used as scopes, the most recently added last. Made on demand.
     scopes: Vec<Scope>,
 }
@@ -61,6 +69,8 @@ impl Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Member {
     instances: u32,
+    /// Of these the ones in place: not preempted and suspended.
+    in_place: u32,
     /// The node's slots when this was noted, to be taken out of the sets later.
     slots: [Option<Slot>; 2],
 }
@@ -71,23 +81,31 @@ impl Groups {
         self.0.get(id)
     }
 
-    /// Counts members that came to a node, or left it.
+    /// Counts members that came to a node, or left it, or that took or gave up their place there.
     pub(crate) fn count(
         &mut self,
         id: &Arc<str>,
         node: NodeKey,
         slots: [Option<Slot>; 2],
         labels: &[(Box<str>, Box<str>)],
-        change: i32,
+        change: Members,
     ) {
         let group = self.0.entry(Arc::clone(id)).or_default();
-        let before = group.on(node);
-        match before.saturating_add_signed(change) {
+        let before = group.members.get(&node);
+        let (instances, in_place) = before.map_or((0, 0), |it| (it.instances, it.in_place));
+        let member = Member {
+            instances: instances.saturating_add_signed(change.all),
+            in_place: in_place.saturating_add_signed(change.in_place),
+            slots,
+        };
+        match member.instances {
             0 => group.remove(node),
-            instances => group.set(node, Member { instances, slots }),
+            _ => group.set(node, member),
         }
-        for scope in &mut group.scopes {
-            scope.count(labels, change);
+        if change.all != 0 {
+            for scope in &mut group.scopes {
+                scope.count(labels, change.all);
+            }
         }
         if group.members.is_empty() {
             self.0.swap_remove(id);
@@ -161,6 +179,11 @@ impl Group {
         self.members.get(&node).map_or(0, |member| member.instances)
     }
 
+    /// Members on one node that take a place there: all but those that were preempted and are suspended.
+    pub(crate) fn in_place(&self, node: NodeKey) -> u32 {
+        self.members.get(&node).map_or(0, |member| member.in_place)
+    }
+
     /// Members by the values of a label, if they are counted by it.
     pub(crate) fn by_value_of(&self, key: &str) -> Option<&IndexMap<Box<str>, u32>> {
         let scope = self.scopes.iter().find(|scope| &*scope.key == key)?;
@@ -193,13 +216,25 @@ impl Group {
         if at_least <= 1 {
             return Arc::clone(&self.slots[pool]);
         }
-        let mut set = SlotSet::default();
-        for member in self.members.values() {
-            if let (true, Some(slot)) = (member.instances >= at_least, member.slots[pool]) {
-                set.insert(slot);
-            }
+        Arc::new(self.slots_where(pool, |member| member.instances >= at_least))
+    }
+
+    /// The slots of nodes with at least this many members in place; as costly as [`Group::slots`].
+    pub(crate) fn taken(&self, pool: usize, at_least: u32) -> Arc<SlotSet> {
+        if at_least <= 1 {
+            return Arc::clone(&self.taken[pool]);
         }
-        Arc::new(set)
+        Arc::new(self.slots_where(pool, |member| member.in_place >= at_least))
+    }
+
+    /// The slots of nodes whose members are so.
+    fn slots_where(&self, pool: usize, is_so: impl Fn(&Member) -> bool) -> SlotSet {
+        let mut set = SlotSet::default();
+        let members = self.members.values().filter(|member| is_so(member));
+        for slot in members.filter_map(|member| member.slots[pool]) {
+            set.insert(slot);
+        }
+        set
     }
 
     /// The slots in which a node's members are counted.
@@ -210,31 +245,21 @@ impl Group {
     /// Notes how many members a node has, and where it is in the tables.
     fn set(&mut self, node: NodeKey, member: Member) {
         let before = self.members.insert(node, member);
-        let before = before.map_or([None; 2], |member| member.slots);
-        self.move_slots(before, member.slots);
+        self.move_slots(before, Some(member));
     }
 
     /// Notes that a node has no member any more.
     fn remove(&mut self, node: NodeKey) {
-        if let Some(member) = self.members.swap_remove(&node) {
-            self.move_slots(member.slots, [None; 2]);
-        }
+        let before = self.members.swap_remove(&node);
+        self.move_slots(before, None);
     }
 
-    /// Moves a node in the sets of slots, one for each pool. A set that a search still holds is copied first.
-    fn move_slots(&mut self, from: [Option<Slot>; 2], to: [Option<Slot>; 2]) {
-        for ((set, from), to) in self.slots.iter_mut().zip(from).zip(to) {
-            if from == to {
-                continue;
-            }
-            let set = Arc::make_mut(set);
-            if let Some(slot) = from {
-                set.remove(slot);
-            }
-            if let Some(slot) = to {
-                set.insert(slot);
-            }
-        }
+    /// Moves a node in the sets of slots.
+    fn move_slots(&mut self, from: Option<Member>, to: Option<Member>) {
+        let slots = |member: Option<Member>| member.map_or([None; 2], |it| it.slots);
+        let taken = |member: Option<Member>| slots(member.filter(|it| it.in_place > 0));
+        move_in(&mut self.slots, slots(from), slots(to));
+        move_in(&mut self.taken, taken(from), taken(to));
     }
 
     /// Whether the sets of slots and the counts by labels are what the members say.
@@ -243,15 +268,25 @@ impl Group {
         let mut pools = 0..2;
         self.scopes.iter().all(is_counted)
             && pools.all(|pool| {
-                let mut set = SlotSet::default();
-                for slot in self
-                    .members
-                    .values()
-                    .filter_map(|member| member.slots[pool])
-                {
-                    set.insert(slot);
-                }
-                set.iter().eq(self.slots[pool].iter())
+                let all = self.slots_where(pool, |_| true);
+                let taken = self.slots_where(pool, |member| member.in_place > 0);
+                all.iter().eq(self.slots[pool].iter()) && taken.iter().eq(self.taken[pool].iter())
             })
+    }
+}
+
+/// Moves a node in sets of slots, one for each pool. A set that a search still holds is copied first.
+fn move_in(sets: &mut [Arc<SlotSet>; 2], from: [Option<Slot>; 2], to: [Option<Slot>; 2]) {
+    for ((set, from), to) in sets.iter_mut().zip(from).zip(to) {
+        if from == to {
+            continue;
+        }
+        let set = Arc::make_mut(set);
+        if let Some(slot) = from {
+            set.remove(slot);
+        }
+        if let Some(slot) = to {
+            set.insert(slot);
+        }
     }
 }

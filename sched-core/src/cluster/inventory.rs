@@ -30,11 +30,17 @@ impl Cluster {
         if node.ledger.take_claims_changed() && !node.is_native {
             self.changes.push_back(ClusterChange::Claims(node.uuid));
         }
+        let mut is_place_free = false;
         for (group, change) in node.ledger.take_group_changes() {
+            is_place_free |= change.in_place < 0;
             self.groups
                 .count(&group, key, node.slots, &node.traits.labels, change);
         }
         self.offer(key);
+        if is_place_free {
+            // A member may wait for the place alone.
+            self.changes.push_back(ClusterChange::Capacity(key));
+        }
         if self.nodes.are_any_shared() {
             for relative in self.nodes.relatives(key) {
                 self.offer(relative);

@@ -41,7 +41,7 @@ use self::sums::Sums;
 const MAX_CPU_SHARE: i64 = 100_000;
 
 pub(crate) use self::entry::{
-    ClaimState, Claims, Entry, Extras, Floor, Measured, Unconfirmed, larger,
+    ClaimState, Claims, Entry, Extras, Floor, Measured, Members, Suspension, Unconfirmed, larger,
 };
 pub(crate) use self::open::{Ended, EntryEnd};
 pub(crate) use self::orders::Resumption;
@@ -126,14 +126,20 @@ impl Ledger {
         &self.sums.held_custom
     }
 
-    /// Members of groups that came (1) or went (-1) since the last call; for the cluster to count.
-    pub(crate) fn take_group_changes(&mut self) -> Vec<(Arc<str>, i32)> {
+    /// Members of groups that came or went since the last call, or gave up or took their place; for the cluster to count.
+    pub(crate) fn take_group_changes(&mut self) -> Vec<(Arc<str>, Members)> {
         std::mem::take(&mut self.sums.group_changes)
     }
 
     /// The groups of its entries, once for each entry that has one.
     pub(crate) fn groups(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.entries.values().filter_map(Entry::group)
+        self.memberships().map(|(group, _)| group)
+    }
+
+    /// The groups of its entries, and what each entry counts for in its group.
+    pub(crate) fn memberships(&self) -> impl Iterator<Item = (&Arc<str>, Members)> {
+        let entries = self.entries.values();
+        entries.filter_map(|entry| Some((entry.group()?, entry.membership())))
     }
 
     /// Instances known.
@@ -241,21 +247,29 @@ impl Ledger {
         }
     }
 
-    /// Says whether an instance is suspended.
-    pub(crate) fn set_suspended(&mut self, instance: &InstanceId, is_suspended: bool) {
-        self.change(instance, |entry| entry.is_suspended = is_suspended);
+    /// Says whether an instance is suspended, and for whom.
+    pub(crate) fn set_suspended(&mut self, instance: &InstanceId, suspension: Suspension) {
+        let Some(entry) = self.entries.get(instance) else {
+            return;
+        };
+        let group = entry.group().cloned();
+        let before = entry.membership();
+        self.change(instance, |entry| entry.suspension = suspension);
+        if let (Some(group), Some(entry)) = (group, self.entries.get(instance)) {
+            let in_place = entry.membership().in_place - before.in_place;
+            self.sums
+                .count_members(&group, Members { all: 0, in_place });
+        }
     }
 
     /// Changes what an instance asks for.
     pub(crate) fn set_asked(&mut self, instance: &InstanceId, asked: Resources, custom: Amounts) {
-        let Some(entry) = self.entries.get_mut(instance) else {
+        let Some(entry) = self.entries.get(instance) else {
             return;
         };
         let group = entry.group().cloned();
-        let before = std::mem::replace(&mut entry.extras, Extras { custom, group }.boxed());
-        let now = entry.extras.clone();
-        self.sums.count_extras(before.as_deref(), -1);
-        self.sums.count_extras(now.as_deref(), 1);
+        let extras = Extras { custom, group };
+        self.set_extras(instance, extras);
         self.change(instance, |entry| {
             entry.asked = asked;
             entry.is_known = true;
@@ -461,7 +475,7 @@ impl Ledger {
     /// Takes over custom resources and the group that a native launcher reports for an instance, so that both are known
     /// after a restart of the scheduler.
     fn learn_extras(&mut self, report: &InstanceReport, columns: &Columns) {
-        let Some(entry) = self.entries.get_mut(&report.instance) else {
+        let Some(entry) = self.entries.get(&report.instance) else {
             return;
         };
         let known = entry.extras.as_deref();
@@ -486,10 +500,16 @@ impl Ledger {
         if known.is_none_or(|known| *known != extras)
             && (known.is_some() || extras != Extras::default())
         {
-            let before = std::mem::replace(&mut entry.extras, extras.boxed());
-            let now = entry.extras.clone();
-            self.sums.count_extras(before.as_deref(), -1);
-            self.sums.count_extras(now.as_deref(), 1);
+            self.set_extras(&report.instance, extras);
+        }
+    }
+
+    /// Changes an entry's custom resources and group, and the sums with it.
+    fn set_extras(&mut self, instance: &InstanceId, extras: Extras) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            self.sums.count_extras(entry, -1);
+            entry.extras = extras.boxed();
+            self.sums.count_extras(entry, 1);
         }
     }
 

@@ -84,9 +84,10 @@ impl Cluster {
         let relatives = self.nodes.relatives(key);
         let node = self.nodes.remove(key)?;
         self.full.swap_remove(&key);
-        for group in node.ledger.groups() {
+        for (group, members) in node.ledger.memberships() {
+            let labels = &node.traits.labels;
             self.groups
-                .count(group, key, [None; 2], &node.traits.labels, -1);
+                .count(group, key, [None; 2], labels, members.negated());
         }
         for relative in relatives {
             self.refresh_offer(relative);

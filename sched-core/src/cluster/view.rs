@@ -510,6 +510,17 @@ impl<'a> GroupNow<'a> {
         self.asked.max_in_place()
     }
 
+    /// Whether at most [`GroupNow::max`] members may be in place on each node: such members may be preempted for the
+    /// place alone, and give it up while they are suspended for that.
+    pub(crate) fn is_apart_by_node(&self) -> bool {
+        is_apart_by_node(self.asked)
+    }
+
+    /// Members that take a place on a node: all but those that were preempted and are suspended there.
+    pub(crate) fn in_place(&self, node: &Candidate<'_>) -> u32 {
+        self.members.map_or(0, |group| group.in_place(node.key()))
+    }
+
     /// Members in the place where a node is: on it, or in its scope. If the node has several values of the scope's
     /// label, the place with the most members counts.
     pub(crate) fn members_at(&self, node: &Candidate<'_>) -> u32 {
@@ -544,6 +555,11 @@ fn is_lacking(query: &Query, labels: &LabelIndex) -> bool {
 /// Whether a group's policy must hold rather than should.
 pub(crate) fn is_hard(group: &GroupAsked) -> bool {
     !group.policy.is_soft()
+}
+
+/// Whether at most so many members of a group may be in place on each node.
+pub(crate) fn is_apart_by_node(group: &GroupAsked) -> bool {
+    is_hard(group) && group.policy.is_anti() && group.scope == NODE_SCOPE
 }
 
 impl<'a> NearNow<'a> {

@@ -67,6 +67,15 @@ pub(crate) trait Filter: Debug + Send {
     /// answer.
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss>;
 
+    /// How many members of the START's group have to leave this node for it to be admitted: 0 where it is admitted as it
+    /// is. Preemption counts them among what its victims free.
+    ///
+    /// # Errors
+    /// As [`Filter::admits`], where no one's leaving is known to help.
+    fn members_in_the_way(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<u32, Miss> {
+        self.admits(node, asked).map(|()| 0)
+    }
+
     /// Narrows the search to where [`Filter::admits`] may say yes, by masks or a list of slots. Called once for each
     /// search. Need not rule out everything.
     fn narrow(&self, _asked: &Asked<'_>, _to: &mut Narrowing<'_>) {}

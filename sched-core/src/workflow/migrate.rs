@@ -34,6 +34,7 @@ use crate::instance::{AfterStop, LifecycleEvent, Move, MoveRequest, State, Suspe
 use crate::journal::Next;
 use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::managed_end::EndAudience;
+use crate::workflow::suspend::suspension;
 
 use self::target::pinned;
 
@@ -541,7 +542,9 @@ impl Scheduler {
         }
         let by = by.unwrap_or(SuspendedBy::Command);
         let is_evicted = by != SuspendedBy::Command;
-        self.cluster.ledger_mut(node).note_suspended(instance);
+        let mut ledger = self.cluster.ledger_mut(node);
+        ledger.note_suspended(instance, suspension(&by));
+        drop(ledger);
         let suspended = Some(by);
         self.transition(instance, LifecycleEvent::Reverted { suspended }, cause);
         if is_evicted {

@@ -26,6 +26,7 @@ use crate::instance::{
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
 use crate::workflow::managed::COMMAND_TIME;
+use crate::workflow::suspend::suspension;
 
 /// Added to a lease before what ran under it is started elsewhere: the time that a launcher may need to kill it. What
 /// clocks may differ by comes on top ([`CLOCK_PART`]).
@@ -372,7 +373,9 @@ impl Scheduler {
             None => self.transition(instance, back(None), &Cause::NodeBack),
             Some(by) => {
                 let is_evicted = by != SuspendedBy::Command;
-                self.cluster.ledger_mut(key).set_suspended(instance, true);
+                let mut ledger = self.cluster.ledger_mut(key);
+                ledger.set_suspended(instance, suspension(&by));
+                drop(ledger);
                 self.transition(instance, back(Some(by)), &Cause::NodeBack);
                 if is_evicted {
                     self.wait_for_resume(instance, key);

@@ -11,6 +11,9 @@
 //! 4. Each victim is suspended or has ended: [`Scheduler::victim_is_away`]. A stopped victim is queued.
 //! 5. The last one is away: the preemptor's claim goes to disk, and then its START to the node.
 //!
+//! A START of a group whose members are to be apart on nodes may lack a place beside room: then members of the group are
+//! among its victims, and so many of them leave that one place is free.
+//!
 //! If a victim stays or they are late, the preemptor's claim is released and it looks for another node; the others are
 //! resumed or placed again by themselves. Which instances of one node are victims is chosen in `victims`; suspending
 //! and resuming is done in `suspend`.
@@ -28,7 +31,7 @@ use crate::api::phase::EventKind;
 use crate::cluster::ledger::{ClaimState, Entry};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
-use crate::cluster::view::Asked;
+use crate::cluster::view::{Asked, GroupNow};
 use crate::instance::{AfterStop, Awaits, Instance, LifecycleEvent, Placing, State, SuspendedBy};
 use crate::journal::Next;
 use crate::placement::choose::count_group;
@@ -130,7 +133,7 @@ impl Scheduler {
 
     /// The node and the victims that cost least; of equal ones the first. Only reads. A node counts if it could take
     /// work once it has room, is not reserved for another instance, and passes all filters of the policy for this
-    /// query.
+    /// query, once members of its group that are in the way have left.
     fn cheapest_plan(
         &self,
         nodes: &[NodeKey],
@@ -149,23 +152,29 @@ impl Scheduler {
             (None, MAX_ENTRIES_LOOKED_AT);
         for &key in nodes {
             let may_go = self.cluster.nodes().node(key).may_make_room()
-                && self.is_open_to(pool, key, instance)
-                && {
-                    let node = view.candidate(key);
-                    filters
-                        .iter()
-                        .all(|filter| filter.admits(&node, &asked).is_ok())
-                };
+                && self.is_open_to(pool, key, instance);
             if !may_go {
                 continue;
             }
-            let lack = self.lack(key, &asked);
+            let node = view.candidate(key);
+            let in_the_way = filters.iter().try_fold(0, |members: u32, filter| {
+                let more = filter.members_in_the_way(&node, &asked).ok()?;
+                Some(members.max(more))
+            });
+            let Some(in_the_way) = in_the_way else {
+                continue;
+            };
+            let lack = Shortfall {
+                members: i64::from(in_the_way),
+                ..self.lack(key, &asked)
+            };
             // It fits as it is, and the queue gives it the room; or its node calls itself full for another reason,
             // which is not known to change when something on it is preempted.
             if lack.is_covered() {
                 continue;
             }
-            let Some(plan) = cheapest(&lack, self.victims_on(key, priority, &mut left)) else {
+            let victims = self.victims_on(key, priority, asked.group(), &mut left);
+            let Some(plan) = cheapest(&lack, victims) else {
                 continue;
             };
             if best.as_ref().is_none_or(|(_, best)| plan.cost < best.cost) {
@@ -191,7 +200,18 @@ impl Scheduler {
 
     /// The instances on a node that a START of this priority may preempt: managed, running, of lower priority, and not
     /// spared because they stayed recently. Counts those looked at off `left`.
-    fn victims_on(&self, key: NodeKey, priority: u8, left: &mut usize) -> Vec<Victim> {
+    fn victims_on(
+        &self,
+        key: NodeKey,
+        priority: u8,
+        group: Option<&GroupNow<'_>>,
+        left: &mut usize,
+    ) -> Vec<Victim> {
+        let group = group.map(|group| &*group.asked().id);
+        let is_member = |entry: &Entry| {
+            let is_of_it = group.is_some() && entry.group().map(|id| &**id) == group;
+            is_of_it && !entry.gives_way()
+        };
         let node = self.cluster.nodes().node(key);
         let entries = node.ledger().entries_from(0);
         let suspends = node.can(Capabilities::SUSPEND);
@@ -204,7 +224,12 @@ impl Scheduler {
                 let managed = self.instances.get(instance)?;
                 let may =
                     managed.priority() < priority && !self.queue.is_spared(instance, self.now);
-                may.then(|| self.as_victim(key, instance, entry, managed, suspends))?
+                let victim =
+                    may.then(|| self.as_victim(key, instance, entry, managed, suspends))??;
+                Some(Victim {
+                    is_member: is_member(entry),
+                    ..victim
+                })
             })
             .collect()
     }
@@ -234,6 +259,7 @@ impl Scheduler {
             frees: self.cluster.nodes().node(key).ledger().frees(entry),
             custom: entry.custom().into(),
             age: self.now.saturating_duration_since(entry.since()),
+            is_member: false,
             suspends,
             stops: managed.start().is_some(),
         })

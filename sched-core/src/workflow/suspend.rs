@@ -1,8 +1,9 @@
 //! Instances are suspended and resumed: by command, and because they are preempted.
 //!
 //! A suspended instance keeps its memory, disk and custom resources; its vcpus are free for others. One that was
-//! suspended by command stays so until a RESUME. One that was preempted waits in the queue for vcpus on its node, and
-//! is resumed by the scheduler, but never while a START of higher priority waits that the node could run.
+//! suspended by command stays so until a RESUME, and keeps its place in its group. One that was preempted has given that
+//! up too. It waits in the queue for vcpus on its node, and is resumed by the scheduler once its group's policy holds
+//! there, but never while a START of higher priority waits that the node could run.
 //!
 //! Who is preempted for whom is decided in `preempt`; what launchers answer is dealt with in `outcome`.
 
@@ -19,8 +20,9 @@ use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState};
 use crate::api::phase::EventKind;
-use crate::cluster::ledger::{ClaimState, Entry};
+use crate::cluster::ledger::{ClaimState, Entry, Suspension};
 use crate::cluster::node::Pool;
+use crate::cluster::view::is_apart_by_node;
 use crate::instance::{Instance, LifecycleEvent, MoveRequest, State, SuspendedBy};
 use crate::queue::Shape;
 use crate::timers::Timer;
@@ -60,12 +62,16 @@ impl Scheduler {
             }) => {
                 let cause = &Cause::StaysAsAsked;
                 self.begin_suspending(instance, SuspendedBy::Command, None, cause);
+                // From now on its place in its group is kept for a RESUME.
+                let mut ledger = self.cluster.ledger_mut(key);
+                ledger.note_suspended(instance, Suspension::ByCommand);
             }
             state => self.wrong_state(id, command, instance, key, state.as_ref()),
         }
     }
 
-    /// RESUME from a controller or operator; fails if the instance's vcpus are not free on its node.
+    /// RESUME from a controller or operator; fails if the instance's vcpus are not free on its node, or its place in its
+    /// group is taken.
     pub(crate) fn resume(&mut self, id: SessionId, target: &Target) {
         let (instance, command) = (&target.instance, LifecycleCommand::Resume);
         let Some(key) = self.commanded(id, &command, instance) else {
@@ -73,7 +79,8 @@ impl Scheduler {
         };
         match self.state_of(instance) {
             Some(State::Suspended { by, .. }) => {
-                if let Err(why) = self.has_vcpus_for(instance, key) {
+                let has_room = self.has_vcpus_for(instance, key);
+                if let Err(why) = has_room.and_then(|()| self.has_place_for(instance, key)) {
                     let reason = CommandFailureReason::NoRoom;
                     return self.fail_command(id, command, instance, Some(key), reason, why.into());
                 }
@@ -153,7 +160,7 @@ impl Scheduler {
         let mut ledger = self.cluster.ledger_mut(key);
         ledger.set_managed(instance, true);
         if is_suspended {
-            ledger.set_suspended(instance, true);
+            ledger.set_suspended(instance, Suspension::ByCommand);
         }
         true
     }
@@ -255,6 +262,38 @@ impl Scheduler {
         })
     }
 
+    /// Checks that the policy of a suspended instance's group holds on its node once it runs again, where that is to keep
+    /// members apart on nodes. Other policies go by all members, suspended or not.
+    ///
+    /// # Errors
+    /// That so many others are in place as there may be in all, or that the node has not said yet who is there.
+    fn has_place_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), Objection> {
+        let managed = self.instances.get(instance);
+        let request = managed.and_then(|managed| managed.request());
+        let group = request
+            .and_then(|request| request.scheduling.as_deref()?.group.as_ref())
+            .filter(|group| is_apart_by_node(group));
+        let Some(group) = group.filter(|_| self.placement.policy().understands("group")) else {
+            return Ok(());
+        };
+        let node = self.cluster.nodes().node(key);
+        let entry = node.ledger().get(instance);
+        let is_member = entry.is_some_and(|it| it.group().is_some_and(|id| **id == *group.id));
+        let own = u32::from(is_member && entry.is_some_and(|it| !it.gives_way()));
+        let members = self.cluster.groups().find(&group.id);
+        let others = members.map_or(0, |members| members.in_place(key).saturating_sub(own));
+        if !node.has_listed() {
+            return Err(Objection::NotListedYetBy(node.uuid()));
+        }
+        if others < group.max_in_place() {
+            return Ok(());
+        }
+        Err(Objection::NoPlace {
+            group: group.id.as_str().into(),
+            node: node.uuid(),
+        })
+    }
+
     /// Makes the transition to suspending. The launcher is sent the command separately: at once for a SUSPEND, once it
     /// is on disk for a preemption.
     pub(crate) fn begin_suspending(
@@ -300,7 +339,9 @@ impl Scheduler {
         if !self.may(instance, EventKind::ResumeAsked) {
             return;
         }
-        self.cluster.ledger_mut(key).set_suspended(instance, false);
+        self.cluster
+            .ledger_mut(key)
+            .set_suspended(instance, Suspension::None);
         let due = self.now + COMMAND_TIME;
         self.transition(
             instance,
@@ -413,8 +454,8 @@ impl Scheduler {
         }
     }
 
-    /// Resumes a preempted instance on its node if its vcpus are free, the node is not reserved for others, and no
-    /// START of higher priority waits that the node could run; whether it did.
+    /// Resumes a preempted instance on its node if its vcpus and its place in its group are free, the node is not
+    /// reserved for others, and no START of higher priority waits that the node could run; whether it did.
     pub(crate) fn resume_evicted(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
         let Some(State::Suspended { node, by, .. }) = self.state_of(instance) else {
             return false;
@@ -426,7 +467,9 @@ impl Scheduler {
             // Its launcher was sent a RESUME already, and has not answered.
             return false;
         }
-        if node != key || !is_able || self.has_vcpus_for(instance, key).is_err() {
+        let has_room = self.has_vcpus_for(instance, key);
+        let has_room = has_room.and_then(|()| self.has_place_for(instance, key));
+        if node != key || !is_able || has_room.is_err() {
             return false;
         }
         let slots = self.cluster.nodes().node(key).slots();
@@ -529,6 +572,14 @@ impl Scheduler {
     /// The state of an instance that is managed.
     pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<State> {
         Some(self.instances.get(instance)?.state().clone())
+    }
+}
+
+/// What is free of an instance that is suspended for this reason.
+pub(crate) fn suspension(by: &SuspendedBy) -> Suspension {
+    match by {
+        SuspendedBy::Preemptor(_) => Suspension::ForPreemptor,
+        SuspendedBy::Command => Suspension::ByCommand,
     }
 }
 

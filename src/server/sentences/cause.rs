@@ -125,7 +125,9 @@ impl fmt::Display for Why<'_> {
             Cause::HasItsDemand => "it has the amounts that were asked for",
             Cause::NoRoomToChange => "its node has no room for the amounts that were asked for",
             Cause::NotChangedInTime => "its launcher did not change it in time",
-            Cause::NoVcpusHere => "its node has no vcpus for it, and another has",
+            Cause::NoVcpusHere => {
+                "its node has no vcpus or no place in its group for it, and another has"
+            }
             Cause::Ended => "ended",
             Cause::KeptByNode => "ended; told by its node afterwards",
             Cause::EndedAndBegan => "ended, and began again since",

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use proto_frames::Uuid;
 use sched_core::{Countable, Objection, Refusal};
 
 use super::no_fit::name_and_unit;
@@ -219,10 +220,19 @@ impl fmt::Display for Declined<'_> {
                     "it needs {asked} vcpus, and its node {node} has {free} free"
                 );
             }
+            Objection::NoPlace { group, node } => return no_place(f, group, node),
             Objection::NoOtherNode => "no other node fits",
         };
         f.write_str(words)
     }
+}
+
+/// That others have an instance's place in its group on its node.
+fn no_place(f: &mut fmt::Formatter<'_>, group: &str, node: &Uuid) -> fmt::Result {
+    write!(
+        f,
+        "its place in group '{group}' on its node {node} is taken by another member"
+    )
 }
 
 /// What a node is short of, one entry a resource: what, how much more is needed, and how much it has free, both in the

@@ -61,8 +61,8 @@ pub(crate) struct Entry {
     pub(super) listed_in: u64,
     /// Whether it is managed: then changes that STATS report are handed on to the workflows.
     pub(in crate::cluster) is_managed: bool,
-    /// Whether it is suspended: its vcpus are free for others then.
-    pub(in crate::cluster) is_suspended: bool,
+    /// Whether it is suspended, and what is free for others then.
+    pub(in crate::cluster) suspension: Suspension,
     /// Whether its launcher may still carry out a RESUME.
     pub(super) resumption: Resumption,
     /// Stops that its launcher was sent over this connection and has neither carried out nor refused.
@@ -108,6 +108,37 @@ pub(crate) struct Extras {
     pub(crate) custom: Amounts,
     /// The group it is a member of.
     pub(crate) group: Option<Arc<str>>,
+}
+
+/// Whether an instance is suspended, and what that frees for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Suspension {
+    /// It is not, or may be resumed any moment.
+    #[default]
+    None,
+    /// By command: its vcpus are free. It keeps its place in its group.
+    ByCommand,
+    /// For a preemptor: its vcpus are free, and so is its place in its group.
+    ForPreemptor,
+}
+
+/// How many members of a group there are, or how many more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Members {
+    /// All of them.
+    pub(crate) all: i32,
+    /// Those that take a place: all but those that were preempted and are suspended.
+    pub(crate) in_place: i32,
+}
+
+impl Members {
+    /// So many less.
+    pub(crate) fn negated(self) -> Self {
+        Self {
+            all: -self.all,
+            in_place: -self.in_place,
+        }
+    }
 }
 
 /// How sure it is that an instance is on its node.
@@ -234,7 +265,7 @@ impl Entry {
             misses: 0,
             listed_in: 0,
             is_managed: false,
-            is_suspended: false,
+            suspension: Suspension::None,
             resumption: Resumption::Answered,
             stops: 0,
             floor: None,
@@ -338,7 +369,20 @@ impl Entry {
 
     /// Whether it is suspended: its vcpus are free for others then.
     pub(crate) fn is_suspended(&self) -> bool {
-        self.is_suspended
+        self.suspension != Suspension::None
+    }
+
+    /// Whether it has given up its place in its group: it was preempted and is suspended.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.suspension == Suspension::ForPreemptor
+    }
+
+    /// What it counts for in its group: always as a member, and as one that takes a place unless it gives way.
+    pub(super) fn membership(&self) -> Members {
+        Members {
+            all: 1,
+            in_place: i32::from(!self.gives_way()),
+        }
     }
 
     /// The same entry, marked as that of a managed instance.
@@ -473,7 +517,11 @@ impl Entry {
     /// no vcpus.
     fn claims_of(&self, counted: Resources) -> Claims {
         let asked = Resources {
-            vcpus: if self.is_suspended { 0 } else { counted.vcpus },
+            vcpus: if self.is_suspended() {
+                0
+            } else {
+                counted.vcpus
+            },
             ..counted
         };
         let unused = |asked: i64, used: i64| asked.saturating_sub(used.max(0)).max(0);

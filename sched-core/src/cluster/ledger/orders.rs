@@ -3,7 +3,7 @@
 //! has ended and it reports again how the instance is; and the end of an instance that is to be stopped is not taken
 //! for its own.
 
-use super::{Entry, Ledger};
+use super::{Entry, Ledger, Suspension};
 use crate::api::ids::InstanceId;
 use crate::api::input::InstanceState;
 
@@ -57,18 +57,23 @@ impl Ledger {
     /// Notes that an instance has ended and begins again by a START that is on its way: commands for the run that ended
     /// are void.
     pub(super) fn begin_again(&mut self, instance: &InstanceId) {
-        self.set_suspended(instance, false);
+        self.set_suspended(instance, Suspension::None);
         self.change(instance, |entry| {
             (entry.resumption, entry.stops) = (Resumption::Answered, 0);
             entry.reported = None;
         });
     }
 
-    /// Notes that a node reports an instance as suspended: its vcpus are free for others, unless a RESUME may still be
-    /// carried out.
-    pub(crate) fn note_suspended(&mut self, instance: &InstanceId) {
+    /// Notes that a node reports an instance as suspended: its vcpus are free for others, and for a preemptor its place
+    /// in its group, unless a RESUME may still be carried out.
+    pub(crate) fn note_suspended(&mut self, instance: &InstanceId, suspension: Suspension) {
         let may_resume = self.get(instance).is_some_and(Entry::may_resume);
-        self.set_suspended(instance, !may_resume);
+        let suspension = if may_resume {
+            Suspension::None
+        } else {
+            suspension
+        };
+        self.set_suspended(instance, suspension);
     }
 
     /// Notes the state of an instance that a node reports in an event, beside its STATS.
@@ -107,7 +112,7 @@ impl Entry {
 
     /// Whether it is suspended, as its launcher has reported last or as the ledger counts it.
     pub(crate) fn is_held_back(&self) -> bool {
-        self.is_suspended || self.reported == Some(InstanceState::ExitPaused)
+        self.is_suspended() || self.reported == Some(InstanceState::ExitPaused)
     }
 
     /// Whether its launcher may still carry out a stop.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::entry::{Claims, Entry, Extras, Measured};
+use super::entry::{Claims, Entry, Measured, Members};
 use crate::api::resources::Resources;
 use crate::cluster::index::ColumnId;
 
@@ -17,8 +17,9 @@ pub(super) struct Sums {
     pub(super) claims: Claims,
     /// Custom resources asked for, in order of their numbers, none of them zero.
     pub(super) held_custom: Vec<(ColumnId, i64)>,
-    /// Members of groups that came or went since [`super::Ledger::take_group_changes`].
-    pub(super) group_changes: Vec<(Arc<str>, i32)>,
+    /// Members of groups that came or went, or gave up or took their place, since
+    /// [`super::Ledger::take_group_changes`].
+    pub(super) group_changes: Vec<(Arc<str>, Members)>,
     /// STARTs without an outcome.
     pub(super) unconfirmed: usize,
     /// What was released less what was claimed since the node called itself full; `None` unless FULL is its latest
@@ -45,7 +46,7 @@ impl Sums {
         if let Some(released) = &mut self.released {
             *released -= entry.frees(self.measured);
         }
-        self.count_extras(entry.extras.as_deref(), 1);
+        self.count_extras(entry, 1);
         self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
@@ -55,13 +56,15 @@ impl Sums {
         if let Some(released) = &mut self.released {
             *released += entry.frees(self.measured);
         }
-        self.count_extras(entry.extras.as_deref(), -1);
+        self.count_extras(entry, -1);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
     }
 
     /// Adds an entry's custom resources and its group to the sums (`sign` 1), or takes them off (-1). Sums saturate.
-    pub(super) fn count_extras(&mut self, extras: Option<&Extras>, sign: i32) {
-        let Some(extras) = extras else { return };
+    pub(super) fn count_extras(&mut self, entry: &Entry, sign: i32) {
+        let Some(extras) = entry.extras.as_deref() else {
+            return;
+        };
         for &(column, amount) in &extras.custom {
             let change = amount.saturating_mul(i64::from(sign));
             match self
@@ -78,7 +81,16 @@ impl Sums {
             }
         }
         if let Some(group) = &extras.group {
-            self.group_changes.push((Arc::clone(group), sign));
+            let members = entry.membership();
+            let members = if sign < 0 { members.negated() } else { members };
+            self.count_members(group, members);
+        }
+    }
+
+    /// Notes that a group has so many more members on the node.
+    pub(super) fn count_members(&mut self, group: &Arc<str>, more: Members) {
+        if more != Members::default() {
+            self.group_changes.push((Arc::clone(group), more));
         }
     }
 }

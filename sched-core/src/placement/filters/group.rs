@@ -8,6 +8,10 @@
 //! A place is a node, or, with a `scope`, all nodes that have the same value of the label of that name. Members are
 //! counted by entries in ledgers (`cluster::groups`), so a START that was just claimed counts at once. The first member
 //! of an affinity group may go anywhere that has the scope's label. Soft policies are a weigher's business.
+//!
+//! Where the place is a node, members that are in the way may be preempted, and one that was preempted and is suspended
+//! counts no more. Where it is a label's value, the members of a place are on several nodes, and a START makes room on
+//! one: so it waits until the place is free.
 
 use std::sync::Arc;
 
@@ -52,13 +56,23 @@ impl Filter for HardGroup {
         if !group.is_node_scope() && node.label(&group.asked().scope).next().is_none() {
             return Err(NO_SCOPE);
         }
-        let members = group.members_at(node);
-        let fits = if group.is_together() {
-            members > 0 || group.members().is_none()
+        let fits = if group.is_apart_by_node() {
+            group.in_place(node) < group.max()
+        } else if group.is_together() {
+            group.members_at(node) > 0 || group.members().is_none()
         } else {
-            members < group.max()
+            group.members_at(node) < group.max()
         };
         if fits { Ok(()) } else { Err(PLACE) }
+    }
+
+    fn members_in_the_way(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<u32, Miss> {
+        match (self.admits(node, asked), asked.group()) {
+            (Err(PLACE), Some(group)) if group.is_apart_by_node() && group.max() > 0 => {
+                Ok(group.in_place(node) - (group.max() - 1))
+            }
+            (admitted, _) => admitted.map(|()| 0),
+        }
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
@@ -72,7 +86,7 @@ impl Filter for HardGroup {
             to.masks.push(if group.is_together() {
                 Mask::inside(members.slots(pool, 1))
             } else {
-                Mask::outside(members.slots(pool, group.max()))
+                Mask::outside(members.taken(pool, group.max()))
             });
             return;
         }

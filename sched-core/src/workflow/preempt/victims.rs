@@ -4,6 +4,9 @@
 //! Example: 4 vcpus and 1024 MiB are lacking. *a* (priority 10, 2 vcpus, 2048 MiB, can be suspended) and *b* (priority
 //! 20, 8 vcpus, 512 MiB) run there. *a* alone gives too few vcpus, so both priorities are needed; *b* must free vcpus,
 //! and if it can be suspended, that is enough of it; memory must come from stopping *a*.
+//!
+//! Where members of the START's group have to leave too, they are counted as another amount: one that leaves frees one
+//! place, whether it is suspended or stopped.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -32,6 +35,8 @@ pub(crate) struct Victim {
     pub(crate) frees: Resources,
     /// The same of custom resources.
     pub(crate) custom: Amounts,
+    /// Whether a place in the START's group is free once it has left.
+    pub(crate) is_member: bool,
     /// How long it has run: what is lost if it is stopped.
     pub(crate) age: Duration,
     /// Whether it can be suspended: it is not yet, and its launcher can.
@@ -48,6 +53,8 @@ pub(crate) struct Shortfall {
     pub(crate) room: Resources,
     /// One amount for each custom resource that the START asks for.
     pub(crate) custom: Vec<(ColumnId, i64)>,
+    /// Members of its group that have to leave.
+    pub(crate) members: i64,
 }
 
 /// What a set of victims costs; less is better. The derived order compares the fields in the order written: first whom
@@ -190,12 +197,15 @@ impl Shortfall {
                 disk_mib: asked.disk_mib.saturating_sub(free.disk_mib),
             },
             custom: Vec::new(),
+            members: 0,
         }
     }
 
     /// Whether nothing is lacking.
     pub(crate) fn is_covered(&self) -> bool {
-        Resources::ZERO.covers(&self.room) && self.custom.iter().all(|&(_, amount)| amount <= 0)
+        Resources::ZERO.covers(&self.room)
+            && self.members <= 0
+            && self.custom.iter().all(|&(_, amount)| amount <= 0)
     }
 
     /// Takes a victim's room off the shortfall.
@@ -208,10 +218,11 @@ impl Shortfall {
         self.change(victim, way, 1);
     }
 
-    /// Suspending frees vcpus alone; stopping frees everything.
+    /// Suspending frees vcpus and a place in the group; stopping frees everything.
     fn change(&mut self, victim: &Victim, way: Eviction, sign: i64) {
         let add = |to: &mut i64, amount: i64| *to = to.saturating_add(amount.saturating_mul(sign));
         add(&mut self.room.vcpus, victim.frees.vcpus);
+        add(&mut self.members, i64::from(victim.is_member));
         if way == Eviction::Suspend {
             return;
         }

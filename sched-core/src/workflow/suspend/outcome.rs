@@ -10,12 +10,12 @@ use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
-use crate::cluster::ledger::Entry;
+use crate::cluster::ledger::{Entry, Suspension};
 use crate::instance::{LifecycleEvent, State, SuspendedBy};
 use crate::timers::Timer;
 use sched_model::{CommandFailureReason, LifecycleCommand};
 
-use super::RESUME_AGAIN_AFTER;
+use super::{RESUME_AGAIN_AFTER, suspension};
 
 impl Scheduler {
     /// A launcher reports whether an instance is suspended.
@@ -78,7 +78,9 @@ impl Scheduler {
     /// A suspended instance is reported as suspended, although a RESUME was under way that might have been carried out:
     /// its vcpus are free again, and one that was suspended for a preemptor waits to be resumed.
     fn note_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &SuspendedBy) {
-        self.cluster.ledger_mut(key).note_suspended(instance);
+        let mut ledger = self.cluster.ledger_mut(key);
+        ledger.note_suspended(instance, suspension(by));
+        drop(ledger);
         if *by != SuspendedBy::Command && !self.queue.contains(instance) {
             self.wait_for_resume(instance, key);
         }
@@ -100,7 +102,9 @@ impl Scheduler {
             SuspendedBy::Preemptor(preemptor) => Some(preemptor.clone()),
             SuspendedBy::Command => None,
         };
-        self.cluster.ledger_mut(key).note_suspended(instance);
+        let mut ledger = self.cluster.ledger_mut(key);
+        ledger.note_suspended(instance, suspension(&by));
+        drop(ledger);
         let event = LifecycleEvent::IsSuspended { by };
         match &preemptor {
             Some(preemptor) => self.transition(instance, event, &Cause::LeftFor(preemptor.clone())),
@@ -124,7 +128,9 @@ impl Scheduler {
         if !self.may(instance, event.kind()) {
             return;
         }
-        self.cluster.ledger_mut(key).set_suspended(instance, false);
+        let mut ledger = self.cluster.ledger_mut(key);
+        ledger.set_suspended(instance, Suspension::None);
+        drop(ledger);
         self.transition(instance, event, cause);
         self.wake_for_preemption(key);
     }
@@ -141,7 +147,9 @@ impl Scheduler {
         if !self.may(instance, EventKind::Reverted) {
             return;
         }
-        self.cluster.ledger_mut(key).note_suspended(instance);
+        let mut ledger = self.cluster.ledger_mut(key);
+        ledger.note_suspended(instance, suspension(&by));
+        drop(ledger);
         let is_evicted = by != SuspendedBy::Command;
         let suspended = Some(by);
         self.transition(instance, LifecycleEvent::Reverted { suspended }, cause);
