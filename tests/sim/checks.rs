@@ -1,5 +1,6 @@
 //! What must hold, each in a file of its own: after every step, at rest, and when everything is deleted.
 
+mod apart;
 mod books;
 mod capacity;
 mod core;
@@ -63,6 +64,7 @@ impl Checks {
             checks: vec![
                 Box::new(core::Core::default()),
                 Box::new(capacity::Capacity),
+                Box::new(apart::Apart::default()),
                 Box::new(once::Once::default()),
                 Box::new(forgotten::Forgotten),
                 Box::new(outcomes::Outcomes::default()),

@@ -18,6 +18,9 @@ pub(crate) enum Feature {
     Liars,
     /// The scheduler's disk takes no writes for some time.
     FullDisk,
+    /// Most of what may wait is a member of a group of which each machine takes one or two, and those of lower priority
+    /// make way. Runs of their own have it.
+    Members,
 }
 
 /// Those that all runs have.
@@ -37,6 +40,7 @@ const NAMES: &[(&str, Feature)] = &[
     ("held", Feature::HeldUp),
     ("liars", Feature::Liars),
     ("disk", Feature::FullDisk),
+    ("members", Feature::Members),
 ];
 
 /// Those of a run.

@@ -37,7 +37,8 @@ mod work;
 mod world;
 
 use crate::behaviour::Measure;
-use crate::run::run;
+use crate::features::Feature;
+use crate::run::{run, run_with};
 use crate::seeds::{Sums, for_each_seed};
 
 /// Seeds of an ordinary run of the tests: well under a minute of two cores that are free, in a debug build.
@@ -52,6 +53,18 @@ const FOUND: &[u64] = &[
 #[test]
 fn invariants_hold_under_random_faults() {
     let sums = for_each_seed(FOUND, SEEDS, run);
+    println!("{sums}");
+    assert!(sums.steps > 0, "something happened");
+}
+
+/// Seeds of runs in which most instances are members of groups that are to be apart.
+const SEEDS_OF_MEMBERS: u64 = 60;
+
+#[test]
+fn members_are_apart_under_random_faults() {
+    let sums = for_each_seed(&[], SEEDS_OF_MEMBERS, |seed, measure| {
+        run_with(seed, measure, &[Feature::Members])
+    });
     println!("{sums}");
     assert!(sums.steps > 0, "something happened");
 }

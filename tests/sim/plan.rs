@@ -261,7 +261,10 @@ impl Plan {
     ) {
         self.instances += 1;
         let instance = self.instances;
-        let start = draw(&mut self.chance, instance);
+        let mut start = draw(&mut self.chance, instance);
+        if world.settings.has(Feature::Members) && start.scheduling.is_some() {
+            start = work::of_group(start, instance);
+        }
         let number = self.controller(world);
         world.start(number, instance, start);
     }

@@ -6,6 +6,7 @@ use proto_frames::payload::{InstanceView, PhaseName, PlacementState, QueryKind};
 
 use crate::behaviour::{Behaviour, Measure};
 use crate::checks::{Checks, IN_FLIGHT};
+use crate::features::Feature;
 use crate::names;
 use crate::plan::Plan;
 use crate::seeds::Sums;
@@ -19,7 +20,12 @@ const MOMENTS: usize = 20;
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64, measure: Measure) -> Sums {
-    let mut world = World::new(seed, measure);
+    run_with(seed, measure, &[])
+}
+
+/// Runs a seed with more trouble than others have.
+pub(crate) fn run_with(seed: u64, measure: Measure, more: &[Feature]) -> Sums {
+    let mut world = World::new(seed, measure, more);
     let mut plan = Plan::new(seed);
     let mut checks = Checks::all();
     let mut steps = 0;

@@ -34,7 +34,15 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn draw(chance: &mut Rng) -> Self {
+    /// Draws those of a run, which has more trouble than others.
+    pub(crate) fn draw(chance: &mut Rng, more: &[Feature]) -> Self {
+        let mut settings = Self::draw_usual(chance);
+        settings.features.extend_from_slice(more);
+        settings.preemption |= settings.has(Feature::Members);
+        settings
+    }
+
+    fn draw_usual(chance: &mut Rng) -> Self {
         let ms = |choices: &[u64], chance: &mut Rng| {
             Duration::from_millis(choices[chance.usize(..choices.len())])
         };

@@ -131,6 +131,33 @@ pub(crate) fn waiting(chance: &mut Rng, instance: u32) -> Start {
     }
 }
 
+/// The same START as a member of a group, in which it depends on the place alone whether it has room as a rule.
+pub(crate) fn of_group(start: Start, instance: u32) -> Start {
+    let kind = instance % 3;
+    let group = Group {
+        id: format!("apart-{kind}"),
+        policy: GroupPolicy::AntiAffinity,
+        max: (kind == 0).then_some(2),
+        ..Group::default()
+    };
+    let requirements = Requirements {
+        mem_mb: 1 + start.requirements.mem_mb / 8,
+        vcpus: start.requirements.vcpus.min(1),
+        ..start.requirements
+    };
+    let scheduling = Scheduling {
+        group: Some(group),
+        resources: BTreeMap::new(),
+        require: Vec::new(),
+        ..start.scheduling.unwrap_or_default()
+    };
+    Start {
+        requirements,
+        scheduling: Some(scheduling),
+        ..start
+    }
+}
+
 /// Draws a change of what an instance asks for.
 pub(crate) fn change(chance: &mut Rng) -> Update {
     Update {

@@ -79,10 +79,10 @@ pub(crate) struct World {
 
 impl World {
     /// A cluster drawn from a seed, in which everybody has just been started.
-    pub(crate) fn new(seed: u64, measure: Measure) -> Self {
+    pub(crate) fn new(seed: u64, measure: Measure, more: &[Feature]) -> Self {
         let mut chance = Rng::with_seed(seed);
         let now = Instant::now();
-        let settings = Settings::draw(&mut chance);
+        let settings = Settings::draw(&mut chance, more);
         let count = chance.usize(1..=5);
         let machines: Vec<Machine> = (0..count)
             .map(|number| Machine::draw(&mut chance, number, &settings, now))

@@ -1,6 +1,6 @@
 //! Random STARTs of all priorities on nodes that are too small for them, with launchers that take their time, refuse, are
 //! cut off and come back: no node is ever given more than it has, no instance runs twice, and in the end no one has been
-//! forgotten.
+//! forgotten. And the same where some are members of groups that are to be apart: no node ever runs too many of one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    CommandFailureReason, LifecycleCommand, PhaseName, StartFailureReason,
+    CommandFailureReason, Group, GroupPolicy, LifecycleCommand, PhaseName, StartFailureReason,
 };
 use sched_core::{
     InstanceReport, LauncherCommand, Message, Resources, SessionId, StartRequest, TargetedCommand,
@@ -17,6 +17,7 @@ use sched_core::{
 use crate::support::histories::{History, Host, run_histories};
 use crate::support::preemption::{frozen, sized};
 use crate::support::requests::Asking;
+use crate::support::words::group;
 use crate::support::world::{Size, World, running};
 
 const MEM: i64 = 1000;
@@ -32,16 +33,20 @@ const FOUND: [u64; 6] = [334, 369, 711, 1606, 1816, 7698];
 /// An instance on a launcher.
 struct Guest {
     asked: Resources,
+    group: Option<Group>,
     is_suspended: bool,
 }
 
-struct Run {
+/// A history; with `MEMBERS` most instances are members of groups that are to be apart.
+struct Run<const MEMBERS: bool> {
     world: World,
     chance: Rng,
     controller: SessionId,
     hosts: Vec<Host<Guest>>,
     /// Started, and not known to be gone, with their priorities.
     open: BTreeMap<String, i64>,
+    /// The groups of those that are members of one.
+    groups: BTreeMap<String, Group>,
     /// How far each of them is, as the controller was told.
     lives: BTreeMap<String, PhaseName>,
     /// Those that some launcher could not start: they do not go back to its node.
@@ -51,10 +56,15 @@ struct Run {
 
 #[test]
 fn whichever_peer_leaves_no_one_is_forgotten_and_no_node_has_too_much() {
-    run_histories::<Run>(&FOUND, 25, STEPS);
+    run_histories::<Run<false>>(&FOUND, 25, STEPS);
 }
 
-impl History for Run {
+#[test]
+fn no_node_runs_more_members_of_a_group_than_are_to_be_in_one_place() {
+    run_histories::<Run<true>>(&[], 40, STEPS);
+}
+
+impl<const MEMBERS: bool> History for Run<MEMBERS> {
     fn new(seed: u64) -> Self {
         let (world, controller) = World::with_preemption().with_controller();
         let mut run = Self {
@@ -63,6 +73,7 @@ impl History for Run {
             controller,
             hosts: Vec::new(),
             open: BTreeMap::new(),
+            groups: BTreeMap::new(),
             lives: BTreeMap::new(),
             refused: BTreeSet::new(),
             count: 0,
@@ -92,11 +103,12 @@ impl History for Run {
         self.listen();
     }
 
-    /// No launcher has more than it can hold, and nothing runs twice.
+    /// No launcher has more than it can hold, nor runs too many of a group, and nothing runs twice.
     fn check(&self) {
         let mut seen = BTreeSet::new();
         for host in &self.hosts {
             let (mut mem, mut cpus) = (0, 0);
+            let mut members: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
             for (name, guest) in &host.has {
                 assert!(seen.insert(name), "{name} is on two nodes");
                 mem += guest.asked.mem_mib;
@@ -105,6 +117,12 @@ impl History for Run {
                 } else {
                     guest.asked.vcpus
                 };
+                if let Some(group) = guest.group.as_ref().filter(|_| !guest.is_suspended) {
+                    let members = members.entry(&group.id).or_default();
+                    members.push(name);
+                    let most = group.max_in_place() as usize;
+                    assert!(members.len() <= most, "{members:?} of {group:?}");
+                }
             }
             assert!(mem <= MEM && cpus <= CPUS, "{mem} MiB, {cpus} vcpus");
         }
@@ -133,7 +151,7 @@ impl History for Run {
     }
 }
 
-impl Run {
+impl<const MEMBERS: bool> Run<MEMBERS> {
     fn connect(&mut self, number: u64) -> SessionId {
         let session = self.world.silent_node(number);
         if number <= ABLE {
@@ -157,6 +175,18 @@ impl Run {
         start.asked.vcpus = self.chance.i64(1..=CPUS);
         if self.chance.bool() {
             start = start.waiting(3600);
+        }
+        if MEMBERS && self.chance.u8(..4) > 0 {
+            let kind = self.chance.u32(..3);
+            start = start.of_group(&Group {
+                max: (kind == 0).then_some(2),
+                ..group(&format!("g{kind}"), GroupPolicy::AntiAffinity)
+            });
+            // It depends on the place as a rule whether it has room.
+            start.asked.vcpus = self.chance.i64(0..=3);
+            start.asked.mem_mib /= 4;
+            let id = start.scheduling.as_ref().and_then(|it| it.group.clone());
+            self.groups.extend(id.map(|group| (name.clone(), group)));
         }
         self.open.insert(name, priority);
         self.world.start_as(self.controller, start);
@@ -182,7 +212,8 @@ impl Run {
     }
 
     /// An instance has come to another state. What was suspended to leave is not resumed while anything of higher
-    /// priority waits: every node could run everything, but what it could not start.
+    /// priority waits: every node could run everything, but what it could not start, and but members of groups, of which
+    /// there may be enough. A member is resumed where there are not, so that those of its own group count.
     fn lives(&mut self, name: String, state: PhaseName) {
         if state == PhaseName::Gone {
             self.open.remove(&name);
@@ -191,11 +222,13 @@ impl Run {
         }
         let before = self.lives.insert(name.clone(), state.clone());
         if (before, state) == (Some(PhaseName::Suspended), PhaseName::Resuming) {
+            let group_of = |name: &String| self.groups.get(name).map(|group| &group.id);
             let mut others = self.open.iter();
             let higher = others.find(|(other, priority)| {
                 **priority > self.open[&name]
                     && !self.refused.contains(*other)
                     && self.lives.get(*other) == Some(&PhaseName::Waiting)
+                    && group_of(other).is_none_or(|group| Some(group) == group_of(&name))
             });
             assert_eq!(higher, None, "{name} is resumed and they wait");
         }
@@ -216,6 +249,7 @@ impl Run {
                 }
                 let guest = Guest {
                     asked: start.request.asked,
+                    group: self.groups.get(&name).cloned(),
                     is_suspended: false,
                 };
                 assert!(host.has.insert(name, guest).is_none(), "it has it");
@@ -278,6 +312,7 @@ impl Run {
         let host = &self.hosts[at];
         let row = |(name, guest): (&String, &Guest)| InstanceReport {
             requested: Some(guest.asked),
+            group: guest.group.as_ref().map(|group| group.id.as_str().into()),
             ..if guest.is_suspended {
                 frozen(name)
             } else {

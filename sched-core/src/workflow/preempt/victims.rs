@@ -234,3 +234,6 @@ impl Shortfall {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
