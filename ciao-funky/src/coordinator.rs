@@ -37,9 +37,9 @@ use tracing::{info, warn};
 
 use crate::binaries::Binaries;
 use crate::command::{Extras, Priority};
-use crate::nodes::{Nodes, Processors};
+use crate::nodes::Nodes;
 use crate::output::Output;
-use crate::requests::{Ask, SessionEvent, Submission};
+use crate::requests::{Ask, SessionEvent};
 use crate::shipping::{News, PushOrder};
 use crate::store::{Change, Kept, Store};
 use crate::task::{Binary, Shape, Task, TaskRecord};
@@ -139,11 +139,8 @@ pub(crate) enum Accepted {
 /// How tasks are run, as the flags say; the same until the program ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// Memory, tenant, monitor and treatment of arguments.
+    /// Memory, vcpus, tenant, monitor and treatment of arguments.
     pub(crate) shape: Shape,
-    /// Virtual CPUs that each task asks for. `None` with `-one-task-per-node`: then more than half of what the largest
-    /// node has, which is computed at each listing.
-    pub(crate) vcpus: Option<i64>,
     /// How long after a new connection an instance that the scheduler does not list may still come back with its node.
     /// After a restart, a scheduler learns from the launchers what runs; a task that is sent again too early could run
     /// twice in a row.
@@ -187,9 +184,6 @@ pub(crate) struct Coordinator {
     preemption: Preemption,
     /// Until when an instance that is not listed may still come back with its node.
     back_by: Instant,
-    /// What a task asks for of a node's processors; `None` with `-one-task-per-node` until a node has said how many it
-    /// has, and until then no task is sent.
-    processors: Option<Processors>,
     /// Those of `unsent` of which a file is being pushed, and which; they are sent when that is done.
     pushing: BTreeMap<u32, usize>,
     /// Where programs to be pushed go; what waits there is bounded by `pushing`.
@@ -228,10 +222,6 @@ impl Coordinator {
     ) -> (Self, mpsc::Receiver<Copied>) {
         let (copies, copied) = mpsc::channel(GROUP);
         let mut coordinator = Self {
-            processors: settings.vcpus.map(|vcpus| Processors {
-                vcpus,
-                online_at_most: None,
-            }),
             pushing: BTreeMap::new(),
             pushes,
             noted: BTreeSet::new(),
@@ -315,7 +305,7 @@ impl Coordinator {
     fn commit(&mut self) {
         let changed = self.changes.len();
         // What is sent at once is noted as sent in the same write.
-        let sent_ms = (self.session.is_some() && self.processors.is_some()).then(unix_ms);
+        let sent_ms = self.session.is_some().then(unix_ms);
         for (record, _) in &mut self.accepting {
             record.sent_ms = sent_ms;
             self.changes.push(Change::Task(Arc::new(record.clone())));
@@ -384,8 +374,8 @@ impl Coordinator {
         self.tasks.insert(id, Task::new(record, sent));
     }
 
-    /// Hands a task's START to the session, or notes in `held_back` why not: there is no connection, or no node has
-    /// been seen from which its vcpus could be computed. One that is sent already or has ended is left as it is.
+    /// Hands a task's START to the session, or notes in `held_back` that there is no connection. One that is sent already
+    /// or has ended is left as it is.
     ///
     /// That it may have been sent is on disk before it is: one that is first sent now waits for the next write. It counts
     /// as sent as soon as it is in the channel. If the connection is lost before it is written, the listing of the next
@@ -398,14 +388,11 @@ impl Coordinator {
         if task.is_sent() || task.is_over() || is_on_its_way {
             return;
         }
-        let (Some(session), Some(processors)) = (&self.session, self.processors) else {
-            task.held_back = match self.session {
-                None => format!(
-                    "the scheduler is not reachable, it is sent later: {}",
-                    self.down
-                ),
-                Some(_) => "no node is there yet, it is sent later".to_owned(),
-            };
+        let Some(session) = &self.session else {
+            task.held_back = format!(
+                "the scheduler is not reachable, it is sent later: {}",
+                self.down
+            );
             return;
         };
         if task.record.sent_ms.is_none() {
@@ -415,11 +402,7 @@ impl Coordinator {
             return;
         }
         // The START is encoded when it is sent: what waits in the channel is the record alone.
-        let submission = Submission {
-            record: Arc::clone(&task.record),
-            processors,
-        };
-        if session.send(Ask::Start(submission)).is_ok() {
+        if session.send(Ask::Start(Arc::clone(&task.record))).is_ok() {
             task.note_sent();
             self.unsent.remove(&id);
         }

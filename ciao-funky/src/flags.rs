@@ -59,8 +59,8 @@ pub(crate) struct ServeFlags {
     /// Virtual CPUs that each task asks for
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
     pub(crate) cpus: i64,
-    /// Have each task ask for more than half of the virtual CPUs of the largest node, so that no node runs two
-    #[arg(long, conflicts_with = "cpus")]
+    /// Run at most one task on each node at a time, whatever its size
+    #[arg(long)]
     pub(crate) one_task_per_node: bool,
     /// Tenant that tasks belong to
     #[arg(long, value_name = "UUID", default_value = NIL_TENANT)]

@@ -55,7 +55,7 @@ use crate::output::Output;
 use crate::requests::TaskRequests;
 use crate::socket::Socket;
 use crate::store::Store;
-use crate::task::Shape;
+use crate::task::{Shape, group_of};
 use crate::upload::NullOrigin;
 
 /// Length of each of the two channels to the coordinator, in messages: orders of clients, and what the session reports.
@@ -94,10 +94,11 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     KeyFiles::new(cli.global.strict_files).check(&client.cert, |said| {
         warn!(event = "key_file_open_to_others", "{said}")
     })?;
-    let settings = settings(&cli)?;
+    let mut settings = settings(&cli)?;
 
     let directory = std::path::absolute(&cli.serve.state_dir)?;
     let (store, kept) = Store::open(&directory)?;
+    settings.shape.group = cli.serve.one_task_per_node.then(|| group_of(kept.family));
     let limits = Limits {
         file: cli.serve.max_binary,
         all: cli.serve.max_binaries,
@@ -135,7 +136,6 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let (news, shipped) = shipping::channel();
     let requests = TaskRequests::new(
         kept.family.prefix(),
-        settings.vcpus.is_none(),
         settings.shape.clone(),
         binaries.clone(),
         news.clone(),
@@ -168,7 +168,8 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     stopped
 }
 
-/// Checks the flags that clap cannot check and makes the coordinator's settings from them.
+/// Checks the flags that clap cannot check and makes the coordinator's settings from them. The group of
+/// `-one-task-per-node` is not among them: it depends on what is kept.
 ///
 /// # Errors
 /// `-monitor` has an unclosed quotation mark, or no `{}` in which to put the task's file.
@@ -180,11 +181,12 @@ fn settings(cli: &CommandLine) -> anyhow::Result<coordinator::Settings> {
     Ok(coordinator::Settings {
         shape: Shape {
             mem_mb: cli.serve.mem,
+            vcpus: cli.serve.cpus,
+            group: None,
             tenant: cli.serve.tenant.clone(),
             monitor,
             one_argument: cli.serve.one_argument,
         },
-        vcpus: (!cli.serve.one_task_per_node).then_some(cli.serve.cpus),
         return_time: cli.serve.return_time,
     })
 }

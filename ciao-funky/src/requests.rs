@@ -14,27 +14,19 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use crate::binaries::Binaries;
-use crate::nodes::Processors;
 use crate::shipping::News;
 use crate::task::{Binary, Shape, TaskRecord};
-
-/// A task whose START is to be sent. The session chooses its form, for it alone knows whether the scheduler ships
-/// programs, and encodes it when its turn has come.
-#[derive(Debug)]
-pub(crate) struct Submission {
-    /// The task; shared with the coordinator's.
-    pub(crate) record: Arc<TaskRecord>,
-    /// What it asks for of a node's processors.
-    pub(crate) processors: Processors,
-}
 
 /// What the coordinator wants sent. The channel for these exists as long as one connection: what is in it when the
 /// connection is lost is dropped.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// Send the START, if the scheduler has the program and its files, or ships none. There is no answer here: what
+    /// Send this task's START, if the scheduler has the program and its files, or ships none. There is no answer here: what
     /// comes of it comes as events, and what is lacking as [`News`].
-    Start(Submission),
+    ///
+    /// The session chooses the START's form, for it alone knows whether the scheduler ships programs, and encodes it when
+    /// its turn has come. The record is shared with the coordinator's.
+    Start(Arc<TaskRecord>),
     /// Have an instance moved, and answer whether the scheduler accepted the command. That it has moved comes as
     /// events.
     Migrate {
@@ -48,7 +40,7 @@ pub(crate) enum Ask {
 /// What the scheduler lists.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// Instances that have not ended: those whose UUID begins with our family, or all with [`TaskRequests::everybody`].
+    /// Instances of our family that have not ended: those whose UUID begins with it.
     pub(crate) instances: Vec<InstanceView>,
     /// Instances of our family that have ended and that the scheduler still remembers, the oldest first.
     pub(crate) ended: Ended,
@@ -64,9 +56,6 @@ pub(crate) type SessionEvent = session::SessionEvent<Ask, Listing>;
 pub(crate) struct TaskRequests {
     /// The first eight hex digits of the UUIDs of our instances; the scheduler is asked for these alone.
     family: String,
-    /// Whether others' instances are listed as well. Only `-one-task-per-node` needs them: it computes how many vcpus
-    /// nodes have in all.
-    everybody: bool,
     /// Whether programs are shipped. It begins as true. The answer that the scheduler takes no images, or that it does not
     /// know the question, makes it false until the next connection, so that not each START costs a futile question.
     ships: bool,
@@ -82,14 +71,12 @@ impl TaskRequests {
     /// Requests for a new connection, before it is known whether the scheduler ships programs.
     pub(crate) fn new(
         family: String,
-        everybody: bool,
         shape: Shape,
         binaries: Binaries,
         news: mpsc::Sender<News>,
     ) -> Self {
         Self {
             family,
-            everybody,
             ships: true,
             shape: Arc::new(shape),
             binaries,
@@ -99,13 +86,12 @@ impl TaskRequests {
 
     /// The START whose command names the files under this program's state directory. Launchers need that directory at
     /// the same path, which they have on the same machine or on a shared file system.
-    fn local_start(&self, submission: &Submission) -> Bytes {
-        let files = submission.record.files.iter();
+    fn local_start(&self, record: &TaskRecord) -> Bytes {
+        let files = record.files.iter();
         let paths: Vec<String> = files
             .map(|it| self.binaries.path(it).display().to_string())
             .collect();
-        let processors = submission.processors;
-        submission.record.start(&self.shape, processors, &paths)
+        record.start(&self.shape, &paths)
     }
 
     /// Chooses the form of the START. If the scheduler ships programs, it has to have this one; the form with a local path
@@ -119,11 +105,10 @@ impl TaskRequests {
     async fn start_of(
         &mut self,
         client: &mut Client,
-        submission: &Submission,
+        record: &TaskRecord,
     ) -> Result<Option<Bytes>, ClientError> {
-        let record = &*submission.record;
         if !self.ships || !record.can_be_shipped() {
-            return Ok(Some(self.local_start(submission)));
+            return Ok(Some(self.local_start(record)));
         }
         for (number, file) in record.files.iter().enumerate() {
             match self.has(client, file).await {
@@ -143,7 +128,7 @@ impl TaskRequests {
                         "the scheduler does not ship {}: nodes have to have it at that path: {why}",
                         self.binaries.path(file).display()
                     );
-                    return Ok(Some(self.local_start(submission)));
+                    return Ok(Some(self.local_start(record)));
                 }
                 Err(why) => {
                     self.tell(News::Refused(record.id, why.to_string())).await;
@@ -151,9 +136,7 @@ impl TaskRequests {
                 }
             }
         }
-        Ok(Some(
-            record.shipped_start(&self.shape, submission.processors),
-        ))
+        Ok(Some(record.shipped_start(&self.shape)))
     }
 
     /// Whether the scheduler has a file of a task.
@@ -198,8 +181,8 @@ impl Requests for TaskRequests {
 
     async fn send(&mut self, client: &mut Client, ask: Ask) -> Result<(), ClientError> {
         match ask {
-            Ask::Start(submission) => {
-                if let Some(start) = self.start_of(client, &submission).await? {
+            Ask::Start(record) => {
+                if let Some(start) = self.start_of(client, &record).await? {
                     client.submitter().submit(start).await?;
                 }
                 Ok(())
@@ -214,8 +197,7 @@ impl Requests for TaskRequests {
     /// Lists instances, ended instances and nodes, in three queries.
     async fn list(&mut self, client: &mut Client) -> Result<Listing, ClientError> {
         let family = Some(&*self.family);
-        let whose = family.filter(|_| !self.everybody);
-        let instances = client.list(QueryKind::Instances, whose).await?;
+        let instances = client.list(QueryKind::Instances, family).await?;
         let ended = client.ended_history(family).await?;
         let nodes = client.list(QueryKind::Nodes, None).await?;
         Ok(Listing {

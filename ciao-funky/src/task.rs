@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ciao_adapter::family::Family;
 use ciao_adapter::sent::{self, Sent};
 use ciao_adapter::tracking;
 use ciao_scheduler::ctl::track::{Stage, Tracked, Tracker};
 use ciao_scheduler::launcher::placeholder;
 use proto_frames::payload::image::MAX_MORE_IMAGES;
-use proto_frames::payload::{OnNodeLoss, Payload as _, PhaseName, Requirements, Scheduling, Start};
+use proto_frames::payload::{
+    Group, GroupPolicy, OnNodeLoss, Payload as _, PhaseName, Requirements, Scheduling, Start,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{CommandError, Priority, words};
-use crate::nodes::Processors;
 
 /// On how many nodes the scheduler tries to start a task before it reports a failure. A program that cannot be started
 /// on three nodes is taken to be at fault itself.
@@ -81,6 +83,10 @@ pub(crate) struct TaskRecord {
 pub(crate) struct Shape {
     /// Memory that each task asks for, MiB.
     pub(crate) mem_mb: i64,
+    /// Virtual CPUs that each task asks for.
+    pub(crate) vcpus: i64,
+    /// The group of which each node runs one member, and each task is one; `None` where a node may run several.
+    pub(crate) group: Option<String>,
     /// UUID of the tenant that instances and pushed programs belong to.
     pub(crate) tenant: String,
     /// Program that is run in place of the task's file, and its arguments; `{}` in any of them stands for the file's
@@ -122,15 +128,15 @@ impl TaskRecord {
     }
 
     /// The START whose program and files are at these paths, in the order of the record's files.
-    pub(crate) fn start(&self, shape: &Shape, processors: Processors, paths: &[String]) -> Bytes {
-        self.start_of(shape, processors, paths, Vec::new())
+    pub(crate) fn start(&self, shape: &Shape, paths: &[String]) -> Bytes {
+        self.start_of(shape, paths, Vec::new())
     }
 
     /// The START whose program and files are images that launchers fetch from the scheduler.
-    pub(crate) fn shipped_start(&self, shape: &Shape, processors: Processors) -> Bytes {
+    pub(crate) fn shipped_start(&self, shape: &Shape) -> Bytes {
         let digests = self.files.iter().map(|it| format!("sha256:{}", it.sha256));
         let paths: Vec<String> = (0..self.files.len()).map(placeholder).collect();
-        self.start_of(shape, processors, &paths, digests.collect())
+        self.start_of(shape, &paths, digests.collect())
     }
 
     /// Whether a START can name all its files as images: it can but for very many.
@@ -158,14 +164,9 @@ impl TaskRecord {
     /// each image's [`placeholder`].
     ///
     /// The scheduling values are Funky's behaviour in the scheduler's terms: wait for room as long as a START may,
-    /// resume or run elsewhere when relocated, and run again after the loss of a node.
-    fn start_of(
-        &self,
-        shape: &Shape,
-        processors: Processors,
-        paths: &[String],
-        images: Vec<String>,
-    ) -> Bytes {
+    /// resume or run elsewhere when relocated, run again after the loss of a node, and be alone of its kind on a node
+    /// where that is asked for.
+    fn start_of(&self, shape: &Shape, paths: &[String], images: Vec<String>) -> Bytes {
         let mut images = images.into_iter();
         let program = paths.first().cloned().unwrap_or_default();
         let mut command: Vec<String> = match &*shape.monitor {
@@ -181,9 +182,10 @@ impl TaskRecord {
         if !self.frequencies.is_empty() {
             env.insert("FUNKY_FREQUENCIES".to_owned(), self.frequencies.join(","));
         }
-        let require = processors.online_at_most.map(|most| {
-            let text = format!("node.cpus <= {most}");
-            text.parse().expect("a fact and a number are an expression")
+        let group = shape.group.as_ref().map(|id| Group {
+            id: id.clone(),
+            policy: GroupPolicy::AntiAffinity,
+            ..Group::default()
         });
         let start = Start {
             instance_uuid: self.instance.clone(),
@@ -195,7 +197,7 @@ impl TaskRecord {
             env,
             requirements: Requirements {
                 mem_mb: shape.mem_mb,
-                vcpus: processors.vcpus,
+                vcpus: shape.vcpus,
                 ..Requirements::default()
             },
             scheduling: Some(Scheduling {
@@ -204,13 +206,21 @@ impl TaskRecord {
                 attempts: Some(ATTEMPTS),
                 relocate: true,
                 on_node_loss: OnNodeLoss::Restart,
-                require: require.into_iter().collect(),
+                // Better not at all than two on a node.
+                must_understand: group.iter().map(|_| "group".to_owned()).collect(),
+                group,
                 ..Scheduling::default()
             }),
             ..Start::default()
         };
         start.encode()
     }
+}
+
+/// The group of which each node runs one task at a time. All tasks of one adapter are in it, whenever they were sent, and
+/// those of an adapter with another state directory are in another.
+pub(crate) fn group_of(family: Family) -> String {
+    format!("ciao-funky-{}", family.prefix())
 }
 
 /// Bytes of a task's arguments and frequencies.
@@ -356,4 +366,16 @@ impl Task {
 /// A tracker for the task's instance.
 fn tracker(record: &TaskRecord) -> Tracker {
     tracking::tracker(format!("task {}", record.id), record.instance.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adapters_with_different_families_have_different_groups() {
+        let [one, other] = [1, 2].map(|number| group_of(Family::new(number)));
+        assert_eq!(one, group_of(Family::new(1)), "the same after a restart");
+        assert_ne!(one, other);
+    }
 }

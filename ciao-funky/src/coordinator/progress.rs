@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::coordinator::preemption::Preemption;
 use crate::coordinator::{Coordinator, MAX_ENDED, MAX_PUSHES, MAX_REFUSALS};
-use crate::nodes::{is_compute, one_to_a_node};
+use crate::nodes::is_compute;
 use crate::requests::{Listing, SessionEvent};
 use crate::shipping::{News, Push, PushOrder};
 use crate::store::Change;
@@ -118,23 +118,12 @@ impl Coordinator {
 
     /// Compares all that was sent with a listing.
     ///
-    /// Nodes first, so that they have numbers; then the vcpus of `-one-task-per-node`; then each open task. Tasks that
-    /// are not listed, and not among the ended ones either, may still return with their nodes until `back_by`; later
-    /// they are sent again if they certainly never ran, and have ended unseen else. Last, what waited for a connection or
-    /// for a node's vcpus is sent.
+    /// Nodes first, so that they have numbers; then each open task. Tasks that are not listed, and not among the ended
+    /// ones either, may still return with their nodes until `back_by`; later they are sent again if they certainly never
+    /// ran, and have ended unseen else. Last, what waited for a connection is sent.
     fn compare(&mut self, listing: &Listing) {
         for node in listing.nodes.iter().filter(|node| is_compute(node)) {
             self.see_node(&node.node_uuid, &node.hostname, &node.status);
-        }
-        if self.settings.vcpus.is_none() {
-            let one = one_to_a_node(&listing.nodes, &listing.instances);
-            if let Some(one) = one.filter(|one| Some(*one) != self.processors) {
-                info!(
-                    event = "tasks_one_per_node",
-                    "each task asks for {} vcpus, so that no node runs two", one.vcpus
-                );
-                self.processors = Some(one);
-            }
         }
         let (instances, ended) = (&listing.instances, &listing.ended);
         let listed = Listed::new(instances, ended, Instant::now(), self.back_by);

@@ -45,11 +45,12 @@ fn coordinator(state: &TempDir, tasks: u32) -> (Coordinator, mpsc::Receiver<Copi
     let settings = Settings {
         shape: Shape {
             mem_mb: 1,
+            vcpus: 1,
+            group: None,
             tenant: String::new(),
             monitor: Vec::new(),
             one_argument: false,
         },
-        vcpus: Some(1),
         return_time: Duration::ZERO,
     };
     let (store, _) = Store::open(state.path()).unwrap();
@@ -338,13 +339,10 @@ async fn a_start_that_waits_to_be_sent_holds_no_copy_of_its_task() {
     let mut asked = connect(&mut coordinator);
     coordinator.insert(record(1), Sent::No);
     coordinator.submit(1);
-    let Ok(Ask::Start(submission)) = asked.try_recv() else {
+    let Ok(Ask::Start(sent)) = asked.try_recv() else {
         panic!("it is not sent");
     };
-    assert!(Arc::ptr_eq(
-        &submission.record,
-        &coordinator.tasks[&1].record
-    ));
+    assert!(Arc::ptr_eq(&sent, &coordinator.tasks[&1].record));
 }
 
 #[tokio::test]

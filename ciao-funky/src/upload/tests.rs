@@ -14,6 +14,8 @@ async fn post(limits: Limits) -> (String, usize) {
     let to = listener.local_addr().unwrap();
     let shape = Shape {
         mem_mb: 1,
+        vcpus: 1,
+        group: None,
         tenant: String::new(),
         monitor: Vec::new(),
         one_argument: false,

@@ -213,35 +213,6 @@ async fn the_task_of_a_lost_node_runs_again_elsewhere() {
 }
 
 #[tokio::test]
-async fn no_node_runs_two_tasks_where_that_is_asked_for() {
-    let mut world = World::with(&[], &["-one-task-per-node"]).await;
-    world.connected().await;
-    let end = world.path("end").display().to_string();
-    let answer = world
-        .ask(format!(
-            "New: {} priority: 1 args: {end}",
-            world.lasting("one")
-        ))
-        .await;
-    assert!(
-        answer.starts_with("task 1 queued (no node is there yet"),
-        "{answer}"
-    );
-    world.launch("node-a", &["--cpus", "1", "--cpu-ratio", "1"]);
-    world.nodes(1).await;
-    world.task_is(1, "running").await;
-    let two = world.new_task(&world.lasting("two"), 1, &end).await;
-    world.task_is(two, "queued").await;
-    assert_eq!(world.log(), ["begin one"]);
-    world.let_end("end");
-    world.task_is(two, "succeeded").await;
-    assert_eq!(
-        world.log(),
-        ["begin one", "end one", "begin two", "end two"]
-    );
-}
-
-#[tokio::test]
 async fn arguments_and_the_successor_s_frequencies_reach_the_program() {
     let world = World::new(&["node-a"]).await;
     let log = world.path("log").display().to_string();
@@ -255,31 +226,4 @@ async fn arguments_and_the_successor_s_frequencies_reach_the_program() {
     assert_eq!(world.ask(command).await, "task 1 queued");
     world.task_is(1, "succeeded").await;
     assert_eq!(world.log(), ["<-x>", "<a b>", "<c>", "100,250 1"]);
-}
-
-#[tokio::test]
-async fn a_larger_node_that_comes_later_runs_one_task_at_a_time_too() {
-    let mut world = World::with(&["node-a"], &["-one-task-per-node"]).await;
-    let end = world.path("end").display().to_string();
-    let mut waiting = Vec::new();
-    for name in ["one", "two", "three"] {
-        waiting.push(world.new_task(&world.lasting(name), 1, &end).await);
-    }
-    world.task_is(waiting[0], "running").await;
-    world.task_is(waiting[2], "queued").await;
-    // It has room for all that wait.
-    world.launch("node-b", &["--cpus", "4"]);
-    world.nodes(2).await;
-    let large = world.new_task(&world.lasting("large"), 1, &end).await;
-    assert_eq!(world.task_is(large, "running").await["node"], 2);
-    for task in &waiting[1..] {
-        assert_eq!(world.task(*task).await["state"], "queued");
-    }
-    let high = world.new_task(&world.lasting("high"), 0, &end).await;
-    assert_eq!(world.task_is(high, "running").await["node"], 2);
-    world.task_is(large, "paused").await;
-    world.let_end("end");
-    for task in waiting.into_iter().chain([large, high]) {
-        world.task_is(task, "succeeded").await;
-    }
 }

@@ -7,6 +7,7 @@ mod certs;
 mod defects;
 mod hostile;
 mod many_uploads;
+mod one_per_node;
 mod peers;
 #[path = "../../../ciao-adapter/tests/common/process.rs"]
 mod process;
