@@ -348,7 +348,11 @@ fn a_connection_that_is_lost_and_back_changes_no_place() {
     world.ready_able(node, 1000, 4);
     world.look_away();
     world.start_as(controller, member("other", 90));
-    assert_eq!(world.failures(controller).len(), 1, "nothing is listed yet");
+    assert_eq!(
+        world.failures(controller).len(),
+        1,
+        "what it had counts until it says otherwise"
+    );
     let rows = [frozen("low"), running("high", 0)].map(with_group);
     world.stats_seen(node, Some(0), rows.into());
     world.start_as(controller, member("other", 90));
