@@ -438,20 +438,18 @@ impl Scheduler {
             return;
         };
         let instance = InstanceId::new(&event.instance_uuid);
-        match event.state {
-            PhaseName::Suspended => {
-                let state = InstanceState::ExitPaused;
-                self.cluster.ledger_mut(key).hear(&instance, state);
-                self.suspension_reported(key, &instance, true);
-            }
-            PhaseName::Running => {
-                let state = InstanceState::Active;
-                self.cluster.ledger_mut(key).hear(&instance, state);
-                self.suspension_reported(key, &instance, false);
-            }
-            PhaseName::Updated => self.update_confirmed(key, &instance),
-            _ => {}
+        let state = match event.state {
+            PhaseName::Suspended => InstanceState::ExitPaused,
+            PhaseName::Running => InstanceState::Active,
+            PhaseName::Updated => return self.update_confirmed(key, &instance),
+            _ => return,
+        };
+        if let Some(State::Placing(_)) = self.state_of(&instance) {
+            // It may be said of an earlier run. A STATS confirms the START, and has to bring this as news.
+            return;
         }
+        self.cluster.ledger_mut(key).hear(&instance, state);
+        self.suspension_reported(key, &instance, state == InstanceState::ExitPaused);
     }
 
     /// Resumes a preempted instance on its node if its vcpus and its place in its group are free, the node is not

@@ -4,7 +4,7 @@ use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailureReason, InstanceStateEvent, LifecycleCommand, PhaseName, Topic,
 };
-use sched_core::{IN_DOUBT_TIME, Report, Rules};
+use sched_core::{IN_DOUBT_TIME, InstanceReport, InstanceState, Report, Rules};
 
 use crate::support::durability::{crash, durable};
 use crate::support::preemption::{TOO_LONG, cpus, frozen};
@@ -324,4 +324,21 @@ fn what_is_suspended_is_so_although_its_node_was_lost_when_the_scheduler_crashed
     let node = world.able(1, 1000, 4);
     world.stats(node, vec![frozen("it")]);
     assert_eq!(world.lives(operator), ["it suspended"]);
+}
+
+#[test]
+fn one_that_is_suspended_while_it_is_being_started_is_confirmed_all_the_same() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.start_as(controller, cpus("it", 4, 50));
+    let starting = InstanceReport {
+        state: InstanceState::Pending,
+        ..running("it", 0)
+    };
+    world.stats(node, vec![starting]);
+    world.look_away();
+    // By a command from before that START, as when it has ended and begins again.
+    world.suspended(node, "it");
+    world.stats(node, vec![frozen("it")]);
+    assert_eq!(world.lives(controller), ["it running", "it suspended"]);
 }
