@@ -41,7 +41,7 @@ pub(crate) mod tried;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sched_model::Uuid;
+use sched_model::{Group, Uuid};
 
 use crate::api::action::PlacedStart;
 use crate::api::cause::Cause;
@@ -49,6 +49,7 @@ use crate::api::ids::{NodeKey, SessionId};
 use crate::api::input::StartRequest;
 use crate::api::record::Demand;
 use crate::cluster::ledger::Ended;
+use crate::cluster::view::is_apart_by_node;
 use crate::instance::tried::{AllTried, Tried};
 
 pub use self::history::MAX_HISTORY_BYTES;
@@ -338,6 +339,13 @@ impl Instance {
     /// What it asked for, where its START is known.
     pub(crate) fn request(&self) -> Option<&Arc<StartRequest>> {
         self.start.as_deref().map(|start| &start.request)
+    }
+
+    /// The group whose members are kept apart on nodes by its own policy; `None` where it has no such group, or its
+    /// START is not known.
+    pub(crate) fn apart_by_node(&self) -> Option<&Group> {
+        let scheduling = self.request()?.scheduling.as_deref()?;
+        scheduling.group.as_ref().filter(|it| is_apart_by_node(it))
     }
 
     /// Why it is placed again after its node reported its end; `None` if that was its own end. It is placed again if

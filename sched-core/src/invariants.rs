@@ -113,12 +113,13 @@ impl Scheduler {
                             state.life_state()
                         )
                     })?;
-                    let is_for_preemptor =
-                        matches!(state.suspended_by(), Some(SuspendedBy::Preemptor(_)));
-                    let has_agreed = !entry.is_suspended()
-                        || !state.is_suspended()
-                        || entry.gives_way() == is_for_preemptor;
-                    ensure(has_agreed && entry.gives_way() <= is_for_preemptor, || {
+                    let by = state.suspended_by();
+                    let is_for_preemptor = matches!(by, Some(SuspendedBy::Preemptor(_)));
+                    let is_preempted =
+                        entry.is_suspended() && state.is_suspended() && is_for_preemptor;
+                    let agrees =
+                        is_preempted <= entry.gives_way() && entry.gives_way() <= by.is_some();
+                    ensure(agrees, || {
                         format!(
                             "{instance} is {}, and its place in its group is not as by whom it is suspended",
                             state.life_state()

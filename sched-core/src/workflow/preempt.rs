@@ -173,7 +173,8 @@ impl Scheduler {
             if lack.is_covered() {
                 continue;
             }
-            let victims = self.victims_on(key, priority, asked.group(), &mut left);
+            let group = asked.group().filter(|_| lack.members > 0);
+            let victims = self.victims_on(key, priority, group, &mut left);
             let Some(plan) = cheapest(&lack, victims) else {
                 continue;
             };
@@ -200,6 +201,9 @@ impl Scheduler {
 
     /// The instances on a node that a START of this priority may preempt: managed, running, of lower priority, and not
     /// spared because they stayed recently. Counts those looked at off `left`.
+    ///
+    /// Where a place in a group is lacking, more of the node's entries are looked at, since nobody else can give it. A
+    /// member gives it if it would not be resumed beside the START: its own policy keeps members as far apart.
     fn victims_on(
         &self,
         key: NodeKey,
@@ -207,17 +211,22 @@ impl Scheduler {
         group: Option<&GroupNow<'_>>,
         left: &mut usize,
     ) -> Vec<Victim> {
-        let group = group.map(|group| &*group.asked().id);
-        let is_member = |entry: &Entry| {
-            let is_of_it = group.is_some() && entry.group().map(|id| &**id) == group;
-            is_of_it && !entry.gives_way()
+        let is_member = |entry: &Entry, managed: &Instance| {
+            let own = managed.apart_by_node();
+            let (Some(asked), Some(own)) = (group.map(GroupNow::asked), own) else {
+                return false;
+            };
+            let is_of_it = entry.group().is_some_and(|id| **id == *asked.id);
+            is_of_it && !entry.gives_way() && own.max_in_place() <= asked.max_in_place()
         };
         let node = self.cluster.nodes().node(key);
         let entries = node.ledger().entries_from(0);
         let suspends = node.can(Capabilities::SUSPEND);
-        let looked_at = entries
-            .take(MAX_ENTRIES_PER_NODE.min(*left))
-            .inspect(|_| *left -= 1);
+        let most = match group {
+            Some(_) => *left,
+            None => MAX_ENTRIES_PER_NODE.min(*left),
+        };
+        let looked_at = entries.take(most).inspect(|_| *left -= 1);
         looked_at
             .filter(|(_, entry)| entry.is_managed() && entry.claim_state() == ClaimState::Running)
             .filter_map(|(instance, entry)| {
@@ -227,7 +236,7 @@ impl Scheduler {
                 let victim =
                     may.then(|| self.as_victim(key, instance, entry, managed, suspends))??;
                 Some(Victim {
-                    is_member: is_member(entry),
+                    is_member: is_member(entry, managed),
                     ..victim
                 })
             })

@@ -12,7 +12,7 @@ use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::DEFAULT_PRIORITY;
-use crate::queue::{AllowedNodes, Rank, Waiter};
+use crate::queue::{AllowedNodes, Purpose, Rank, Waiter};
 
 /// Nodes looked at to find one to reserve: a few milliseconds. That happens once in as many placements as may pass an
 /// instance over before a node is reserved for it.
@@ -106,6 +106,11 @@ impl Scheduler {
             return None;
         }
         let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
+        // A place in a group does not become free by what a reservation does.
+        let has_place = |key: NodeKey| {
+            waiter.purpose() != Purpose::Resume
+                || self.has_place_for(waiter.instance(), key).is_ok()
+        };
         let could_run = |&key: &NodeKey| {
             let node = self.cluster.nodes().node(key);
             let may_go = !matches!(waiter.place(), AllowedNodes::Only(only) if only != key);
@@ -118,6 +123,7 @@ impl Scheduler {
                 && self.queue.reserved(key).is_none()
                 && node.capacity().covers(waiter.asked())
                 && custom()
+                && has_place(key)
                 && {
                     let candidate = view.candidate(key);
                     filters

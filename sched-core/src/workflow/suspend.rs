@@ -2,7 +2,7 @@
 //!
 //! A suspended instance keeps its memory, disk and custom resources; its vcpus are free for others. One that was
 //! suspended by command stays so until a RESUME, and keeps its place in its group. One that was preempted has given that
-//! up too. It waits in the queue for vcpus on its node, and is resumed by the scheduler once its group's policy holds
+//! up too, until it is resumed, also where it is suspended by command meanwhile. It waits in the queue for vcpus on its node, and is resumed by the scheduler once its group's policy holds
 //! there, but never while a START of higher priority waits that the node could run.
 //!
 //! Who is preempted for whom is decided in `preempt`; what launchers answer is dealt with in `outcome`.
@@ -22,7 +22,6 @@ use crate::api::input::{Capabilities, InstanceState};
 use crate::api::phase::EventKind;
 use crate::cluster::ledger::{ClaimState, Entry, Suspension};
 use crate::cluster::node::Pool;
-use crate::cluster::view::is_apart_by_node;
 use crate::instance::{Instance, LifecycleEvent, MoveRequest, State, SuspendedBy};
 use crate::queue::Shape;
 use crate::timers::Timer;
@@ -62,9 +61,6 @@ impl Scheduler {
             }) => {
                 let cause = &Cause::StaysAsAsked;
                 self.begin_suspending(instance, SuspendedBy::Command, None, cause);
-                // From now on its place in its group is kept for a RESUME.
-                let mut ledger = self.cluster.ledger_mut(key);
-                ledger.note_suspended(instance, Suspension::ByCommand);
             }
             state => self.wrong_state(id, command, instance, key, state.as_ref()),
         }
@@ -267,12 +263,13 @@ impl Scheduler {
     ///
     /// # Errors
     /// That so many others are in place as there may be in all, or that the node has not said yet who is there.
-    fn has_place_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), Objection> {
+    pub(crate) fn has_place_for(
+        &self,
+        instance: &InstanceId,
+        key: NodeKey,
+    ) -> Result<(), Objection> {
         let managed = self.instances.get(instance);
-        let request = managed.and_then(|managed| managed.request());
-        let group = request
-            .and_then(|request| request.scheduling.as_deref()?.group.as_ref())
-            .filter(|group| is_apart_by_node(group));
+        let group = managed.and_then(Instance::apart_by_node);
         let Some(group) = group.filter(|_| self.placement.policy().understands("group")) else {
             return Ok(());
         };

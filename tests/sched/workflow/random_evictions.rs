@@ -1,6 +1,7 @@
 //! Random STARTs of all priorities on nodes that are too small for them, with launchers that take their time, refuse, are
 //! cut off and come back: no node is ever given more than it has, no instance runs twice, and in the end no one has been
-//! forgotten. And the same where some are members of groups that are to be apart: no node ever runs too many of one.
+//! forgotten. And the same where some are members of groups that are to be apart and a controller suspends, resumes and
+//! moves some: no node ever runs too many of a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,6 +31,9 @@ const ROUNDS: usize = 400;
 /// Seeds that found a defect once.
 const FOUND: [u64; 6] = [334, 369, 711, 1606, 1816, 7698];
 
+/// The same with members.
+const MEMBERS_FOUND: [u64; 1] = [28];
+
 /// An instance on a launcher.
 struct Guest {
     asked: Resources,
@@ -37,7 +41,7 @@ struct Guest {
     is_suspended: bool,
 }
 
-/// A history; with `MEMBERS` most instances are members of groups that are to be apart.
+/// A history; with `MEMBERS` most instances are members of groups that are to be apart, and there are commands.
 struct Run<const MEMBERS: bool> {
     world: World,
     chance: Rng,
@@ -51,6 +55,8 @@ struct Run<const MEMBERS: bool> {
     lives: BTreeMap<String, PhaseName>,
     /// Those that some launcher could not start: they do not go back to its node.
     refused: BTreeSet<String>,
+    /// What was just commanded to resume, whoever waits.
+    commanded: Option<String>,
     count: usize,
 }
 
@@ -61,7 +67,7 @@ fn whichever_peer_leaves_no_one_is_forgotten_and_no_node_has_too_much() {
 
 #[test]
 fn no_node_runs_more_members_of_a_group_than_are_to_be_in_one_place() {
-    run_histories::<Run<true>>(&[], 40, STEPS);
+    run_histories::<Run<true>>(&MEMBERS_FOUND, 40, STEPS);
 }
 
 impl<const MEMBERS: bool> History for Run<MEMBERS> {
@@ -76,6 +82,7 @@ impl<const MEMBERS: bool> History for Run<MEMBERS> {
             groups: BTreeMap::new(),
             lives: BTreeMap::new(),
             refused: BTreeSet::new(),
+            commanded: None,
             count: 0,
         };
         for number in 1..=3 {
@@ -88,7 +95,7 @@ impl<const MEMBERS: bool> History for Run<MEMBERS> {
 
     fn step(&mut self) {
         let host = self.chance.usize(..self.hosts.len());
-        match self.chance.u8(..20) {
+        match self.chance.u8(..if MEMBERS { 25 } else { 20 }) {
             0..5 => self.start(),
             5..12 => self.work(host),
             12..15 => self.report(host),
@@ -98,7 +105,8 @@ impl<const MEMBERS: bool> History for Run<MEMBERS> {
             18 => self
                 .world
                 .advance(Duration::from_secs(self.chance.u64(..20))),
-            _ => self.world.advance(Duration::from_millis(1)),
+            19 => self.world.advance(Duration::from_millis(1)),
+            _ => self.command(),
         }
         self.listen();
     }
@@ -131,6 +139,16 @@ impl<const MEMBERS: bool> History for Run<MEMBERS> {
     /// Whatever runs ends, whatever waits has its turn.
     fn come_to_rest(&mut self) {
         for _ in 0..ROUNDS {
+            // What is suspended by command goes on by command alone.
+            let suspended = |(_, state): &(&String, &PhaseName)| **state == PhaseName::Suspended;
+            let suspended: Vec<_> = self.lives.iter().filter(suspended).collect();
+            let names: Vec<String> = suspended
+                .into_iter()
+                .map(|(name, _)| name.clone())
+                .collect();
+            for name in names.into_iter().filter(|_| MEMBERS) {
+                self.resume(name);
+            }
             for at in 0..self.hosts.len() {
                 while !self.hosts[at].told.is_empty() {
                     self.work(at);
@@ -192,6 +210,25 @@ impl<const MEMBERS: bool> Run<MEMBERS> {
         self.world.start_as(self.controller, start);
     }
 
+    /// The controller suspends, resumes or moves one that it started.
+    fn command(&mut self) {
+        let names: Vec<String> = self.open.keys().cloned().collect();
+        let Some(name) = self.chance.choice(names) else {
+            return;
+        };
+        match self.chance.u8(..5) {
+            0..2 => self.world.ask_suspend(self.controller, &name),
+            2..4 => self.resume(name),
+            _ => self.world.migrate(self.controller, &name, None),
+        }
+    }
+
+    fn resume(&mut self, name: String) {
+        self.world.ask_resume(self.controller, &name);
+        self.commanded = Some(name);
+        self.listen();
+    }
+
     /// What everybody was told is taken in.
     fn listen(&mut self) {
         for (to, message) in self.world.take_said() {
@@ -209,6 +246,7 @@ impl<const MEMBERS: bool> Run<MEMBERS> {
                 host.told.push_back(message);
             }
         }
+        self.commanded = None;
     }
 
     /// An instance has come to another state. What was suspended to leave is not resumed while anything of higher
@@ -221,7 +259,8 @@ impl<const MEMBERS: bool> Run<MEMBERS> {
             return;
         }
         let before = self.lives.insert(name.clone(), state.clone());
-        if (before, state) == (Some(PhaseName::Suspended), PhaseName::Resuming) {
+        let is_commanded = self.commanded.as_ref() == Some(&name);
+        if !is_commanded && (before, state) == (Some(PhaseName::Suspended), PhaseName::Resuming) {
             let group_of = |name: &String| self.groups.get(name).map(|group| &group.id);
             let mut others = self.open.iter();
             let higher = others.find(|(other, priority)| {

@@ -116,9 +116,9 @@ pub(crate) enum Suspension {
     /// It is not, or may be resumed any moment.
     #[default]
     None,
-    /// By command: its vcpus are free. It keeps its place in its group.
+    /// By command: its vcpus are free. It keeps its place in its group, unless it had given that up for a preemptor.
     ByCommand,
-    /// For a preemptor: its vcpus are free, and so is its place in its group.
+    /// For a preemptor, and perhaps by command later: its vcpus are free, and so is its place in its group.
     ForPreemptor,
 }
 

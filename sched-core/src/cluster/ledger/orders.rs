@@ -65,13 +65,16 @@ impl Ledger {
     }
 
     /// Notes that a node reports an instance as suspended: its vcpus are free for others, and for a preemptor its place
-    /// in its group, unless a RESUME may still be carried out.
+    /// in its group, unless a RESUME may still be carried out. A place that is given up is taken back by running alone:
+    /// others may have it.
     pub(crate) fn note_suspended(&mut self, instance: &InstanceId, suspension: Suspension) {
-        let may_resume = self.get(instance).is_some_and(Entry::may_resume);
-        let suspension = if may_resume {
-            Suspension::None
-        } else {
-            suspension
+        let entry = self.get(instance);
+        let suspension = match suspension {
+            _ if entry.is_some_and(Entry::may_resume) => Suspension::None,
+            Suspension::ByCommand if entry.is_some_and(Entry::gives_way) => {
+                Suspension::ForPreemptor
+            }
+            suspension => suspension,
         };
         self.set_suspended(instance, suspension);
     }

@@ -71,6 +71,11 @@ impl Scheduler {
                 self.runs_again(key, instance, LifecycleEvent::Runs, &Cause::NotFromHere);
             }
             (State::Suspended { by, .. }, true) => self.note_not_resumed(key, instance, &by),
+            // It is thawed so that it can stop, and until then it has what it has.
+            (State::Stopping { .. } | State::Migrating { .. }, false) => {
+                let mut ledger = self.cluster.ledger_mut(key);
+                ledger.set_suspended(instance, Suspension::None);
+            }
             _ => {}
         }
     }
