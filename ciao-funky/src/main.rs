@@ -34,7 +34,7 @@ mod upload;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use ciao_adapter::{exit_code, session};
+use ciao_adapter::{exit_code, raise_open_files, session};
 use ciao_scheduler::ctl::commands::client_config;
 use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::logging::{self, Destination};
@@ -89,6 +89,7 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let _logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
+    raise_open_files();
     let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
     let client = client_config(&cli.global);
     KeyFiles::new(cli.global.strict_files).check(&client.cert, |said| {

@@ -73,14 +73,16 @@ impl Cache {
     /// # Errors
     /// The directory cannot be used for another reason.
     pub(super) fn open(config: &CacheConfig) -> io::Result<Self> {
-        let lock = match own_directory(&config.directory) {
+        // Instances run in directories of their own.
+        let directory = std::path::absolute(&config.directory)?;
+        let lock = match own_directory(&directory) {
             Ok(lock) => Some(lock),
             Err(error) if is_storage_fault(&error) => None,
             Err(error) => return Err(error),
         };
         let mut images = BTreeMap::new();
         let mut parts = Parts::default();
-        let entries = match fs::read_dir(&config.directory) {
+        let entries = match fs::read_dir(&directory) {
             Ok(entries) => Some(entries),
             Err(error) if lock.is_none() && error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -105,7 +107,7 @@ impl Cache {
             }
         }
         Ok(Self {
-            directory: config.directory.clone(),
+            directory,
             quota: config.quota,
             images,
             parts,
@@ -459,5 +461,18 @@ mod tests {
         fs::write(&path, b"1112").unwrap();
         assert_eq!(find(&cache, &digest).unwrap(), None);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_program_runs_in_any_directory_also_where_that_of_the_cache_is_said_relative_to_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let here = std::env::current_dir().unwrap();
+        let up = here.components().skip(1).map(|_| "..");
+        let down = directory.path().strip_prefix("/").unwrap();
+        let relative = up.collect::<PathBuf>().join(down);
+        let mut cache = open(&relative, 10);
+        let digest = put(&mut cache, b"1111");
+        let path = find(&Mutex::new(cache), &digest).unwrap().unwrap();
+        assert!(path.is_absolute(), "{}", path.display());
     }
 }
