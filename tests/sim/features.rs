@@ -19,7 +19,7 @@ pub(crate) enum Feature {
     /// The scheduler's disk takes no writes for some time.
     FullDisk,
     /// Most of what may wait is a member of a group of which each machine takes one or two, and those of lower priority
-    /// make way. Runs of their own have it.
+    /// leave for them. Runs of their own have it.
     Members,
 }
 

@@ -325,7 +325,7 @@ async fn a_program_finds_its_further_files_on_a_node_that_had_none_of_them() {
     assert_eq!(wrote, "two\none\nthree\n");
     for digest in &more {
         let file = std::fs::metadata(cluster.cached("node-a", digest)).unwrap();
-        assert_eq!(file.permissions().mode() & 0o222, 0, "nobody may write it");
+        assert_eq!(file.permissions().mode() & 0o222, 0, "no user may write it");
         // It needs the scheduler's copy no more.
         std::fs::remove_file(cluster.stored(digest).await).unwrap();
     }

@@ -202,7 +202,7 @@ impl Scheduler {
     /// The instances on a node that a START of this priority may preempt: managed, running, of lower priority, and not
     /// spared because they stayed recently. Counts those looked at off `left`.
     ///
-    /// Where a place in a group is lacking, more of the node's entries are looked at, since nobody else can give it. A
+    /// Where a place in a group is lacking, more of the node's entries are looked at, since only members can give it. A
     /// member gives it if it would not be resumed beside the START: its own policy keeps members as far apart.
     fn victims_on(
         &self,

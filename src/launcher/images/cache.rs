@@ -52,7 +52,7 @@ pub(super) struct Cache {
 enum Use {
     /// A program, which nodes say they have.
     Program,
-    /// A file that is never run by itself: nobody looks for nodes that have it.
+    /// A file that is never run by itself: no START asks for nodes that have it.
     Further,
 }
 

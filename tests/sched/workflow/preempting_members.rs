@@ -130,11 +130,11 @@ fn where_memory_is_lacking_too_the_member_is_stopped_and_placed_again() {
 
 #[test]
 fn for_a_place_only_members_leave() {
-    let strangers = [cpus("a", 1, 10), cpus("b", 1, 10)];
+    let others = [cpus("a", 1, 10), cpus("b", 1, 10)];
     let (mut world, controller, node) =
-        World::with_preemption().with_members(strangers.into_iter().chain([member("low", 20)]));
+        World::with_preemption().with_members(others.into_iter().chain([member("low", 20)]));
     world.start_as(controller, member("high", 90));
-    assert_eq!(world.orders(node), ["suspend low"], "and no stranger");
+    assert_eq!(world.orders(node), ["suspend low"], "and no other instance");
     world.suspended(node, "low");
     assert_eq!(world.orders(node), ["start high"]);
 }
@@ -395,7 +395,7 @@ fn a_member_that_is_deleted_while_it_is_suspended_leaves_the_place_as_it_is() {
     assert_eq!(world.orders(node), ["start other"]);
 }
 
-/// Starts `high` of the group, which no node takes: nobody is to make way for it in vain.
+/// Starts `high` of the group, which no node takes: no instance is to leave for it.
 fn is_refused(world: &mut World, controller: SessionId, node: SessionId) {
     world.start_as(controller, member("high", 90));
     assert_eq!(world.orders(node), [""; 0]);
@@ -406,7 +406,7 @@ fn is_refused(world: &mut World, controller: SessionId, node: SessionId) {
 }
 
 #[test]
-fn a_member_that_would_be_resumed_beside_it_makes_no_way() {
+fn a_member_that_would_be_resumed_beside_it_stays() {
     let soft = group("web", GroupPolicy::SoftAntiAffinity);
     for theirs in [soft, at_most(2)] {
         let starts = ["a", "b"].map(|name| cpus(name, 1, 20).of_group(&theirs));
@@ -416,7 +416,7 @@ fn a_member_that_would_be_resumed_beside_it_makes_no_way() {
 }
 
 #[test]
-fn a_member_whose_start_is_not_known_makes_no_way() {
+fn a_member_whose_start_is_not_known_stays() {
     let (mut world, controller) = World::with_preemption().with_controller();
     let node = world.able(1, 1000, 4);
     let low = InstanceReport {
@@ -458,13 +458,13 @@ fn a_preempted_member_that_is_suspended_by_command_stands_in_no_ones_way() {
     world.preempt(controller, node, "low", member("middle", 50));
     world.ask_suspend(controller, "low");
     world.look_away();
-    world.start_as(controller, cpus("stranger", 4, 70));
+    world.start_as(controller, cpus("outsider", 4, 70));
     assert_eq!(world.orders(node), ["suspend middle"]);
     world.suspended(node, "middle");
-    let listed = vec![frozen("low"), frozen("middle"), running("stranger", 0)];
+    let listed = vec![frozen("low"), frozen("middle"), running("outsider", 0)];
     world.stats(node, listed);
     world.look_away();
-    world.stopped(node, "stranger");
+    world.stopped(node, "outsider");
     assert_eq!(world.orders(node), ["resume middle"]);
     world.resumed(node, "middle");
     world.start_as(controller, member("high", 90));
@@ -492,7 +492,7 @@ fn no_node_is_reserved_for_a_member_that_lacks_its_place_alone() {
     world.look_away();
     // More than may pass it over.
     for number in 0..80 {
-        let name = format!("stranger-{number}");
+        let name = format!("outsider-{number}");
         world.start_as(controller, cpus(&name, 1, 50));
         assert_eq!(world.orders(node), [format!("start {name}")]);
         let listed = vec![frozen("low"), running("high", 0), running(&name, 0)];
@@ -508,7 +508,7 @@ fn a_member_is_found_behind_many_others() {
     let node = world.able(1, 100_000, 1000);
     world.stats(node, Vec::new());
     let others: Vec<String> = (0..300)
-        .map(|number| format!("stranger-{number}"))
+        .map(|number| format!("outsider-{number}"))
         .collect();
     let starts = others.iter().map(|name| cpus(name, 1, 10));
     world.run_on(

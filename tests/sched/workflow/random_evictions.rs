@@ -55,7 +55,7 @@ struct Run<const MEMBERS: bool> {
     lives: BTreeMap<String, PhaseName>,
     /// Those that some launcher could not start: they do not go back to its node.
     refused: BTreeSet<String>,
-    /// What was just commanded to resume, whoever waits.
+    /// What was just commanded to resume, which does not depend on who waits.
     commanded: Option<String>,
     count: usize,
 }
