@@ -114,10 +114,9 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
         Binaries::open(&binaries, limits, used).with_context(|| binaries.display().to_string())?;
 
     let allowed = Allowed::these(&cli.serve.allow_uid);
-    let mode = if cli.serve.allow_uid.is_empty() {
-        PRIVATE_SOCKET
-    } else {
-        SHARED_SOCKET
+    let mode = match &*cli.serve.allow_uid {
+        [] => PRIVATE_SOCKET,
+        _ => SHARED_SOCKET,
     };
     let socket = Socket::bind(&cli.serve.socket, mode)?;
     let uploads = listen(&cli.serve.upload).await?;

@@ -72,10 +72,10 @@ impl Scheduler {
     pub fn images_in_use(&self) -> BTreeSet<String> {
         let managed = self.instances.iter();
         let requests = managed.filter_map(|(_, instance)| instance.request());
-        requests
-            .flat_map(|request| request.image.iter().chain(&request.more_images))
-            .map(|image| image.clone().into())
-            .collect()
+        let images = requests.flat_map(|request| request.image.iter().chain(&request.more_images));
+        // Many STARTs name the same few.
+        let distinct: BTreeSet<&str> = images.map(|image| &**image).collect();
+        distinct.into_iter().map(str::to_owned).collect()
     }
 
     /// The answer to a query at this moment: one page, empty with a problem where the kind or the cursor is not known.

@@ -335,8 +335,10 @@ fn numbered(text: &str) -> Option<(usize, usize)> {
     if rest.starts_with('}') {
         return Some((0, PLACEHOLDER.len()));
     }
-    let digits = rest.strip_prefix('.')?.split_once('}')?.0;
-    let number = digits.parse().ok()?;
+    // No further than a number of two digits reaches.
+    let rest = rest.strip_prefix('.')?;
+    let end = rest.bytes().take(3).position(|byte| byte == b'}')?;
+    let number = rest[..end].parse().ok()?;
     // As it is written, and in no other way: `01` and `+1` are numbers too.
     let placeholder = placeholder(number);
     text.starts_with(&placeholder)

@@ -131,7 +131,8 @@ impl Cache {
     /// Notes that an instance does not run its images any more.
     pub(super) fn release(&mut self, instance: &str) {
         for image in self.held.remove(instance).iter().flatten() {
-            if !self.images.contains_key(image) {
+            let is_held = self.held.values().any(|held| held.contains(image));
+            if !is_held && !self.images.contains_key(image) {
                 self.uses.remove(image);
             }
         }
