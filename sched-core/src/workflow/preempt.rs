@@ -47,7 +47,8 @@ pub(crate) const MAX_NODES_LOOKED_AT: usize = 1024;
 /// Instances looked at for one START, over all nodes.
 pub(crate) const MAX_ENTRIES_LOOKED_AT: usize = 8192;
 
-/// Instances looked at on one node.
+/// Instances looked at on one node, unless members of the START's group have to leave it: those are looked for among
+/// all of [`MAX_ENTRIES_LOOKED_AT`].
 pub(crate) const MAX_ENTRIES_PER_NODE: usize = 256;
 
 /// Waiting STARTs that are tried as preemptors when a node wakes: the first in order.
