@@ -405,6 +405,16 @@ impl Client {
         what: QueryKind,
         matching: Option<&str>,
     ) -> Result<Listing, ClientError> {
+        if let Some(name) = matching
+            && let Some((at, character)) = name.chars().enumerate().find(|(_, it)| no_name_has(*it))
+        {
+            let name = name.to_owned();
+            return Err(ClientError::NoName {
+                name,
+                character,
+                at,
+            });
+        }
         let mut listing = Listing::default();
         let mut after: Option<String> = None;
         for _ in 0..MAX_PAGES {
@@ -435,6 +445,11 @@ impl Client {
         let reason = format!("its list has no end, after {} entries", listing.len());
         Err(ClientError::Query { what, reason })
     }
+}
+
+/// Whether names and UUIDs are free of a character: the scheduler refuses white space and control characters in them.
+fn no_name_has(character: char) -> bool {
+    character.is_whitespace() || character.is_control()
 }
 
 impl Client {

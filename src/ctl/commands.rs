@@ -147,7 +147,7 @@ impl CommandError {
             }
             Self::Client(ClientError::NoAnswer { .. }) | Self::NotInTime { .. } => Exit::Timeout,
             Self::Client(ClientError::Refused(_) | ClientError::Query { .. }) => Exit::Refused,
-            Self::Resolve(_) => Exit::NotFound,
+            Self::Client(ClientError::NoName { .. }) | Self::Resolve(_) => Exit::NotFound,
             Self::StartFile(_) | Self::Usage(_) => Exit::Usage,
             Self::NoOutput(part) => match part.failure {
                 OutputFailure::NoInstance => Exit::NotFound,

@@ -29,7 +29,7 @@ pub struct Candidate {
 
 /// Why a name does not mean exactly one thing.
 ///
-/// Both end a command with [`crate::ctl::exit::Exit::NotFound`], before anything was changed.
+/// All end a command with [`crate::ctl::exit::Exit::NotFound`], before anything was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
@@ -40,6 +40,12 @@ pub enum ResolveError {
     NotFound {
         /// `node` or `instance`.
         kind: &'static str,
+        /// What was typed.
+        name: String,
+    },
+    /// No set has that name.
+    #[error("there is no set {name}: no living instance is called {name}.VERSION.NUMBER")]
+    NoSet {
         /// What was typed.
         name: String,
     },

@@ -156,7 +156,7 @@ async fn a_refused_command_is_told_with_the_schedulers_words() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_eq!(
         ran.err,
-        "ciaoctl: COMMAND EVACUATE refused: no_such_node: node-a has just gone\n"
+        "ciaoctl: the scheduler refuses this: node-a has just gone (no_such_node)\n"
     );
 }
 
@@ -263,6 +263,8 @@ async fn all_or_those_selected_are_deleted_once_it_is_sure_that_they_are_meant()
         "delete --all aa11",
         "delete --all --selector host=a",
         "delete --selector colour=red",
+        "delete --selector state=runing",
+        "stop --selector state!=Lost",
     ] {
         let ran = scheduler.ctl(&line.split(' ').collect::<Vec<_>>()).await;
         assert_eq!(ran.code, Some(2), "{line}: {ran:?}");

@@ -118,7 +118,7 @@ async fn a_refused_command_is_an_error_with_the_schedulers_words() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_eq!(
         ran.err,
-        "ciaoctl: COMMAND RESUME refused: unsupported: not here\n"
+        "ciaoctl: the scheduler refuses this: not here (unsupported)\n"
     );
 }
 

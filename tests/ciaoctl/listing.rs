@@ -2,8 +2,8 @@
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    InstanceStopped, NodeConnected, NodeType, Payload, Query, QueryResult, RefusalReason,
-    StoreState, StoreView, Topic, Watch,
+    InstanceStopped, NodeConnected, NodeType, Payload, Query, QueryKind, QueryResult,
+    RefusalReason, StoreState, StoreView, Topic, Watch,
 };
 
 use crate::scheduler::{DEADLINE, Scheduler, answer, instance, node, placed, refusal};
@@ -88,7 +88,7 @@ async fn what_the_scheduler_cannot_list_is_an_error_with_its_words() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_eq!(
         ran.err,
-        "ciaoctl: COMMAND QUERY refused: not_permitted: not an operator\n"
+        "ciaoctl: the scheduler refuses this: not an operator (not_permitted)\n"
     );
 }
 
@@ -243,4 +243,49 @@ async fn a_list_fits_the_terminal_unless_it_is_to_be_wide_or_for_programs() {
     assert!(wide.contains("ATTEMPTS"), "{wide}");
     let narrow = list(&["queue"], "20").await;
     assert!(!narrow.contains("ATTEMPTS"), "{narrow}");
+}
+
+#[tokio::test]
+async fn what_is_not_known_is_not_found_by_every_command() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        if frame.kind != Kind::QUERY {
+            return;
+        }
+        let query = Query::decode(&frame.payload).unwrap();
+        let error = (query.what == QueryKind::History).then(|| "no such instance".to_owned());
+        let result = QueryResult {
+            id: query.id,
+            error,
+            ..QueryResult::default()
+        };
+        peers.send(from, Kind::QUERY_RESULT, result.encode());
+    })
+    .await;
+    for command in [
+        "history",
+        "delete",
+        "migrate",
+        "describe instance",
+        "suspend",
+    ] {
+        for (name, says) in [
+            ("nosuch", "no instance is called \"nosuch\""),
+            (
+                "66 77",
+                "\"66 77\" is no name, UUID or beginning of one: white space at character 3\n",
+            ),
+            (
+                "6\u{7}",
+                "\"6\\u{7}\" is no name, UUID or beginning of one: a control character at character 2\n",
+            ),
+        ] {
+            let words: Vec<&str> = command.split(' ').chain([name]).collect();
+            let ran = scheduler.ctl(&words).await;
+            assert_eq!(ran.code, Some(5), "{command} {name}: {ran:?}");
+            assert!(ran.err.contains(says), "{command} {name}: {ran:?}");
+        }
+    }
+    let ran = scheduler.ctl(&["set", "status", "nosuch"]).await;
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(ran.err.contains("there is no set nosuch"), "{ran:?}");
 }

@@ -31,7 +31,7 @@ async fn a_set_is_created_scaled_updated_in_order_and_deleted() {
     let bad = file(&cluster, "bad.yaml", "/nowhere/to/be/found");
 
     let none = cluster.ctl("set status web").await;
-    assert_eq!(none.code, Some(2), "{none:?}");
+    assert_eq!(none.code, Some(5), "{none:?}");
     assert!(none.err.contains("there is no set web"), "{none:?}");
     let ran = cluster
         .ctl(&format!("set create web {first} --replicas 3"))

@@ -11,7 +11,7 @@ use std::time::Duration;
 use proto_frames::Role;
 use proto_frames::payload::{CommandRefused, QueryKind, StartFailure};
 
-use crate::ctl::event::text::{refusal, start_failure};
+use crate::ctl::event::text::start_failure;
 use crate::net::address::AddressError;
 use crate::net::link::{self, LinkClosed};
 use crate::net::tls::TlsError;
@@ -105,9 +105,23 @@ pub enum ClientError {
     },
     /// The scheduler refused the command.
     ///
-    /// The reason and the detail are the scheduler's.
-    #[error("{}", refusal(.0))]
+    /// The reason and the detail are the scheduler's. The frame is not named: users know the command they gave.
+    #[error("the scheduler refuses this: {} ({})", .0.detail, .0.reason)]
     Refused(Box<CommandRefused>),
+    /// Nothing can be called what was looked for: the scheduler takes no names with such characters.
+    #[error(
+        "{name:?} is no name, UUID or beginning of one: {} at character {}",
+        if .character.is_whitespace() { "white space" } else { "a control character" },
+        .at + 1
+    )]
+    NoName {
+        /// What was looked for.
+        name: String,
+        /// The first character that no name has.
+        character: char,
+        /// Its place, counted in characters from 0.
+        at: usize,
+    },
     /// The scheduler could not answer a query.
     ///
     /// For example a kind of query that an older scheduler does not know.

@@ -9,7 +9,7 @@ use proto_frames::payload::{HistoryRow, InstanceView, OutputRow, PhaseName};
 use serde_json::{Value, json};
 
 use crate::ctl::args::HistoryArgs;
-use crate::ctl::client::{Client, Listing};
+use crate::ctl::client::{Client, ClientError, Listing};
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
@@ -48,7 +48,11 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
         history: rows,
         outputs,
         ..
-    } = context.client.history(&id).await?;
+    } = match context.client.history(&id).await {
+        // The scheduler knows nothing of it: the error of the look-up says that as all commands do.
+        Err(ClientError::Query { .. }) if meant.is_err() => return meant.map(|_| Exit::Done),
+        answer => answer?,
+    };
     // Nothing is known of it under this UUID: the error of the look-up says that best.
     if rows.is_empty() && outputs.is_empty() {
         meant?;

@@ -13,6 +13,7 @@ use crate::ctl::args::{InstanceArgs, SetCommand, SetName, SubmitArgs, WaitFor};
 use crate::ctl::commands::start::{new_uuid, submit};
 use crate::ctl::commands::{CommandError, Context, files, instances};
 use crate::ctl::exit::Exit;
+use crate::ctl::resolve::ResolveError;
 use crate::ctl::start_file::StartFile;
 use crate::printable::{Printable, counted};
 
@@ -293,9 +294,8 @@ fn status(context: &mut Context<'_>, members: &[Member]) -> Result<Exit, Command
 async fn some(context: &mut Context<'_>, name: &SetName) -> Result<Vec<Member>, CommandError> {
     let members = members(context, name).await?;
     if members.is_empty() {
-        return Err(CommandError::Usage(format!(
-            "there is no set {name}: no living instance is called {name}.VERSION.NUMBER"
-        )));
+        let name = name.to_string();
+        return Err(ResolveError::NoSet { name }.into());
     }
     Ok(members)
 }
