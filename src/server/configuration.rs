@@ -1,9 +1,13 @@
 //! The cluster configuration at start: read from `--configuration-uri`, sent to every peer in CONNECTED.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 
 use bytes::Bytes;
+use percent_encoding::percent_decode_str;
 use proto_frames::payload::{Configuration, Payload, PayloadError};
 use tracing::{info, warn};
 
@@ -76,11 +80,21 @@ enum Unreadable {
     TooLong,
 }
 
+/// The path of a `file` URI (RFC 8089), which stands behind `file://`: what is escaped by `%` is put in, and the host is
+/// this machine.
+fn path_of(rest: &str) -> PathBuf {
+    let local = rest
+        .strip_prefix("localhost")
+        .filter(|path| path.starts_with('/'));
+    let path: Vec<u8> = percent_decode_str(local.unwrap_or(rest)).collect();
+    OsString::from_vec(path).into()
+}
+
 fn read(uri: &str) -> Result<Bytes, Unreadable> {
     let path = match uri.split_once("://") {
-        Some(("file", path)) => path,
+        Some(("file", path)) => path_of(path),
         Some((scheme, _)) => return Err(Unreadable::Scheme(scheme.to_owned())),
-        None => uri,
+        None => uri.into(),
     };
     let mut payload = Vec::new();
     File::open(path)?
@@ -118,5 +132,26 @@ pub(super) fn flags(configuration: &Configuration) -> ConfigurationFlags {
     ConfigurationFlags {
         mem_limit: launcher.mem_limit,
         disk_limit: launcher.disk_limit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::path_of;
+
+    #[test]
+    fn a_file_uri_names_the_path_that_it_escapes() {
+        for (rest, path) in [
+            (
+                "/etc/ciao/configuration.yaml",
+                "/etc/ciao/configuration.yaml",
+            ),
+            ("/a%20b/%C3%A9.yaml", "/a b/é.yaml"),
+            ("localhost/a", "/a"),
+            ("localhost%2Fa", "localhost/a"),
+            ("/100%", "/100%"),
+        ] {
+            assert_eq!(path_of(rest).to_str(), Some(path), "{rest}");
+        }
     }
 }
