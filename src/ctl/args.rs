@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use proto_frames::payload::scheduling::{MAX_ALTERNATES, MAX_INSTANCE_NAME_LEN, is_instance_name};
-use proto_frames::payload::{Digest, Expression};
+use proto_frames::payload::{Digest, Expression, similar};
 
 use crate::ctl::selection;
 use crate::flags::{at_least, duration, mebibytes};
@@ -252,7 +252,7 @@ pub struct SubmitArgs {
     /// With --wait: how long to try to connect again where the connection is lost; 0s = not at all
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub reconnect: Duration,
-    /// Print instance UUIDs only
+    /// Print instance UUIDs only, of those that have not failed
     #[arg(short, long)]
     pub quiet: bool,
     /// Show all that is known of why a START failed
@@ -455,13 +455,24 @@ pub enum TopicArg {
 /// Reads an expression over what `instances` lists.
 fn instance_expression(text: &str) -> Result<Expression, String> {
     let expression: Expression = text.parse().map_err(|e| format!("{e}"))?;
-    match selection::KEYS.contains(&expression.key()) {
-        true => Ok(expression),
-        false => Err(format!(
+    if !selection::KEYS.contains(&expression.key()) {
+        return Err(format!(
             "column 1: '{}' is nothing that instances can be selected by; there are {}",
             expression.key(),
             selection::KEYS.join(", ")
-        )),
+        ));
+    }
+    match selection::unknown_state(&expression) {
+        None => Ok(expression),
+        Some(word) => {
+            let known: Vec<&str> = selection::states().collect();
+            let meant = similar(word, &known).map(|it| format!("; did you mean '{it}'?"));
+            Err(format!(
+                "'{word}' is no state of an instance, so that none would ever be selected{}; there are {}",
+                meant.unwrap_or_default(),
+                known.join(", ")
+            ))
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! `--selector` of `delete` and `stop`, for example `state = running` or `host in (node-a, node-b)`. The parser of
 //! options allows only [`KEYS`]; evaluation is here, at the client, over a listing.
 
-use proto_frames::payload::{Expression, InstanceView};
+use proto_frames::payload::{Expression, InstanceView, PhaseName, PlacementState};
+use sched_model::expression::Word;
 
 /// What instances can be selected by.
 ///
@@ -37,11 +38,43 @@ pub fn is_met(expression: &Expression, view: &InstanceView) -> bool {
     value.is_some_and(|value| test.holds_for(&value)) != test.is_negative()
 }
 
+/// The states that lists show: those of the lifecycle, and of placement where an instance has none.
+pub fn states() -> impl Iterator<Item = &'static str> {
+    let of_placement = PlacementState::KNOWN
+        .iter()
+        .filter(|state| !PhaseName::KNOWN.contains(*state));
+    PhaseName::KNOWN.iter().chain(of_placement).copied()
+}
+
+/// The first word that `state` is compared with and that is no state: such a comparison would select none, or all,
+/// which is not what was meant.
+#[must_use]
+pub fn unknown_state(expression: &Expression) -> Option<&str> {
+    let words = expression.test().words().iter().map(Word::text);
+    let mut words = words.filter(|word| !states().any(|state| state == *word));
+    (expression.key() == "state")
+        .then(|| words.next())
+        .flatten()
+}
+
 #[cfg(test)]
 mod tests {
-    use proto_frames::payload::PlacementState;
-
     use super::*;
+
+    #[test]
+    fn a_word_that_is_no_state_is_named() {
+        for (text, unknown) in [
+            ("state = running", None),
+            ("state in (lost, in_doubt, suspended)", None),
+            ("state = runing", Some("runing")),
+            ("state not in (running, Lost)", Some("Lost")),
+            ("host = runing", None),
+            ("state exists", None),
+        ] {
+            let expression: Expression = text.parse().unwrap();
+            assert_eq!(unknown_state(&expression), unknown, "{text}");
+        }
+    }
 
     #[test]
     fn instances_are_selected_by_what_lists_show() {

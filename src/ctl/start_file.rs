@@ -267,6 +267,20 @@ impl StartFile {
         Err(StartFileError::NoProgram { name })
     }
 
+    /// That a program is named and `vm_type` is not, where that is so: without it a START is for a launcher that runs
+    /// `qemu`, as with the original.
+    #[must_use]
+    pub fn missing_type(&self) -> Option<String> {
+        let start = &self.start;
+        let is_missing = start.vm_type.is_empty() && !start.command.is_empty();
+        is_missing.then(|| {
+            format!(
+                "warning: {}: start.vm_type is missing, which means 'qemu'; `command` is run by `vm_type: process`",
+                self.name
+            )
+        })
+    }
+
     /// What tells this file from others: the beginning of the SHA-256 of its contents, in hex.
     ///
     /// Eight hex digits: enough to tell versions of one set apart. Any change of the file, also of a comment, is

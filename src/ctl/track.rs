@@ -18,9 +18,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proto_frames::Kind;
+use proto_frames::payload::scheduling::Batch;
 use proto_frames::payload::{
     AttemptFailed, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceView, PhaseName,
-    PlacementDecision, PlacementState, Reason,
+    PlacementDecision, PlacementState, Reason, peek,
 };
 
 use crate::ctl::event::{Event, refused_kind};
@@ -127,6 +128,8 @@ pub struct Tracked {
     pub node: Option<(String, String)>,
     /// How far it is.
     pub stage: Stage,
+    /// What it waits for before anything is answered: the rest of its batch, which this command does not send.
+    pub incomplete: Option<String>,
 }
 
 /// All instances of a command, in the order they were asked for.
@@ -163,11 +166,13 @@ impl Tracker {
     /// Nothing was sent yet: all begin as [`Stage::Sent`]. UUIDs must differ.
     #[must_use]
     pub fn new(requests: &[StartRequest], until: Until) -> Self {
+        let incomplete = incomplete(requests);
         let tracked = |request: &StartRequest| Tracked {
             name: request.name.clone(),
             instance_uuid: request.instance_uuid.clone(),
             node: None,
             stage: Stage::Sent,
+            incomplete: incomplete.get(request.instance_uuid.as_str()).cloned(),
         };
         Self::of(requests.iter().map(tracked).collect(), until)
     }
@@ -182,6 +187,7 @@ impl Tracker {
             instance_uuid: view.instance_uuid.clone(),
             node: node_of(view),
             stage: stage_of(view),
+            incomplete: None,
         };
         let mut tracker = Self::of(views.iter().map(tracked).collect(), Until::Exited);
         tracker.reattach();
@@ -550,6 +556,38 @@ pub enum Absence {
     ///
     /// The caller says so for a limited time after it has connected again.
     MayReturn,
+}
+
+/// The STARTs of batches of which these are not all, by instance, with what each waits for.
+///
+/// Nothing is placed of a batch before all its STARTs have come; the others may come from elsewhere.
+fn incomplete(requests: &[StartRequest]) -> HashMap<&str, String> {
+    let batches: Vec<(&str, Batch)> = requests
+        .iter()
+        .filter_map(|request| Some((request.instance_uuid.as_str(), batch_of(request)?)))
+        .collect();
+    let mut here: HashMap<&str, usize> = HashMap::new();
+    for (_, batch) in &batches {
+        *here.entry(&batch.id).or_default() += 1;
+    }
+    let waits = |batch: &Batch| {
+        let (id, count) = (&batch.id, batch.count);
+        let sent = here.get(id.as_str()).copied().unwrap_or(0);
+        (sent < count as usize).then(|| {
+            format!(
+                "it waits for the rest of batch '{id}', of whose {count} STARTs this command sends {sent}: none is \
+                 placed before all have come"
+            )
+        })
+    };
+    batches
+        .iter()
+        .filter_map(|(instance, batch)| Some((*instance, waits(batch)?)))
+        .collect()
+}
+
+fn batch_of(request: &StartRequest) -> Option<Batch> {
+    peek::start(&request.payload).ok()?.scheduling?.batch
 }
 
 /// `None` for one that waits and has no node.

@@ -191,3 +191,15 @@ start:
     privileged: false
   restart: false
 ";
+
+#[tokio::test]
+async fn a_program_without_a_type_that_runs_programs_is_warned_of() {
+    let scheduler = placing().await;
+    let text = "start:\n  command: [true]\n";
+    let ran = with_file(&scheduler, &["start"], text).await;
+    assert_eq!(
+        ran.err,
+        "ciaoctl: warning: FILE: start.vm_type is missing, which means 'qemu'; `command` is run by `vm_type: process`\n"
+    );
+    assert_eq!(scheduler.seen(Kind::START).len(), 1);
+}

@@ -317,7 +317,82 @@ async fn quiet_says_on_standard_error_what_failed() {
     .await;
     let file = start_file(scheduler.certs.path(), ID);
     let ran = scheduler.ctl(&["start", "-q", &file]).await;
-    assert_eq!((ran.code, &*ran.out), (Some(1), &*format!("{ID}\n")));
+    assert_eq!((ran.code, &*ran.out), (Some(1), ""), "it is no instance");
     let said = format!("ciaoctl: {ID} failed: full_cloud: asks 64 MiB, the freest node has 12\n");
     assert_eq!(ran.err, said);
+}
+
+#[tokio::test]
+async fn starts_that_fail_alike_are_a_line_and_a_count() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        if frame.kind == Kind::START {
+            let failure = failure(&instance_of(frame));
+            peers.send(from, Kind::START_FAILURE, failure.encode());
+        }
+    })
+    .await;
+    let file = start_file(scheduler.certs.path(), ID);
+    let run = ["start", "--count", "50", &file];
+    let ran = scheduler.ctl(&run).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let lines: Vec<&str> = ran.out.lines().collect();
+    let [first, more] = lines[..] else {
+        panic!("{ran:?}");
+    };
+    let (id, why) = first.split_once(' ').unwrap();
+    assert_eq!(
+        why,
+        "failed: full_cloud: asks 64 MiB, the freest node has 12"
+    );
+    assert_eq!(
+        more,
+        format!("49 more STARTs failed for the same reason as {id}")
+    );
+    let quiet = scheduler.ctl(&[&run[..], &["-q"]].concat()).await;
+    assert_eq!(
+        (&*quiet.out, quiet.err.lines().count()),
+        ("", 2),
+        "{quiet:?}"
+    );
+    let verbose = scheduler.ctl(&[&run[..], &["-v"]].concat()).await;
+    assert_eq!(verbose.out.lines().count(), 50, "{verbose:?}");
+}
+
+#[tokio::test]
+async fn what_waits_for_the_rest_of_its_batch_says_so() {
+    let scheduler = Scheduler::playing(|_, _, _| {}).await;
+    let file = scheduler.certs.path().join("batch.yaml");
+    let text = format!(
+        "start:\n  instance_uuid: {ID}\n  vm_type: process\n  command: [true]\n  scheduling:\n    batch: {{id: b1, \
+         count: 3}}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let file = file.display().to_string();
+    let ran = scheduler.ctl(&["start", "--timeout", "1s", &file]).await;
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert_eq!(
+        ran.out,
+        format!(
+            "{ID} sent; it waits for the rest of batch 'b1', of whose 3 STARTs this command sends 1: none is placed \
+             before all have come; gave up waiting\n"
+        )
+    );
+    let whole = ["start", "--count", "3", "--timeout", "1s", &file];
+    let ran = scheduler.ctl(&whole).await;
+    assert!(ran.out.contains("sent, no answer"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_command_in_one_word_is_told_to_be_several() {
+    let scheduler = Scheduler::playing(|_, _, _| {}).await;
+    let ran = scheduler
+        .ctl(&["run", "--mem", "16", "--cpus", "1", "--", "sleep 1"])
+        .await;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(
+        ran.err,
+        "ciaoctl: no program is called \"sleep 1\", and no shell reads it on the node: give each word by itself (-- \
+         sleep 1), or a shell (-- sh -c \"sleep 1\")\n"
+    );
+    assert!(scheduler.seen(Kind::START).is_empty());
 }

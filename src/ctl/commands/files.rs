@@ -27,6 +27,9 @@ pub(super) fn read(
     for warning in keys.warnings(file.name()) {
         out.remark(&Printable::new(warning))?;
     }
+    if let Some(warning) = file.missing_type() {
+        out.remark(&Printable::new(warning))?;
+    }
     // Last: that a program is missing may come of a misspelt key.
     file.check_program()?;
     Ok(file)

@@ -3,6 +3,7 @@
 //! Both make [`StartRequest`]s and hand them to [`submit`]; `ciaoctl set` and `ciao-scheduler dev` use the same
 //! functions. A START file is sent as it is but for the UUID; `run` makes a START of its options.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
@@ -19,8 +20,8 @@ use crate::ctl::commands::{CommandError, Context, explain, files, instances, nod
 use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
 use crate::ctl::start_file::StartRequest;
-use crate::ctl::track::{Tracker, Until};
-use crate::printable::Printable;
+use crate::ctl::track::{Tracked, Tracker, Until};
+use crate::printable::{Printable, counted};
 
 /// Reads START files and gives every instance its UUID; of a dry run, which asks about all of a kind at once, one each.
 ///
@@ -53,6 +54,9 @@ pub fn make(args: &RunArgs, node_id: &str) -> Result<Vec<StartRequest>, CommandE
         let text = "--name is for one instance, and --count asks for more";
         return Err(CommandError::Usage(text.to_owned()));
     }
+    if let Some(tip) = one_word(args) {
+        return Err(CommandError::Usage(tip));
+    }
     let mut start = start_of(args)?;
     start.requirements.node_id = node_id.to_owned();
     let image = args.image.map(|image| image.short());
@@ -84,6 +88,23 @@ pub async fn run(context: &mut Context<'_>, args: &RunArgs) -> Result<Exit, Comm
     submit(context, requests, &args.submit).await
 }
 
+/// What to write instead of a whole command in one word, such as `'sleep 1'`: no shell splits it on the node. A path may
+/// have blanks.
+fn one_word(args: &RunArgs) -> Option<String> {
+    let [word] = &args.program[..] else {
+        return None;
+    };
+    let is_command =
+        args.image.is_none() && !word.contains('/') && word.trim().contains(char::is_whitespace);
+    is_command.then(|| {
+        format!(
+            "no program is called {word:?}, and no shell reads it on the node: give each word by itself (-- {}), or a \
+             shell (-- sh -c {word:?})",
+            word.trim()
+        )
+    })
+}
+
 /// STARTs that each file or program needs.
 ///
 /// A dry run asks about several with a count in one START.
@@ -94,7 +115,8 @@ fn each(args: &SubmitArgs) -> u32 {
 /// Submits STARTs, prints what becomes of each, and says how that went.
 ///
 /// Without `--wait` it ends when every START has been given to a node, queued or refused; with it, when they run or
-/// have ended. `--quiet` prints UUIDs at the end and everything else on standard error.
+/// have ended. `--quiet` prints at the end the UUIDs of those that have not failed, and everything else on standard
+/// error. STARTs that fail for one reason are a line, and another with how many they are.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -127,6 +149,7 @@ pub async fn submit(
         .map(|request| request.instance_uuid.as_str());
     context.aftermath.instances(ids);
     let (out, aftermath) = (&mut context.out, &context.aftermath);
+    let mut failures = Failures::default();
     let tracker = follow(
         &mut context.client,
         &requests,
@@ -135,17 +158,30 @@ pub async fn submit(
         reconnect.as_ref(),
         &mut |news| {
             note(aftermath, &news);
+            let is_repeated = matches!(&news, News::Changed(tracked) if !failures.is_new(tracked));
+            let is_silent = is_silent || (is_repeated && !args.verbose);
             tell(out, &news, is_silent, args.verbose)
         },
     )
     .await?;
+    if !is_silent && !args.verbose {
+        for line in failures.repeated() {
+            context.out.line(&line)?;
+        }
+    }
     if args.quiet && !context.json {
-        for tracked in tracker.all() {
+        for tracked in tracker.all().iter().filter(|it| !it.has_failed()) {
             context.out.line(&Printable::new(&tracked.instance_uuid))?;
         }
         context.out.flush()?;
+        let mut failures = Failures::default();
         for tracked in tracker.all().iter().filter(|it| it.was_not_started()) {
-            context.out.remark(&tracked.line())?;
+            if failures.is_new(tracked) {
+                context.out.remark(&tracked.line())?;
+            }
+        }
+        for line in failures.repeated() {
+            context.out.remark(&line)?;
         }
         for tracked in tracker.open() {
             let line = format_args!("{}; gave up waiting", tracked.line());
@@ -154,6 +190,48 @@ pub async fn submit(
         return Ok(tracker.exit());
     }
     conclude(context, &tracker)
+}
+
+/// STARTs that have failed, by why: of many that fail alike one line is printed, and at the end how many more there are.
+#[derive(Default)]
+struct Failures {
+    /// Why, with the place of that in `repeated`.
+    seen: HashMap<String, usize>,
+    /// The first of each, and how many failed so after it.
+    repeated: Vec<(String, u64)>,
+}
+
+impl Failures {
+    /// Whether this is no failure, or the first of its kind.
+    fn is_new(&mut self, tracked: &Tracked) -> bool {
+        if !tracked.has_failed() {
+            return true;
+        }
+        let why = tracked.what();
+        match self.seen.get(&why) {
+            Some(&at) => {
+                self.repeated[at].1 += 1;
+                false
+            }
+            None => {
+                let first = tracked.instance_uuid.clone();
+                self.seen.insert(why, self.repeated.len());
+                self.repeated.push((first, 0));
+                true
+            }
+        }
+    }
+
+    /// A line for each reason that was there more than once.
+    fn repeated(&self) -> impl Iterator<Item = Printable> {
+        self.repeated
+            .iter()
+            .filter(|(_, more)| *more > 0)
+            .map(|(first, more)| {
+                let more = counted(*more, "more START");
+                Printable::new(format_args!("{more} failed for the same reason as {first}"))
+            })
+    }
 }
 
 /// Submits STARTs and follows them until all are so far or `patience` is at an end; `changed` is called for every

@@ -20,11 +20,19 @@ impl Tracked {
     /// the failure itself is about: the scheduler lists that one too.
     #[must_use]
     pub fn line(&self) -> Printable {
+        Printable::new(format_args!("{} {}", self.instance_uuid, self.what()))
+    }
+
+    /// [`Tracked::line`] without the UUID, as it came: not escaped.
+    pub(in crate::ctl) fn what(&self) -> String {
         let at = self.node.as_ref().map_or_else(String::new, |(uuid, host)| {
             format!(" on {host} ({})", short(uuid))
         });
-        let what = match &self.stage {
-            Stage::Sent => "sent, no answer".to_owned(),
+        match &self.stage {
+            Stage::Sent => match &self.incomplete {
+                Some(batch) => format!("sent; {batch}"),
+                None => "sent, no answer".to_owned(),
+            },
             Stage::Waiting(event) => queued(event),
             Stage::Held { state, detail } if detail.is_empty() => format!("{state}{at}"),
             Stage::Held { state, detail } => format!("{state}{at}: {detail}"),
@@ -60,8 +68,7 @@ impl Tracked {
             Stage::Vanished => {
                 format!("vanished{at}: the scheduler no longer knows it, how it ended is unknown")
             }
-        };
-        Printable::new(format_args!("{} {what}", self.instance_uuid))
+        }
     }
 
     /// Whether it has ended, or will not begin.
@@ -72,9 +79,15 @@ impl Tracked {
         self.stage.is_end()
     }
 
+    /// Whether it was refused, or failed to start: it is no instance, and never was one.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        matches!(self.stage, Stage::Failed { .. })
+    }
+
     /// Whether it is no instance that runs or ran, as far as is known: it was refused, or is not known any more.
     ///
-    /// `start --quiet` prints these on standard error, since standard output has UUIDs only.
+    /// `start --quiet` says so of these on standard error, since standard output has UUIDs only.
     #[must_use]
     pub fn was_not_started(&self) -> bool {
         matches!(self.stage, Stage::Failed { .. } | Stage::Vanished)
