@@ -122,3 +122,50 @@ async fn the_content_is_skipped_to_and_a_broken_address_shows_the_list() {
         .await;
     page.is_clean(&[]).await;
 }
+
+#[tokio::test]
+async fn lists_are_filtered_by_words_and_by_expressions() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let mut world = World::empty(&[]).await;
+    for (name, zone) in [("node-1", "a"), ("node-2", "b")] {
+        world.launch(&["--hostname", name, "--label", &format!("zone={zone}")]);
+    }
+    world.ready(2).await;
+    world.start("one", 100, &[]).await;
+    let web = world.web("viewer").await;
+    let page = Page::open(browser, &web.url).await;
+    for (view, typed, shown) in [
+        ("nodes", "node-2", "1 of 2"),
+        ("nodes", "zone = b", "1 of 2"),
+        ("nodes", "zone in (a, b)", "2"),
+        ("nodes", "zone=a", "1 of 2"),
+        ("nodes", "vcpus_free < 0", "0 of 2"),
+        ("instances", "mem_mb >= 100", "1"),
+        ("instances", "mem_mb > 100", "0 of 1"),
+    ] {
+        page.show(view).await;
+        page.browser.js(&typing(typed)).await;
+        page.browser
+            .until(&format!(
+                "document.querySelector('.head [role=status]').innerText === '{shown}'"
+            ))
+            .await;
+    }
+    page.browser.js(&typing("colour = red")).await;
+    page.says("main .note.warn", "no field 'colour'").await;
+    page.browser.js(&typing("")).await;
+    page.browser
+        .until("document.querySelector('main .note.warn').hidden")
+        .await;
+    page.is_clean(&["400"]).await;
+}
+
+/// Puts a text into the field above the list.
+fn typing(text: &str) -> String {
+    format!(
+        "const field = document.querySelector('main input[type=search]'); field.value = '{text}'; \
+         field.dispatchEvent(new Event('input', {{ bubbles: true }}))"
+    )
+}

@@ -85,6 +85,13 @@ async fn what_is_asked_for_wrongly_is_named() {
         ("/v1/nodes?after=nowhere", "after"),
         ("/v1/nodes?selector=zone", "selector"),
         ("/v1/nodes?fields=colour", "fields"),
+        ("/v1/instances?selector=colour%20=%20red", "selector"),
+        ("/v1/instances?selector=state%20=%20runing", "selector"),
+        (
+            "/v1/instances?selector=life%20not%20in%20(gone,%20lots)",
+            "selector",
+        ),
+        ("/v1/queue?selector=state%20!=%20Waiting", "selector"),
         ("/v1/nodes?limit=1&limit=2", "limit"),
         ("/v1/nodes?colour=red", "colour"),
         ("/v1/events?topics=news", "topics"),

@@ -19,7 +19,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use proto_frames::payload::Expression;
+use proto_frames::payload::{Expression, PhaseName, PlacementState};
+use sched_model::expression::Word;
 use sched_model::value::{Field, Record};
 use serde_json::{Map, Value};
 
@@ -123,10 +124,38 @@ impl Parameters {
         wait.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// The expressions that every row has to meet; none where none was given. See [`meets`].
-    pub(super) fn selectors(&self) -> Vec<Expression> {
+    /// The expressions that every row has to meet; none where none was given. See [`meets`]. `known` are the fields of
+    /// the row's type, which the route's table does not check.
+    ///
+    /// # Errors
+    /// 400 `invalid_parameter`: one is about what no such row has, or compares a state with a word that is none. It
+    /// would select nothing, or all, and that is not what was meant. Rows with labels may have any key.
+    pub(super) fn selectors(&self, known: &[Field]) -> Result<Vec<Expression>, Problem> {
         let texts = self.0.get("selector").into_iter().flatten();
-        texts.filter_map(|text| text.parse().ok()).collect()
+        let selectors: Vec<Expression> = texts.filter_map(|text| text.parse().ok()).collect();
+        let has = |key: &str| known.iter().any(|field| field.key == key);
+        for selector in &selectors {
+            let key = selector.key();
+            if has("labels") {
+                continue;
+            }
+            if !has(key) {
+                let known: Vec<&str> = known.iter().map(|field| field.key).collect();
+                let detail = format!("no field '{key}'; there are {}", known.join(", "));
+                return Err(Problem::parameter("selector", detail));
+            }
+            let states = match key {
+                "state" => PlacementState::KNOWN,
+                "life" => PhaseName::KNOWN,
+                _ => continue,
+            };
+            let mut words = selector.test().words().iter().map(Word::text);
+            if let Some(word) = words.find(|word| !states.contains(word)) {
+                let detail = format!("'{word}' is no {key}; there are {}", states.join(", "));
+                return Err(Problem::parameter("selector", detail));
+            }
+        }
+        Ok(selectors)
     }
 
     /// The fields of a row that are wanted; `None` is all of them. `known` are the fields of the row's type, which the

@@ -54,7 +54,8 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(120);
 pub(super) async fn list(call: Call) -> Answer {
     let fields = call.query.fields(ImageRow::FIELDS)?;
     let limit = call.query.number("limit").unwrap_or(DEFAULT_LIMIT) as usize;
-    let (selectors, matching) = (call.query.selectors(), call.query.text("match"));
+    let selectors = call.query.selectors(ImageRow::FIELDS)?;
+    let matching = call.query.text("match");
     let is_wanted = |row: &ImageRow| {
         let (whole, digits) = (&*row.digest, row.digest.rsplit(':').next());
         matching.is_none_or(|it| {

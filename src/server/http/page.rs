@@ -70,6 +70,7 @@ static FILES: &[(&str, &str, &str)] = files! {
     "/page/overview.js", "overview.js", SCRIPT;
     "/page/plot.js", "plot.js", SCRIPT;
     "/page/queue.js", "queue.js", SCRIPT;
+    "/page/select.js", "select.js", SCRIPT;
     "/page/store.js", "store.js", SCRIPT;
     "/page/table.js", "table.js", SCRIPT;
     "/page/worker.js", "worker.js", SCRIPT;

@@ -87,7 +87,7 @@ async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
         what,
         matching,
         limit: call.query.number("limit").unwrap_or(DEFAULT_LIMIT) as usize,
-        selectors: call.query.selectors(),
+        selectors: call.query.selectors(known)?,
     };
     let after = call.query.text("after").map(str::to_owned);
     let (at, mut rows, next) = page(&call.app, &wanted, after).await?;

@@ -3,6 +3,7 @@
 import { Problem, readAll } from "./api.js";
 import { badge, h, setText } from "./dom.js";
 import { clock, count, instanceName, instanceState, mib, shortId, span } from "./format.js";
+import { Selection } from "./select.js";
 import { store } from "./store.js";
 import { Table, linkTo } from "./table.js";
 
@@ -40,7 +41,8 @@ export function instances() {
     table.first();
     view.update();
   };
-  const search = h("input", { type: "search", placeholder: "name, UUID, node, group, program", "aria-label": "Search instances", on: { input: changed } });
+  const search = h("input", { type: "search", placeholder: "name, UUID, node, group, program, or mem_mb >= 512", "aria-label": "Search instances", on: { input: changed } });
+  const selection = new Selection("/v1/instances", "instance_uuid", changed);
   const state = h("select", { "aria-label": "State", on: { change: chooseState } },
     STATES.map((word) => h("option", { value: word, text: word || "every state" })), h("option", { value: "ended", text: "ended" }));
   const shown = h("span", { class: "quiet number", role: "status" });
@@ -76,22 +78,22 @@ export function instances() {
     update(id) {
       if (id !== undefined) view.id = id;
       const all = ended ?? [...store.instances.values()];
-      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      selection.set(search.value);
       const wanted = ended ? "" : state.value;
-      const rows = all.filter((row) => (!wanted || instanceState(row)[0] === wanted || row.state === wanted) && matches(row, words));
+      const rows = all.filter((row) => (!wanted || instanceState(row)[0] === wanted || row.state === wanted) && selection.has(row, () => searched(row)));
       setText(shown, rows.length === all.length ? count(all.length) : `${count(rows.length)} of ${count(all.length)}`);
       const cut = `There are more than the ${count(store.instances.size)} instances that are listed here; ciaoctl instances lists all.`;
-      more.hidden = !failure && (!store.hasMore || state.value === "ended");
-      setText(more, failure || cut);
+      const wrong = failure || selection.failure;
+      more.hidden = !wrong && (!store.hasMore || state.value === "ended");
+      setText(more, wrong || cut);
       const chosen = view.id && all.find((row) => row.instance_uuid === view.id);
-      table.set(rows, chosen ? keyOf(chosen) : null, `${store.version}/${asked}/${ended !== null}/${search.value}`);
+      table.set(rows, chosen ? keyOf(chosen) : null, `${store.version}/${asked}/${ended !== null}/${selection.state}`);
     },
   };
   return view;
 }
 
-function matches(row, words) {
-  if (!words.length) return true;
-  const text = `${instanceName(row)} ${row.instance_uuid} ${row.hostname} ${row.group ?? ""} ${row.program ?? ""}`.toLowerCase();
-  return words.every((word) => text.includes(word));
+/** What words are looked for in. */
+function searched(row) {
+  return `${instanceName(row)} ${row.instance_uuid} ${row.hostname} ${row.group ?? ""} ${row.program ?? ""}`;
 }

@@ -3,6 +3,7 @@
 import { badge, h, panel, setText } from "./dom.js";
 import { count, megabytes, mib, nodeName, nodeState } from "./format.js";
 import { NodeMap, legend } from "./map.js";
+import { Selection } from "./select.js";
 import { store } from "./store.js";
 import { Table, linkTo } from "./table.js";
 
@@ -27,21 +28,30 @@ export function nodes() {
   const choose = (row) => (location.hash = `#/nodes/${encodeURIComponent(row.node_uuid)}`);
   const map = new NodeMap({ choose, height: 420 });
   const table = new Table({ label: "Nodes", columns: COLUMNS, key: (row) => row.node_uuid, choose, empty: "No node matches.", sort: { at: 0, up: true } });
-  const search = h("input", { type: "search", placeholder: "name, status, label=value", "aria-label": "Filter nodes", on: { input: () => { table.first(); view.update(); } } });
+  const changed = () => {
+    table.first();
+    view.update();
+  };
+  const search = h("input", { type: "search", placeholder: "name, status, label = value", "aria-label": "Filter nodes", on: { input: changed } });
+  const selection = new Selection("/v1/nodes", "node_uuid", changed);
+  const failure = h("p", { class: "note warn", role: "status", hidden: true });
   const shown = h("span", { class: "quiet number", role: "status" });
   const view = {
     element: [
       h("div", { class: "head" }, h("h1", { text: "Nodes" }), shown, h("div", { class: "tools" }, search, map.select)),
+      failure,
       panel("Map", h("div", { class: "body" }, map.element, legend())),
       h("section", { class: "panel", "aria-label": "All nodes" }, table.element),
     ],
     update(id) {
       if (id !== undefined) view.id = id;
-      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      selection.set(search.value);
+      failure.hidden = !selection.failure;
+      setText(failure, selection.failure);
       const all = [...store.nodes.values()];
-      const rows = words.length ? all.filter((row) => matches(row, words)) : all;
+      const rows = all.filter((row) => selection.has(row, () => searched(row)));
       setText(shown, rows.length === all.length ? `${count(all.length)}` : `${count(rows.length)} of ${count(all.length)}`);
-      const version = `${store.version}/${search.value}`;
+      const version = `${store.version}/${selection.state}`;
       map.set(rows, view.id, version);
       table.set(rows, view.id, version);
     },
@@ -49,7 +59,7 @@ export function nodes() {
   return view;
 }
 
-function matches(row, words) {
-  const text = `${row.hostname} ${row.node_uuid} ${nodeState(row)[0]} ${row.status} ${labels(row)}`.toLowerCase();
-  return words.every((word) => text.includes(word));
+/** What words are looked for in. */
+function searched(row) {
+  return `${row.hostname} ${row.node_uuid} ${nodeState(row)[0]} ${row.status} ${labels(row)}`;
 }
