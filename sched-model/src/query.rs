@@ -75,6 +75,9 @@ record! {
         /// was started without what the one before it had kept knows of no end before its start. The last page counts.
         /// `None` from schedulers that do not say.
         complete_for_ms: Option<i64> as "complete_for_ms" unless empty,
+        /// Where those that have ended were asked for: how many earlier ends the scheduler has forgotten to stay within
+        /// its memory; `None` for none, and from schedulers that do not say.
+        forgotten: Option<u64> as "forgotten" unless empty,
         /// What nodes keep of its runs that are over, where its history was asked for; on the last page.
         outputs: Vec<OutputRow> as "outputs" unless empty,
         /// Where to go on (`after` of the next query); `None` at the end.

@@ -97,6 +97,8 @@ pub struct Listing {
     pub outputs: Vec<OutputRow>,
     /// For how long none of the ends was forgotten, if those that have ended were asked for and the scheduler says so.
     pub complete_for: Option<Duration>,
+    /// How many earlier ends the scheduler has forgotten, if those that have ended were asked for.
+    pub forgotten: u64,
 }
 
 /// Instances that have ended, as far as the scheduler remembers them.
@@ -109,6 +111,8 @@ pub struct Ended {
     ///
     /// `None` = the scheduler does not say.
     pub complete_for: Option<Duration>,
+    /// How many earlier ends the scheduler has forgotten, to stay within its memory.
+    pub forgotten: u64,
 }
 
 impl Listing {
@@ -379,11 +383,12 @@ impl Client {
         match self.list(QueryKind::Ended, matching).await {
             // Those that the scheduler has learnt from launchers after a restart come in the order of nodes.
             Ok(listing) => {
-                let (mut instances, complete_for) = (listing.instances, listing.complete_for);
+                let mut instances = listing.instances;
                 instances.sort_by_key(|view| view.ended_at_ms);
                 Ok(Ended {
                     instances,
-                    complete_for,
+                    complete_for: listing.complete_for,
+                    forgotten: listing.forgotten,
                 })
             }
             Err(ClientError::Query { .. }) => Ok(Ended::default()),
@@ -435,6 +440,7 @@ impl Client {
                 .complete_for_ms
                 .map(|ms| u64::try_from(ms).unwrap_or(0));
             listing.complete_for = complete_for_ms.map(Duration::from_millis);
+            listing.forgotten = page.forgotten.unwrap_or(0);
             match page.next {
                 None => return Ok(listing),
                 // A cursor that does not advance would ask for the same page for ever.

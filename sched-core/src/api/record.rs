@@ -315,6 +315,12 @@ pub struct RunRecord {
     pub node: Option<Uuid>,
     /// The host name of that node; may be empty.
     pub hostname: Box<str>,
+    /// What the instance was called; empty for nothing. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Box<str>,
+    /// What it ran; empty where that is not known. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub program: Box<str>,
     /// Its exit status, or minus the signal that ended it; `None` = not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,

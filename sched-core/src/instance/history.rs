@@ -56,11 +56,6 @@ impl History {
         self.events.iter()
     }
 
-    /// Bytes of its texts.
-    pub(super) fn text_bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Gives back memory that is not used: the history will not grow any more.
     pub(super) fn shrink(&mut self) {
         self.events.shrink_to_fit();

@@ -10,9 +10,9 @@ use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
 use crate::maps::Map;
 
-/// Runs whose output is known; the ones reported first are forgotten first. Four times as many as runs are remembered
-/// (`MAX_PAST` of `instance::past`): an instance that moved has left output on several nodes.
-pub const MAX_OUTPUTS: usize = 16_384;
+/// Runs whose output is known; the ones reported first are forgotten first. About as many as runs are remembered
+/// (`MAX_PAST_BYTES` of `instance::past`), some 300 bytes each. Of what is forgotten here the run still names its node.
+pub const MAX_OUTPUTS: usize = 131_072;
 
 /// The output of one run. Identified by node and `seq`, so that a second report of the same run replaces the first.
 #[derive(Debug, Clone, PartialEq, Eq)]

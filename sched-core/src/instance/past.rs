@@ -1,5 +1,5 @@
-//! Runs of instances that are over: what became of each, how it ended and where. The latest are remembered, also across
-//! restarts; the oldest are forgotten first, by number and by bytes, because texts of launchers are in them.
+//! Runs of instances that are over: what became of each, how it ended and where, what it was called and ran. The latest
+//! are remembered, also across restarts; the oldest are forgotten first, by all the bytes that they take.
 //!
 //! A run has a number, counted up with each run that ends; it is the key of the run's record on disk and the cursor of
 //! `ended` queries. The runs of one instance are a linked list: `latest` names the last one, and each names the one
@@ -20,11 +20,13 @@ use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
 use crate::maps::Map;
 
-/// Instances that are gone and still known; the oldest are forgotten first.
-pub(crate) const MAX_PAST: usize = 4096;
+/// Bytes of all runs that are remembered, with their places in the tables; the oldest are forgotten first. More than
+/// 100 000 runs as they usually are: many nights of work of a cluster, and little beside what a scheduler of that size
+/// takes.
+pub const MAX_PAST_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes of the texts in those; the oldest are forgotten first. 2 KiB for each of `MAX_PAST`.
-pub const MAX_PAST_BYTES: usize = 8 * 1024 * 1024;
+/// Below so many entries, those of forgotten runs are left in the index by instance.
+const PRUNE_ABOVE: usize = 4096;
 
 /// One run of an instance, from its beginning until it was gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +36,10 @@ pub(crate) struct Run {
     at: Instant,
     node: Option<Uuid>,
     hostname: ShortText,
+    /// What it was called; empty for nothing.
+    name: Box<str>,
+    /// What it ran; empty where that is not known.
+    program: Box<str>,
     exit_code: Option<i64>,
     /// The number that the launcher gave this end; two reports with the same number and node are of the same run.
     end: Option<u64>,
@@ -63,7 +69,7 @@ pub(super) struct Past {
     latest: Map<InstanceId, u64>,
     /// The latest number given.
     last: u64,
-    /// The sum of `Run::bytes`.
+    /// The sum of `Run::bytes`: at most [`MAX_PAST_BYTES`].
     bytes: usize,
     /// Runs that were added, changed or forgotten, and are not noted in the journal yet.
     changed: Vec<u64>,
@@ -87,6 +93,8 @@ impl Run {
             at,
             node: None,
             hostname: ShortText::default(),
+            name: Box::default(),
+            program: Box::default(),
             exit_code: None,
             end: None,
             story: Story::Told(history),
@@ -107,6 +115,8 @@ impl Run {
             at,
             node: Some(node),
             hostname,
+            name: Box::default(),
+            program: Box::default(),
             exit_code: None,
             end: None,
             story: Story::Plain { since, cause },
@@ -126,10 +136,31 @@ impl Run {
             at,
             node,
             hostname,
+            name: Box::default(),
+            program: Box::default(),
             exit_code,
             end,
             story: Story::Told(history),
         }
+    }
+
+    /// The same run, of an instance that was called so and ran this. Empty where that is not known.
+    pub(crate) fn called(self, name: &str, program: &str) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            ..self
+        }
+    }
+
+    /// What the instance was called; empty for nothing.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it ran; empty where that is not known.
+    pub(crate) fn program(&self) -> &str {
+        &self.program
     }
 
     /// The instance.
@@ -201,13 +232,20 @@ impl Run {
         }
     }
 
-    /// Bytes of its texts.
+    /// Bytes that it takes: with its place in both tables, and all that it has on the heap.
     fn bytes(&self) -> usize {
+        /// The number of the latest run by instance, and that entry's place in the table's index.
+        const IN_LATEST: usize = size_of::<(InstanceId, u64)>() + 2 * size_of::<usize>();
         let story = match &self.story {
-            Story::Told(history) => history.text_bytes(),
+            Story::Told(history) => history.bytes(),
             Story::Plain { cause, .. } => cause.text_len(),
         };
-        story + self.hostname.len()
+        let id = match &self.instance {
+            InstanceId::Text(text) => 2 * text.len(),
+            InstanceId::Uuid(_) | InstanceId::DryRun(_) => 0,
+        };
+        let texts = self.hostname.len() + self.name.len() + self.program.len();
+        size_of::<Noted>() + IN_LATEST + story + id + texts
     }
 }
 
@@ -247,7 +285,7 @@ impl Past {
     /// Notes a run that a node remembers and the scheduler does not. Only if there is room: no known run is forgotten
     /// for it, because known ones are mostly newer.
     pub(super) fn learn(&mut self, now: Instant, run: Run) {
-        if self.runs.len() < MAX_PAST && self.bytes + run.bytes() <= MAX_PAST_BYTES {
+        if self.bytes + run.bytes() <= MAX_PAST_BYTES {
             self.reach.note_learnt(now);
             self.note(run);
         }
@@ -287,10 +325,10 @@ impl Past {
         }
     }
 
-    /// Forgets the oldest runs until number and bytes are within their limits. Their records are to be deleted, so they
-    /// count as changed.
+    /// Forgets the oldest runs until their bytes are within the limit. Their records are to be deleted, so they count as
+    /// changed.
     fn forget_oldest(&mut self) {
-        while self.runs.len() > MAX_PAST || self.bytes > MAX_PAST_BYTES {
+        while self.bytes > MAX_PAST_BYTES {
             let Some(Noted { number, run, .. }) = self.runs.pop_front() else {
                 return;
             };
@@ -298,7 +336,7 @@ impl Past {
             self.reach.forget(&run);
             self.changed.push(number);
         }
-        if self.latest.len() > 2 * MAX_PAST {
+        if self.latest.len() > PRUNE_ABOVE.max(2 * self.runs.len()) {
             let first = self.runs.front().map_or(u64::MAX, |noted| noted.number);
             self.latest.retain(|_, number| *number >= first);
         }
@@ -326,6 +364,12 @@ impl Past {
     pub(super) fn knows(&self, instance: &InstanceId, node: Uuid, end: u64) -> bool {
         let mut runs = self.runs_of(instance);
         runs.any(|run| run.node == Some(node) && run.end == Some(end))
+    }
+
+    /// How many runs were forgotten so far, over restarts too: numbers count all there were.
+    pub(super) fn forgotten(&self) -> u64 {
+        let kept = u64::try_from(self.runs.len()).unwrap_or(u64::MAX);
+        self.last.saturating_sub(kept)
     }
 
     /// The latest number given.
@@ -391,7 +435,21 @@ impl Past {
         })
     }
 
-    /// Those remembered, and the bytes of their texts.
+    /// The runs of one instance after a number, oldest first. O(runs of the instance).
+    pub(super) fn runs_of_after(&self, instance: &InstanceId, number: u64) -> Vec<(u64, &Run)> {
+        let mut next = self.latest.get(instance).copied();
+        let mut found = Vec::new();
+        while let Some(at) = next.filter(|at| *at > number)
+            && let Some(noted) = self.position(at).and_then(|at| self.runs.get(at))
+        {
+            found.push((at, &noted.run));
+            next = noted.before;
+        }
+        found.reverse();
+        found
+    }
+
+    /// Those remembered, and the bytes that they take.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.runs.len(), self.bytes)
     }

@@ -237,7 +237,7 @@ impl Instances {
         }
         self.note_lost(instance, lost_node(&managed.state), None);
         let history = std::mem::take(&mut managed.history);
-        self.past.note(Run::managed(instance.clone(), at, history));
+        self.note_run(Run::managed(instance.clone(), at, history));
         // A burst of instances does not hold its memory for good; below this it is not worth the copy.
         const SHRINK_ABOVE: usize = 4096;
         if self.managed.capacity() > SHRINK_ABOVE
@@ -253,7 +253,7 @@ impl Instances {
         self.size
     }
 
-    /// The number of remembered runs, and the bytes of their texts.
+    /// The number of remembered runs, and the bytes that they take.
     pub(crate) fn past_size(&self) -> (usize, usize) {
         self.past.size()
     }
@@ -293,9 +293,18 @@ impl Instances {
         self.past.of(instance).chain(now)
     }
 
-    /// Notes a run that is over of an instance that was not managed.
+    /// Notes a run that is over, with what its instance is called and runs.
     pub(crate) fn note_run(&mut self, run: Run) {
+        let run = self.with_its_name(run);
         self.past.note(run);
+    }
+
+    /// A run with what is known of its instance now: that is forgotten before the run is.
+    fn with_its_name(&self, run: Run) -> Run {
+        match self.names.get(run.instance()) {
+            Some(about) => run.called(&about.name, &about.program),
+            None => run,
+        }
     }
 
     /// Takes in a run from before a restart, under the number it had.
@@ -373,6 +382,7 @@ impl Instances {
 
     /// Notes a run that only its node remembered, if there is room beside those known here.
     pub(crate) fn learn_run(&mut self, now: Instant, run: Run) {
+        let run = self.with_its_name(run);
         self.past.learn(now, run);
     }
 
@@ -399,6 +409,16 @@ impl Instances {
     /// One run that is over.
     pub(crate) fn run(&self, number: u64) -> Option<&Run> {
         self.past.get(number)
+    }
+
+    /// How many runs were forgotten so far.
+    pub(crate) fn runs_forgotten(&self) -> u64 {
+        self.past.forgotten()
+    }
+
+    /// Runs of one instance that are over, after the one with this number, oldest first.
+    pub(crate) fn runs_of_after(&self, instance: &InstanceId, number: u64) -> Vec<(u64, &Run)> {
+        self.past.runs_of_after(instance, number)
     }
 
     /// Runs that are over, after the one with this number, oldest first.

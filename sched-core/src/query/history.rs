@@ -81,22 +81,26 @@ impl Scheduler {
         });
         let complete_for = since.map(|since| self.now.saturating_duration_since(since));
         result.complete_for_ms = complete_for.map(whole_ms);
+        result.forgotten = Some(self.instances.runs_forgotten()).filter(|count| *count > 0);
         let mut allowance = Allowance::new(limit(query));
         let mut last = from;
-        for (number, run) in self.instances.runs_after(from) {
+        // Who asks for one by its whole identifier is not to pay for all others.
+        let whole = (!pattern.is_empty()).then(|| InstanceId::new(pattern));
+        let whole = whole.map(|instance| self.instances.runs_of_after(&instance, from));
+        let one = whole.filter(|runs| !runs.is_empty());
+        let all = one.is_none().then(|| self.instances.runs_after(from));
+        for (number, run) in one.into_iter().flatten().chain(all.into_iter().flatten()) {
             if allowance.is_used_up() {
                 result.next = Some(last.to_string());
                 return;
             }
             allowance.look();
             last = number;
-            let by_host = !pattern.is_empty() && **run.hostname() == *pattern;
-            if by_host
-                || self.is_called(run.instance(), pattern)
-                || run.instance().starts_with(pattern)
-            {
-                let row = self.with_about(run.instance(), self.ended_row(run));
-                allowance.take_row(row.cause.text_size() + row.hostname.len());
+            let is_named = [run.name(), &**run.hostname()].contains(&pattern);
+            if run.instance().starts_with(pattern) || !pattern.is_empty() && is_named {
+                let row = self.ended_row(run);
+                let names = row.hostname.len() + row.name.len() + row.program.len();
+                allowance.take_row(row.cause.text_size() + names);
                 push_row(
                     row,
                     &mut result.payload.instances,
@@ -122,6 +126,8 @@ impl Scheduler {
             age_s: self.now.saturating_duration_since(run.at()).as_secs() as i64,
             ended_at_ms: Some(ms(self.unix_ms(run.at()))),
             exit_code: run.exit_code(),
+            name: run.name().to_owned(),
+            program: run.program().to_owned(),
             ..InstanceView::default()
         };
         InstanceRow::new(row, run.cause().cloned().unwrap_or_default())

@@ -114,10 +114,11 @@ impl Scheduler {
     /// whatever order the store has them in.
     pub(crate) fn restore(&mut self, mut restored: Vec<Restored>) {
         // Earlier ones first, whatever order the store has them in.
-        restored.sort_by_key(|restored| match &restored.record {
-            Record::Instance(record) => (record.order, record.arrived_ms),
-            Record::Node(_) | Record::Binding(_) | Record::Claims(_) => (0, 0),
-            Record::Run(record) => (0, record.at_ms),
+        restored.sort_by_key(|restored| match (&restored.record, &restored.key) {
+            (Record::Instance(record), _) => (record.order, record.arrived_ms),
+            // In order of their numbers, each is put behind those before it at once.
+            (Record::Run(_), RecordKey::Run(number)) => (0, *number),
+            _ => (0, 0),
         });
         let begun = restored
             .iter()

@@ -159,6 +159,8 @@ impl Scheduler {
             at_ms: self.unix_ms(run.at()),
             node: run.node(),
             hostname: run.hostname().as_str().into(),
+            name: run.name().into(),
+            program: run.program().into(),
             exit_code: run.exit_code(),
             end: run.end(),
             history: run.events().map(|it| self.event_record(&it)).collect(),
@@ -174,6 +176,7 @@ impl Scheduler {
             (record.exit_code, record.end),
             record.history.iter().map(|it| self.event_of(it)).collect(),
         );
+        let run = run.called(&record.name, &record.program);
         self.instances.restore_run(number, run);
         self.note_changed_runs();
     }

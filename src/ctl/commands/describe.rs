@@ -164,7 +164,7 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
     let (view, error) = match meant {
         Ok(view) => (view, None),
         Err(CommandError::Resolve(error @ ResolveError::NotFound { .. })) => {
-            let id = ended_id(&mut context.client, name).await?;
+            let id = ended_id(context, name).await?;
             let ended = context.client.ended(Some(&id)).await?.into_iter();
             let mut ended = ended.filter(|view| view.instance_uuid == id);
             match ended.next_back() {

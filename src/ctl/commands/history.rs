@@ -9,7 +9,7 @@ use proto_frames::payload::{HistoryRow, InstanceView, OutputRow, PhaseName};
 use serde_json::{Value, json};
 
 use crate::ctl::args::HistoryArgs;
-use crate::ctl::client::{Client, ClientError, Listing};
+use crate::ctl::client::{ClientError, Ended, Listing};
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
@@ -18,7 +18,7 @@ use crate::ctl::resolve::ResolveError;
 use crate::ctl::status::how_it_exited;
 use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
-use crate::printable::Printable;
+use crate::printable::{Printable, counted};
 
 /// `describe` prints the same table as one of its sections.
 pub(super) const COLUMNS: Columns = &[
@@ -40,7 +40,7 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
         Ok(view) => view.instance_uuid.clone(),
         // One that is gone is not listed, and may have a history.
         Err(CommandError::Resolve(ResolveError::NotFound { .. })) => {
-            ended_id(&mut context.client, &args.instance).await?
+            ended_id(context, &args.instance).await?
         }
         Err(_) => return meant.map(|_| Exit::Done),
     };
@@ -163,9 +163,17 @@ pub(super) fn json_of_output(output: &OutputRow) -> Value {
 /// The UUID of an ended instance that begins so; what was typed if there is none.
 ///
 /// `name` is a name, a UUID or the beginning of one. If it fits several different instances, it is returned unchanged:
-/// the caller's next query then finds nothing, which is reported with this text.
-pub(super) async fn ended_id(client: &mut Client, name: &str) -> Result<String, CommandError> {
-    let ended = client.ended(Some(name)).await?;
+/// the caller's next query then finds nothing, which is reported with this text. Where there is none and the scheduler
+/// has forgotten ends, it says how far back its history reaches.
+pub(super) async fn ended_id(
+    context: &mut Context<'_>,
+    name: &str,
+) -> Result<String, CommandError> {
+    let known = context.client.ended_history(Some(name)).await?;
+    if known.instances.is_empty() {
+        remark_reach(context, &known)?;
+    }
+    let ended = known.instances;
     // The scheduler also finds those of a node that is called so.
     let is_called =
         |view: &&InstanceView| view.name == name || view.instance_uuid.starts_with(name);
@@ -175,6 +183,39 @@ pub(super) async fn ended_id(client: &mut Client, name: &str) -> Result<String, 
         .iter()
         .all(|view| Some(&view.instance_uuid) == first.as_ref());
     Ok(first.filter(|_| is_one).unwrap_or_else(|| name.to_owned()))
+}
+
+/// Says on standard error how far back the history of ends reaches, where earlier ones are forgotten.
+pub(super) fn remark_reach(context: &mut Context<'_>, ended: &Ended) -> std::io::Result<()> {
+    match reach(ended, Timestamp::now(), &TimeZone::system()) {
+        Some(text) => context.out.remark(&Printable::new(text)),
+        None => Ok(()),
+    }
+}
+
+/// How far back the history of ends reaches; `None` while nothing is forgotten.
+fn reach(ended: &Ended, now: Timestamp, zone: &TimeZone) -> Option<String> {
+    if ended.forgotten == 0 {
+        return None;
+    }
+    let forgotten = counted(ended.forgotten, "earlier end");
+    let since = ended.complete_for.and_then(|time| {
+        let time = i64::try_from(time.as_millis()).ok()?;
+        let since = Timestamp::from_millisecond(now.as_millisecond().checked_sub(time)?);
+        Some(
+            since
+                .ok()?
+                .to_zoned(zone.clone())
+                .strftime("%F %T")
+                .to_string(),
+        )
+    });
+    Some(match since {
+        Some(since) => {
+            format!("the history of ends reaches back to {since}; {forgotten} forgotten")
+        }
+        None => format!("the history of ends is not whole; {forgotten} forgotten"),
+    })
 }
 
 /// `time` is RFC 3339 in UTC; `at_ms` is the same moment as a number.
@@ -192,7 +233,26 @@ pub(super) fn json_of(row: &HistoryRow) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn what_is_forgotten_is_said_with_how_far_back_the_history_reaches() {
+        let now = Timestamp::from_millisecond(1_795_000_000_000).unwrap();
+        let ended = |forgotten, complete_for: Option<u64>| Ended {
+            instances: Vec::new(),
+            complete_for: complete_for.map(Duration::from_secs),
+            forgotten,
+        };
+        let said = |ended: Ended| reach(&ended, now, &TimeZone::UTC);
+        assert_eq!(said(ended(0, Some(60))), None);
+        let text =
+            "the history of ends reaches back to 2026-11-18 10:06:40; 2 earlier ends forgotten";
+        assert_eq!(said(ended(2, Some(3_600))).as_deref(), Some(text));
+        let unknown = "the history of ends is not whole; 1 earlier end forgotten";
+        assert_eq!(said(ended(1, None)).as_deref(), Some(unknown));
+    }
 
     #[test]
     fn rows_have_their_time_in_the_zone_of_the_reader() {

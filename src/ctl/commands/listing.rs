@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
 use crate::ctl::args::{InstanceListArgs, ListArgs, ListFormat, NodeListArgs};
+use crate::ctl::commands::history::remark_reach;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::natural::by_name;
@@ -80,8 +81,10 @@ async fn list_instances(
         .list(QueryKind::Instances, list.matching.as_deref())
         .await?;
     if args.all {
-        let ended = context.client.ended(list.matching.as_deref()).await?;
-        let all = listing.instances.into_iter().chain(ended);
+        let matching = list.matching.as_deref();
+        let ended = context.client.ended_history(matching).await?;
+        remark_reach(context, &ended)?;
+        let all = listing.instances.into_iter().chain(ended.instances);
         let all: Vec<WithEnded> = all.map(WithEnded).collect();
         return print(context, list, &all);
     }

@@ -41,7 +41,7 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
         Ok(view) => view.instance_uuid,
         // One that is gone is not listed, and may have output.
         Err(CommandError::Resolve(ResolveError::NotFound { .. })) => {
-            ended_id(&mut context.client, &args.instance).await?
+            ended_id(context, &args.instance).await?
         }
         Err(error) => return Err(error),
     };

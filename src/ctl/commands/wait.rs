@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::ctl::aftermath::Aftermath;
 use crate::ctl::args::WaitArgs;
 use crate::ctl::client::{Client, ClientConfig, ClientError};
+use crate::ctl::commands::history::remark_reach;
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
@@ -110,7 +111,7 @@ pub async fn wait(context: &mut Context<'_>, args: &WaitArgs) -> Result<Exit, Co
     let since = Instant::now();
     let mut views: Vec<InstanceView> = Vec::new();
     for name in &args.instances {
-        let view = latest(&mut context.client, name, args.reconnect).await?;
+        let view = latest(context, name, args.reconnect).await?;
         if !views
             .iter()
             .any(|it| it.instance_uuid == view.instance_uuid)
@@ -158,20 +159,20 @@ pub async fn wait(context: &mut Context<'_>, args: &WaitArgs) -> Result<Exit, Co
 ///
 /// Only a whole UUID is waited for: the beginning of one, or a name, could fit another instance by then.
 async fn latest(
-    client: &mut Client,
+    context: &mut Context<'_>,
     name: &str,
     patience: Duration,
 ) -> Result<InstanceView, CommandError> {
     let give_up = Instant::now() + patience;
     let is_whole = name.parse::<Uuid>().is_ok();
     loop {
-        let error = match instance(client, name).await {
+        let error = match instance(&mut context.client, name).await {
             Err(CommandError::Resolve(error)) => error,
             found => return found,
         };
-        let mut ended = client.ended(Some(name)).await?;
+        let known = context.client.ended_history(Some(name)).await?;
         let mut candidates: Vec<Candidate> = Vec::new();
-        for view in &ended {
+        for view in &known.instances {
             if !candidates.iter().any(|it| it.uuid == view.instance_uuid) {
                 candidates.push(Candidate {
                     uuid: view.instance_uuid.clone(),
@@ -180,14 +181,19 @@ async fn latest(
                 });
             }
         }
-        if !candidates.is_empty() {
+        let is_known = !candidates.is_empty();
+        let mut ended = known.instances.clone();
+        if is_known {
             let meant = resolve("instance", name, candidates)?;
             ended.retain(|view| view.instance_uuid == meant.uuid);
         }
         match ended.pop() {
             Some(view) => return Ok(view),
             None if is_whole && Instant::now() + TRY_PAUSE < give_up => sleep(TRY_PAUSE).await,
-            None => return Err(error.into()),
+            None => {
+                remark_reach(context, &known)?;
+                return Err(error.into());
+            }
         }
     }
 }

@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::{PlacementState, Scheduling, StartFailureReason};
+use proto_frames::payload::{
+    InstanceView, PlacementState, QueryKind, Scheduling, StartFailureReason,
+};
 use sched_core::{
     Action, Capabilities, Config, IN_DOUBT_TIME, Input, Message, NodeExtras, Report, SessionId,
-    StatsReport,
+    StatsReport, Workload,
 };
 
 use crate::support::durability::{LEASE, crash, durable, leased, leased_ready};
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
 use crate::support::words::asking;
-use crate::support::world::{World, config, node_uuid, request, running};
+use crate::support::world::{World, config, id, node_uuid, request, running};
 
 #[test]
 fn a_start_is_acknowledged_as_queued_once_it_is_on_disk() {
@@ -151,6 +153,60 @@ fn how_an_instance_ended_is_known_after_a_crash() {
     let after = world.history_of("plain");
     let whats: Vec<&str> = after.iter().map(|row| &*row.what).collect();
     assert_eq!(whats, ["running", "gone"]);
+}
+
+#[test]
+fn a_nights_sweep_is_known_by_name_and_program_after_a_crash() {
+    const JOBS: usize = 6_000;
+    let world = World::with(durable()).check_every(2000);
+    let (mut world, controller, node) = world.with_node(100);
+    for number in 0..JOBS {
+        let instance = format!("job {number}");
+        let start = request(&instance, 1);
+        let named = start.placed_as(|asked| asked.name = format!("sweep-{number}").into());
+        world.start_as(controller, named);
+        world.stats(node, vec![running(&instance, 1)]);
+        let workload = Workload {
+            instance: id(&instance),
+            name: format!("sweep-{number}").into(),
+            tenant: None,
+            program: format!("fit.py {number}").into(),
+            age: Duration::ZERO,
+        };
+        world.say(node, Report::Workloads(vec![workload]));
+        world.gone(node, Kind::INSTANCE_STOPPED, &instance);
+        world.look_away();
+    }
+    let all_are_known = |world: &mut World| {
+        let found = all_ended(world, "");
+        assert_eq!(found.len(), JOBS);
+        for (number, row) in found.iter().enumerate() {
+            assert_eq!(row.instance_uuid, format!("job {number}"));
+            assert_eq!(row.name, format!("sweep-{number}"));
+            assert_eq!(row.program, format!("fit.py {number}"));
+        }
+    };
+    all_are_known(&mut world);
+    world.crash(config(), Default::default());
+    all_are_known(&mut world);
+    for pattern in ["sweep-17", "job 17"] {
+        let found = all_ended(&mut world, pattern);
+        assert_eq!((found.len(), &*found[0].instance_uuid), (1, "job 17"));
+    }
+}
+
+/// All that have ended and match, on however many pages; none is forgotten.
+fn all_ended(world: &mut World, matching: &str) -> Vec<InstanceView> {
+    let (mut after, mut found) = (None, Vec::new());
+    loop {
+        let page = world.page(QueryKind::Ended, matching, after, 1000);
+        assert_eq!((page.forgotten, page.error), (None, None));
+        found.extend(page.instances);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return found,
+        }
+    }
 }
 
 #[test]

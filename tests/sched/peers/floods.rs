@@ -226,7 +226,7 @@ fn flooded(seed: u64) {
     };
     assert_eq!(left, nothing);
     assert!(left.outputs <= MAX_OUTPUTS);
-    assert!(left.past <= 4096 && left.past_bytes <= MAX_PAST_BYTES);
+    assert!(left.past_bytes <= MAX_PAST_BYTES);
     assert!(left.capacity < 16 * 4096, "{} places", left.capacity);
 }
 

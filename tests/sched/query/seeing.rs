@@ -20,7 +20,8 @@ use crate::support::words::asking;
 use crate::support::world::{World, config, id, request, running};
 
 impl World {
-    fn page(
+    /// One page of the answer to a query.
+    pub(crate) fn page(
         &mut self,
         what: QueryKind,
         matching: &str,

@@ -6,7 +6,9 @@ use sched_model::PhaseName;
 
 use crate::api::cause::Cause;
 
-use super::{HistoryEvent, InstanceId, MAX_PAST, MAX_PAST_BYTES, Past, Run, ShortText, Uuid};
+use super::{
+    HistoryEvent, InstanceId, MAX_PAST_BYTES, Noted, PRUNE_ABOVE, Past, Run, ShortText, Uuid,
+};
 
 fn run(name: &str, events: usize, len: usize) -> Run {
     let at = crate::simulated::start();
@@ -19,55 +21,87 @@ fn run(name: &str, events: usize, len: usize) -> Run {
     Run::managed(InstanceId::new(name), at, (0..events).map(event).collect())
 }
 
-#[test]
-fn those_that_are_gone_are_bounded_in_number_and_in_bytes() {
-    let mut past = Past::default();
-    for number in 0..MAX_PAST + 1 {
-        past.note(run(&number.to_string(), 1, 1));
+/// As long as a run may be: about 10 KiB.
+fn long(name: &str) -> Run {
+    run(name, 100, 1024)
+}
+
+/// Notes long runs of other instances until so many more of the earlier ones are forgotten.
+fn forget(past: &mut Past, count: u64) {
+    let until = past.forgotten() + count;
+    while past.forgotten() < until {
+        past.note(long("other"));
     }
-    assert_eq!(past.size(), (MAX_PAST, MAX_PAST));
+}
+
+#[test]
+fn those_that_are_gone_are_bounded_by_all_the_bytes_that_they_take() {
+    let mut past = Past::default();
+    // More than a night's work of a cluster: none of it is forgotten.
+    const MANY: u64 = 50_000;
+    for number in 0..MANY {
+        past.note(run(&number.to_string(), 2, 1).called("sweep", "python3 fit.py"));
+    }
+    assert_eq!((past.size().0, past.forgotten()), (50_000, 0));
+    assert_eq!(past.of(&InstanceId::new("0")).count(), 2);
+    let each = past.size().1 / 50_000;
+    let least = size_of::<Noted>() + 2 * size_of::<HistoryEvent>();
+    assert!(each > least && each < 2 * least, "{each} bytes a run");
+    forget(&mut past, 1);
     assert_eq!(past.of(&InstanceId::new("0")).count(), 0);
     let mut changed = std::iter::from_fn(|| past.next_changed());
     assert!(changed.any(|number| number == 1), "it is to be deleted");
-    for _ in 0..MAX_PAST {
-        past.note(run("long", 100, 1024));
-    }
+    forget(&mut past, MANY);
     let (count, bytes) = past.size();
-    assert!(count < MAX_PAST && bytes <= MAX_PAST_BYTES && bytes > MAX_PAST_BYTES / 2);
+    assert!(count < 10_000 && bytes <= MAX_PAST_BYTES && bytes > MAX_PAST_BYTES / 2);
 }
 
 #[test]
 fn runs_are_found_by_their_instance_and_by_their_end() {
     let mut past = Past::default();
     let node = Uuid::from_u128(7);
-    for number in 0..MAX_PAST as u64 + 10 {
+    const LAST: u64 = 1_000;
+    for number in 0..LAST {
         let name = ["even", "odd"][usize::from(!number.is_multiple_of(2))];
         let mut run = run(name, 1, 1);
         run.set_node(node, ShortText::default());
         run.set_end(number, None);
         past.note(run);
     }
+    forget(&mut past, 10);
+    let first = past.forgotten();
     let even = InstanceId::new("even");
     let found = past.of(&even).map(|(_, run)| run.and_then(Run::end));
-    let expected = (10..MAX_PAST as u64 + 10).filter(|it| it.is_multiple_of(2));
+    let expected = (first..LAST).filter(|it| it.is_multiple_of(2));
     assert!(found.eq(expected.map(Some)));
-    assert!(past.knows(&even, node, 10) && !past.knows(&even, node, 11));
+    assert!(past.knows(&even, node, 500) && !past.knows(&even, node, 501));
     assert!(!past.knows(&even, node, 8), "it is forgotten");
+    let after = past.runs_of_after(&even, 600);
+    let after = after.into_iter().map(|(number, _)| number);
+    assert!(after.eq((601..=LAST).step_by(2)), "numbers count from 1");
     let last = past.last();
-    past.learn(crate::simulated::start(), run("new", 1, 1));
+    past.learn(crate::simulated::start(), long("new"));
     assert_eq!(
         past.last(),
         last,
         "what is known here is not forgotten for it"
     );
-    for _ in 0..MAX_PAST {
-        past.note(run("other", 1, 1));
-    }
+    forget(&mut past, LAST);
     assert_eq!(past.of(&even).count(), 0);
-    for number in 0..4 * MAX_PAST {
-        past.note(run(&number.to_string(), 1, 1));
-        assert!(past.latest.len() <= 2 * MAX_PAST, "{number}");
+    let mut past = Past::default();
+    for number in 0..3 * PRUNE_ABOVE {
+        past.note(long(&number.to_string()));
+        let most = PRUNE_ABOVE.max(2 * past.runs.len());
+        assert!(past.latest.len() <= most, "{number}");
     }
+}
+
+#[test]
+fn a_run_keeps_what_its_instance_was_called_and_ran() {
+    let mut past = Past::default();
+    past.note(run("a", 1, 1).called("sweep-17", "python3 fit.py"));
+    let (_, run) = past.iter_after(0).next().unwrap();
+    assert_eq!((run.name(), run.program()), ("sweep-17", "python3 fit.py"));
 }
 
 #[test]
@@ -82,7 +116,9 @@ fn only_what_was_noted_since_is_changed() {
         run.set_end(41, Some(3));
         run.set_node(Uuid::nil(), "node".into());
     }));
-    assert_eq!(past.size(), (2, 3 + "node".len()));
+    let size = past.size();
+    let recounted: usize = past.iter_after(0).map(|(_, run)| run.bytes()).sum();
+    assert_eq!(size, (2, recounted), "with the name of the node");
     let ends = past
         .of(&instance)
         .map(|(_, run)| run.map(|run| run.exit_code));
@@ -150,19 +186,32 @@ fn since_s(past: &Past, start: Instant) -> Option<u64> {
     Some((since - start).as_secs())
 }
 
+/// The same with texts as long as may be.
+fn noted_long(start: Instant, at_s: u64) -> Run {
+    let at = start + Duration::from_secs(at_s);
+    let event = |_| HistoryEvent {
+        at,
+        what: PhaseName::Running,
+        node: None,
+        cause: Cause::Said("x".repeat(1024).into()),
+    };
+    Run::managed(InstanceId::new("long"), at, (0..8).map(event).collect())
+}
+
 #[test]
 fn the_history_says_since_when_it_has_no_gap() {
     let start = crate::simulated::start();
     let mut past = Past::default();
     assert_eq!(since_s(&past, start), None);
     past.begin(start, start);
-    for second in 1..=MAX_PAST as u64 {
-        past.note(noted(start, "a", second, 2));
+    let mut second = 0;
+    while past.forgotten() == 0 {
+        assert_eq!(since_s(&past, start), Some(0), "nothing is forgotten");
+        second += 1;
+        past.note(noted_long(start, second));
     }
-    assert_eq!(since_s(&past, start), Some(0), "nothing is forgotten");
-    past.note(noted(start, "a", 9_000, 2));
     assert_eq!(since_s(&past, start), Some(1));
-    past.note(noted(start, "a", 9_001, 2));
+    past.note(noted_long(start, second + 1));
     assert_eq!(since_s(&past, start), Some(2));
 }
 
@@ -172,8 +221,8 @@ fn an_end_by_the_clock_of_a_node_proves_nothing() {
     let mut past = Past::default();
     past.begin(start, start);
     past.learn(start + Duration::from_secs(70), noted(start, "a", 1, 1));
-    for second in 0..MAX_PAST as u64 {
-        past.note(noted(start, "b", 100 + second, 2));
+    while past.forgotten() == 0 {
+        past.note(noted_long(start, 60));
     }
     assert_eq!(since_s(&past, start), Some(70));
 }
