@@ -171,6 +171,7 @@ mod tests {
         Ended {
             instances: instances.to_vec(),
             complete_for: Some(Duration::from_secs(seconds)),
+            forgotten: 0,
         }
     }
 

@@ -139,6 +139,7 @@ fn nothing_listed(complete_for: Option<Duration>) -> SessionEvent {
         ended: Ended {
             instances: Vec::new(),
             complete_for,
+            forgotten: 0,
         },
         nodes: Vec::new(),
     }))

@@ -164,6 +164,7 @@ impl World {
                 ended: Ended {
                     instances: Vec::new(),
                     complete_for: Some(complete_for),
+                    forgotten: 0,
                 },
             })));
     }
