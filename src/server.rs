@@ -20,6 +20,7 @@
 mod accept;
 mod audit;
 mod configuration;
+mod connection_limit;
 #[cfg(feature = "test-support")]
 pub mod fuzz_support;
 mod gate;

@@ -147,6 +147,18 @@ impl Budget {
         }
     }
 
+    /// Bytes that may be in use.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether more is in use than may be.
+    #[must_use]
+    pub fn is_exceeded(&self) -> bool {
+        self.used() > self.limit
+    }
+
     /// Bytes in use.
     #[must_use]
     pub fn used(&self) -> usize {

@@ -53,6 +53,8 @@ pub struct Outbox<M> {
     state: Mutex<OutboxState<M>>,
     /// The receiver's own budget: what it caused itself stays charged, and it is not held by its own queue.
     own: Arc<Budget>,
+    /// What all receivers of its kind have waiting, if that is counted.
+    counted_in: Option<Arc<Budget>>,
 }
 
 /// What stands under the lock.
@@ -108,6 +110,8 @@ pub(super) struct Queued<M> {
     pub(super) begin: u64,
     /// What it holds of its sender's budget; given back when it is written or dropped.
     pub(super) charge: Option<Charge>,
+    /// The same of what all receivers of a kind have waiting.
+    _counted: Option<Charge>,
 }
 
 /// How far the connection is; it never goes back.
@@ -147,7 +151,14 @@ impl<M> Outbox<M> {
     /// The queue of the peer whose own frames are charged to `own`; empty and open.
     #[must_use]
     pub fn new(own: Arc<Budget>) -> Self {
+        Self::counted_in(own, None)
+    }
+
+    /// The same, of which each message counts in `counted_in` as well until it is written or dropped.
+    #[must_use]
+    pub fn counted_in(own: Arc<Budget>, counted_in: Option<Arc<Budget>>) -> Self {
         Self {
+            counted_in,
             state: Mutex::new(OutboxState {
                 queue: VecDeque::new(),
                 behind: VecDeque::new(),
@@ -170,6 +181,7 @@ impl<M> Outbox<M> {
     /// # Errors
     /// The message, if nothing more is taken in: the connection is over.
     pub fn push(&self, message: M, cost: usize, charge: Option<Charge>) -> Result<Pushed, M> {
+        let counted = self.counted_in.as_ref().map(|all| all.charge(cost));
         let mut state = self.state.lock();
         if state.phase != Phase::Open {
             return Err(message);
@@ -179,6 +191,7 @@ impl<M> Outbox<M> {
             cost,
             begin: 0,
             charge,
+            _counted: counted,
         });
         state.bytes += cost;
         state.count_last(&self.own);
@@ -212,6 +225,7 @@ impl<M> Outbox<M> {
             cost,
             begin: 0,
             charge: None,
+            _counted: self.counted_in.as_ref().map(|all| all.charge(cost)),
         });
         Ok(if state.is_blocked {
             None
@@ -224,6 +238,13 @@ impl<M> Outbox<M> {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.state.lock().bytes
+    }
+
+    /// Bytes queued, with those that wait behind.
+    #[must_use]
+    pub fn all_bytes(&self) -> usize {
+        let state = self.state.lock();
+        state.bytes + state.behind_bytes
     }
 
     /// Takes nothing more in; what is queued is still written, then the connection is closed. What waits behind all

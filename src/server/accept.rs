@@ -17,13 +17,14 @@ use proto_frames::Role;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, error, warn};
 
+use super::connection_limit::{ConnectionLimit, PeerClass, Permit};
 use super::gate::{FirstByte, Gate, Seat};
-use super::handshake::{self, Acceptor, Established, HandshakeError};
+use super::handshake::{self, Acceptor, Established, HandshakeError, REFUSAL_TIME};
 use super::http;
-use super::hub::{Came, Hub, LISTENER, PeerState};
+use super::hub::{Came, Hub, LISTENER, PeerOrigin, PeerState};
 use super::limits::{ACCEPT_BACKLOG, MAX_ACCEPT_PAUSE, MIN_ACCEPT_PAUSE};
 use super::notices::{Class, Weight, Who};
 use super::placement;
@@ -95,21 +96,44 @@ pub(super) struct Ways {
 pub(super) struct Places {
     /// Those that are no sessions yet.
     pub(super) gate: Arc<Gate>,
-    /// Connections in all.
-    pub(super) connections: Arc<Semaphore>,
+    /// Connections in all, and those past their handshakes by whom they are of.
+    pub(super) connections: Arc<ConnectionLimit>,
+}
+
+/// What a connection holds to its end.
+#[derive(Debug)]
+pub(super) struct Held {
+    _slot: OwnedSemaphorePermit,
+    _permit: Permit,
+}
+
+#[cfg(test)]
+impl Held {
+    /// What the only connection that there may be holds.
+    pub(super) fn alone() -> Self {
+        let limit = ConnectionLimit::new(1);
+        Self {
+            _slot: Arc::clone(limit.slots()).try_acquire_owned().unwrap(),
+            _permit: limit.admit(PeerClass::Reader, None).unwrap(),
+        }
+    }
 }
 
 /// Accepts connections for ever. Where there are as many as may be, one more is accepted only if one that waits at the
 /// gate can leave for it. One loop for all listeners. Returns only if the semaphore is closed, which nothing does.
 pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, places: Places) {
-    let Places { gate, connections } = places;
+    let Places {
+        gate,
+        connections: limit,
+    } = places;
+    let connections = limit.slots();
     let mut pause = MIN_ACCEPT_PAUSE;
     let mut first = 0;
     loop {
         // Without a permit one more is still accepted if a connection that waits can be turned away for it.
-        let mut connection = Arc::clone(&connections).try_acquire_owned().ok();
+        let mut connection = Arc::clone(connections).try_acquire_owned().ok();
         if connection.is_none() && !gate.has_waiting() {
-            connection = place_for(&connections, &gate).await;
+            connection = place_for(connections, &gate).await;
         }
         // Each listener is asked first in turn, so that a busy one does not shut the others out.
         first = (first + 1) % listeners.len().max(1);
@@ -129,29 +153,68 @@ pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, 
         pause = MIN_ACCEPT_PAUSE;
         if connection.is_none() {
             gate.turn_one_away();
-            connection = place_for(&connections, &gate).await;
+            connection = place_for(connections, &gate).await;
         }
         let Some(connection) = connection else { return };
         // It waits at the gate from here on; its task learns there whether it may begin.
         let seat = gate.enter(from.ip().into(), looked_at(&tcp));
+        let hub = Arc::clone(&hub);
+        let slot = Slot {
+            limit: Arc::clone(&limit),
+            slot: connection,
+        };
         match (speaks, &ways.http, &ways.placement) {
             (Speaks::Http, Some(http), _) => {
-                let (hub, http) = (Arc::clone(&hub), http.clone());
-                tokio::spawn(welcome_http((tcp, from), hub, http, seat, connection));
+                tokio::spawn(welcome_http((tcp, from), hub, http.clone(), seat, slot));
             }
             (Speaks::Placement, _, Some(door)) => {
-                // There is no handshake to wait for.
-                drop(seat);
-                tokio::spawn(door.clone().serve(tcp, from, connection));
+                tokio::spawn(welcome_plain((tcp, from), hub, door.clone(), seat, slot));
             }
             (Speaks::PlacementTls, _, Some(door)) => {
-                let (hub, door) = (Arc::clone(&hub), door.clone());
-                tokio::spawn(welcome_placement((tcp, from), hub, door, seat, connection));
+                tokio::spawn(welcome_placement(
+                    (tcp, from),
+                    hub,
+                    door.clone(),
+                    seat,
+                    slot,
+                ));
             }
             _ => {
-                let (hub, acceptor) = (Arc::clone(&hub), ways.frames.clone());
-                tokio::spawn(welcome(tcp, from, hub, acceptor, seat, connection));
+                let acceptor = ways.frames.clone();
+                tokio::spawn(welcome((tcp, from), hub, acceptor, seat, slot));
             }
+        }
+    }
+}
+
+/// A connection that was accepted and is not admitted yet.
+struct Slot {
+    limit: Arc<ConnectionLimit>,
+    slot: OwnedSemaphorePermit,
+}
+
+impl Slot {
+    /// Admits the connection, whose handshake is over. What it holds from now on, or the slot once more with why it has
+    /// to go.
+    fn admit(
+        self,
+        class: PeerClass,
+        certificate: Option<[u8; 32]>,
+    ) -> Result<Held, (Self, HandshakeError)> {
+        match self.limit.admit(class, certificate) {
+            Ok(permit) => Ok(Held {
+                _slot: self.slot,
+                _permit: permit,
+            }),
+            Err(reached) => Err((self, HandshakeError::LimitReached(reached))),
+        }
+    }
+
+    /// Tells the connection that it is refused, unless as many are being told as may be.
+    async fn refuse(self, tell: impl Future<Output = ()>) {
+        if let Some(_permit) = self.limit.refusal() {
+            // A peer that does not even take this is closed all the same.
+            let _ = timeout(REFUSAL_TIME, tell).await;
         }
     }
 }
@@ -195,18 +258,26 @@ fn poll_accept(
 /// The handshake of a peer that speaks frames. The seat is dropped before the session begins, and also on an error or a
 /// panic.
 async fn welcome(
-    tcp: TcpStream,
-    from: SocketAddr,
+    (tcp, from): (TcpStream, SocketAddr),
     hub: Arc<Hub>,
     acceptor: Acceptor,
     mut seat: Seat,
-    connection: OwnedSemaphorePermit,
+    slot: Slot,
 ) {
     if let Err(error) = tune(&tcp) {
         debug!("{from}: {error}");
     }
     let work = async {
         let mut established = handshake::admit(tcp, &acceptor, &mut seat).await?;
+        let class = PeerClass::of(established.hello.role);
+        let held = match slot.admit(class, Some(established.certificate)) {
+            Ok(held) => held,
+            // It keeps its place for a handshake until it is told.
+            Err((slot, error)) => {
+                slot.refuse(established.refuse(&error)).await;
+                return Err(error);
+            }
+        };
         drop(seat);
         let Hello { uuid, role, .. } = established.hello;
         if let Some(time) = hub.hold_time(uuid, role)
@@ -215,7 +286,7 @@ async fn welcome(
             return Err(HandshakeError::Closed);
         }
         // A task of its own: the handshake's large one ends here.
-        tokio::spawn(serve(established, from, Arc::clone(&hub), connection));
+        tokio::spawn(serve(established, from, Arc::clone(&hub), held));
         Ok(())
     };
     note_refusal(&hub, from, caught(work).await);
@@ -227,7 +298,7 @@ async fn welcome_http(
     hub: Arc<Hub>,
     http: http::Acceptor,
     mut seat: Seat,
-    connection: OwnedSemaphorePermit,
+    slot: Slot,
 ) {
     if let Err(error) = tune(&tcp) {
         debug!("{from}: {error}");
@@ -235,9 +306,20 @@ async fn welcome_http(
     let work = async {
         let (stream, identity) =
             handshake::admit_tls(tcp, (&http.tls, &hub.limits), &mut seat).await?;
+        let (roles, certificate) = match &identity {
+            Some(identity) => (identity.roles, Some(identity.fingerprint)),
+            None => (Role::default(), None),
+        };
+        let held = match slot.admit(PeerClass::of_http(roles), certificate) {
+            Ok(held) => held,
+            Err((slot, error)) => {
+                slot.refuse(http::refuse(stream, &error)).await;
+                return Err(error);
+            }
+        };
         drop(seat);
         // A task of its own: the handshake's large one ends here.
-        tokio::spawn(http.serve(stream, identity, from, connection));
+        tokio::spawn(http.serve(stream, identity, from, held));
         Ok(())
     };
     note_refusal(&hub, from, caught(work).await);
@@ -249,7 +331,7 @@ async fn welcome_placement(
     hub: Arc<Hub>,
     door: placement::Door,
     mut seat: Seat,
-    connection: OwnedSemaphorePermit,
+    slot: Slot,
 ) {
     if let Err(error) = tune(&tcp) {
         debug!("{from}: {error}");
@@ -257,11 +339,28 @@ async fn welcome_placement(
     let work = async {
         // Its configuration asks for no certificate.
         let (stream, _) = handshake::admit_tls(tcp, (&door.tls(), &hub.limits), &mut seat).await?;
+        let held = slot.admit(PeerClass::Reader, None);
+        let held = held.map_err(|(_, error)| error)?;
         drop(seat);
-        tokio::spawn(door.serve(stream, from, connection));
+        tokio::spawn(door.serve(stream, from, held));
         Ok(())
     };
     note_refusal(&hub, from, caught(work).await);
+}
+
+/// The same for the Placement API over plain HTTP, where there is no handshake to wait for.
+async fn welcome_plain(
+    (tcp, from): (TcpStream, SocketAddr),
+    hub: Arc<Hub>,
+    door: placement::Door,
+    seat: Seat,
+    slot: Slot,
+) {
+    drop(seat);
+    match slot.admit(PeerClass::Reader, None) {
+        Ok(held) => door.serve(tcp, from, held).await,
+        Err((_, error)) => note_refusal(&hub, from, Ok(Err(error))),
+    }
 }
 
 /// Says why a connection was not let in, if it was not. A connection that closes by itself before CONNECT is only
@@ -270,7 +369,11 @@ fn note_refusal(hub: &Hub, from: SocketAddr, welcomed: Result<Result<(), Handsha
     hub.note_handshake(match &welcomed {
         Ok(Ok(())) => Came::In,
         Ok(Err(HandshakeError::Closed)) => Came::Closed,
-        Ok(Err(HandshakeError::HadToLeave | HandshakeError::NoPlace(_))) => Came::TurnedAway,
+        Ok(Err(
+            HandshakeError::HadToLeave
+            | HandshakeError::NoPlace(_)
+            | HandshakeError::LimitReached(_),
+        )) => Came::TurnedAway,
         Ok(Err(_)) | Err(_) => Came::Refused,
     });
     match welcomed {
@@ -280,7 +383,9 @@ fn note_refusal(hub: &Hub, from: SocketAddr, welcomed: Result<Result<(), Handsha
         }
         Ok(Err(error)) => {
             let (class, weight) = match error {
-                HandshakeError::HadToLeave => (Class::TurnedAway, Weight::Warning),
+                HandshakeError::HadToLeave | HandshakeError::LimitReached(_) => {
+                    (Class::TurnedAway, Weight::Warning)
+                }
                 _ => (Class::Refused, Weight::News),
             };
             let line = format_args!("refused {}", handshake::describe(&error, from));
@@ -309,12 +414,13 @@ fn serve(
     established: Established,
     from: SocketAddr,
     hub: Arc<Hub>,
-    connection: OwnedSemaphorePermit,
+    held: Held,
 ) -> impl Future<Output = ()> + Send {
     let Established {
         stream,
         hello,
         subject,
+        certificate,
         decoder,
         encoder,
         incoming,
@@ -336,7 +442,13 @@ fn serve(
         stall: limits.stall_time,
         close_quiet: CLOSE_QUIET,
     };
-    let state = PeerState::new(hello.uuid, hello.role, (from, subject.into()), budget);
+    let origin = PeerOrigin {
+        from,
+        subject: subject.into(),
+        certificate,
+    };
+    let unread = hub.unread_of(hello.role);
+    let state = PeerState::new((hello.uuid, hello.role), origin, budget, unread);
     let id = hub.next_session();
     // The queue first, then the input: the core's first message is `Connected`, or a refusal.
     hub.add_peer(id, Arc::clone(&state));
@@ -369,6 +481,6 @@ fn serve(
             }
             Err(why) => hub.fail(format!("{} {}: {why}", state.role, state.uuid)),
         }
-        drop(connection);
+        drop(held);
     }
 }

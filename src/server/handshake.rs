@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::connection_limit::{CertificateId, LimitReached};
 use super::gate::{Seat, Verdict};
 use super::limits::{
     MAX_WAIT_FOR_PLACE, PRESSED_FIRST_BYTE, PRESSED_HANDSHAKE, PRESSED_SILENCE, ServerLimits,
@@ -39,7 +40,7 @@ use sched_core::{Dialect, Hello};
 const CONNECT_ROOM: usize = 512;
 
 /// How long a peer that is refused may take to read why and to close; it has a handshake's place meanwhile.
-const REFUSAL_TIME: Duration = Duration::from_secs(2);
+pub(super) const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
 /// The roles whose certificates have to be bound to a UUID with `--require-uuid-binding`: a node's UUID decides what is
 /// placed on it and what is believed of it. Controllers and operators draw one for themselves, and may all share a
@@ -54,6 +55,8 @@ pub(super) struct Established {
     pub(super) hello: Hello,
     /// The subject of its certificate.
     pub(super) subject: String,
+    /// The SHA-256 of its certificate.
+    pub(super) certificate: CertificateId,
     /// In the middle of the peer's stream: the CONNECT is read, and with it the encoding is known.
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
@@ -62,6 +65,11 @@ pub(super) struct Established {
 }
 
 impl Established {
+    /// Tells a peer that will not be let in after all, and closes.
+    pub(super) async fn refuse(mut self, error: &HandshakeError) {
+        refuse(&mut self.stream, self.encoder, error).await;
+    }
+
     /// Waits for so long before anybody hears of the peer; whether it is still there then. For peers whose connections
     /// replace each other ([`super::twins`]). What comes meanwhile is kept, up to [`CONNECT_ROOM`]; beyond that it
     /// stays in the socket. `false` if the peer has closed, and so need not replace anybody.
@@ -98,6 +106,8 @@ pub(super) enum HandshakeError {
     TlsTimeout(Duration),
     #[error("no CONNECT within {0:?}")]
     ConnectTimeout(Duration),
+    #[error("{0}")]
+    LimitReached(LimitReached),
     #[error("closed before its CONNECT")]
     Closed,
     #[error("its certificate: {0}")]
@@ -250,14 +260,15 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
         let identity = identity?;
         let encoding = encoder_kind(&decoder);
         let hello = check(&connect, &identity, *require_binding, encoding)?;
-        Ok((hello, identity.subject))
+        Ok((hello, identity))
     }) {
-        Ok((hello, subject)) => {
+        Ok((hello, identity)) => {
             stream.get_mut().0.get_mut().end_of_handshake();
             Ok(Established {
                 stream,
                 hello,
-                subject,
+                subject: identity.subject,
+                certificate: identity.fingerprint,
                 decoder,
                 encoder,
                 incoming,
@@ -369,7 +380,8 @@ async fn refuse(
     let kind = match error {
         HandshakeError::Malformed(_)
         | HandshakeError::NotConnect(_)
-        | HandshakeError::ConnectTimeout(_) => Kind::CONNECTION_FAILURE,
+        | HandshakeError::ConnectTimeout(_)
+        | HandshakeError::LimitReached(_) => Kind::CONNECTION_FAILURE,
         HandshakeError::Identity(_)
         | HandshakeError::RoleNotGranted { .. }
         | HandshakeError::OtherUuid { .. }

@@ -60,4 +60,4 @@ mod unread;
 
 pub(super) use self::limits::{HEAD_DEADLINE, SEND_BUFFER};
 pub(super) use self::progress::Progress;
-pub(super) use self::serve::{Acceptor, HttpDoor, http_1, until_leaving};
+pub(super) use self::serve::{Acceptor, HttpDoor, http_1, refuse, until_leaving};

@@ -18,6 +18,7 @@ mod keeping;
 mod leaving;
 #[cfg(test)]
 pub(in crate::server) mod tests;
+mod unread;
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -36,6 +37,8 @@ use self::connections::Handshakes;
 use self::delivery::Queue;
 pub(super) use self::doors::Door;
 pub(super) use self::leaving::STORE_DEADLINE;
+use self::unread::Unread;
+use super::connection_limit::CertificateId;
 use super::images::Images;
 use super::limits::ServerLimits;
 use super::measured::{Holds, Measured};
@@ -95,6 +98,8 @@ pub(super) struct Hub {
     store: OnceLock<Store>,
     /// Where programs are kept that are shipped; empty where there is no such place.
     images: OnceLock<Images>,
+    /// What waits for peers that only listen, and for controllers.
+    unread: Unread,
     /// Why the daemon cannot go on, once that is so.
     failure: watch::Sender<Option<String>>,
 }
@@ -113,10 +118,8 @@ pub(super) struct PeerState {
     pub(super) uuid: Uuid,
     /// As it claimed in CONNECT, within what its certificate grants. The core decides by it what the peer may send.
     pub(super) role: Role,
-    /// Where it connected from.
-    pub(super) from: SocketAddr,
-    /// The subject of its certificate: named where the peer pushes or deletes an image.
-    pub(super) subject: Box<str>,
+    /// Where it comes from.
+    pub(super) origin: PeerOrigin,
     /// Messages for it that are not written yet, in the order in which the core decided them.
     pub(super) outbox: Arc<Outbox<Message>>,
     /// What its own frames may take up in others' queues. The connection's task stops reading while it is exhausted.
@@ -130,15 +133,25 @@ pub(super) struct PeerState {
     late: Mutex<Vec<Message>>,
 }
 
+/// Where a peer comes from: a machine, and who holds the certificate.
+#[derive(Debug)]
+pub(super) struct PeerOrigin {
+    /// The address it connected from.
+    pub(super) from: SocketAddr,
+    /// The subject of its certificate: named where the peer pushes or deletes an image.
+    pub(super) subject: Box<str>,
+    /// Its certificate, by which sessions of one client count together.
+    pub(super) certificate: CertificateId,
+}
+
 impl PeerState {
-    /// `from` is the address it connected from, the text beside it the subject of its certificate. `budget` is in
-    /// bytes, of what its frames may take up in the queues of others before reading from it pauses. The core does not
-    /// know the peer yet.
+    /// `budget` is in bytes, of what its frames may take up in the queues of others before reading from it pauses.
+    /// `unread` is what its own queue counts in ([`Hub::unread_of`]). The core does not know the peer yet.
     pub(super) fn new(
-        uuid: Uuid,
-        role: Role,
-        (from, subject): (SocketAddr, Box<str>),
+        (uuid, role): (Uuid, Role),
+        origin: PeerOrigin,
         budget: usize,
+        unread: Option<Arc<Budget>>,
     ) -> Arc<Self> {
         // A controller talks to every node, and is not to wait for one of them.
         let pace = if role.intersects(Role::CONTROLLER | LISTENER) {
@@ -150,9 +163,8 @@ impl PeerState {
         Arc::new(Self {
             uuid,
             role,
-            from,
-            subject,
-            outbox: Arc::new(Outbox::new(Arc::clone(&budget))),
+            origin,
+            outbox: Arc::new(Outbox::counted_in(Arc::clone(&budget), unread)),
             budget,
             queue: Mutex::default(),
             late: Mutex::default(),
@@ -184,6 +196,7 @@ impl Hub {
             twins: Mutex::default(),
             store: OnceLock::new(),
             images: OnceLock::new(),
+            unread: Unread::default(),
             failure: watch::Sender::new(None),
         }
     }

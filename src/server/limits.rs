@@ -77,6 +77,14 @@ pub const MAX_UNCHARGED_OPERATOR: usize = 16 * 1024 * 1024;
 /// in particular caused. Beyond it is disconnected. 150 000 nodes lost at once, or 1 000 STATS of 200 instances.
 pub const MAX_UNCHARGED_CONTROLLER: usize = 64 * 1024 * 1024;
 
+/// Bytes that may be queued for all operators and viewers together, whoever caused them: what one controller may have.
+/// Beyond it those are disconnected that have most unread, certificate by certificate. So hundreds of sessions that read
+/// nothing cost no more than four at [`MAX_UNCHARGED_OPERATOR`].
+pub(super) const MAX_UNREAD_LISTENERS: usize = MAX_UNCHARGED_CONTROLLER;
+
+/// The same for all controllers together: a master, and three backups that have all stalled.
+pub(super) const MAX_UNREAD_CONTROLLERS: usize = 4 * MAX_UNCHARGED_CONTROLLER;
+
 /// Bytes queued for a launcher that has stalled which are no longer charged to their senders: a controller's whole
 /// budget, so that no single stalled launcher holds a controller back. What is beyond stays charged.
 pub const MAX_UNCHARGED_LAUNCHER: usize = CONTROLLER_BUDGET;

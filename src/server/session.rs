@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use proto_frames::{Encoder, Frame, Kind, Role, Timestamp, TooLong, TraceNode, Uuid};
 use tracing::debug;
 
-use super::hub::{Hub, PeerState};
+use super::hub::{Hub, PeerOrigin, PeerState};
 use super::notices::{Class, Weight, Who};
 use super::{audit, wire};
 use crate::net::peer::{End, EndReason, Flow, Handler};
@@ -120,12 +120,9 @@ impl Session {
     /// others are refused by the core, with a line of its own.
     fn audit(&self, kind: Kind, command: &Command) {
         let PeerState {
-            uuid,
-            role,
-            from,
-            subject,
-            ..
+            uuid, role, origin, ..
         } = &*self.peer;
+        let PeerOrigin { from, subject, .. } = origin;
         if let Command::Start(request) = command {
             // They come by the thousand in a second.
             let instance = &request.instance;

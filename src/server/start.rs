@@ -20,11 +20,11 @@ use std::time::Instant;
 use proto_frames::{Role, Uuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use super::accept::{Listener, Places, Speaks, Ways, accept, listen};
+use super::connection_limit::ConnectionLimit;
 use super::gate::Gate;
 use super::handshake::Acceptor;
 use super::http::{self, HttpDoor};
@@ -335,7 +335,7 @@ impl Server {
         let connections = limits.max_connections.unwrap_or_else(connections_allowed);
         let places = Places {
             gate: Gate::new(limits.max_handshakes, limits.handshake_share),
-            connections: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
+            connections: ConnectionLimit::new(connections),
         };
         let hub = || Arc::clone(&self.hub);
         let mut tasks = Tasks::default();

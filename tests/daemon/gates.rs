@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use proto_frames::{Encoding, Kind, Role};
+use proto_frames::{Encoding, Kind, Message, Role, Uuid};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -102,4 +102,67 @@ async fn silent_connections_do_not_use_up_the_connections_that_are_allowed() {
     let node = site.node(&daemon).await;
     assert_eq!(master.expect_node().await, node.uuid);
     drop(held);
+}
+
+#[tokio::test]
+async fn one_certificate_of_a_viewer_keeps_neither_launchers_nor_operators_nor_other_viewers_out() {
+    let site = Site::new();
+    let daemon = site.start(&["--max-connections", "16"]).await;
+    let viewer = site.dialer(&daemon, Role::VIEWER, Encoding::Native);
+    let mut held = Vec::new();
+    let refused = loop {
+        assert!(held.len() < 16, "one certificate has every connection");
+        let another = viewer.clone().with_uuid(Uuid::new_v4());
+        match another.ask().await {
+            (Some(Message::Connected(_)), wire) => held.push(wire),
+            (Some(Message::Frame(frame)), _) => break frame.kind,
+            (other, _) => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused, Kind::CONNECTION_FAILURE);
+    daemon.logged("connections of readers already").await;
+    let mut master = site.master(&daemon).await;
+    site.operator(&daemon).await;
+    site.connect(&daemon, Role::VIEWER, Encoding::Native).await;
+    for _ in 0..4 {
+        let node = site.node(&daemon).await;
+        let uuid = node.uuid;
+        assert_eq!(master.expect_node().await, uuid);
+        node.close().await;
+        assert_eq!(master.expect_node_gone().await, uuid);
+    }
+    // What one of them gives back it gets again.
+    drop(held.pop());
+    loop {
+        let another = viewer.clone().with_uuid(Uuid::new_v4());
+        if let (Some(Message::Connected(_)), _) = another.ask().await {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn launchers_with_one_certificate_leave_a_connection_for_a_controller_and_an_operator() {
+    let site = Site::new();
+    let daemon = site.start(&["--max-connections", "16"]).await;
+    // An original one, to which ConnectionFailure says that trying again may help.
+    let launcher = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
+    let mut held = Vec::new();
+    loop {
+        assert!(held.len() < 16, "launchers have every connection");
+        let another = launcher.clone().with_uuid(Uuid::new_v4());
+        match another.ask().await {
+            (Some(Message::Connected(_)), wire) => held.push(wire),
+            (Some(Message::Frame(frame)), _) => {
+                assert_eq!(frame.kind, Kind::CONNECTION_FAILURE);
+                break;
+            }
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(held.len(), 14);
+    daemon.logged("connections of launchers").await;
+    let controller = site.dialer(&daemon, Role::CONTROLLER, Encoding::Native);
+    let _controller = controller.connect().await;
+    site.operator(&daemon).await;
 }

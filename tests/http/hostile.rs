@@ -2,10 +2,11 @@
 
 use proto_frames::Role;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
-use crate::client::http_address;
+use crate::client::{Answer, Http, http_address};
 use crate::site::{Site, within};
 
 #[tokio::test]
@@ -143,4 +144,49 @@ async fn ssntp_on_the_http_port_and_http_on_the_ssntp_port_get_nowhere() {
     assert_eq!(http.get("/livez").await.status, 0);
     http.address = http_address(&daemon).await;
     assert_eq!(http.get("/livez").await.status, 200);
+}
+
+/// A stream of events on a connection of its own, and the status of its head.
+async fn stream(http: &Http) -> (u16, TlsStream<TcpStream>) {
+    let mut stream = http.connect().await;
+    let request = b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let _ = within(stream.write_all(request)).await;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match within(stream.read_u8()).await {
+            Ok(byte) => head.push(byte),
+            Err(_) => break,
+        }
+    }
+    (Answer::read(&head).status, stream)
+}
+
+#[tokio::test]
+async fn streams_of_one_viewer_keep_neither_operators_nor_launchers_nor_other_viewers_out() {
+    let (site, daemon) = Site::with_http(&["--max-connections=16"]).await;
+    let viewer = site.http(&daemon, Role::VIEWER).await;
+    let mut streams = Vec::new();
+    loop {
+        assert!(streams.len() < 16, "one certificate has every connection");
+        match stream(&viewer).await {
+            (200, stream) => streams.push(stream),
+            (status, _) => {
+                assert_eq!(status, 503);
+                break;
+            }
+        }
+    }
+    // It is said what to do, over either protocol; what comes at once may be closed without a word.
+    let refused = viewer.get("/v1/status").await;
+    if refused.status != 0 {
+        assert_eq!(refused.problem().1, "too_many");
+        assert!(refused.body.contains("its certificate has"), "{refused:?}");
+    }
+    daemon.logged("connections of readers already").await;
+    let other = site.http(&daemon, Role::VIEWER).await;
+    assert_eq!(other.get("/v1/status").await.status, 200);
+    let operator = site.http(&daemon, Role::CONTROLLER).await;
+    assert_eq!(operator.get("/v1/status").await.status, 200);
+    let mut node = site.ready_node(&daemon).await;
+    node.nothing_else().await;
 }

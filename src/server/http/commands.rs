@@ -31,6 +31,7 @@ use super::problem::Problem;
 use super::read::find_node;
 use super::ring::{Behind, Told};
 use super::serve::App;
+use super::shares::Place;
 use crate::server::audit;
 use crate::server::notices::{Class, Weight, Who};
 use crate::server::wire::{self, Ordered};
@@ -291,16 +292,17 @@ pub(super) async fn follow(
     }
 }
 
-/// Until when a request waits, and its permit among those that do. `None` if it did not ask to wait, or if as many wait
-/// as may (`MAX_WAITING`): it is then answered with 202 at once, which is no error, because `follow` leads to the
+/// Until when a request waits, and its place among those that do. `None` if it did not ask to wait, or if as many wait
+/// as may, in all or of one certificate (`MAX_WAITING`): it is then answered with 202 at once, which is no error, because `follow` leads to the
 /// outcome as well.
-fn patience(call: &Call) -> Option<(Instant, tokio::sync::OwnedSemaphorePermit)> {
+fn patience(call: &Call) -> Option<(Instant, Place)> {
     let wait = call.query.wait();
     if wait == Duration::ZERO {
         return None;
     }
-    let room = std::sync::Arc::clone(&call.app.waiting).try_acquire_owned();
-    Some((Instant::now() + wait, room.ok()?))
+    let caller = call.connection.identity.fingerprint;
+    let place = call.app.waiting.take(caller).ok()?;
+    Some((Instant::now() + wait, place))
 }
 
 /// Looks through the events behind `seen`, which it moves on, for one that ends the command. Where events were dropped

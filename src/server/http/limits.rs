@@ -62,6 +62,9 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(300);
 /// the core every [`LOOK_EVERY`].
 pub(super) const MAX_WAITING: usize = 1024;
 
+/// The same of one certificate: a quarter, as of answers with output.
+pub(super) const MAX_WAITING_PER_CALLER: usize = MAX_WAITING / 4;
+
 /// How often a request that waits looks how things stand, beside whenever something happens. Not all changes of a row
 /// make an event.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);

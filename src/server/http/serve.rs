@@ -40,7 +40,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use proto_frames::Role;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -51,7 +50,7 @@ use super::caller::Caller;
 use super::limits::{
     BODY_DEADLINE, BUDGET_DEADLINE, CONNECTION_WINDOW, HEAD_DEADLINE, MAX_BODY, MAX_HEAD,
     MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER, MAX_STREAMS, MAX_UPLOADS, MAX_UPLOADS_PER_CALLER,
-    MAX_WAITING, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
+    MAX_WAITING, MAX_WAITING_PER_CALLER, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
 };
 use super::mounted::Mounted;
 use super::page::ASSETS;
@@ -65,6 +64,7 @@ use super::starts::Posted;
 use super::unread::Unread;
 use crate::net::ahead::Ahead;
 use crate::net::identity::PeerIdentity;
+use crate::server::accept::Held;
 use crate::server::hub::Hub;
 use crate::server::placement;
 use crate::server::tasks::caught;
@@ -95,9 +95,9 @@ pub(super) struct App {
     /// Which STARTs came over HTTP. `POST /v1/instances` holds this lock while it takes the core's lock, never the
     /// other way round.
     pub(super) posted: Mutex<Posted>,
-    /// Permits for requests with `?wait=`, [`MAX_WAITING`] of them. A request that gets none is answered at once, as if
-    /// it had no `wait`.
-    pub(super) waiting: Arc<Semaphore>,
+    /// Places for requests with `?wait=`: [`MAX_WAITING`] in all, [`MAX_WAITING_PER_CALLER`] for one certificate. A request
+    /// that gets none is answered at once, as if it had no `wait`.
+    pub(super) waiting: Arc<Shares>,
     /// Places for readers of workloads' output: [`MAX_OUTPUTS`] in all, [`MAX_OUTPUTS_PER_CALLER`] for one certificate.
     pub(super) outputs: Arc<Shares>,
     /// Places for uploads of images: [`MAX_UPLOADS`] in all, [`MAX_UPLOADS_PER_CALLER`] for one certificate.
@@ -159,7 +159,7 @@ impl HttpDoor {
             hub: Arc::clone(hub),
             ring,
             posted: Mutex::default(),
-            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            waiting: Shares::new(MAX_WAITING, MAX_WAITING_PER_CALLER),
             outputs: Shares::new(MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER),
             uploads: Shares::new(MAX_UPLOADS, MAX_UPLOADS_PER_CALLER),
             started: Instant::now(),
@@ -460,7 +460,7 @@ impl Acceptor {
     }
 
     /// Serves a connection to its end. Runs as a task of its own, spawned by `accept.rs` after the handshake. `place`
-    /// is the connection's permit among `--max-connections`; it is given back when this returns.
+    /// is what the connection holds of `--max-connections`; it is given back when this returns.
     ///
     /// The connection ends when the peer closes it, when it is silent or takes nothing for too long (the deadlines in
     /// [`limits`](super::limits) and `--progress-deadline`), or once the daemon leaves and its requests are answered.
@@ -470,7 +470,7 @@ impl Acceptor {
         stream: TlsStream<Ahead<Timed>>,
         identity: Option<PeerIdentity>,
         from: SocketAddr,
-        place: OwnedSemaphorePermit,
+        place: Held,
     ) {
         let hub = Arc::clone(&self.door.app.hub);
         // Of those with a certificate there may be as many as there may be connections.
@@ -519,6 +519,30 @@ impl Acceptor {
         }
         drop((mounted, place));
     }
+}
+
+/// Answers whatever a connection asks for that it is refused, and closes it. For one that TLS let in and for which there
+/// is no place among `--max-connections`; the caller bounds how long that takes.
+pub(in crate::server) async fn refuse(
+    stream: TlsStream<Ahead<Timed>>,
+    why: &(dyn std::error::Error + Sync),
+) {
+    let problem = Problem::busy(format!("the connection is refused: {why}"));
+    let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+    let io = TokioIo::new(stream);
+    let service = service_fn(|_| {
+        let response = uncached(problem.clone().into_response());
+        std::future::ready(Ok::<_, std::convert::Infallible>(response))
+    });
+    // What becomes of it is its peer's.
+    let _ = match is_http_2 {
+        true => http_2().serve_connection(io, service).await,
+        false => {
+            let mut builder = http_1();
+            builder.keep_alive(false);
+            builder.serve_connection(io, service).await
+        }
+    };
 }
 
 /// Drives a connection to its end. Once the daemon leaves, `shut_down` is called, which makes hyper take no further

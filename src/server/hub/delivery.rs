@@ -172,6 +172,9 @@ impl Hub {
                     let why = TooMuch::of(&peer, pushed.uncharged);
                     self.disconnect(scheduler, batch, to, Weight::Warning, why);
                 }
+                if self.has_too_much_unread(peer.role) {
+                    self.disconnect_unread(scheduler, batch, peer.role);
+                }
             }
             // Its connection ended a moment ago; the core is told next, and given this back.
             Err(message) => peer.late.lock().push(message),
@@ -220,7 +223,7 @@ impl Hub {
     /// leaves. Does nothing where the peer is gone already.
     ///
     /// Called under the core's lock; the next actions are taken by the caller's loop.
-    fn disconnect(
+    pub(super) fn disconnect(
         &self,
         scheduler: &mut Scheduler,
         batch: &InputBatch<'_>,
@@ -262,7 +265,7 @@ impl Hub {
                 "{role} {uuid}: two machines seem to have one UUID: {} took the place of {}, the connections of this UUID \
                  have replaced each other {times} times within {TWIN_WINDOW:?}; each newer one waits {HOLD_TIME:?} from \
                  now on. A cloned machine needs a UUID of its own: remove the launcher's state directory from the copy",
-                newer.from, older.from
+                newer.origin.from, older.origin.from
             );
             let who = Who::Peer(uuid);
             self.notices
@@ -313,7 +316,7 @@ impl Hub {
             "refused {} {} at {}: another launcher with this UUID is connected from {}",
             peer.role,
             peer.uuid,
-            peer.from,
+            peer.origin.from,
             PeerAddress(first)
         );
         let who = Who::Peer(peer.uuid);

@@ -68,6 +68,10 @@ impl Hub {
             return None;
         }
         let peer = self.peers.get(&session).map(|peer| Arc::clone(&peer))?;
+        // The same for all peers of its kind: chunks that nobody reads are not to have others disconnected.
+        if self.has_too_much_unread(peer.role) {
+            return None;
+        }
         push_behind(&peer, frame)
     }
 
@@ -78,7 +82,7 @@ impl Hub {
             return Some(door.subject().to_owned());
         }
         let peer = self.peers.get(&session)?;
-        Some(peer.subject.to_string())
+        Some(peer.origin.subject.to_string())
     }
 }
 

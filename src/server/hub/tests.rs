@@ -10,7 +10,7 @@ use crate::net::outbox::LONG_QUEUE;
 use crate::net::peer::Flow;
 use crate::server::limits::{
     CONTROLLER_BUDGET, LAUNCHER_BUDGET, MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER,
-    MAX_UNCHARGED_OPERATOR,
+    MAX_UNCHARGED_OPERATOR, MAX_UNREAD_LISTENERS,
 };
 use crate::server::wire;
 use sched_core::{
@@ -48,12 +48,31 @@ impl Joined {
         } else {
             LAUNCHER_BUDGET
         };
-        let state = PeerState::new(
-            uuid,
-            role,
-            (([127, 0, 0, 1], 1).into(), "O=ciao".into()),
-            budget,
-        );
+        let mut certificate = [0; 32];
+        certificate[..8].copy_from_slice(&session.0.to_be_bytes());
+        Self::with_certificate(hub, (session, uuid, role), certificate, budget)
+    }
+
+    /// Another session with the certificate of number `certificate`.
+    fn listener_of(hub: &Hub, certificate: u8) -> Self {
+        let session = hub.next_session();
+        let uuid = Uuid::from_u128(u128::from(session.0) + 100);
+        let peer = (session, uuid, Role::VIEWER);
+        Self::with_certificate(hub, peer, [certificate; 32], LAUNCHER_BUDGET)
+    }
+
+    fn with_certificate(
+        hub: &Hub,
+        (session, uuid, role): (SessionId, Uuid, Role),
+        certificate: [u8; 32],
+        budget: usize,
+    ) -> Self {
+        let origin = PeerOrigin {
+            from: ([127, 0, 0, 1], 1).into(),
+            subject: "O=ciao".into(),
+            certificate,
+        };
+        let state = PeerState::new((uuid, role), origin, budget, hub.unread_of(role));
         hub.add_peer(session, Arc::clone(&state));
         let hello = Hello::native(uuid, role);
         hub.handle([Input::Connect { session, hello }], Some(&state.budget));
@@ -147,6 +166,55 @@ fn a_watcher_that_does_not_read_does_not_hold_the_master_back_and_is_disconnecte
     }
     assert!(count > 10_000, "only {count}");
     assert_eq!(master.state.budget.used(), 0);
+}
+
+#[test]
+fn many_sessions_that_read_nothing_cost_as_much_as_a_few_and_not_the_session_of_another_certificate()
+ {
+    const SESSIONS: usize = 100;
+    let hub = hub();
+    let master = Joined::new(&hub, Role::CONTROLLER);
+    let node = Joined::node(&hub);
+    let silent: Vec<Joined> = (0..SESSIONS)
+        .map(|_| Joined::listener_of(&hub, 1))
+        .collect();
+    let other = Joined::listener_of(&hub, 2);
+    for listener in silent.iter().chain([&other]) {
+        listener.watch(&hub, Topic::Placements);
+    }
+    let mut count = 0;
+    while silent.iter().all(|silent| silent.is_connected(&hub)) {
+        let unread: usize = silent.iter().map(|it| it.state.outbox.bytes()).sum();
+        assert!(unread <= MAX_UNREAD_LISTENERS, "{unread}");
+        master.start(&hub, count, 10);
+        node.take();
+        master.take();
+        count += 1;
+    }
+    let left = silent.iter().filter(|silent| silent.is_connected(&hub));
+    // Three quarters of what may wait, and with them as many of the sessions.
+    let left = left.count();
+    assert!((SESSIONS / 2..SESSIONS).contains(&left), "{left} are left");
+    assert!(
+        other.is_connected(&hub),
+        "it has as much unread as each of them"
+    );
+    let unread = hub.unread.listeners.used();
+    assert!(unread <= MAX_UNREAD_LISTENERS, "{unread}");
+    drop((silent, other));
+    assert!(master.may_be_read());
+}
+
+#[test]
+fn chunks_of_images_that_nobody_reads_count_as_well() {
+    let hub = hub();
+    let full = Joined::listener_of(&hub, 1);
+    let _held = hub.unread.listeners.charge(MAX_UNREAD_LISTENERS + 1);
+    hub.send_behind(
+        full.session,
+        Frame::new(Kind::IMAGE, Uuid::nil(), vec![0; 100]),
+    );
+    assert_eq!(full.state.outbox.all_bytes(), full.state.outbox.bytes());
 }
 
 #[test]

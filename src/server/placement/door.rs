@@ -43,6 +43,7 @@ use super::tokens::{Tokens, TokensError};
 use super::version::{HEADER, SERVICE, Version};
 use super::{PlacementConfig, PlacementError};
 use super::{allocations, candidates, classes, providers, usages};
+use crate::server::accept::Held;
 use crate::server::http::{HEAD_DEADLINE, Progress, http_1, until_leaving};
 use crate::server::hub::Hub;
 use crate::server::notices::{Class, Weight, Who};
@@ -160,13 +161,13 @@ impl Door {
 
     /// Serves a connection to its end; one too many ends at once, without an answer, and so does one that has shown no
     /// token where another needs its place. Runs as a task of its own, spawned
-    /// by `accept.rs`, for TLS after the handshake. `place` is the connection's permit among `--max-connections`. A
+    /// by `accept.rs`, for TLS after the handshake. `place` is what the connection holds of `--max-connections`. A
     /// connection that does not take an answer in time ends before all of it is written.
     pub(in crate::server) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self,
         stream: S,
         from: SocketAddr,
-        place: OwnedSemaphorePermit,
+        place: Held,
     ) {
         let Some(own) = self.connections.take(from.ip()) else {
             debug!("{from}: Placement: {MAX_CONNECTIONS} connections are open already");

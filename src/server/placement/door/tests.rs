@@ -9,6 +9,7 @@ use tokio::time::{advance, timeout};
 
 use super::super::limits::WRITE_DEADLINE;
 use super::*;
+use crate::server::accept::Held;
 use crate::server::hub::tests::{Joined, hub};
 
 /// How many nodes the large cluster has, unless the variable `CIAO_NODES` says otherwise.
@@ -88,7 +89,7 @@ impl World {
     /// A client that asks for all nodes, and has not read anything.
     async fn ask(&self) -> DuplexStream {
         let (mut client, stream) = duplex(PIPE);
-        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let place = Held::alone();
         let serving = self.door.clone().serve(stream, CLIENT.into(), place);
         tokio::spawn(serving);
         let request = format!(
