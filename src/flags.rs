@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::line_queue::line_queue;
+
 /// The original's default CA certificate.
 pub const DEFAULT_CACERT: &str = "/etc/pki/ciao/CAcert-server-localhost.pem";
 
@@ -175,9 +177,19 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Says something on standard error, if that is there: a program whose standard error is gone or full goes on.
+/// Says something on standard error, if that is there: a program whose standard error is gone or full, or a pipe that
+/// nobody reads, goes on. It waits for a second at most: a daemon that has failed is to end, so that it is started again.
 pub fn complain(program: &str, what: impl Display) {
-    let _ = writeln!(io::stderr(), "{program}: {what}");
+    let line = format!("{program}: {what}\n");
+    // In a thread: another one, which writes the log, may be held up with the lock of standard error.
+    match line_queue("complaint", usize::MAX, io::stderr()) {
+        Ok((mut queue, _)) => {
+            let _ = queue.write_all(line.as_bytes());
+            queue.drain();
+        }
+        // The system has no thread left.
+        Err(_) => drop(io::stderr().write_all(line.as_bytes())),
+    }
 }
 
 #[cfg(test)]

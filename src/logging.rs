@@ -11,6 +11,7 @@
 //! nor a pipe that is not read, stops the program.
 
 mod fields;
+mod file;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
@@ -21,18 +22,16 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tokio::sync::watch;
 use tracing::Level;
-use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
 use self::fields::EventFirst;
+use self::file::LogFile;
+pub use self::file::Reopen;
 use crate::line_queue::{LineQueue, line_queue};
 use crate::printable::{Printable, is_unprintable};
-
-/// Daily log files kept; older ones are removed when the next is begun.
-const MAX_LOG_FILES: usize = 14;
 
 /// Most bytes of lines that wait to be written, for each of the two threads.
 const MAX_WAITING_BYTES: usize = 8 << 20;
@@ -161,6 +160,7 @@ pub struct Logs {
     /// `None` where no file is written.
     file: Option<Writing>,
     stderr: Writing,
+    reopen: Option<Reopen>,
 }
 
 /// A thread that writes a log.
@@ -178,6 +178,12 @@ impl Drop for Writing {
 }
 
 impl Logs {
+    /// With which the log file is opened again, as after it was renamed. `None` where no file is written.
+    #[must_use]
+    pub fn reopen(&self) -> Option<Reopen> {
+        self.reopen.clone()
+    }
+
     /// Waits until nothing is written to the log file any more, though the process goes on: its writer has panicked.
     /// Pending for ever where no file is written.
     pub fn writer_ended(&self) -> impl Future<Output = ()> + Send + use<> {
@@ -205,7 +211,7 @@ pub fn init(
     let (file, failed) = match directory(flags, default) {
         None => (None, None),
         Some(directory) => match open(&directory, program) {
-            Ok(opened) => (Some(opened), None),
+            Ok((opened, reopen)) => (Some((opened, reopen)), None),
             Err(error) => (None, Some((directory, error))),
         },
     };
@@ -215,9 +221,11 @@ pub fn init(
     } else {
         flags.stderrthreshold.0.into()
     };
+    let (file, reopen) = file.unzip();
     let logs = Logs {
         file,
         stderr: written_to(io::stderr()).map_err(LogError::Thread)?,
+        reopen,
     };
     let writer = logs.file.as_ref().map(|file| file.queue.clone());
     tracing_subscriber::registry()
@@ -309,20 +317,13 @@ fn directory(flags: &LogFlags, default: Destination) -> Option<PathBuf> {
     })
 }
 
-/// A daily file in this directory, which is made if it is not there.
+/// A daily file in this directory, which is made if it is not there, and with which it is opened again.
 ///
 /// # Errors
 /// The system's: the directory or the file cannot be made, or there is no thread left.
-fn open(directory: &Path, program: &str) -> io::Result<Writing> {
-    std::fs::create_dir_all(directory)?;
-    let appender = RollingFileAppender::builder()
-        .rotation(Rotation::DAILY)
-        .filename_prefix(program)
-        .filename_suffix("log")
-        .max_log_files(MAX_LOG_FILES)
-        .build(directory)
-        .map_err(io::Error::other)?;
-    written_to(appender)
+fn open(directory: &Path, program: &'static str) -> io::Result<(Writing, Reopen)> {
+    let (file, reopen) = LogFile::open(directory, program)?;
+    Ok((written_to(file)?, reopen))
 }
 
 /// A log that is written by a thread of its own.
@@ -406,6 +407,7 @@ mod tests {
         let logs = Logs {
             file: Some(writing),
             stderr: written_to(io::sink()).unwrap(),
+            reopen: None,
         };
         writer.write_all(b"a line\n").unwrap();
         tokio::time::timeout(Duration::from_secs(60), logs.writer_ended())

@@ -1,15 +1,18 @@
-//! When to stop: SIGTERM or SIGINT. What SIGHUP does: nothing to a daemon, which has nothing to reload.
+//! When to stop: SIGTERM or SIGINT. What SIGHUP does: a daemon opens its log file again, and reloads nothing.
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
+use crate::logging::Reopen;
+
 /// What a program does when it gets SIGHUP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum OnHangup {
-    /// Log it and go on: daemons are sent it by operators and tools that expect a reload.
-    Ignore,
+    /// Open the log file again, where one is written, and go on: daemons are sent it when that was renamed, and by
+    /// operators and tools that expect a reload.
+    Reopen(Option<Reopen>),
     /// Stop: a program in the foreground, whose terminal has been closed.
     Stop,
 }
@@ -27,9 +30,17 @@ pub fn requested(on_hangup: OnHangup) -> io::Result<impl Future<Output = ()> + S
             tokio::select! {
                 _ = terminate.recv() => return,
                 _ = interrupt.recv() => return,
-                _ = hangup.recv() => match on_hangup {
+                _ = hangup.recv() => match &on_hangup {
                     OnHangup::Stop => return,
-                    OnHangup::Ignore => info!(event = "sighup_ignored",
+                    OnHangup::Reopen(Some(log)) => {
+                        log.ask();
+                        // The first line of the file under its name.
+                        info!(event = "log_reopened",
+                            "SIGHUP: the log file is opened again; no other file is read again while the program runs, \
+                             restart it to use changed ones"
+                        );
+                    }
+                    OnHangup::Reopen(None) => info!(event = "sighup_ignored",
                         "SIGHUP is ignored: files are not reloaded while the program runs; restart it to use changed ones"
                     ),
                 },

@@ -88,9 +88,10 @@ fn main() -> ExitCode {
 /// A part cannot be opened, or one of those that run has ended by itself.
 #[tokio::main]
 async fn serve(cli: CommandLine) -> anyhow::Result<()> {
-    let _logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
+    let logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
     raise_open_files();
-    let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
+    let stop = shutdown::requested(OnHangup::Reopen(logs.reopen()))
+        .context("cannot listen for signals")?;
     let client = client_config(&cli.global);
     KeyFiles::new(cli.global.strict_files).check(&client.cert, |said| {
         warn!(event = "key_file_open_to_others", "{said}")

@@ -121,9 +121,10 @@ fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
 /// A part cannot be opened, or a service or the coordinator has ended by itself.
 #[tokio::main]
 async fn serve(cli: CommandLine) -> anyhow::Result<()> {
-    let _logs = logging::init(&cli.log, "ciao-rik", Destination::Stderr)?;
+    let logs = logging::init(&cli.log, "ciao-rik", Destination::Stderr)?;
     raise_open_files();
-    let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
+    let stop = shutdown::requested(OnHangup::Reopen(logs.reopen()))
+        .context("cannot listen for signals")?;
     let client = client_config(&cli.global);
     let unwanted = Unwanted::default();
     let node = node_settings(&cli, &client, unwanted.clone())?;

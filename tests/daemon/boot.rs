@@ -7,7 +7,8 @@ use ciao_scheduler::cert::{Anchor, Spec};
 use proto_frames::{Encoding, Role};
 use tokio::process::Command;
 
-use crate::site::{Site, output};
+use crate::look::until;
+use crate::site::{Daemon, Site, output, within};
 
 /// Runs a daemon that cannot start; the one line it says.
 pub(crate) async fn refused(command: Command) -> String {
@@ -230,4 +231,47 @@ async fn sighup_is_logged_and_ends_nothing() {
     daemon.terminate();
     assert_eq!(daemon.ended().await.code(), Some(0));
     assert!(daemon.log().iter().any(|line| line.ends_with("stopped")));
+}
+
+#[tokio::test]
+async fn a_log_that_was_renamed_is_opened_again_on_sighup() {
+    let site = Site::new();
+    let logs = site.path("logs");
+    let directory = format!("--log_dir={}", logs.display());
+    let mut command = site.command(&["--logtostderr=false", &directory, "--alsologtostderr"]);
+    command.stderr(std::process::Stdio::piped());
+    let daemon = Daemon::start(command).await;
+    let is_log = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "log");
+    let log = || {
+        let entries = std::fs::read_dir(&logs).unwrap();
+        entries.map(|entry| entry.unwrap().path()).find(is_log)
+    };
+    let begun = log().expect("a log is written");
+    std::fs::rename(&begun, logs.join("rotated.1")).unwrap();
+    daemon.hang_up();
+    until("the log is there again", || {
+        let written = std::fs::read_to_string(&begun);
+        written.is_ok_and(|text| text.contains("event=log_reopened"))
+    })
+    .await;
+    let rotated = std::fs::read_to_string(logs.join("rotated.1")).unwrap();
+    assert!(rotated.contains("event=listening"), "{rotated}");
+    assert!(!rotated.contains("log_reopened"), "{rotated}");
+}
+
+#[tokio::test]
+async fn a_daemon_that_cannot_start_ends_though_nobody_reads_its_standard_error() {
+    let (site, daemon) = Site::running().await;
+    let (unread, full) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&full, true).unwrap();
+    let mut writer = full.try_clone().unwrap();
+    while std::io::Write::write(&mut writer, &[b'x'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&full, false).unwrap();
+    // What has it has ended when it cannot listen there.
+    let listen = format!("--listen={}", daemon.address);
+    let mut command = site.command(&["--v=2", &listen]);
+    command.stderr(full);
+    let ended = within(command.status()).await.unwrap();
+    assert_eq!(ended.code(), Some(1));
+    drop(unread);
 }

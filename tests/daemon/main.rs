@@ -4,6 +4,8 @@
 
 #[path = "../common/certs.rs"]
 mod certs;
+#[path = "../common/look.rs"]
+mod look;
 #[path = "../common/peer.rs"]
 mod peer;
 #[path = "../common/site.rs"]

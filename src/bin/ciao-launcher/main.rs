@@ -42,9 +42,10 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn launch(cli: Cli) -> anyhow::Result<()> {
     // The guard writes what is left of the log when the program ends.
-    let _logs = logging::init(&cli.log, "ciao-launcher", Destination::Stderr)?;
+    let logs = logging::init(&cli.log, "ciao-launcher", Destination::Stderr)?;
     let config = cli.config()?;
-    let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
+    let stop = shutdown::requested(OnHangup::Reopen(logs.reopen()))
+        .context("cannot listen for signals")?;
     launcher::run(config, stop).await?;
     Ok(())
 }

@@ -75,7 +75,8 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         // Before the server binds, so that a signal during the start is not lost.
-        let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
+        let stop = shutdown::requested(OnHangup::Reopen(logs.reopen()))
+            .context("cannot listen for signals")?;
         // Its words name their cause already.
         let server = Server::bind(flags.server_config()).map_err(anyhow::Error::msg)?;
         for address in server.local_addrs()? {
