@@ -70,6 +70,37 @@ async fn curl_reads_with_a_viewers_certificate_and_is_refused_without_one() {
 }
 
 #[tokio::test]
+async fn curl_sees_why_its_request_with_a_body_is_refused_over_either_protocol() {
+    /// As often as a reset that is seen in a tenth of them would hardly be missed.
+    const TIMES: usize = 25;
+    if !has_curl() {
+        return;
+    }
+    let (site, daemon) = Site::with_http(&[]).await;
+    let viewer = site.ca.anchor.sign(&Spec::localhost(Role::VIEWER)).unwrap();
+    let path = site.path("viewer.pem");
+    write_private(&path, viewer.pem());
+    let body = site.path("body");
+    std::fs::write(&body, "x".repeat(200 * 1024)).unwrap();
+    let data = format!("@{}", body.display());
+    let path = path.to_str().unwrap();
+    for version in ["--http1.1", "--http2"] {
+        for (to, reason) in [
+            ("/v1/instances", "not_permitted"),
+            ("/v1/explain?unknown=1", "invalid_parameter"),
+            ("/v1/none", "no_such_path"),
+            ("/v1/nodes", "method_not_allowed"),
+        ] {
+            for _ in 0..TIMES {
+                let arguments = ["--cert", path, version, "--data-binary", &data];
+                let (_, said) = curl_to(to, &site, &daemon, &arguments).await;
+                assert!(said.contains(reason), "{version} {to}: {said}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn curl_asks_the_placement_api_with_a_token_alone_over_either_protocol() {
     if !has_curl() {
         return;

@@ -3,6 +3,7 @@
 use proto_frames::Role;
 use serde_json::Value;
 
+use crate::client::Answer;
 use crate::site::Site;
 use crate::words::{instance, start};
 use proto_frames::Kind;
@@ -167,4 +168,59 @@ async fn a_viewer_reads_over_ssntp_and_commands_nothing() {
     assert_eq!(refused.reason, RefusalReason::NotPermitted);
     let original = site.dialer(&daemon, Role::VIEWER, Encoding::Gob);
     assert_eq!(original.refusal().await, Kind::CONNECTION_ABORTED);
+}
+
+/// The value of a header of an answer.
+fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+    let lines = answer.head.lines().filter_map(|line| line.split_once(": "));
+    let mut found = lines.filter(|(its, _)| *its == name);
+    found.next().map(|(_, value)| value)
+}
+
+#[tokio::test]
+async fn a_head_has_the_length_of_what_get_answers_or_none() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    for path in ["/v1/nodes", "/v1/openapi.json", "/livez", "/no/such/path"] {
+        let got = http.get(path).await;
+        let head = http.send("HEAD", path, "").await;
+        assert_eq!((head.status, &*head.body), (got.status, ""), "{path}");
+        let length = header(&head, "content-length");
+        assert_eq!(length, Some(&*got.body.len().to_string()), "{path}");
+        assert_eq!(length, header(&got, "content-length"), "{path}");
+    }
+    let stream = http.send("HEAD", "/v1/events", "").await;
+    assert_eq!((stream.status, &*stream.body), (200, ""), "{stream:?}");
+    assert_eq!(header(&stream, "content-length"), None, "{stream:?}");
+}
+
+#[tokio::test]
+async fn proxies_are_told_to_pass_streams_on_as_they_come() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    let stream = http.send("HEAD", "/v1/events", "").await;
+    assert_eq!(
+        header(&stream, "x-accel-buffering"),
+        Some("no"),
+        "{stream:?}"
+    );
+    assert_eq!(
+        header(&http.get("/v1/nodes").await, "x-accel-buffering"),
+        None
+    );
+}
+
+#[tokio::test]
+async fn a_slash_at_the_end_of_a_path_makes_no_difference() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let node = site.ready_node(&daemon).await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    for path in [
+        "/v1/nodes/?limit=1",
+        &format!("/v1/nodes/{}/", node.uuid),
+        "/livez/",
+    ] {
+        assert_eq!(http.get(path).await.status, 200, "{path}");
+    }
+    assert_eq!(http.get("/v1/none/").await.problem().1, "no_such_path");
 }

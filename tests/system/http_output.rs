@@ -35,6 +35,72 @@ fn body(text: &str) -> String {
 }
 
 #[tokio::test]
+async fn an_instance_is_found_by_its_name_waited_for_until_it_has_ended_and_then_as_the_list_has_it()
+ {
+    let (cluster, http) = cluster().await;
+    let go = cluster.site.path("go");
+    let script = format!("until [ -e {} ]; do sleep 0.05; done; exit 3", go.display());
+    let id = cluster
+        .run(&format!("{RUNNING} --name job.1"), &script)
+        .await;
+    let running = http.get("/v1/instances/job.1").await.ok(200);
+    assert_eq!(running["instance"]["state"], "running", "{running}");
+    assert_eq!(running["instance"]["instance_uuid"], *id, "{running}");
+    let listed = http.get("/v1/instances").await.ok(200);
+    let mut listed = listed["items"][0].clone();
+    listed["age_s"] = running["instance"]["age_s"].clone();
+    for used in ["mem_used_mb", "disk_used_mb"] {
+        listed[used] = running["instance"][used].clone();
+    }
+    assert_eq!(listed, running["instance"]);
+    let (ended, ()) = tokio::join!(http.get("/v1/instances/job.1?wait=120s"), async {
+        std::fs::write(&go, "").unwrap();
+    });
+    let ended = ended.ok(200);
+    assert_eq!(ended["instance"]["state"], "ended", "{ended}");
+    assert_eq!(ended["instance"]["exit_code"], 3, "{ended}");
+    // Of one that has ended the name leads to it as well, and one row is what the list has.
+    for path in [
+        format!("/v1/instances/{id}"),
+        "/v1/instances/job.1/".to_owned(),
+    ] {
+        let one = http.get(&path).await.ok(200);
+        let listed = http.get("/v1/instances?ended=true").await.ok(200);
+        let mut listed = listed["items"][0].clone();
+        listed["age_s"] = one["instance"]["age_s"].clone();
+        assert_eq!(listed, one["instance"], "{path}");
+        assert_eq!(listed["name"], "job.1", "{listed}");
+    }
+    http.get("/v1/instances/job.1/history").await.ok(200);
+    let unknown = http.get("/v1/instances/job.2").await.problem();
+    assert_eq!((unknown.0, &*unknown.1), (404, "no_instance"));
+    // A command, and one request that starts and waits for the end.
+    let commander = cluster
+        .site
+        .http(cluster.scheduler(), Role::CONTROLLER)
+        .await;
+    let gone = commander.send("DELETE", "/v1/instances/job.1", "").await;
+    assert!(gone.body.contains("nothing to delete"), "{gone:?}");
+    let start = serde_json::json!({"start": {
+        "instance_uuid": "one-request",
+        "vm_type": "process",
+        "command": ["/bin/sh", "-c", "exit 4"],
+        "requirements": {"mem_mb": 16, "vcpus": 1},
+    }});
+    let path = "/v1/instances?wait=120s&until=ended";
+    let done = commander
+        .send("POST", path, &start.to_string())
+        .await
+        .ok(200);
+    assert_eq!(done["instance"]["state"], "ended", "{done}");
+    assert_eq!(done["instance"]["exit_code"], 4, "{done}");
+    let wrong = commander
+        .send("POST", "/v1/instances?until=later", &start.to_string())
+        .await;
+    assert_eq!(wrong.problem().2, "until");
+}
+
+#[tokio::test]
 async fn a_viewer_reads_what_an_instance_wrote_from_where_it_says() {
     let (cluster, http) = cluster().await;
     let id = cluster

@@ -56,6 +56,7 @@ const TO_BROWSER: &[&str] = &[
     "cross-origin-resource-policy",
     "etag",
     "referrer-policy",
+    "x-accel-buffering",
     "x-content-type-options",
     "x-frame-options",
 ];

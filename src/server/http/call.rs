@@ -223,6 +223,11 @@ fn check(param: &Param, value: &str) -> Result<(), Problem> {
             Ok(_) => bad(format!("longer than {MAX_WAIT:?}")),
             Err(error) => bad(format!("expected a time such as 30s: {error}")),
         },
+        Kind::OneOf(words) if words.contains(&value) => Ok(()),
+        Kind::OneOf(words) => bad(format!(
+            "expected one of {}, found '{value}'",
+            words.join(", ")
+        )),
         Kind::Selector => match value.parse::<Expression>() {
             Ok(_) => Ok(()),
             Err(error) => bad(error.to_string()),
@@ -300,6 +305,15 @@ pub(super) fn json_response(status: StatusCode, value: &Value) -> Response {
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// An answer that goes on while it is read. Proxies are told not to keep parts of it back: nginx does by default, and
+/// nothing of a stream comes through it then.
+pub(super) fn stream_response(kind: &'static str, body: Body) -> Response {
+    let mut response = text_response(StatusCode::OK, kind, body);
+    let no = HeaderValue::from_static("no");
+    response.headers_mut().insert("x-accel-buffering", no);
     response
 }
 

@@ -51,6 +51,8 @@ pub(super) enum CommandOutcome {
 pub(super) enum Until {
     /// It is running, or has run and ended.
     Runs,
+    /// It has run and ended.
+    Ended,
     /// It is on no node: no row is left, or one that has ended.
     Gone,
     /// Its row says that it is suspended.
@@ -295,7 +297,7 @@ pub(super) async fn follow(
 /// Until when a request waits, and its place among those that do. `None` if it did not ask to wait, or if as many wait
 /// as may, in all or of one certificate (`MAX_WAITING`): it is then answered with 202 at once, which is no error, because `follow` leads to the
 /// outcome as well.
-fn patience(call: &Call) -> Option<(Instant, Place)> {
+pub(super) fn patience(call: &Call) -> Option<(Instant, Place)> {
     let wait = call.query.wait();
     if wait == Duration::ZERO {
         return None;
@@ -330,7 +332,7 @@ fn look_at_events(app: &App, id: &str, seen: &mut u64, until: Until) -> Result<b
             else {
                 continue;
             };
-            if until == Until::Runs && told.name == "start_failure" {
+            if matches!(until, Until::Runs | Until::Ended) && told.name == "start_failure" {
                 return Err(failure(told));
             }
             let state = told.state.as_deref();
@@ -364,6 +366,7 @@ fn is_done(call: &Call, before: Option<&InstanceView>, until: Until) -> bool {
         Until::Gone => row.is_none_or(is_ended),
         // One that has ended did run.
         Until::Runs => row.is_some_and(|row| runs(row) || is_ended(row)),
+        Until::Ended => row.is_some_and(is_ended),
         Until::Suspended => row.is_some_and(|row| row.life == PhaseName::Suspended.as_str()),
         Until::Moved => row.is_some_and(|row| {
             runs(row) && before.is_some_and(|before| before.node_uuid != row.node_uuid)

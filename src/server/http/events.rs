@@ -30,14 +30,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
-use axum::http::StatusCode;
 use hyper::body::Frame;
 use proto_frames::payload::Topic;
 use proto_frames::{Frame as WireFrame, Kind, Uuid};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::call::{Answer, Call, text_response};
+use super::call::{Answer, Call, stream_response};
 use super::interest::{Filter, Interest};
 use super::limits::{EVENT_CHUNK, EVENT_HEARTBEAT, EVENTS_PER_LOOK};
 use super::problem::Problem;
@@ -118,11 +117,7 @@ pub(super) async fn events(call: Call) -> Answer {
         leaving: Box::pin(async move { app.hub.leaving().await }),
         is_over: false,
     };
-    Ok(text_response(
-        StatusCode::OK,
-        "text/event-stream",
-        Body::new(stream),
-    ))
+    Ok(stream_response("text/event-stream", Body::new(stream)))
 }
 
 /// Adds the event that says that events are missing, and why: `too_old`, `unknown_epoch` or `unknown_id`. Returns the number behind

@@ -158,6 +158,7 @@ fn parameter(route: &Route, param: &Param) -> Value {
     let schema = match param.kind {
         Kind::Text => json!({"type": "string"}),
         Kind::Wait => json!({"type": "string", "pattern": WAIT_PATTERN}),
+        Kind::OneOf(words) => json!({"type": "string", "enum": words}),
         Kind::Flag => json!({"type": "boolean"}),
         Kind::Offset => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         Kind::Number { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),

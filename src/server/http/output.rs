@@ -26,7 +26,7 @@ use proto_frames::{Frame, Kind, Role, Uuid};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::call::{Answer, Call, text_response};
+use super::call::{Answer, Call, stream_response};
 use super::limits::MAX_ANSWERS;
 use super::problem::Problem;
 use super::serve::App;
@@ -81,7 +81,7 @@ pub(super) async fn output(call: Call) -> Answer {
         state: ReaderState::Between(reader),
         leaving: Box::pin(async move { app.hub.leaving().await }),
     };
-    let mut response = text_response(StatusCode::OK, "text/plain; charset=utf-8", Body::new(body));
+    let mut response = stream_response("text/plain; charset=utf-8", Body::new(body));
     let mut put = |name: &'static str, value: u64| {
         response
             .headers_mut()

@@ -10,16 +10,21 @@
 //! the last.
 
 use axum::http::StatusCode;
+use proto_frames::Uuid;
 use proto_frames::payload::{
-    ControllerView, Expression, HistoryRow, InstanceView, NodeView, Query, QueryKind, QueryResult,
+    ControllerView, Expression, HistoryRow, InstanceView, NodeView, PlacementState, Query,
+    QueryKind, QueryResult,
 };
 use sched_model::query::DEFAULT_LIMIT;
 use sched_model::value::{Field, Record};
 use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep_until};
 
 use super::call::{Answer, Call, answer, answer_with, meets};
+use super::commands::patience;
+use super::interest::Filter;
 use super::json::to_json;
-use super::limits::{MAX_STEPS, ROWS_PER_STEP};
+use super::limits::{LOOK_EVERY, MAX_STEPS, ROWS_PER_STEP};
 use super::problem::Problem;
 use super::ring::EventId;
 use super::serve::App;
@@ -250,12 +255,60 @@ pub(super) async fn find_node(app: &App, id: &str) -> Result<(EventId, NodeView)
     }
 }
 
-/// `GET /v1/instances/{id}`: an instance wherever it is, else its latest run that is over and remembered.
+/// The identifier of the instance that is meant: of the one that has this identifier, else of the one that is there and
+/// is called so, else of the one called so that ended last. What is neither stays as it is: what that means is the
+/// handler's. Steps as those of [`find_node`]; who is called what is not looked for where a UUID was given.
+///
+/// # Errors
+/// 409 `ambiguous` where several that are there have the name, as in different tenants.
+pub(super) async fn find_instance(app: &App, id: String) -> Result<String, Problem> {
+    if Uuid::try_parse(&id).is_ok() || app.instance(&id).1.is_some() {
+        return Ok(id);
+    }
+    let mut found = called(app, QueryKind::Instances, &id).await;
+    if found.len() > 1 {
+        let detail = format!("{} instances are called '{id}'", found.len());
+        return Err(Problem::new(StatusCode::CONFLICT, "ambiguous", detail)
+            .with_help("name it by its UUID, which GET /v1/instances lists"));
+    }
+    if found.is_empty() {
+        found = called(app, QueryKind::Ended, &id).await;
+    }
+    Ok(found.pop().unwrap_or(id))
+}
+
+/// The instances called so, each once, those last that come last in the table.
+async fn called(app: &App, what: QueryKind, name: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut after = None;
+    loop {
+        let (_, result) = app.look_up(&Query {
+            what: what.clone(),
+            matching: Some(name.to_owned()),
+            after: after.take(),
+            limit: Some(ROWS_PER_STEP),
+            ..Query::default()
+        });
+        for row in result.instances.into_iter().filter(|row| row.name == name) {
+            found.retain(|earlier| *earlier != row.instance_uuid);
+            found.push(row.instance_uuid);
+        }
+        after = result.next;
+        if after.is_none() {
+            return found;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// `GET /v1/instances/{id}`: an instance wherever it is, else its latest run that is over and remembered. With `?wait=`
+/// the answer comes once it has ended, or the time is over.
 ///
 /// # Errors
 /// 404 `no_instance`; 400 for a field that instances do not have.
 pub(super) async fn instance(call: Call) -> Answer {
     let fields = call.query.fields(InstanceView::FIELDS)?;
+    until_ended(&call).await;
     let (at, row) = call.app.instance(&call.id);
     let Some(mut row) = row.as_ref().map(to_json) else {
         return Err(no_instance(&call.id));
@@ -264,6 +317,31 @@ pub(super) async fn instance(call: Call) -> Answer {
         row.retain(|key, _| fields.contains(&&**key));
     }
     Ok(answer_with(StatusCode::OK, at, "instance", row.into()))
+}
+
+/// Waits as long as the request says until an instance has ended, is not known any more, or the scheduler leaves.
+async fn until_ended(call: &Call) {
+    let Some((deadline, _place)) = patience(call) else {
+        return;
+    };
+    let own = Filter {
+        instance: Some(call.id.clone()),
+        ..Filter::default()
+    };
+    let news = call.app.ring.interests.register(&own);
+    loop {
+        let (_, row) = call.app.instance(&call.id);
+        let is_there = row.is_some_and(|row| row.state != PlacementState::Ended);
+        if !is_there || Instant::now() >= deadline {
+            return;
+        }
+        let look = (Instant::now() + LOOK_EVERY).min(deadline);
+        tokio::select! {
+            () = news.told() => drop(news.take()),
+            () = call.app.hub.leaving() => return,
+            () = sleep_until(look) => {}
+        }
+    }
 }
 
 /// 404: no instance has this id, and none that is remembered had it.

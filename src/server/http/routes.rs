@@ -50,6 +50,8 @@ pub(super) enum Kind {
     Wait,
     /// An expression; may be given several times.
     Selector,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
     /// Words separated by commas, each one of these. An empty list stands for the fields of the route's rows, which the
     /// handler checks.
     Words(&'static [&'static str]),
@@ -113,6 +115,13 @@ pub(super) struct Route {
     pub(super) handler: Handler,
 }
 
+impl Route {
+    /// Whether the `{id}` of its path is that of an instance.
+    pub(super) fn is_of_instance(&self) -> bool {
+        self.path.starts_with("/v1/instances/{id}")
+    }
+}
+
 impl Access {
     /// The roles of which one is enough.
     pub(super) fn roles(self) -> Role {
@@ -173,6 +182,21 @@ const FIELDS: Param = Param {
 const WAIT: Param = Param {
     name: "wait",
     about: "How long to wait for the outcome, such as 30s; at most 5 minutes. Without it the answer says where to follow it.",
+    kind: Kind::Wait,
+};
+
+/// `until` of `POST /v1/instances`.
+const UNTIL: Param = Param {
+    name: "until",
+    about: "What `wait` waits for: `running`, as without it, or `ended`.",
+    kind: Kind::OneOf(&["running", "ended"]),
+};
+
+/// `wait` of `GET /v1/instances/{id}`.
+const WAIT_FOR_END: Param = Param {
+    name: "wait",
+    about: "How long to wait until it has ended, such as 30s; at most 5 minutes. It is answered as it is then: `state` says \
+            whether it has.",
     kind: Kind::Wait,
 };
 
@@ -362,8 +386,8 @@ pub(super) static ROUTES: &[Route] = &[
     ),
     get(
         "/v1/instances/{id}",
-        "One instance; of one that has ended, how.",
-        &[FIELDS],
+        "One instance, by identifier or name; of one that has ended, how. With `wait` once it has ended.",
+        &[FIELDS, WAIT_FOR_END],
         Content::One("instance", "Instance", InstanceView::FIELDS),
         handler!(read::instance),
     ),
@@ -442,7 +466,7 @@ pub(super) static ROUTES: &[Route] = &[
     command(
         ("POST", "/v1/instances"),
         "Starts an instance. The same again answers with the instance that is there; another START of it is a conflict.",
-        &[WAIT],
+        &[WAIT, UNTIL],
         (Some(Body::Start), INSTANCE),
         handler!(starts::start),
     ),

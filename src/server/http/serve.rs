@@ -29,9 +29,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{RawPathParams, Request};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use axum::{Extension, RequestExt as _};
@@ -57,6 +57,7 @@ use super::page::ASSETS;
 use super::presence::Presence;
 use super::problem::Problem;
 use super::progress::Progress;
+use super::read::find_instance;
 use super::ring::Ring;
 use super::routes::{self, Access, ROUTES, Route};
 use super::shares::Shares;
@@ -213,7 +214,7 @@ impl Connection {
 }
 
 /// Builds the router: every entry of [`ROUTES`] with its handler, every file of the page, and answers for unknown paths
-/// and methods. axum lets a GET route answer HEAD as well; [`respond`] drops the body then. Files of the page need the
+/// and methods. axum lets a GET route answer HEAD as well, and drops the body once its length is in the head. Files of the page need the
 /// role of a reader, like the routes they use.
 fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new();
@@ -269,21 +270,10 @@ async fn respond(
     connection: Arc<Connection>,
     request: Request,
 ) -> Response {
-    let is_head = request.method() == Method::HEAD;
-    let response = match call(route, app, connection, request).await {
-        Ok(call) => {
-            let unread = call.unread.clone();
-            let is_told_to_wait = call.headers.contains_key(header::EXPECT);
-            let response = answer(route, call).await;
-            unread.behind(is_told_to_wait, response).await
-        }
+    uncached(match call(route, app, connection, request).await {
+        Ok(call) => answer(route, call).await,
         Err(problem) => problem.into_response(),
-    };
-    let mut response = uncached(response);
-    if is_head {
-        *response.body_mut() = Body::empty();
-    }
-    response
+    })
 }
 
 /// Runs a handler. Errors become problem documents here, and so does a panic of it: it is logged and ends this request
@@ -311,7 +301,7 @@ pub(super) fn uncached(mut response: Response) -> Response {
 }
 
 /// Checks a request and reads it whole, body included, but for images that are uploaded: their handler reads the body. The order is that in the head of this file. `id` is the one
-/// parameter that a path may have (`{id}`), percent-decoded; it is empty for routes without.
+/// parameter that a path may have (`{id}`), percent-decoded, of an instance its identifier; it is empty for routes without.
 ///
 /// # Errors
 /// The first check that fails.
@@ -330,6 +320,10 @@ async fn call(
         Err(error) => return Err(Problem::invalid_payload("id", error)),
     };
     let headers = request.headers().clone();
+    let id = match id {
+        Some(id) if route.is_of_instance() => find_instance(&app, id).await?,
+        id => id.unwrap_or_default(),
+    };
     let (body, unread) = match route.body {
         Some(routes::Body::Image) => (Default::default(), Unread::new(request.into_body())),
         _ => (body_of(route, request).await?, Unread::default()),
@@ -337,7 +331,7 @@ async fn call(
     Ok(Call {
         app,
         connection,
-        id: id.unwrap_or_default(),
+        id,
         query,
         headers,
         body,

@@ -108,7 +108,7 @@ fn asks_alike(start: &Start, row: &InstanceView) -> bool {
         && resources.map_or(row.resources.is_empty(), |it| *it == row.resources)
 }
 
-/// `POST /v1/instances`. With `?wait=` the answer comes once the instance runs.
+/// `POST /v1/instances`. With `?wait=` the answer comes once the instance runs, with `&until=ended` once it has ended.
 ///
 /// The order matters: the answer's [`Waiter`] is registered, then `posted` is locked, then the core is asked what it
 /// knows and is given the START, and only then `posted` is unlocked. So of two equal requests at once one is `New` and
@@ -166,7 +166,11 @@ pub(super) async fn start(call: Call) -> Answer {
             }
             // `follow` looks for the instance by the path's `id`, which this route does not have.
             let call = Call { id, ..call };
-            let outcome = follow(&call, &mut waiter, begun.sequence, None, Until::Runs).await?;
+            let until = match call.query.text("until") {
+                Some("ended") => Until::Ended,
+                _ => Until::Runs,
+            };
+            let outcome = follow(&call, &mut waiter, begun.sequence, None, until).await?;
             return Ok(instance_answer(&call.app, &call.id, &outcome));
         }
     }

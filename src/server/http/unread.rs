@@ -1,11 +1,10 @@
-//! The body of a request that its handler reads as it comes, and what is done with the rest of it where the handler
-//! answers before it has read all.
+//! Bodies of requests, and what is done with the rest of one where the answer is made before all of it is read.
 //!
 //! Clients that are not told to wait (`Expect: 100-continue`) send on, and some look at the answer only then; one whose
 //! connection or stream ends meanwhile may never see it. So the rest is read and thrown away before the answer is
-//! written, for a limited time. What is left after that is kept until the answer is written: HTTP/2 resets a stream whose
-//! body that is not read, and behind an answer the reset says that there was no error (RFC 9113, section 8.1). HTTP/1.1
-//! ends the connection behind the answer.
+//! written, for a limited time, whatever made the answer: a handler, or a check that came before it. What is left after
+//! that is kept until the answer is written: HTTP/2 resets a stream whose body that is not read, and behind an answer the
+//! reset says that there was no error (RFC 9113, section 8.1). HTTP/1.1 ends the connection behind the answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,12 +19,11 @@ use tokio::time::timeout;
 
 use super::limits::{BODY_DEADLINE, DISCARD_PAUSE};
 
-/// Where a body is while it is not being read; clones are of the same one. Empty for requests whose body was read
-/// before their handler.
+/// Where a body is while it is not being read; clones are of the same one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Unread(Arc<Mutex<Option<Body>>>);
 
-/// A body that is being read. It goes back to where it was when this is dropped.
+/// A body that is being read, itself a body. It goes back to where it was when this is dropped.
 #[derive(Debug)]
 pub(super) struct Reading {
     body: Body,
@@ -74,16 +72,29 @@ impl Unread {
     }
 }
 
-impl Reading {
-    /// The body.
-    pub(super) fn body(&mut self) -> &mut Body {
-        &mut self.body
-    }
-}
-
 impl Drop for Reading {
     fn drop(&mut self) {
         *self.from.0.lock() = Some(std::mem::take(&mut self.body));
+    }
+}
+
+impl HttpBody for Reading {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

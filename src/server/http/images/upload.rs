@@ -56,7 +56,7 @@ pub(in crate::server::http) async fn put(call: Call) -> Answer {
     let mut part = store.part(asked(write.clone(), 0, Bytes::new())).await?;
     let was_there = part.complete;
     let mut incoming = Incoming {
-        reading: call.unread.read(),
+        body: call.unread.read(),
         rest: Bytes::new(),
     };
     // Where the next chunk of the body begins.
@@ -122,7 +122,7 @@ fn asked(mut write: WriteImage, offset: u64, data: Bytes) -> (ImageCommand, Kind
 
 /// A body on its way.
 struct Incoming {
-    reading: Reading,
+    body: Reading,
     /// What has come and is in no chunk yet.
     rest: Bytes,
 }
@@ -150,7 +150,7 @@ impl Incoming {
         let mut chunk = BytesMut::with_capacity(MAX_IMAGE_CHUNK);
         while chunk.len() < MAX_IMAGE_CHUNK {
             if self.rest.is_empty() {
-                match self.reading.body().frame().await.transpose()? {
+                match self.body.frame().await.transpose()? {
                     // Trailers are passed over.
                     Some(frame) => self.rest = frame.into_data().unwrap_or_default(),
                     None => break,
@@ -247,7 +247,7 @@ mod tests {
             wait: None,
         };
         Incoming {
-            reading: Unread::new(Body::new(body)).read(),
+            body: Unread::new(Body::new(body)).read(),
             rest: Bytes::new(),
         }
     }

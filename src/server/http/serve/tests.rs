@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
