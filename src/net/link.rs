@@ -15,14 +15,17 @@
 
 mod connect;
 mod queue;
+mod rounds;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use proto_frames::{Connected, Encoding, Frame, Role, Uuid};
 
-pub use connect::{ConnectError, Timeouts, connect, connect_first};
+pub use connect::{ConnectError, Timeouts};
 use queue::Queues;
 pub use queue::{MAX_INBOUND_BYTES, MAX_OUTBOUND_BYTES};
+pub use rounds::{FIRST_PATIENCE, connect, connect_first};
 
 /// What a client says of itself in CONNECT, and how.
 #[derive(Debug, Clone)]
@@ -93,6 +96,13 @@ impl LinkSender {
     /// [`LinkClosed`] if the connection ends before that.
     pub async fn written_beyond(&self, frames: u64) -> Result<u64, LinkClosed> {
         self.held.0.written_beyond(frames).await
+    }
+
+    /// When something was last received of the scheduler, frames that nobody has taken yet included; `None` before the
+    /// first.
+    #[must_use]
+    pub fn heard(&self) -> Option<Instant> {
+        self.held.0.heard()
     }
 
     /// Ends the connection after what is queued has been written; [`LinkSender::closed`] waits for that. What is sent

@@ -1,13 +1,49 @@
-//! What the kernel says of a connection at this moment. The runtime says it later: it asks the kernel between tasks,
-//! and the task then waits behind others. Code that judges a peer by what it takes and sends asks here first.
+//! The options of connections, and what the kernel says of one at this moment. The runtime says it later: it asks the
+//! kernel between tasks, and the task then waits behind others. Code that judges a peer by what it takes and sends asks
+//! here first.
 
+use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::ahead::Ahead;
+use super::peer::PROGRESS_DEADLINE;
+
+/// How long what a client has sent may be unacknowledged by the other machine's kernel (`TCP_USER_TIMEOUT`). Without it
+/// the kernel sends again for some 15 minutes, and does not ask whether the peer is there meanwhile: keepalive is for
+/// connections on which nothing is under way. So a launcher, which reports every 6 s, notices within 36 s that its
+/// network is gone.
+pub(crate) const CLIENT_UNACKNOWLEDGED: Duration = PROGRESS_DEADLINE;
+
+/// The same on the scheduler's side: a little longer, so that a peer that reads nothing is found by
+/// [`PROGRESS_DEADLINE`], which says so.
+pub(crate) const SERVER_UNACKNOWLEDGED: Duration =
+    PROGRESS_DEADLINE.saturating_add(Duration::from_secs(5));
+
+/// TCP keepalive, for connections on which nothing is under way: the first probe comes after 15 s of silence, then one
+/// every 5 s. A machine that answers none is given up when it has been silent for as long as the option above says.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(15))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(8);
+
+/// Sets the options that every connection between peers has: no delay for small frames, because frames are written in
+/// one call; keepalive and a limit of what is unacknowledged, because only the kernel can find out that a machine is
+/// gone.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn tune(socket: &impl AsFd, unacknowledged: Duration) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&KEEPALIVE)?;
+    socket.set_tcp_user_timeout(Some(unacknowledged))
+}
 
 /// A connection whose state can be asked for: TLS over TCP in the programs, streams in memory in tests.
 pub trait Socket: AsyncRead + AsyncWrite + Unpin {
@@ -68,7 +104,26 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    use super::Readiness;
+    use socket2::SockRef;
+
+    use super::{CLIENT_UNACKNOWLEDGED, Readiness, SERVER_UNACKNOWLEDGED, tune};
+
+    #[test]
+    fn a_machine_that_is_gone_is_noticed_whether_or_not_something_is_under_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for unacknowledged in [CLIENT_UNACKNOWLEDGED, SERVER_UNACKNOWLEDGED] {
+            tune(&near, unacknowledged).unwrap();
+            let socket = SockRef::from(&near);
+            assert!(near.nodelay().unwrap() && socket.keepalive().unwrap());
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(unacknowledged));
+            // The kernel gives up a silent machine when as much time has passed, and a probe was sent by then.
+            let silence = socket.tcp_keepalive_time().unwrap();
+            let probes =
+                socket.tcp_keepalive_interval().unwrap() * socket.tcp_keepalive_retries().unwrap();
+            assert!(silence < unacknowledged && silence + probes >= unacknowledged);
+        }
+    }
 
     #[test]
     fn a_socket_is_writable_until_nothing_more_fits_and_readable_once_something_came() {

@@ -11,10 +11,9 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use proto_frames::Role;
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -32,13 +31,8 @@ use super::session::Session;
 use super::tasks::caught;
 use crate::net::closing::CLOSE_QUIET;
 use crate::net::peer::{Deadlines, Peer};
+use crate::net::socket::{self, SERVER_UNACKNOWLEDGED};
 use sched_core::{Hello, Input};
-
-/// A silent peer's host is asked after this long whether it is still there…
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
-
-/// …and again at this interval, until the kernel gives up.
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// Opens a listening socket.
 ///
@@ -398,14 +392,9 @@ fn note_refusal(hub: &Hub, from: SocketAddr, welcomed: Result<Result<(), Handsha
     }
 }
 
-/// No delay for small frames; and keepalive, because a peer whose machine is gone sends nothing, which only the kernel
-/// can find out.
+/// The options of every accepted connection.
 fn tune(tcp: &TcpStream) -> io::Result<()> {
-    tcp.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_AFTER)
-        .with_interval(KEEPALIVE_EVERY);
-    socket2::SockRef::from(tcp).set_tcp_keepalive(&keepalive)
+    socket::tune(tcp, SERVER_UNACKNOWLEDGED)
 }
 
 /// Not `async` itself, so that the peer is known to the hub, and the core has decided about it, before its task first

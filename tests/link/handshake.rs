@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use crate::certs::TestCa;
-use crate::server::{Accepted, SERVER, Server, hello, within};
+use crate::server::{Accepted, DEADLINE, SERVER, Server, hello, within};
 
 const BOTH: [Encoding; 2] = [Encoding::Native, Encoding::Gob];
 
@@ -302,4 +302,80 @@ async fn an_http_server_is_named_as_one() {
         let words = "this looks like an HTTP server; the SSNTP port is 8888 by default";
         assert!(error.to_string().ends_with(words), "{error}");
     }
+}
+
+/// Where nothing answers: a listener that accepts, in the kernel, and never says a word, as a stopped scheduler.
+async fn silent() -> (TcpListener, Endpoint) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint {
+        port: listener.local_addr().unwrap().port(),
+        ..Endpoint::new("127.0.0.1")
+    };
+    (listener, endpoint)
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_says_nothing_does_not_keep_the_next_from_being_tried() {
+    let (_listener, silent) = silent().await;
+    let server = Server::new().await;
+    let endpoints = [silent.clone(), server.endpoint()];
+    // The full time for a handshake is longer than this test may take.
+    let (tls, hello) = (server.tls(), hello(Encoding::Native));
+    let timeouts = Timeouts {
+        handshake: DEADLINE * 2,
+        ..Timeouts::default()
+    };
+    let mut failed = Vec::new();
+    let serve = async {
+        let mut accepted = server.accept().await;
+        accepted.welcome().await;
+        accepted
+    };
+    let dial = connect_first(&endpoints, &tls, &hello, &timeouts, |endpoint, _| {
+        failed.push(endpoint.clone())
+    });
+    let (link, _accepted) = within(async { tokio::join!(dial, serve) }).await;
+    assert_eq!(link.unwrap().connected.source, SERVER);
+    assert_eq!(failed, [silent]);
+}
+
+/// A scheduler to which thousands come back at once may take long for each: it must be reached all the same.
+#[tokio::test]
+async fn a_server_that_was_given_up_for_another_is_tried_again_with_more_time() {
+    let server = Server::new().await;
+    let (listener, closed) = silent().await;
+    drop(listener);
+    let endpoints = [server.endpoint(), closed.clone()];
+    let (tls, hello) = (server.tls(), hello(Encoding::Native));
+    let timeouts = Timeouts {
+        handshake: Duration::from_secs(4),
+        ..Timeouts::default()
+    };
+    let mut failed = Vec::new();
+    let serve = async {
+        let _unanswered = server.listener.accept().await.unwrap();
+        let mut accepted = server.accept().await;
+        accepted.welcome().await;
+        accepted
+    };
+    let dial = connect_first(&endpoints, &tls, &hello, &timeouts, |endpoint, _| {
+        failed.push(endpoint.clone())
+    });
+    let (link, _accepted) = within(async { tokio::join!(dial, serve) }).await;
+    assert_eq!(link.unwrap().connected.source, SERVER);
+    assert_eq!(failed, [server.endpoint(), closed]);
+}
+
+#[tokio::test]
+async fn a_round_over_servers_that_say_nothing_has_an_end() {
+    let ((_first, one), (_second, other)) = (silent().await, silent().await);
+    let timeouts = Timeouts {
+        handshake: Duration::from_millis(80),
+        ..Timeouts::default()
+    };
+    let tls = TestCa::new().client(Role::AGENT);
+    let (endpoints, hello) = ([one, other], hello(Encoding::Native));
+    let dial = connect_first(&endpoints, &tls, &hello, &timeouts, |_, _| {});
+    let error = within(dial).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error:?}");
 }

@@ -16,13 +16,14 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::net::lookup_host;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::limits::{ANSWER_DEADLINE, CONNECTION_WINDOW, MAX_HEAD, PING_EVERY, STREAM_WINDOW};
 use crate::net::address::Endpoint;
+use crate::net::dial::Dials;
 
 /// The handle for requests on a connection. Clones share the connection; it ends with the last of them.
 type Sender = http2::SendRequest<Full<Bytes>>;
@@ -159,8 +160,16 @@ impl Upstream {
             source,
         };
         let host = (&*self.endpoint.host, self.endpoint.port);
-        let tcp = TcpStream::connect(host).await.map_err(failed)?;
-        tcp.set_nodelay(true).map_err(failed)?;
+        let addresses = lookup_host(host).await.map_err(failed)?;
+        let mut dials = Dials::new(addresses, self.dial_timeout);
+        let mut dialled = Err(io::Error::other("its name has no address"));
+        while let Some((_, tried)) = dials.next().await {
+            dialled = tried;
+            if dialled.is_ok() {
+                break;
+            }
+        }
+        let tcp = dialled.map_err(failed)?;
         let tls = self.tls.connect(self.name.clone(), tcp);
         let tls = tls.await.map_err(failed)?;
         let mut builder = http2::Builder::new(TokioExecutor::new());

@@ -1,9 +1,5 @@
-//! Opening a link: TCP, TLS, CONNECT, and the scheduler's answer.
-//!
-//! ```text
-//! connect_first ─ each endpoint ─▶ connect ─ each address ─▶ Opening: dial, shake_hands ─▶ Link
-//!                                                              judge: CONNECTED, or a refusal
-//! ```
+//! Opening a link on a TCP connection: TLS, CONNECT, and the scheduler's answer; and every way in which that can fail,
+//! the dial included. Which addresses are tried is `rounds`' part.
 //!
 //! Every step has a deadline, and every failure is a [`ConnectError`] that says what the user can do about it.
 
@@ -19,25 +15,17 @@ use proto_frames::{
 };
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
-use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::net::address::{DEFAULT_PORT, Endpoint};
+use crate::net::address::DEFAULT_PORT;
 use crate::net::link::queue::{Pumped, Queues};
 use crate::net::link::{Hello, Link, halves};
 use crate::net::peer::{Deadlines, EndReason, PROGRESS_DEADLINE, Peer};
 use crate::net::tls::explain;
-
-/// TCP keepalive: a scheduler whose machine is gone is noticed about a minute after the last byte. (30 s of silence,
-/// then three probes 10 s apart.)
-const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
-    .with_time(Duration::from_secs(30))
-    .with_interval(Duration::from_secs(10))
-    .with_retries(3);
 
 /// What every answer of an HTTP server begins with.
 const HTTP: &[u8] = b"HTTP/";
@@ -48,7 +36,8 @@ pub struct Timeouts {
     /// For a TCP connection to one address (5 s).
     pub dial: Duration,
     /// For the TLS handshake and the answer to CONNECT together (60 s: a scheduler to which thousands come back at once
-    /// takes a few handshakes at a time and lets the others wait).
+    /// takes a few handshakes at a time and lets the others wait). While there is another address, first a shorter time
+    /// ([`FIRST_PATIENCE`](super::FIRST_PATIENCE)).
     pub handshake: Duration,
     /// For the scheduler to take some of what is written, and for a frame that has begun to arrive to be complete
     /// ([`PROGRESS_DEADLINE`]).
@@ -197,6 +186,18 @@ impl Default for Timeouts {
 }
 
 impl ConnectError {
+    /// There is no TCP connection to this address, for which so long was waited at most.
+    pub(super) fn dial(address: SocketAddr, source: io::Error, limit: Duration) -> Self {
+        match source.kind() {
+            ErrorKind::TimedOut => Self::TimedOut {
+                address,
+                waiting_for: "the TCP connection",
+                after: limit,
+            },
+            _ => Self::Dial { address, source },
+        }
+    }
+
     /// Whether a later try can end otherwise. Where not, the original's clients give up as well.
     #[must_use]
     pub fn may_retry(&self) -> bool {
@@ -224,110 +225,30 @@ impl ConnectError {
     }
 }
 
-/// Connects to one endpoint, trying each address its name has in the resolver's order, and waits for CONNECTED. Then a
-/// task serves the link until it ends.
-///
-/// # Errors
-/// [`ConnectError`]. One that no other try can help ends the round at once; else the last one where there are several
-/// addresses.
-pub async fn connect(
-    endpoint: &Endpoint,
-    tls: &Arc<ClientConfig>,
-    hello: &Hello,
-    timeouts: &Timeouts,
-) -> Result<Link, ConnectError> {
-    let name = ServerName::try_from(endpoint.expected_name().to_owned())
-        .map_err(|_| ConnectError::BadServerName(endpoint.expected_name().to_owned()))?;
-    let unknown = |source| ConnectError::Resolve {
-        host: endpoint.host.clone(),
-        source,
-    };
-    let addresses = lookup_host((endpoint.host.as_str(), endpoint.port))
-        .await
-        .map_err(unknown)?;
-    let mut last = unknown(io::Error::other("it has none"));
-    for address in addresses {
-        let opening = Opening {
-            address,
-            name: name.clone(),
-            tls,
-            hello,
-            timeouts,
-        };
-        match opening.run().await {
-            Err(error) if error.may_retry() => last = error,
-            settled => return settled,
-        }
-    }
-    Err(last)
-}
-
-/// Connects to the first of these endpoints that lets us: one round, in order, without waiting between them. `failed`
-/// is called for each that does not, also for the last.
-///
-/// # Errors
-/// The first error that no later try can help ([`ConnectError::may_retry`]), else the last one.
-pub async fn connect_first(
-    endpoints: &[Endpoint],
-    tls: &Arc<ClientConfig>,
-    hello: &Hello,
-    timeouts: &Timeouts,
-    mut failed: impl FnMut(&Endpoint, &ConnectError),
-) -> Result<Link, ConnectError> {
-    let mut last = ConnectError::NoEndpoint;
-    for endpoint in endpoints {
-        match connect(endpoint, tls, hello, timeouts).await {
-            Ok(link) => return Ok(link),
-            Err(error) => {
-                failed(endpoint, &error);
-                let hopeless = !error.may_retry();
-                last = error;
-                if hopeless {
-                    break;
-                }
-            }
-        }
-    }
-    Err(last)
-}
-
 /// One try at one address, with what is needed for it.
-struct Opening<'a> {
-    address: SocketAddr,
+pub(super) struct Opening<'a> {
+    pub(super) address: SocketAddr,
     /// What the certificate must be valid for, which is not the address.
-    name: ServerName<'static>,
-    tls: &'a Arc<ClientConfig>,
-    hello: &'a Hello,
-    timeouts: &'a Timeouts,
+    pub(super) name: ServerName<'static>,
+    pub(super) tls: &'a Arc<ClientConfig>,
+    pub(super) hello: &'a Hello,
+    pub(super) timeouts: &'a Timeouts,
 }
 
 impl Opening<'_> {
-    /// Dials and shakes hands, each within its deadline.
-    async fn run(self) -> Result<Link, ConnectError> {
-        let (address, timeouts) = (self.address, self.timeouts);
-        let late = |waiting_for, after| ConnectError::TimedOut {
-            address,
-            waiting_for,
-            after,
-        };
-        let dialled = timeout(timeouts.dial, self.dial()).await;
-        let stream = dialled.map_err(|_| late("the TCP connection", timeouts.dial))??;
-        let shaken = timeout(timeouts.handshake, self.shake_hands(stream)).await;
-        shaken.map_err(|_| late("the answer to TLS and CONNECT", timeouts.handshake))?
-    }
-
-    /// A TCP connection without Nagle's delay, because frames are written in one call, and with keepalive.
-    async fn dial(&self) -> Result<TcpStream, ConnectError> {
-        let error = |source| ConnectError::Dial {
+    /// Shakes hands, for so long at most.
+    pub(super) async fn run(
+        self,
+        stream: TcpStream,
+        limit: Duration,
+    ) -> Result<Link, ConnectError> {
+        let late = ConnectError::TimedOut {
             address: self.address,
-            source,
+            waiting_for: "the answer to TLS and CONNECT",
+            after: limit,
         };
-        let stream = TcpStream::connect(self.address).await.map_err(error)?;
-        stream.set_nodelay(true).map_err(error)?;
-        SockRef::from(&stream)
-            .set_tcp_keepalive(&KEEPALIVE)
-            .map_err(error)?;
-        Ok(stream)
+        let shaken = timeout(limit, self.shake_hands(stream)).await;
+        shaken.unwrap_or(Err(late))
     }
 
     /// TLS, CONNECT, CONNECTED. Nothing is sent between the last two: an original server drops it. The bytes behind the

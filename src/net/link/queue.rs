@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::BytesMut;
 use parking_lot::Mutex;
@@ -62,6 +63,8 @@ struct QueueState {
     /// Frames that were received and not taken yet, each with what it holds of the budget.
     inbound: VecDeque<(Frame, Charge)>,
     receiver: Receiver,
+    /// When something was last received.
+    heard: Option<Instant>,
     /// Why the link is over; set once.
     ended: Option<LinkClosed>,
 }
@@ -187,6 +190,11 @@ impl Queues {
         }
     }
 
+    /// When something was last received; `None` before the first.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        self.state.lock().heard
+    }
+
     /// Why nothing can be sent: how the link ended, or that it is being closed.
     fn reason(&self) -> LinkClosed {
         let ended = self.state.lock().ended.clone();
@@ -267,6 +275,7 @@ impl Handler for Pumped {
 
     fn received(&mut self, messages: &mut Vec<Message>) {
         let mut state = self.queues.state.lock();
+        state.heard = Some(Instant::now());
         for message in messages.drain(..) {
             // Behind its first message the decoder yields nothing but frames.
             let Message::Frame(frame) = message else {
