@@ -23,9 +23,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::{
-    Action, Agent, Command, Features, HostFigures, Input, LaunchFault, Numbering, PressureLimits,
-    Runs, Settings as AgentSettings, Workloads,
+    Action, Agent, Command, Features, HostFigures, Input, LaunchFault, Message, Numbering,
+    PressureLimits, Runs, Settings as AgentSettings, Workloads,
 };
+use ciao_scheduler::launcher::answers::Answers;
 use ciao_scheduler::net::address::{Backoff, Endpoint};
 use ciao_scheduler::net::link::{self, Hello, Link, LinkClosed, Timeouts};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
@@ -108,7 +109,7 @@ enum Connection {
     Waiting,
     /// Tries, with growing pauses, until one succeeds.
     Dialling(Pin<Box<dyn Future<Output = Link> + Send>>),
-    Up(Link),
+    Up(Link, Answers),
 }
 
 /// What a node has waited for.
@@ -245,7 +246,11 @@ impl Node {
     /// Waits for the next thing that happens. Each branch may be dropped and loses nothing.
     async fn wait(&mut self, reports: &mut mpsc::Receiver<Report>) -> Woken {
         let timer = self.agent.poll_timeout();
-        let timer = [timer, self.sample_at].into_iter().flatten().min();
+        let answer = match &self.connection {
+            Connection::Up(_, answers) => answers.due(),
+            _ => None,
+        };
+        let timer = [timer, self.sample_at, answer].into_iter().flatten().min();
         let timer = async {
             match timer {
                 Some(at) => sleep_until(at.into()).await,
@@ -267,7 +272,7 @@ impl Node {
         }
         match &mut self.connection {
             // While frames wait to be written, no more commands are taken in.
-            Connection::Up(link) if self.outbox.is_empty() => match link.receiver.try_recv() {
+            Connection::Up(link, _) if self.outbox.is_empty() => match link.receiver.try_recv() {
                 Ok(frame) => frame.map(Woken::Received),
                 Err(closed) => Some(Woken::Lost(closed)),
             },
@@ -285,17 +290,12 @@ impl Node {
                     configuration: link.connected.payload.clone(),
                     records_ends: link.connected.records_ends(),
                 };
-                self.connection = Connection::Up(link);
+                let answers = Answers::on(&link);
+                self.connection = Connection::Up(link, answers);
                 self.backoff.reset();
                 self.agent.handle(now, connected);
             }
-            Woken::Lost(reason) => {
-                warn!(event = "worker_disconnected", worker = %self.name, node = %self.uuid, %reason, "the worker is no node of the scheduler until the connection is back");
-                self.outbox.clear();
-                let pause = self.pause();
-                self.connection = self.dial(pause);
-                self.agent.handle(now, Input::Disconnected);
-            }
+            Woken::Lost(reason) => self.lost(now, &reason),
             Woken::Received(frame) => self.received(now, &frame),
             Woken::Sent => drop(self.outbox.pop_front()),
             Woken::Reported(Report::Worker(metric)) => self.worker_reported(metric),
@@ -304,6 +304,15 @@ impl Node {
             Woken::Gone => {}
         }
         self.act();
+    }
+
+    /// The connection is over, or given up: the next is dialled.
+    fn lost(&mut self, now: Instant, reason: &LinkClosed) {
+        warn!(event = "worker_disconnected", worker = %self.name, node = %self.uuid, %reason, "the worker is no node of the scheduler until the connection is back");
+        self.outbox.clear();
+        let pause = self.pause();
+        self.connection = self.dial(pause);
+        self.agent.handle(now, Input::Disconnected);
     }
 
     /// The next pause between tries to connect.
@@ -472,6 +481,11 @@ impl Node {
             self.agent.handle(now, Input::Sampled { host, usage });
         }
         self.agent.handle(now, Input::Tick);
+        if let Connection::Up(link, answers) = &mut self.connection
+            && let Some(reason) = answers.look(now, link.sender.heard())
+        {
+            self.lost(now, &reason);
+        }
     }
 
     /// Carries out all that the state machine orders: frames go to the outbox, all else to [`Node::perform`].
@@ -479,6 +493,11 @@ impl Node {
         while let Some(action) = self.agent.poll_action() {
             match action {
                 Action::Send(message) => {
+                    if let (Connection::Up(_, answers), Message::Stats(_)) =
+                        (&mut self.connection, &message)
+                    {
+                        answers.reported(Instant::now());
+                    }
                     let frame = Frame::new(message.kind(), self.uuid, message.payload());
                     self.outbox.push_back(frame);
                 }
@@ -532,7 +551,7 @@ impl Node {
             moves,
         });
         self.notify().await;
-        let Connection::Up(link) = &self.connection else {
+        let Connection::Up(link, _) = &self.connection else {
             return;
         };
         let last = async {
@@ -562,11 +581,11 @@ async fn exchange(connection: &mut Connection, outgoing: Option<&Frame>) -> Woke
     match (connection, outgoing) {
         (Connection::Waiting, _) => std::future::pending().await,
         (Connection::Dialling(dialling), _) => Woken::Connected(dialling.await),
-        (Connection::Up(link), Some(frame)) => {
+        (Connection::Up(link, _), Some(frame)) => {
             let sent = link.sender.send(frame.clone()).await;
             sent.map_or_else(Woken::Lost, |()| Woken::Sent)
         }
-        (Connection::Up(link), None) => {
+        (Connection::Up(link, _), None) => {
             let received = link.receiver.recv().await;
             received.map_or_else(Woken::Lost, Woken::Received)
         }

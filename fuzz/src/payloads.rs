@@ -74,6 +74,7 @@ pub const TYPES: &[Type] = &types![
     InstanceStateEvent of INSTANCE_STATE,
     DrainProgress of DRAIN_PROGRESS,
     LeaseRenewed of LEASE_RENEWED,
+    ReportReceived of REPORT_RECEIVED,
     NodeCapacity of NODE_CAPACITY,
     KeptRuns of KEPT_RUNS,
     Workloads of WORKLOADS,

@@ -76,9 +76,28 @@ impl Connected {
         }
     }
 
-    /// Whether it is from such a scheduler.
+    /// The same from a scheduler that answers also every STATS that has a number ([`Version::ANSWERS_REPORTS`]).
+    #[must_use]
+    pub fn answering_reports(self) -> Self {
+        Self {
+            version: Version::ANSWERS_REPORTS,
+            ..self
+        }
+    }
+
+    /// Whether it is from a scheduler that records ends.
     #[must_use]
     pub fn records_ends(&self) -> bool {
-        self.version.major == 0 && self.version.minor >= Version::RECORDS_ENDS.minor
+        self.is_at_least(Version::RECORDS_ENDS)
+    }
+
+    /// Whether it is from a scheduler that answers every STATS that has a number.
+    #[must_use]
+    pub fn answers_reports(&self) -> bool {
+        self.is_at_least(Version::ANSWERS_REPORTS)
+    }
+
+    fn is_at_least(&self, version: Version) -> bool {
+        self.version.major == version.major && self.version.minor >= version.minor
     }
 }

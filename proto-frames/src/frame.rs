@@ -12,7 +12,7 @@ use crate::trace::Trace;
 pub struct Version {
     /// Major version, 7 bits; 0 today.
     pub major: u8,
-    /// Minor version; 1 today, but for [`Version::RECORDS_ENDS`].
+    /// Minor version; 1 today, but for [`Version::RECORDS_ENDS`] and [`Version::ANSWERS_REPORTS`].
     pub minor: u8,
 }
 
@@ -24,6 +24,9 @@ impl Version {
     /// The layout is that of 0.1. Launchers have to know from the beginning of a connection whether ends are
     /// acknowledged on it, and CONNECTED has room for nothing else that older ones would not stumble over.
     pub const RECORDS_ENDS: Self = Self { major: 0, minor: 2 };
+
+    /// What one says there that answers also every STATS with a number: 0.3. It does all that one of 0.2 does.
+    pub const ANSWERS_REPORTS: Self = Self { major: 0, minor: 3 };
 }
 
 /// Any message but CONNECT and CONNECTED. The payload is opaque here; see [`crate::payload`].

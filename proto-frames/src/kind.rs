@@ -114,6 +114,8 @@ kinds! {
     /// Ends that a STATS told are on record (added; to launchers that number them;
     /// [`crate::payload::EndsRecorded`]).
     ENDS_RECORDED = STATUS, 0x41, "EndsRecorded";
+    /// A STATS has come (added; to launchers that number them; [`crate::payload::ReportReceived`]).
+    REPORT_RECEIVED = STATUS, 0x42, "ReportReceived";
 
     /// The frame's type is none of the four.
     INVALID_FRAME_TYPE = ERROR, 0, "InvalidFrameType";

@@ -10,9 +10,9 @@ use proto_frames::payload::{
     ImagePart, ImageRow, InstanceQueued, InstanceStateEvent, InstanceView, KeptRun, KeptRuns,
     LeaseRenewed, LifecycleCommand, ListImages, MAX_DEADLINE, Migrate, NodeCapacity, NodePressure,
     NodeView, OutputFailure, OutputPart, Payload, PayloadError, PayloadErrorKind, PhaseName,
-    PressureState, QueryKind, QueryResult, Ratio, ReadImage, ReadOutput, Restore, RestoreMode,
-    Resume, Snapshot, Span, StartFailure, StartFailureReason, Suspend, UnmovableInstance, Update,
-    Workload, Workloads, WriteImage,
+    PressureState, QueryKind, QueryResult, Ratio, ReadImage, ReadOutput, ReportReceived, Restore,
+    RestoreMode, Resume, Snapshot, Span, StartFailure, StartFailureReason, Suspend,
+    UnmovableInstance, Update, Workload, Workloads, WriteImage,
 };
 
 fn text(text: &str) -> String {
@@ -113,6 +113,7 @@ fn what_nodes_count_and_suffer_is_written_as_documented() {
         },
         "kept_runs:\n  complete: true\n  runs:\n  - instance_uuid: a\n    seq: 41\n    ended_at_ms: 1795000000123\n    exit_code: -9\n    output: /var/lib/ciao/kept/a.1\n"
     );
+    written!(ReportReceived ReportReceived { seq: 7 }, "report_received:\n  seq: 7\n");
     written!(LeaseRenewed LeaseRenewed { seq: u64::MAX }, "lease_renewed:\n  seq: 18446744073709551615\n");
 }
 

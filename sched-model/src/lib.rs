@@ -36,6 +36,7 @@ pub mod output;
 pub mod public_ip_failure;
 pub mod query;
 pub mod reason;
+pub mod report_received;
 pub mod role;
 pub mod scheduling;
 pub mod snapshot;
@@ -77,6 +78,7 @@ pub use query::{
     PlacementState, Query, QueryKind, QueryResult, StatusView, StoreState, StoreView, UNKNOWN,
 };
 pub use reason::{Reason, ReasonKind};
+pub use report_received::ReportReceived;
 pub use role::Role;
 pub use scheduling::{Batch, Group, GroupPolicy, Near, OnNodeLoss, Scheduling};
 pub use snapshot::Snapshot;

@@ -379,6 +379,8 @@ enum Link {
         records_ends: bool,
         /// STARTs taken in on this connection.
         starts_seen: u64,
+        /// Reports made on it.
+        reports: u64,
         /// When the last report was sent.
         reported: Option<Instant>,
         /// When the next is due.
@@ -488,6 +490,7 @@ impl Agent {
         self.link = Link::Up {
             records_ends,
             starts_seen: 0,
+            reports: 0,
             reported: None,
             report_at: now,
         };

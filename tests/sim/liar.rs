@@ -197,6 +197,7 @@ impl World {
             starts_seen: chance.bool().then(|| chance.u64(..)),
             lease: ready.lease,
             lease_seq: chance.bool().then(|| chance.u64(..)),
+            report_seq: chance.bool().then(|| chance.u64(..)),
             instances,
             ..Stats::default()
         };

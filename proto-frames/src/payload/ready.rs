@@ -59,6 +59,8 @@ record! {
         lease: Option<Span> as "lease" unless empty,
         /// As in STATS: a number for LeaseRenewed to answer (added by this project).
         lease_seq: Option<u64> as "lease_seq" unless empty,
+        /// As in STATS: a number for ReportReceived to answer (added by this project).
+        report_seq: Option<u64> as "report_seq" unless empty,
     }
 }
 

@@ -65,6 +65,8 @@ record! {
         lease: Option<Span> as "lease" unless empty,
         /// Number of this STATS, for LeaseRenewed to answer (added by this project).
         lease_seq: Option<u64> as "lease_seq" unless empty,
+        /// Number of this STATS, for ReportReceived to answer, where it has no `lease_seq` (added by this project).
+        report_seq: Option<u64> as "report_seq" unless empty,
         /// UUID of what counts the ends on this node; drawn again where a launcher has lost its count (added by this
         /// project).
         ends_incarnation: String as "ends_incarnation" unless empty,

@@ -5,8 +5,8 @@ use sched_model::{
     Delete, DeleteFailure, DeleteImage, DrainProgress, EndsRecorded, Evacuate, ImageList,
     InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped,
     LeaseRenewed, ListImages, Migrate, NodeConnected, NodeDisconnected, NodePressure,
-    PlacementDecision, Query, QueryResult, ReadImage, ReadOutput, Restore, Resume, Snapshot,
-    StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    PlacementDecision, Query, QueryResult, ReadImage, ReadOutput, ReportReceived, Restore, Resume,
+    Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 
 use super::document::payload;
@@ -21,6 +21,7 @@ payload!(AssignPublicIpFailure, SMALL);
 payload!(UnassignPublicIpFailure, SMALL);
 payload!(EndsRecorded under "ends_recorded", SMALL);
 payload!(LeaseRenewed under "lease_renewed", SMALL);
+payload!(ReportReceived under "report_received", SMALL);
 payload!(NodeConnected under "node_connected", SMALL);
 payload!(NodeDisconnected under "node_disconnected", SMALL);
 payload!(NodePressure under "node_pressure", SMALL);

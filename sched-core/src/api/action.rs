@@ -13,8 +13,8 @@ use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus, Delete,
     DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced, InstanceQueued,
     InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, NodePressure,
-    OutputPart, PlacementDecision, QueryResult, ReadOutput, Resume, Scheduling, Snapshot,
-    StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    OutputPart, PlacementDecision, QueryResult, ReadOutput, ReportReceived, Resume, Scheduling,
+    Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 use sched_model::{Role, Uuid};
 
@@ -149,6 +149,8 @@ pub enum Message {
     OfferRules(Box<OfferRules>),
     /// A launcher's lease is extended; carries the number of the STATS that asked for it (native encoding only).
     LeaseRenewed(LeaseRenewed),
+    /// A launcher's STATS has come; carries its number (native encoding only).
+    ReportReceived(ReportReceived),
     /// The answer to a dry run (native encoding only).
     PlacementDecision(Box<Explained<PlacementDecision>>),
     /// The answer to a query (native encoding only).

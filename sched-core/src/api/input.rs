@@ -438,6 +438,8 @@ pub struct StatsReport {
     pub extras: Option<Box<NodeExtras>>,
     /// The number of this report, if the launcher's lease is to be extended by it.
     pub lease_seq: Option<u64>,
+    /// The number of this report, if it is to be answered without that.
+    pub report_seq: Option<u64>,
     /// The instances listed.
     pub instances: Vec<InstanceReport>,
     /// What it says of ends, if its launcher numbers them.

@@ -261,9 +261,9 @@ impl Scheduler {
                         .is_some_and(|&delete| delete > at);
                     self.place_again(now, peer.uuid(), *start, is_cancelled);
                 }
-                // A launcher that was restarted counts its lease requests from the beginning: this answer would be
-                // taken for another one's.
-                (Message::LeaseRenewed(_), _) => {}
+                // A launcher that was restarted counts its reports from the beginning: this answer would be taken for
+                // another one's.
+                (Message::LeaseRenewed(_) | Message::ReportReceived(_), _) => {}
                 // Sent to every new connection anyway.
                 (
                     Message::Connected { .. }

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
-use sched_model::{Delete, LeaseRenewed, StartFailureReason, Uuid};
+use sched_model::{Delete, LeaseRenewed, ReportReceived, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Action, DisconnectReason, LauncherCommand, Message, PlacedStart};
@@ -42,14 +42,15 @@ const CLOCK_PART: u32 = 8;
 impl Scheduler {
     /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing under the lease can
     /// be started elsewhere before. Only a lease that is longer than the recorded one waits for the disk: after a crash
-    /// the scheduler would count with the shorter one. The next STATS asks again.
+    /// the scheduler would count with the shorter one: then the answer is that the STATS has come, and the next asks
+    /// again.
     pub(crate) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
         if !self.peers.is_native(id) {
             return;
         }
         let waits_for = self.cluster.nodes().node(key).lease_ticket();
         if !self.journal.is_on_disk(waits_for) {
-            return;
+            return self.answer_report(id, seq);
         }
         self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
         let now = self.now;
@@ -58,6 +59,13 @@ impl Scheduler {
             // Looked at again when it is due; meanwhile each report costs no more than the time it came.
             self.timers
                 .bring_forward(Timer::Lease(key), now + LEASE_LOOK);
+        }
+    }
+
+    /// Tells a launcher that its STATS has come, which a scheduler does not that is stopped or cut off.
+    pub(crate) fn answer_report(&mut self, id: SessionId, seq: u64) {
+        if self.peers.is_native(id) {
+            self.send(id, Message::ReportReceived(ReportReceived { seq }));
         }
     }
 

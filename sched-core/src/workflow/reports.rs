@@ -159,6 +159,8 @@ impl Scheduler {
         if let Some(seq) = report.lease_seq {
             self.note_lease(key, lease, &report.instances, is_own);
             self.renew_lease(id, key, seq);
+        } else if let Some(seq) = report.report_seq {
+            self.answer_report(id, seq);
         }
         let counts = report.starts_seen.is_some();
         let newly_listed = self.take_newly_listed(key, counts, &report.instances, is_own);

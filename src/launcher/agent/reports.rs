@@ -165,6 +165,7 @@ impl Agent {
             rows,
         } = self.ends_to_report();
         let stats = Stats {
+            report_seq: self.number_report().filter(|_| lease.is_none()),
             lease_seq: lease.map(|_| self.lease.number_report(now)),
             ends_incarnation: incarnation,
             ends_seq: seq,
@@ -190,6 +191,20 @@ impl Agent {
             let frames = std::mem::take(&mut self.traces);
             self.send(Message::TraceReport(TraceReport { frames }));
         }
+    }
+
+    /// The number of a report made now, where the scheduler takes such keys.
+    fn number_report(&mut self) -> Option<u64> {
+        let Link::Up {
+            records_ends: true,
+            reports,
+            ..
+        } = &mut self.link
+        else {
+            return None;
+        };
+        *reports += 1;
+        Some(*reports)
     }
 
     /// What the node is for the scheduler. MAINTENANCE and OFFLINE come before FULL.

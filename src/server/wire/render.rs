@@ -92,7 +92,8 @@ fn text_len(message: &Message) -> usize {
         | Message::LauncherCommand(_)
         | Message::EndsRecorded(_)
         | Message::OfferRules(_)
-        | Message::LeaseRenewed(_) => payload(message).1.len(),
+        | Message::LeaseRenewed(_)
+        | Message::ReportReceived(_) => payload(message).1.len(),
         // Frames are counted whole; the others have texts of the scheduler alone, which are short.
         Message::Start(_)
         | Message::Targeted(_)
@@ -187,11 +188,11 @@ pub(in crate::server) fn encode(
         Message::Forward(parcel) => forward(frame_of(parcel), own, encoder, dst),
         Message::StatsWithout(stats) => forward(withheld::frame(stats), own, encoder, dst),
         // The answer to CONNECT is the only message that is not a frame: it has no payload of a peer, and native peers
-        // are told here that this scheduler records ends.
+        // are told here that this scheduler records ends and answers reports.
         Message::Connected { configuration } => {
             let mut connected = Connected::new(own, peer, configuration.clone());
             if encoder.encoding() == Encoding::Native {
-                connected = connected.recording_ends();
+                connected = connected.answering_reports();
             }
             encoder.encode(&proto_frames::Message::Connected(connected), dst);
         }
@@ -255,6 +256,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::EndsRecorded(recorded) => (Kind::ENDS_RECORDED, recorded.encode()),
         Message::OfferRules(rules) => (Kind::NODE_CAPACITY, node_capacity(rules).encode()),
         Message::LeaseRenewed(renewed) => (Kind::LEASE_RENEWED, renewed.encode()),
+        Message::ReportReceived(received) => (Kind::REPORT_RECEIVED, received.encode()),
         Message::LauncherCommand(order) => match &**order {
             LauncherCommand::Suspend(suspend) => (Kind::SUSPEND, suspend.encode()),
             LauncherCommand::Resume(resume) => (Kind::RESUME, resume.encode()),

@@ -209,11 +209,12 @@ fn stats(frame: &Frame) -> Read {
         })
         .collect();
     let starts_seen = stats.figures.starts_seen;
-    let lease_seq = stats.figures.lease_seq;
+    let (lease_seq, report_seq) = (stats.figures.lease_seq, stats.figures.report_seq);
     Ok(Report::Stats(Box::new(StatsReport {
         node: stats.node_uuid.into(),
         starts_seen,
         lease_seq,
+        report_seq,
         extras: node_extras::of(&stats.figures)?,
         instances,
         ends,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use proto_frames::Kind;
 use proto_frames::payload::{
-    InstanceView, PlacementState, QueryKind, Scheduling, StartFailureReason,
+    InstanceView, PlacementState, QueryKind, ReportReceived, Scheduling, StartFailureReason,
 };
+use proto_frames::{Kind, Role};
 use sched_core::{
-    Action, Capabilities, Config, IN_DOUBT_TIME, Input, Message, NodeExtras, Report, SessionId,
-    StatsReport, Workload,
+    Action, Capabilities, Config, Dialect, IN_DOUBT_TIME, Input, Message, NodeExtras, Report,
+    SessionId, StatsReport, Workload,
 };
 
 use crate::support::durability::{LEASE, crash, durable, leased, leased_ready};
@@ -446,6 +446,57 @@ fn a_lease_that_has_grown_is_on_disk_before_it_is_extended() {
     world.store.commit();
     world.handle(Input::Tick);
     assert_eq!(world.placements(), [("a".to_owned(), other)]);
+}
+
+#[test]
+fn a_report_is_answered_also_while_the_lease_cannot_be_extended() {
+    let mut world = World::with(durable());
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    world.place_as(controller, request("a", 50).restarting());
+    leased_stats(&mut world, node, &["a"]);
+    let node = world.silent_node(1);
+    world.told(node);
+    world.store.be_slow();
+    announcing(&mut world, node, &["a"], Some(LEASE * 4));
+    let told = world.told(node);
+    let is_renewed = |it: &Message| matches!(it, Message::LeaseRenewed(_));
+    assert!(!told.iter().any(is_renewed), "{told:?}");
+    assert!(told.contains(&Message::ReportReceived(ReportReceived { seq: 1 })));
+    // One answer to each report.
+    world.store.commit();
+    world.handle(Input::Tick);
+    leased_stats(&mut world, node, &["a"]);
+    let told = world.told(node);
+    let answers = told
+        .iter()
+        .filter(|it| is_renewed(it) || matches!(it, Message::ReportReceived(_)));
+    assert_eq!(answers.count(), 1, "{told:?}");
+}
+
+#[test]
+fn a_numbered_report_is_answered_to_native_launchers_alone() {
+    let mut world = World::new();
+    for (dialect, is_answered) in [(Dialect::Native, true), (Dialect::Original, false)] {
+        let number = u64::from(is_answered) + 1;
+        let node = world.join(Role::AGENT, node_uuid(number), dialect);
+        world.told(node);
+        for report_seq in [Some(7), None] {
+            let report = StatsReport {
+                is_plain: true,
+                node: world.uuid_of(node).to_string().into(),
+                report_seq,
+                ..StatsReport::default()
+            };
+            world.say(node, Report::Stats(Box::new(report)));
+            let told = world.told_of(node, |it| match it {
+                Message::ReportReceived(received) => Some(received.seq),
+                _ => None,
+            });
+            let expected = report_seq.filter(|_| is_answered);
+            assert_eq!(told, Vec::from_iter(expected));
+        }
+    }
 }
 
 #[test]

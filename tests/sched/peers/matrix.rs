@@ -450,6 +450,7 @@ fn what_only_the_scheduler_says_is_taken_from_no_one() {
         Kind::COMMAND_REFUSED,
         Kind::QUERY_RESULT,
         Kind::LEASE_RENEWED,
+        Kind::REPORT_RECEIVED,
         Kind::NODE_CAPACITY,
         Kind::SNAPSHOT,
     ];

@@ -49,6 +49,8 @@ pub struct Figures<'a> {
     pub lease: Option<Span>,
     /// A number for LeaseRenewed to answer.
     pub lease_seq: Option<u64>,
+    /// A number for ReportReceived to answer.
+    pub report_seq: Option<u64>,
 }
 
 /// A figure, unless it is negative: a node says -1 for what it does not know.
@@ -102,6 +104,10 @@ impl<'a> Figures<'a> {
                 self.lease_seq = Some(u64::try_from(value).ok()?);
                 return Some(());
             }
+            "report_seq" => {
+                self.report_seq = Some(u64::try_from(value).ok()?);
+                return Some(());
+            }
             _ => return Some(()),
         };
         *figure = known(value);
@@ -146,6 +152,7 @@ macro_rules! figures_of {
             incarnation: $from.incarnation.into(),
             lease: $from.lease,
             lease_seq: $from.lease_seq,
+            report_seq: $from.report_seq,
         }
     };
 }
