@@ -29,6 +29,7 @@ use crate::ctl::explanation::{Among, reasons_table, what_helps};
 use crate::ctl::output::Output;
 use crate::ctl::resolve::{Candidate, resolve};
 use crate::ctl::track::{Absence, Tracked, Tracker, Until};
+use crate::net::link::LinkClosed;
 use crate::printable::Printable;
 
 /// First pause between two looks at what runs; each is half as long again as the one before.
@@ -250,7 +251,8 @@ pub(super) fn conclude(context: &mut Context<'_>, tracker: &Tracker) -> Result<E
 
 /// Goes on to follow instances where the connection was lost, `followed` being how the first connection went.
 ///
-/// Each loss of the connection has its own time to connect again. Afterwards the tracker knows that events may be
+/// A query without an answer in time is a loss as well: a scheduler that is stopped, or a network that is gone, closes
+/// nothing. Each loss of the connection has its own time to connect again. Afterwards the tracker knows that events may be
 /// missing, and nodes get the same time to come back with their instances, because the scheduler may have been
 /// restarted.
 ///
@@ -263,9 +265,9 @@ pub(super) async fn attend(
     mut followed: Result<(), CommandError>,
     changed: Changed<'_>,
 ) -> Result<(), CommandError> {
-    while let Err(CommandError::Client(ClientError::Closed(lost))) = followed {
+    while let Some(lost) = loss(&followed) {
         let Some(reconnect) = reconnect.filter(|it| !it.patience.is_zero()) else {
-            return Err(lost.into());
+            return followed;
         };
         let waited = reconnect.patience;
         let patience = humantime::format_duration(waited);
@@ -288,6 +290,17 @@ pub(super) async fn attend(
         };
     }
     followed
+}
+
+/// The connection that was lost, if that is why instances could not be followed any more.
+fn loss(followed: &Result<(), CommandError>) -> Option<LinkClosed> {
+    match followed {
+        Err(CommandError::Client(ClientError::Closed(lost))) => Some(lost.clone()),
+        Err(CommandError::Client(silent @ ClientError::NoAnswer { .. })) => {
+            Some(LinkClosed(silent.to_string()))
+        }
+        _ => None,
+    }
 }
 
 /// Another session, if there is one in time.
