@@ -17,13 +17,17 @@
 //! A program that runs launchers must answer [`supervise::WORD`] as its first argument with [`supervise::run`].
 
 pub mod agent;
+pub mod answers;
 mod backlog;
 mod cgroup;
 mod config;
+mod connection;
 mod control;
+mod descriptors;
 pub mod detect;
 mod dial;
 mod files;
+pub mod first;
 mod host;
 mod images;
 mod kept;

@@ -19,6 +19,8 @@ mod features;
 mod files;
 #[path = "launcher/identity.rs"]
 mod identity;
+#[path = "launcher/inherited.rs"]
+mod inherited;
 #[path = "launcher/kept.rs"]
 mod kept;
 #[path = "launcher/leases.rs"]

@@ -25,6 +25,7 @@ use crate::ctl::client::{Client, ClientConfig};
 use crate::ctl::contexts::NamedContext;
 use crate::ctl::web::{Web, WebConfig, own_address};
 use crate::launcher::agent::{Features, Workloads};
+use crate::launcher::supervise::PROGRAM;
 use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
 use crate::net::tls;
@@ -171,7 +172,7 @@ impl Cluster {
             share: share(self.nodes),
             cgroup: None,
             images: None,
-            supervisor: std::env::current_exe().context("cannot find this program's own file")?,
+            supervisor: PROGRAM.into(),
         };
         let tls = tls::client_config(&identity, &anchors)?;
         let mut config =

@@ -4,12 +4,20 @@
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 /// Memory beyond `mem_mb` that a workload may have, in MiB: room for stacks, allocator and interpreter start, which
 /// those who write `mem_mb` do not count.
 const MEMORY_SLACK_MIB: i64 = 16;
+
+/// Part of that memory that one stack may take: each thread of a process has one, all of which counts as data from its
+/// start, used or not. With this part, some thirty threads fit into any limit; from 240 MiB on a stack may be as large as
+/// it is on most systems (8 MiB).
+const STACK_PART: u64 = 32;
+
+/// Least and most bytes of a stack. A quarter of it is also what arguments and environment of a program may take.
+const STACK_BYTES: std::ops::RangeInclusive<u64> = MIB..=8 * MIB;
 
 /// Bytes of a MiB.
 const MIB: u64 = 1024 * 1024;
@@ -72,6 +80,27 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Bytes of one stack, where memory is limited by process.
+    fn stack_bytes(self) -> u64 {
+        let (least, most) = STACK_BYTES.into_inner();
+        (self.memory_bytes() / STACK_PART).clamp(least, most)
+    }
+
+    /// Limits the stacks of this process, and of the threads and processes that it starts (`RLIMIT_STACK`, the soft limit
+    /// alone), to a part of the memory; a limit that is lower stays. For before its program begins: a program takes the
+    /// size for its threads from what the limit is then.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn limit_stacks(self) -> io::Result<()> {
+        let Rlimit { current, maximum } = getrlimit(Resource::Stack);
+        let bytes = self.stack_bytes();
+        let current = Some(current.map_or(bytes, |current| bytes.min(current)));
+        Ok(setrlimit(Resource::Stack, Rlimit { current, maximum })?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Limits;
@@ -81,6 +110,22 @@ mod tests {
         let cpu_max = |vcpus| Limits { mem_mb: 1, vcpus }.cpu_max();
         assert_eq!(cpu_max(3), "300000 100000");
         assert_eq!(cpu_max(0), "max 100000");
+    }
+
+    #[test]
+    fn a_stack_takes_a_part_of_the_memory_and_no_more_than_is_usual() {
+        let stack = |mem_mb| Limits { mem_mb, vcpus: 1 }.stack_bytes();
+        assert_eq!(stack(1), 1 << 20);
+        assert_eq!(stack(64), (80 << 20) / 32);
+        assert_eq!(stack(1 << 20), 8 << 20);
+        for mem_mb in 16..4096 {
+            let limits = Limits { mem_mb, vcpus: 1 };
+            // Sixteen threads, and half of the memory for all else.
+            assert!(
+                limits.stack_bytes() * 16 <= limits.memory_bytes() / 2,
+                "{mem_mb}"
+            );
+        }
     }
 
     #[test]

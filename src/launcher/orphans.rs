@@ -117,11 +117,11 @@ pub(crate) fn reap_supervisor(child: &mut Child) {
 }
 
 /// Has this process, and all that it starts, carry the instance's mark: an open, locked file. Where the file system has
-/// no locks the mark is not locked.
+/// no locks the mark is not locked. Returns the number of its descriptor.
 ///
 /// # Errors
 /// The file cannot be made.
-pub(crate) fn put_mark(dir: &InstanceDir) -> io::Result<()> {
+pub(crate) fn put_mark(dir: &InstanceDir) -> io::Result<i32> {
     let file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -132,8 +132,7 @@ pub(crate) fn put_mark(dir: &InstanceDir) -> io::Result<()> {
     let mark: OwnedFd = fcntl_dupfd_cloexec(&file, MARK_DESCRIPTOR).unwrap_or(file.into());
     fcntl_setfd(&mark, FdFlags::empty())?;
     // Never closed here: open as long as there is a process that has it.
-    let _number = mark.into_raw_fd();
-    Ok(())
+    Ok(mark.into_raw_fd())
 }
 
 /// Kills what is left of the instance in `dir`, whose supervisor is gone; returns when nothing is.

@@ -19,6 +19,8 @@ pub(crate) struct ProcStat {
     pub(crate) state: u8,
     /// Parent's process id.
     pub(crate) ppid: i32,
+    /// Its process group: the process id of the process that began it.
+    pub(crate) group: i32,
     /// Its session: the process id of the process that began it.
     pub(crate) session: i32,
     /// Processor time used, user and kernel, in clock ticks.
@@ -83,6 +85,7 @@ impl ProcStat {
             pid: pid.parse().ok()?,
             state: *fields.first()?.as_bytes().first()?,
             ppid: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             cpu_ticks: number(11)?.saturating_add(number(12)?),
             start_ticks: number(19)?,
@@ -181,6 +184,7 @@ impl ProcStat {
             pid,
             state: b'S',
             ppid,
+            group: 0,
             session: 0,
             cpu_ticks: 0,
             start_ticks: 0,
@@ -207,6 +211,7 @@ mod tests {
             pid: 4711,
             state: b'S',
             ppid: 12,
+            group: 4712,
             session: 4712,
             cpu_ticks: 57,
             start_ticks: 88123,

@@ -3,12 +3,10 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proto_frames::payload::cut::cut;
-use proto_frames::payload::{ConnectionAborted, OutputChunk, Payload, ReadImage};
+use proto_frames::payload::{OutputChunk, Payload, ReadImage};
 use proto_frames::{Encoding, Frame, Kind, Uuid};
 use rustix::process::{Resource, Rlimit};
 use tokio::net::TcpListener;
@@ -20,8 +18,11 @@ use tracing::{debug, info, warn};
 use super::agent::{
     Action, Agent, AgentAction, Command, Input, Message, Numbering, Runs, Settings,
 };
+use super::answers::Answers;
 use super::cgroup;
 use super::config::{Config, LauncherError, MachineConfig};
+use super::connection::{Connection, Wakeup, exchange, refusal};
+use super::descriptors;
 use super::dial::Dialler;
 use super::host;
 use super::images::{CacheConfig, DEFAULT_CACHE_QUOTA, ImageLink, Images, Reach};
@@ -33,7 +34,6 @@ use super::simulate::Simulated;
 use super::state::StateDir;
 use super::traces::Traces;
 use crate::net::link::{Hello, Link, LinkClosed};
-use crate::printable::Printable;
 
 /// Connections being opened at a time by one process, however many nodes it simulates: enough to keep a scheduler's
 /// handshakes busy.
@@ -49,9 +49,6 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Longest time beyond the stop grace that stopping all workloads may take at shutdown; what is killed ends at once
 /// unless the kernel holds it.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Bytes of the scheduler's words that are shown when it refuses this launcher: a few lines.
-const MAX_REFUSAL_LEN: usize = 1024;
 
 /// Runs a launcher, or many simulated ones, until `shutdown` is ready or one cannot go on.
 ///
@@ -126,6 +123,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<LiveNode
             images,
         } => {
             orphans::adopt();
+            descriptors::keep_to_oneself(None);
             let mut state = StateDir::open(state_dir, *uuid)?;
             state.set_keep(config.keep_output);
             let (uuid, maintenance) = (state.uuid(), state.maintenance());
@@ -254,34 +252,6 @@ struct LiveNode {
     config: Arc<Config>,
 }
 
-/// The state of a node's connection.
-enum Connection {
-    Dialling(Pin<Box<dyn Future<Output = Result<Link, LauncherError>> + Send>>),
-    Up {
-        link: Link,
-        since: Instant,
-        /// Frames known to be written to the socket.
-        written: u64,
-    },
-}
-
-/// What a node waits for.
-enum Wakeup {
-    Happened(Input),
-    Connected(Link),
-    Received(Frame),
-    /// What somebody wants to read.
-    Read(OutputChunk),
-    /// A chunk of an image is wanted.
-    Wanted(ReadImage),
-    /// The first frame of the outbox was taken.
-    Sent,
-    /// So many frames have been written to the socket.
-    Written(u64),
-    Lost(LinkClosed),
-    Ending,
-}
-
 impl LiveNode {
     fn new(
         config: &Arc<Config>,
@@ -375,6 +345,9 @@ impl LiveNode {
                 Action::Machine(order) => self.machine.perform(order),
                 Action::Send(message) => {
                     if let Message::Stats(stats) = &message {
+                        if let Connection::Up { answers, .. } = &mut self.connection {
+                            answers.reported(Instant::now());
+                        }
                         self.metrics.report(self.uuid, stats);
                         self.metrics.lease(self.uuid, self.agent.lease_until());
                     }
@@ -397,15 +370,14 @@ impl LiveNode {
                 None => std::future::pending().await,
             }
         };
-        let timer = self.agent.poll_timeout();
-        let timer = async {
-            match timer {
-                Some(at) => sleep_until(at.into()).await,
-                None => std::future::pending().await,
-            }
-        };
+        let timer = due_at(self.agent.poll_timeout());
         let writes = self.writes();
+        let due = match &self.connection {
+            Connection::Up { answers, .. } => answers.due(),
+            Connection::Dialling(_) => None,
+        };
         tokio::select! {
+            () = due_at(due) => Ok(Wakeup::Due),
             frames = writes => Ok(Wakeup::Written(frames)),
             woken = exchange(&mut self.connection, self.outbox.front()) => woken,
             chunk = self.readers.next() => Ok(Wakeup::Read(chunk)),
@@ -460,21 +432,31 @@ impl LiveNode {
             }
             Wakeup::Received(frame) => self.received(now, &frame),
             Wakeup::Connected(link) => self.connected(now, link),
-            Wakeup::Lost(reason) => {
-                warn!(event = "scheduler_disconnected", node = %self.uuid, %reason, "disconnected");
-                if let Connection::Up { since, .. } = &self.connection {
-                    self.dialler.lost(now - *since);
+            Wakeup::Due => {
+                if let Connection::Up { link, answers, .. } = &mut self.connection
+                    && let Some(reason) = answers.look(now, link.sender.heard())
+                {
+                    self.lost(now, &reason);
                 }
-                self.connection = Connection::Dialling(self.dialler.clone().dial());
-                self.outbox.clear();
-                self.readers.forget();
-                if let Some(images) = &self.images {
-                    images.connection(Reach::None);
-                }
-                self.metrics.connection(self.uuid, false);
-                self.agent.handle(now, Input::Disconnected);
             }
+            Wakeup::Lost(reason) => self.lost(now, &reason),
         }
+    }
+
+    /// The connection is over, or given up: the next is dialled.
+    fn lost(&mut self, now: Instant, reason: &LinkClosed) {
+        warn!(event = "scheduler_disconnected", node = %self.uuid, %reason, "disconnected");
+        if let Connection::Up { since, .. } = &self.connection {
+            self.dialler.lost(now - *since);
+        }
+        self.connection = Connection::Dialling(self.dialler.clone().dial());
+        self.outbox.clear();
+        self.readers.forget();
+        if let Some(images) = &self.images {
+            images.connection(Reach::None);
+        }
+        self.metrics.connection(self.uuid, false);
+        self.agent.handle(now, Input::Disconnected);
     }
 
     fn received(&mut self, now: Instant, frame: &Frame) {
@@ -484,6 +466,8 @@ impl LiveNode {
                     images.take(&frame.payload);
                 }
             }
+            // That it came is all it says.
+            Kind::REPORT_RECEIVED => {}
             Kind::READ_OUTPUT => {
                 if let Some(refusal) = self.readers.ask(&frame.payload) {
                     self.send_output(&refusal);
@@ -520,6 +504,7 @@ impl LiveNode {
             });
         }
         self.connection = Connection::Up {
+            answers: Answers::on(&link),
             link,
             since: now,
             written: 0,
@@ -559,40 +544,18 @@ impl LiveNode {
     }
 }
 
+/// When that time has come; never where there is none.
+async fn due_at(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The next chunk of an image that is wanted.
 async fn wanted(images: &mut Option<ImageLink>) -> ReadImage {
     match images {
         Some(images) => images.next().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Why the scheduler refuses this launcher for good, if the frame says so: one without words does not, as those of the
-/// original do not.
-fn refusal(frame: &Frame) -> Option<Printable> {
-    if frame.kind != Kind::CONNECTION_ABORTED {
-        return None;
-    }
-    let aborted = ConnectionAborted::decode(&frame.payload).ok()?;
-    (!aborted.detail.is_empty()).then(|| Printable::new(cut(&aborted.detail, MAX_REFUSAL_LEN)))
-}
-
-/// The next thing that happens on the connection. Nothing is lost where the wait is given up.
-async fn exchange(
-    connection: &mut Connection,
-    outgoing: Option<&Frame>,
-) -> Result<Wakeup, LauncherError> {
-    match (connection, outgoing) {
-        (Connection::Dialling(dialling), _) => dialling.await.map(Wakeup::Connected),
-        (Connection::Up { link, .. }, Some(frame)) => Ok(link
-            .sender
-            .send(frame.clone())
-            .await
-            .map_or_else(Wakeup::Lost, |()| Wakeup::Sent)),
-        (Connection::Up { link, .. }, None) => Ok(link
-            .receiver
-            .recv()
-            .await
-            .map_or_else(Wakeup::Lost, Wakeup::Received)),
     }
 }

@@ -46,6 +46,12 @@ pub use output::MAX_OUTPUT_BYTES;
 /// step before the workload (with `exec` after that).
 pub const WORD: &str = "__supervise-instance";
 
+/// This very program, also where its file has been removed or replaced since it was started: to run it again.
+pub const PROGRAM: &str = "/proc/self/exe";
+
+/// The name of a supervisor where processes are listed. Without it, it would be that of [`PROGRAM`].
+const NAME: &str = "ciao-supervisor";
+
 /// What follows the directory on the command line of the last step before the workload.
 const EXEC: &str = "exec";
 
@@ -81,6 +87,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// # Errors
 /// The supervisor cannot do its work; the launcher finds out from the closed pipe.
 fn supervise(dir: &InstanceDir) -> io::Result<()> {
+    // For people alone.
+    let _ = std::fs::write("/proc/self/comm", NAME);
     // Fails only where this already leads a session, which is just as well.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -185,7 +193,7 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
 /// when the kernel replaces it by the workload's program; a text in it says why that failed.
 fn start(dir: &InstanceDir) -> Result<Pid, Obstacle> {
     let failed = |error: io::Error| Obstacle::of("cannot start a process", &error);
-    let mut child = Command::new("/proc/self/exe")
+    let mut child = Command::new(PROGRAM)
         .arg0("ciao-instance")
         .arg(WORD)
         .arg(&dir.0)
@@ -325,8 +333,10 @@ impl Watch {
         }
         if signal == Signal::KILL {
             self.processes.kill();
-        } else if self.leader.is_none() {
-            signal_each(signal);
+        } else {
+            // Once each: many programs take a second SIGTERM for impatience.
+            let group = self.leader.map(Pid::as_raw_pid);
+            signal_each(signal, |process| Some(process.group) != group);
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::process::Output;
 
-use proto_frames::payload::{Payload, Ready, Start};
-use proto_frames::{Frame, Kind, Message, Role, Uuid};
+use bytes::Bytes;
+use proto_frames::payload::{Payload, Ready, ReportReceived, Start};
+use proto_frames::{Connected, Frame, Kind, Message, Role, Uuid};
 
-use crate::world::{World, shell, within};
+use crate::world::{SERVER, World, shell, within};
 
 #[tokio::test]
 async fn a_node_reports_itself_with_the_certificates_role_and_keeps_its_uuid() {
@@ -38,6 +39,34 @@ async fn a_launcher_tries_again_when_it_is_cut_off_or_refused_for_now() {
     peer.send_message(Message::Frame(refusal)).await;
     drop(peer);
     world.accept().await.next(&[Kind::READY]).await;
+}
+
+/// As a scheduler that is stopped, or a network that drops everything: nothing is closed, and the kernel takes all that
+/// is sent.
+#[tokio::test]
+async fn a_scheduler_that_answers_no_report_any_more_is_dialled_again() {
+    let world = World::new().await;
+    let _launcher = world.launch(&["-lease=0"]);
+    let mut peer = world.knock().await;
+    let connected = Connected::new(SERVER, peer.connect.source, Bytes::new()).answering_reports();
+    peer.send_message(Message::Connected(connected)).await;
+    for number in 1..=3 {
+        let stats = peer.stats(|_| true).await;
+        assert_eq!((stats.report_seq, stats.lease_seq), (Some(number), None));
+        let seq = stats.report_seq.unwrap();
+        peer.send(Kind::REPORT_RECEIVED, ReportReceived { seq }.encode())
+            .await;
+    }
+    // Silent from here on, and open until the launcher is back.
+    world.accept().await;
+    drop(peer);
+}
+
+#[tokio::test]
+async fn of_a_scheduler_that_answers_no_reports_none_is_numbered() {
+    let (_world, _launcher, mut peer) = World::connected(&["-lease=0"]).await;
+    let stats = peer.stats(|_| true).await;
+    assert_eq!((stats.report_seq, stats.lease_seq), (None, None));
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The scheduler's UUID.
-const SERVER: Uuid = Uuid::from_u128(0x5e);
+pub(crate) const SERVER: Uuid = Uuid::from_u128(0x5e);
 
 /// A scripted scheduler with the files of one launcher.
 pub(crate) struct World {
@@ -44,7 +44,7 @@ pub(crate) struct World {
 }
 
 /// A running launcher; killed when dropped.
-pub(crate) struct Launcher(Child);
+pub(crate) struct Launcher(pub(crate) Child);
 
 /// The scheduler's end of one connection.
 pub(crate) struct Peer {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, mebibytes, reported_disk};
 use ciao_scheduler::launcher::agent::{Features, PressureLimits, Workloads};
 use ciao_scheduler::launcher::simulate::Simulation;
+use ciao_scheduler::launcher::supervise::PROGRAM;
 use ciao_scheduler::launcher::{
     CacheConfig, Config, DEFAULT_CACHE_QUOTA, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES,
     DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE, DEFAULT_PRESSURE_FILE, DEFAULT_PRESSURE_LIMIT,
@@ -253,9 +254,6 @@ pub(crate) enum CliError {
     /// More is to be handed out than the machine has.
     #[error(transparent)]
     Share(#[from] ShareError),
-    /// The running program cannot be found, which is needed to run it again as supervisor.
-    #[error("cannot find the running program, which supervises workloads as well: {0}")]
-    NoProgram(std::io::Error),
 }
 
 impl Cli {
@@ -412,7 +410,7 @@ impl Cli {
                 state_dir: self.state_dir.clone(),
                 uuid,
                 share: self.share()?,
-                supervisor: std::env::current_exe().map_err(CliError::NoProgram)?,
+                supervisor: PROGRAM.into(),
                 cgroup: self.cgroup.clone(),
                 images: self.image_cache(),
             },

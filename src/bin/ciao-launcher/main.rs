@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ciao_scheduler::flags::{complain, double_dashes, parse, with_causes};
-use ciao_scheduler::launcher::{self, supervise};
+use ciao_scheduler::launcher::{self, first, supervise};
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::printable::Printable;
 use ciao_scheduler::shutdown::{self, OnHangup};
@@ -22,11 +22,15 @@ use flags::Cli;
 /// A wrong command line ends in `parse` with 2.
 const FAILED: i32 = 1;
 
-/// The supervisor must stay free of a runtime and of flags: it is told apart before anything else.
+/// The supervisor must stay free of a runtime and of flags: it is told apart before anything else. Then process 1, which
+/// runs the launcher as its child.
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     if args.nth(1).is_some_and(|word| word == supervise::WORD) {
         return supervise::run(args);
+    }
+    if first::is_first() {
+        return first::run(std::env::args_os());
     }
     let words = double_dashes(std::env::args_os(), &['h', 'V']);
     match launch(parse(words, FAILED)) {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal};
 
+use super::super::descriptors;
 use super::super::files::{InstanceDir, Launch, Obstacle, Supervision, read_json};
 use super::super::orphans;
 
@@ -62,7 +63,8 @@ fn become_workload(dir: &InstanceDir) -> Obstacle {
 }
 
 /// Sets everything of this process that the workload inherits, in this order: working directory, the tie to the
-/// supervisor, limits, the mark by which it is found after a crash. Paths are opened before limits apply.
+/// supervisor, limits, the mark by which it is found after a crash; and what it is not to inherit. Paths are opened
+/// before limits apply.
 ///
 /// # Errors
 /// The first step that failed.
@@ -84,7 +86,10 @@ fn prepare(dir: &InstanceDir) -> Result<Command, Obstacle> {
     end_with_supervisor(dir)?;
     limit_open_files()?;
     limit(&launch)?;
-    orphans::put_mark(dir).map_err(|error| Obstacle::of("cannot mark the process", &error))?;
+    forget_oom_score();
+    let mark =
+        orphans::put_mark(dir).map_err(|error| Obstacle::of("cannot mark the process", &error))?;
+    descriptors::keep_to_oneself(Some(mark));
 
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(&launch.env);
@@ -128,8 +133,14 @@ fn limit(launch: &Launch) -> Result<(), String> {
     }
     let limited = launch.limits.apply_to(None);
     limited
-        .map(drop)
+        .and_then(|_| launch.limits.limit_stacks())
         .map_err(|error| format!("cannot limit memory: {error}"))
+}
+
+/// Has the kernel judge the workload as it judges others when memory runs out. A launcher is often protected
+/// (`OOMScoreAdjust=` of its unit), and what it runs is not to be. It fails only where that may not be changed at all.
+fn forget_oom_score() {
+    let _ = fs::write("/proc/self/oom_score_adj", "0");
 }
 
 /// Sets the soft limit of open files; the hard one stays.

@@ -69,7 +69,7 @@ impl Processes {
             group.thaw()?;
         } else {
             // None of them can have forked since the last was stopped.
-            signal_each(Signal::CONT);
+            signal_each(Signal::CONT, |_| true);
         }
         self.stopped.set(false);
         Ok(())
@@ -96,7 +96,7 @@ impl Processes {
         if let Some(group) = &self.group {
             group.kill();
         }
-        signal_each(Signal::KILL);
+        signal_each(Signal::KILL, |_| true);
     }
 
     /// Removes the cgroup, when no process is left.
@@ -117,9 +117,9 @@ impl Processes {
     }
 }
 
-/// Sends each of them a signal.
-pub(super) fn signal_each(signal: Signal) {
-    for process in below() {
+/// Sends each of those that `concerns` picks a signal.
+pub(super) fn signal_each(signal: Signal, concerns: impl Fn(&ProcStat) -> bool) {
+    for process in below().iter().filter(|it| concerns(it)) {
         // One that may not be signalled is not ours to end, and one that has ended needs nothing.
         let _ = process.signal(signal);
     }
