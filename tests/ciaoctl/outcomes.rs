@@ -157,54 +157,6 @@ async fn a_lost_connection_is_made_up_for_and_what_was_missed_is_learned() {
 }
 
 #[tokio::test]
-async fn a_scheduler_that_stops_answering_is_as_a_lost_connection() {
-    let mut queries = 0;
-    let scheduler = Scheduler::playing(move |peers: &mut Peers, from, frame: &Frame| {
-        match frame.kind {
-            Kind::START => {
-                peers.send(from, Kind::INSTANCE_PLACED, placed(&instance_of(frame)));
-            }
-            Kind::QUERY => {
-                queries += 1;
-                // Nothing is closed, and the first query is not answered: as while its machine sleeps.
-                if queries > 1 {
-                    let view = InstanceView {
-                        instance_uuid: ID.to_owned(),
-                        age_s: 0,
-                        ..ended("11", Some(5))
-                    };
-                    peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &[view], 10));
-                }
-            }
-            _ => {}
-        }
-    })
-    .await;
-    let file = scheduler.certs.path().join("a.yaml");
-    let text = format!(
-        "start:\n  instance_uuid: {ID}\n  vm_type: process\n  command: [\"true\"]\n  requirements:\n    mem_mb: 64\n    \
-         vcpus: 1\n"
-    );
-    std::fs::write(&file, text).unwrap();
-    let file = file.display().to_string();
-    let ran = scheduler
-        .ctl(&[
-            "--timeout",
-            "3s",
-            "start",
-            "--wait",
-            "--reconnect",
-            "60s",
-            &file,
-        ])
-        .await;
-    assert_eq!(ran.code, Some(6), "{ran:?}");
-    assert!(ran.err.contains("no answer to QUERY within 3s"), "{ran:?}");
-    assert!(ran.err.contains("connected again"), "{ran:?}");
-    assert_eq!(scheduler.seen(Kind::START).len(), 1, "sent once");
-}
-
-#[tokio::test]
 async fn who_is_not_to_reconnect_is_told_that_no_answer_came() {
     let view = running("aa");
     let mut queries = 0;

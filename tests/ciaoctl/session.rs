@@ -4,25 +4,33 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ciao_scheduler::ctl::client::{Client, ClientConfig, ClientError, StartError};
+use ciao_scheduler::ctl::commands::start::follow;
+use ciao_scheduler::ctl::commands::wait::{News, Reconnect};
 use ciao_scheduler::ctl::event::Event;
+use ciao_scheduler::ctl::start_file::StartRequest;
+use ciao_scheduler::ctl::track::{Stage, Until};
 use proto_frames::Kind;
 use proto_frames::payload::{
-    CommandRefused, InstanceStopped, Payload, Query, QueryKind, QueryResult, RefusalReason, Start,
-    StartFailure, StartFailureReason, Topic, Watch,
+    CommandRefused, InstanceStopped, InstanceView, Payload, PlacementState, Query, QueryKind,
+    QueryResult, RefusalReason, Start, StartFailure, StartFailureReason, Topic, Watch,
 };
 
-use crate::scheduler::{DEADLINE, Scheduler, answer, instance_of, node, placed};
+use crate::scheduler::{DEADLINE, Scheduler, answer, instance, instance_of, node, placed};
 
 async fn connect(scheduler: &Scheduler, answer_timeout: Duration) -> Client {
-    let config = ClientConfig {
+    let config = config(scheduler, answer_timeout);
+    Client::connect(&config).await.unwrap()
+}
+
+fn config(scheduler: &Scheduler, answer_timeout: Duration) -> ClientConfig {
+    ClientConfig {
         server: format!("localhost:{}", scheduler.address.port()),
         server_name: None,
         cert: scheduler.certs.path().join("cert-Controller-localhost.pem"),
         cacert: scheduler.certs.path().join("CAcert-localhost.pem"),
         connect_timeout: DEADLINE,
         answer_timeout,
-    };
-    Client::connect(&config).await.unwrap()
+    }
 }
 
 fn start(instance_uuid: &str) -> Bytes {
@@ -171,4 +179,64 @@ async fn a_listing_without_an_end_is_an_error() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("has no end"), "{error}");
+}
+
+/// As while its machine sleeps: nothing is closed, and the first query is not answered.
+#[tokio::test]
+async fn a_scheduler_that_stops_answering_is_as_a_lost_connection() {
+    let mut queries = 0;
+    let scheduler = Scheduler::playing(move |peers, from, frame| match frame.kind {
+        Kind::START => peers.send(from, Kind::INSTANCE_PLACED, placed(&instance_of(frame))),
+        Kind::QUERY => {
+            queries += 1;
+            if queries > 1 {
+                let ended = InstanceView {
+                    instance_uuid: "i1".to_owned(),
+                    state: PlacementState::Ended,
+                    age_s: 0,
+                    exit_code: Some(5),
+                    ..instance("11", &node("4c", "node-a"))
+                };
+                let result = answer(frame, &[], &[ended], 10);
+                peers.send(from, Kind::QUERY_RESULT, result);
+            }
+        }
+        _ => {}
+    })
+    .await;
+    let reconnect = Reconnect {
+        config: config(&scheduler, Duration::from_secs(1)),
+        patience: DEADLINE,
+    };
+    let mut client = connect(&scheduler, Duration::from_secs(1)).await;
+    let requests = [StartRequest {
+        name: "a".to_owned(),
+        instance_uuid: "i1".to_owned(),
+        payload: start("i1"),
+    }];
+    let mut remarks = Vec::new();
+    let changed = &mut |news: News<'_>| {
+        if let News::Connection(remark) = news {
+            remarks.push(remark);
+        }
+        Ok(())
+    };
+    let until = Until::Exited;
+    let followed = follow(
+        &mut client,
+        &requests,
+        until,
+        DEADLINE,
+        Some(&reconnect),
+        changed,
+    );
+    let tracker = followed.await.unwrap();
+    let stage = &tracker.all()[0].stage;
+    assert_eq!(stage, &Stage::Ended { exit_code: Some(5) });
+    assert!(
+        remarks[0].contains("no answer to QUERY within 1s"),
+        "{remarks:?}"
+    );
+    assert_eq!(remarks.last().unwrap(), "connected again");
+    assert_eq!(scheduler.seen(Kind::START).len(), 1, "sent once");
 }
