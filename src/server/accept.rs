@@ -397,6 +397,10 @@ fn tune(tcp: &TcpStream) -> io::Result<()> {
     socket::tune(tcp, SERVER_UNACKNOWLEDGED)
 }
 
+/// Most bytes that the task of a session may have in itself: each connection has one, for as long as it stands. What is
+/// larger stands in a place of its own, once.
+const MAX_TASK: usize = 1024;
+
 /// Not `async` itself, so that the peer is known to the hub, and the core has decided about it, before its task first
 /// runs.
 fn serve(
@@ -452,9 +456,11 @@ fn serve(
         queue,
         deadlines,
     );
-    async move {
+    // In a place of its own: by value, each future around it would have its size again, up to twelve times in all.
+    let run = Box::pin(peer.run());
+    let task = async move {
         let work = caught(async {
-            let (session, end) = peer.run().await;
+            let (session, end) = run.await;
             session.ended(end);
         });
         // A panic ends this session alone: the core is told when it is dropped. Were that to fail too, the core would
@@ -471,5 +477,7 @@ fn serve(
             Err(why) => hub.fail(format!("{} {}: {why}", state.role, state.uuid)),
         }
         drop(held);
-    }
+    };
+    debug_assert!(size_of_val(&task) <= MAX_TASK, "{}", size_of_val(&task));
+    task
 }
