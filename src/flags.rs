@@ -10,6 +10,7 @@ use std::process::exit;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::{OsStr, Resettable};
 
 use crate::line_queue::line_queue;
 
@@ -146,7 +147,12 @@ pub fn parse_advised<P: Parser>(
     advise: impl Fn(&mut clap::Error, &[OsString]),
 ) -> P {
     let args: Vec<OsString> = args.into_iter().collect();
-    P::try_parse_from(&args).unwrap_or_else(|mut error| {
+    let mut command = without_empty_variables(P::command());
+    let parsed = command
+        .try_get_matches_from_mut(&args)
+        .and_then(|mut matches| P::from_arg_matches_mut(&mut matches))
+        .map_err(|error| error.format(&mut command));
+    parsed.unwrap_or_else(|mut error| {
         advise(&mut error, &args);
         match error.print().and_then(|()| io::stdout().flush()) {
             Err(failed) if failed.kind() != ErrorKind::BrokenPipe && !error.use_stderr() => {
@@ -160,6 +166,20 @@ pub fn parse_advised<P: Parser>(
             _ => exit(error.exit_code()),
         }
     })
+}
+
+/// Takes environment variables that are set and empty for ones that are not set, as scripts mean them (`CIAO_CERTS=`).
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |arg: &clap::Arg| {
+        let value = arg.get_env().and_then(std::env::var_os);
+        value.is_some_and(|value| value.is_empty())
+    };
+    command
+        .mut_args(|arg| match is_empty(&arg) {
+            true => arg.env(Resettable::<OsStr>::Reset),
+            false => arg,
+        })
+        .mut_subcommands(without_empty_variables)
 }
 
 /// An error with its causes, each that its text does not say already.

@@ -38,6 +38,7 @@ use ciao_adapter::{exit_code, raise_open_files, session};
 use ciao_scheduler::ctl::commands::client_config;
 use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::logging::{self, Destination};
+use ciao_scheduler::net::address::listen_address;
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::shutdown::{self, OnHangup};
 use clap::Parser as _;
@@ -192,13 +193,19 @@ fn settings(cli: &CommandLine) -> anyhow::Result<coordinator::Settings> {
     })
 }
 
+/// The port of Funky's own upload server.
+const DEFAULT_UPLOAD_PORT: u16 = 8080;
+
 /// Opens the upload server's listener; `None` with `-upload off`. It warns where the address is not a loopback address:
 /// uploads are plain HTTP without authentication, and what is uploaded is run.
 async fn listen(address: &str) -> anyhow::Result<Option<TcpListener>> {
     if address == "off" {
         return Ok(None);
     }
-    let listener = TcpListener::bind(address)
+    let at = listen_address(address, DEFAULT_UPLOAD_PORT)
+        .map_err(anyhow::Error::msg)
+        .with_context(|| format!("'{address}' is no address to take uploads at (-upload)"))?;
+    let listener = TcpListener::bind(at)
         .await
         .with_context(|| format!("cannot take uploads at {address} (-upload)"))?;
     if !listener.local_addr()?.ip().is_loopback() {

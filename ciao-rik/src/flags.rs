@@ -1,10 +1,12 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ciao_adapter::flags::{self, NIL_TENANT};
 use ciao_scheduler::flags::{duration, mebibytes};
+use ciao_scheduler::net::address::listen_address;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::tokens::Role;
@@ -68,11 +70,11 @@ pub(crate) enum OnWorkerLoss {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeFlags {
     /// Where workers connect
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4995")]
-    pub(crate) worker_listen: String,
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4995", value_parser = worker_address)]
+    pub(crate) worker_listen: SocketAddr,
     /// Where controllers connect
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4996")]
-    pub(crate) controller_listen: String,
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4996", value_parser = controller_address)]
+    pub(crate) controller_listen: SocketAddr,
     /// Serve both with TLS: certificate and key, one PEM file. Otherwise they are in the clear, as RIK's own programs speak
     #[arg(long, value_name = "FILE")]
     pub(crate) tls: Option<PathBuf>,
@@ -123,4 +125,18 @@ pub(crate) struct ServeFlags {
     /// has failed, for how it ended is not known
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) return_time: Duration,
+}
+
+/// The port of RIK's own scheduler for workers.
+const WORKER_PORT: u16 = 4995;
+
+/// The same for controllers.
+const CONTROLLER_PORT: u16 = 4996;
+
+fn worker_address(text: &str) -> Result<SocketAddr, String> {
+    listen_address(text, WORKER_PORT)
+}
+
+fn controller_address(text: &str) -> Result<SocketAddr, String> {
+    listen_address(text, CONTROLLER_PORT)
 }

@@ -151,13 +151,13 @@ impl Listener {
     /// # Errors
     /// [`ListenError`].
     pub(crate) async fn bind(
-        address: &str,
+        address: SocketAddr,
         flag: &'static str,
         tls: Option<&Path>,
         bounds: Bounds,
     ) -> Result<Self, ListenError> {
         let failed = |source| ListenError::Bind {
-            address: address.to_owned(),
+            address: address.to_string(),
             flag,
             source,
         };

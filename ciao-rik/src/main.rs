@@ -144,9 +144,9 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
         }
     };
     let tls = cli.serve.tls.as_deref();
-    let at = &cli.serve.worker_listen;
+    let at = cli.serve.worker_listen;
     let for_workers = Listener::bind(at, "-worker-listen", tls, FOR_WORKERS).await?;
-    let at = &cli.serve.controller_listen;
+    let at = cli.serve.controller_listen;
     let for_controllers = Listener::bind(at, "-controller-listen", tls, FOR_CONTROLLERS).await?;
     info!(
         event = "listening_workers",

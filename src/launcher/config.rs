@@ -52,6 +52,8 @@ pub const DEFAULT_RECONNECT_CAP: Duration = Duration::from_secs(5);
 pub struct Config {
     /// Where the scheduler may be, in the order to try.
     pub endpoints: Vec<Endpoint>,
+    /// Whether the first of them was said (`-server`), and the others are those of last resort.
+    pub is_server_said: bool,
     /// Own certificate and trusted CA.
     pub tls: Arc<ClientConfig>,
     /// Roles to claim: AGENT, NETAGENT or both.
@@ -170,6 +172,7 @@ impl Config {
     ) -> Self {
         Self {
             endpoints,
+            is_server_said: false,
             tls,
             role,
             encoding: Encoding::Native,

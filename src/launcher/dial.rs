@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::config::{Config, LauncherError};
-use crate::net::address::Backoff;
+use crate::net::address::{Backoff, Endpoint};
 use crate::net::link::{ConnectError, Hello, Link, connect_first};
 
 /// A connection that lived this long has ended for a reason of its own, and the next is tried soon. A shorter one may
@@ -92,17 +92,33 @@ impl Dialler {
         let _turn = self.dials.acquire().await;
         let Config {
             endpoints,
+            is_server_said,
             tls,
             timeouts,
             ..
         } = &*self.config;
-        connect_first(endpoints, tls, &self.hello, timeouts, |_, error| {
+        let said = endpoints.first().filter(|_| *is_server_said);
+        let mut failed: Vec<&Endpoint> = Vec::new();
+        let connected = connect_first(endpoints, tls, &self.hello, timeouts, |endpoint, error| {
+            failed.extend(endpoints.iter().find(|it| *it == endpoint));
             let advice = match error.is_elsewhere() {
                 true => "; is ciao-scheduler there? (-server)",
                 false => "",
             };
             warn!(event = "connect_failed", node = %self.hello.uuid, "cannot connect: {error}{advice}");
         })
-        .await
+        .await?;
+        // It may well be another cluster's, or one that was forgotten on this machine.
+        if let Some(said) = said.filter(|said| failed.contains(said)) {
+            let other = endpoints.iter().find(|it| !failed.contains(it));
+            warn!(
+                event = "other_scheduler",
+                node = %self.hello.uuid,
+                "this is not the scheduler of -server ({said}), which cannot be reached: connected to {} instead, an address \
+                 of the CA certificate or this machine; mend -server if that is not meant",
+                other.unwrap_or(said)
+            );
+        }
+        Ok(connected)
     }
 }

@@ -33,6 +33,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
+use crate::net::address::listen_address;
+
 /// Connections at once; further ones wait in the kernel. A scraper has one.
 const MAX_CONNECTIONS: usize = 8;
 
@@ -285,8 +287,11 @@ pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = port.parse::<u16>() {
         return Ok(([127, 0, 0, 1], port).into());
     }
-    text.parse()
-        .map_err(|_| "write it as ADDRESS:PORT, or PORT for one on 127.0.0.1".to_owned())
+    // Without a port: which one?
+    match listen_address(text, 0) {
+        Ok(address) if address.port() != 0 || text.ends_with(":0") => Ok(address),
+        _ => Err("write it as ADDRESS:PORT, or PORT for one on 127.0.0.1".to_owned()),
+    }
 }
 
 #[cfg(test)]

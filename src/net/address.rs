@@ -6,12 +6,14 @@
 //! 192.0.2.1:9000          192.0.2.1:9000
 //! [2001:db8::1]:9000      [2001:db8::1]:9000  brackets where a port follows
 //! ::1                     [::1]:8888
+//! [fe80::1%eth0]:9000     [fe80::1%eth0]:9000 the interface of a link-local address
+//! 8889                                        refused: the system would read it as 0.0.34.185
 //! ```
 //!
-//! Nothing is resolved here; names are looked up when they are dialled.
+//! Names are looked up when they are dialled, those to listen at by [`listen_address`].
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -20,6 +22,9 @@ pub const DEFAULT_PORT: u16 = 8888;
 
 /// The port on which the scheduler serves HTTP, where it does and no other is said.
 pub const DEFAULT_HTTP_PORT: u16 = 8443;
+
+/// The port of OpenStack's Placement API, where no other is said.
+pub const DEFAULT_PLACEMENT_PORT: u16 = 8778;
 
 /// The host tried last of all: a scheduler on the same machine.
 pub const LAST_RESORT: &str = "localhost";
@@ -77,10 +82,11 @@ impl Endpoint {
         }
     }
 
-    /// The name the certificate must be valid for.
+    /// The name the certificate must be valid for. No certificate has the interface of a link-local address.
     #[must_use]
     pub fn expected_name(&self) -> &str {
-        self.server_name.as_deref().unwrap_or(&self.host)
+        let host = self.host.split('%').next().unwrap_or_default();
+        self.server_name.as_deref().unwrap_or(host)
     }
 }
 
@@ -103,12 +109,7 @@ impl Endpoint {
             reason,
         };
         let (host, port) = split(text).map_err(error)?;
-        if host.is_empty() {
-            return Err(error("the host is missing"));
-        }
-        if host.contains(|c: char| c.is_whitespace() || c.is_control() || "/[]@".contains(c)) {
-            return Err(error("the host has characters that no host has"));
-        }
+        check_host(host).map_err(error)?;
         let port = match port {
             None => default_port,
             Some(digits) => match digits.parse() {
@@ -127,9 +128,9 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     /// `host:port`, with brackets around an IPv6 address.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.parse() {
-            Ok(IpAddr::V6(v6)) => write!(f, "[{v6}]:{}", self.port),
-            _ => write!(f, "{}:{}", self.host, self.port),
+        match is_ipv6(&self.host) {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
         }
     }
 }
@@ -141,8 +142,9 @@ impl fmt::Display for Endpoint {
 fn split(text: &str) -> Result<(&str, Option<&str>), &'static str> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, behind) = rest.split_once(']').ok_or("a bracket is not closed")?;
-        host.parse::<Ipv6Addr>()
-            .map_err(|_| "what is in the brackets is no IPv6 address")?;
+        if !is_ipv6(host) {
+            return Err("what is in the brackets is no IPv6 address");
+        }
         return match behind {
             "" => Ok((host, None)),
             _ => behind
@@ -151,7 +153,7 @@ fn split(text: &str) -> Result<(&str, Option<&str>), &'static str> {
                 .ok_or("a port begins with a colon"),
         };
     }
-    if text.parse::<Ipv6Addr>().is_ok() {
+    if is_ipv6(text) {
         return Ok((text, None));
     }
     match text.split_once(':') {
@@ -161,6 +163,77 @@ fn split(text: &str) -> Result<(&str, Option<&str>), &'static str> {
         }
         Some((host, port)) => Ok((host, Some(port))),
     }
+}
+
+/// Whether it is an IPv6 address, with or without an interface (`fe80::1%eth0`, RFC 4007).
+fn is_ipv6(host: &str) -> bool {
+    let (address, interface) = match host.split_once('%') {
+        Some((address, interface)) => (address, Some(interface)),
+        None => (host, None),
+    };
+    let is_name = |name: &str| {
+        name.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+    };
+    address.parse::<Ipv6Addr>().is_ok()
+        && interface.is_none_or(|name| !name.is_empty() && is_name(name))
+}
+
+/// Refuses what is no host. Names whose last part is a number are none: the system would read them as an IPv4 address of
+/// fewer parts, `8889` as 0.0.34.185.
+///
+/// # Errors
+/// What is wrong, for [`AddressError::reason`].
+fn check_host(host: &str) -> Result<(), &'static str> {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let digits = last.strip_prefix("0x").unwrap_or(last);
+    let is_number = !last.is_empty()
+        && match digits == last {
+            true => last.bytes().all(|byte| byte.is_ascii_digit()),
+            false => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        };
+    if host.is_empty() {
+        Err("the host is missing")
+    } else if is_ipv6(host) {
+        Ok(())
+    } else if host.contains(|c: char| c.is_whitespace() || c.is_control() || "/[]@%".contains(c)) {
+        Err("the host has characters that no host has")
+    } else if is_number && host.parse::<Ipv4Addr>().is_err() {
+        Err(match host.parse::<u16>() {
+            Ok(_) => "a number alone is no host; a port stands behind one",
+            Err(_) => "no host's name ends in a number, and an IPv4 address has four parts",
+        })
+    } else {
+        Ok(())
+    }
+}
+
+/// Reads an address to listen at, as people write it; where it has no port, this one. A name is looked up, and its first
+/// address taken. Port 0 is any free one.
+///
+/// # Errors
+/// Why it is none, and what to write.
+pub fn listen_address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
+    let alone = text.strip_prefix(':').unwrap_or(text);
+    if let Ok(port) = alone.parse::<u16>() {
+        return Err(format!(
+            "a port alone does not say where; write 127.0.0.1:{port}, or [::]:{port} for all interfaces"
+        ));
+    }
+    let advised = |reason: &str| format!("{reason}; expected HOST:PORT");
+    let (host, port) = split(text).map_err(advised)?;
+    check_host(host).map_err(advised)?;
+    let port = match port.map(str::parse::<u16>) {
+        None => default_port,
+        Some(Ok(port)) => port,
+        Some(Err(_)) => return Err(advised("the port is no number up to 65535")),
+    };
+    let mut found = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| advised(&error.to_string()))?;
+    found
+        .next()
+        .ok_or_else(|| format!("'{text}' has no address"))
 }
 
 /// Where the original's clients look for the scheduler, in their order: the configured address, then the names in the
@@ -235,7 +308,7 @@ impl Default for Backoff {
 mod tests {
     use std::time::Duration;
 
-    use super::{Backoff, Endpoint, ROUND_WAITS, candidates};
+    use super::{Backoff, Endpoint, ROUND_WAITS, candidates, listen_address};
 
     fn endpoint(text: &str) -> Endpoint {
         text.parse().unwrap()
@@ -250,6 +323,10 @@ mod tests {
             ("::1", "::1", 8888),
             ("[::1]", "::1", 8888),
             ("[2001:db8::1]:9000", "2001:db8::1", 9000),
+            ("fe80::1%eth0", "fe80::1%eth0", 8888),
+            ("[fe80::1%br-0.7]:9000", "fe80::1%br-0.7", 9000),
+            ("1a", "1a", 8888),
+            ("node.7b:1", "node.7b", 1),
         ] {
             let read = endpoint(text);
             assert_eq!((read.host.as_str(), read.port), (host, port), "{text}");
@@ -275,10 +352,55 @@ mod tests {
             ("[::1]9000", "begins with a colon"),
             ("tls://node7", "port is no number"),
             ("a b", "characters that no host has"),
+            ("8889", "a number alone is no host"),
+            ("8889:8888", "a number alone is no host"),
+            ("127.1", "four parts"),
+            ("192.0.2.256:1", "four parts"),
+            ("0x7f.1:8888", "four parts"),
+            ("node.0x1f", "four parts"),
+            ("99999999", "four parts"),
+            ("[fe80::1%]:1", "no IPv6 address"),
+            ("[fe80::1%a b]:1", "no IPv6 address"),
+            ("192.0.2.1%eth0", "characters that no host has"),
         ] {
             let error = text.parse::<Endpoint>().unwrap_err();
             assert!(error.to_string().contains(reason), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn addresses_to_listen_at_are_read_and_a_port_alone_is_not_taken_for_one() {
+        for (text, expected) in [
+            ("127.0.0.1", "127.0.0.1:8888"),
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("::1", "[::1]:8888"),
+            ("[::]:9000", "[::]:9000"),
+            // The loopback interface is number 1 on Linux.
+            ("[fe80::1%lo]:9000", "[fe80::1%1]:9000"),
+        ] {
+            let read = listen_address(text, 8888).unwrap();
+            assert_eq!(read.to_string(), expected, "{text}");
+        }
+        for (text, reason) in [
+            (
+                "8889",
+                "write 127.0.0.1:8889, or [::]:8889 for all interfaces",
+            ),
+            (":8889", "write 127.0.0.1:8889"),
+            ("8889:8889", "a number alone is no host"),
+            ("127.1:8888", "four parts"),
+            ("127.0.0.1:x", "the port is no number"),
+            ("", "the host is missing"),
+        ] {
+            let error = listen_address(text, 8888).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_name_that_is_expected_has_no_interface() {
+        let read = endpoint("[fe80::1%eth0]:1");
+        assert_eq!(read.expected_name(), "fe80::1");
     }
 
     #[test]

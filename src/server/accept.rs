@@ -377,9 +377,8 @@ fn note_refusal(hub: &Hub, from: SocketAddr, welcomed: Result<Result<(), Handsha
         }
         Ok(Err(error)) => {
             let (class, weight) = match error {
-                HandshakeError::HadToLeave | HandshakeError::LimitReached(_) => {
-                    (Class::TurnedAway, Weight::Warning)
-                }
+                HandshakeError::HadToLeave => (Class::TurnedAway, Weight::Warning),
+                HandshakeError::LimitReached(_) => (Class::Full, Weight::Warning),
                 _ => (Class::Refused, Weight::News),
             };
             let line = format_args!("refused {}", handshake::describe(&error, from));

@@ -268,3 +268,40 @@ async fn every_shell_gets_its_completions() {
         assert!(ran.out.contains(mark), "{shell}");
     }
 }
+
+#[tokio::test]
+async fn variables_that_are_empty_are_not_set() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        let rows = answer(frame, &[node("4c", "node-a")], &[], 10);
+        peers.send(from, Kind::QUERY_RESULT, rows);
+    })
+    .await;
+    let empty = ["CIAO_CERT", "CIAO_CACERT", "CIAO_CONTEXT", "CIAO_HTTP"];
+    let mut command = scheduler.command(&["nodes"]);
+    command.envs(empty.map(|name| (name, "")));
+    let listed = ran(&mut command).await;
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    // Those that say where the scheduler is lead to where it is by default.
+    let mut command = ciaoctl(&["nodes", "--timeout", "1s"]);
+    command.envs(["CIAO_SERVER", "CIAO_CERTS"].map(|name| (name, "")));
+    let away = ran(&mut command).await;
+    assert!(!away.err.contains("a value is required"), "{away:?}");
+    assert!(away.err.contains("/etc/pki/ciao/"), "{away:?}");
+}
+
+#[tokio::test]
+async fn a_port_alone_is_not_taken_for_an_address() {
+    for (server, said) in [
+        ("8889", "a number alone is no host"),
+        ("127.1:8888", "an IPv4 address has four parts"),
+    ] {
+        let ran = Ran::from(
+            ciaoctl(&["nodes", "--server", server])
+                .output()
+                .await
+                .unwrap(),
+        );
+        assert_ne!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.err.contains(said), "{ran:?}");
+    }
+}

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proto_frames::payload::{Payload, Ready, ReportReceived, Start};
 use proto_frames::{Connected, Frame, Kind, Message, Role, Uuid};
 
-use crate::world::{SERVER, World, shell, within};
+use crate::world::{SERVER, World, shell, until, within};
 
 #[tokio::test]
 async fn a_node_reports_itself_with_the_certificates_role_and_keeps_its_uuid() {
@@ -67,6 +67,47 @@ async fn of_a_scheduler_that_answers_no_reports_none_is_numbered() {
     let (_world, _launcher, mut peer) = World::connected(&["-lease=0"]).await;
     let stats = peer.stats(|_| true).await;
     assert_eq!((stats.report_seq, stats.lease_seq), (None, None));
+}
+
+#[tokio::test]
+async fn a_launcher_that_finds_another_scheduler_than_it_was_told_says_so() {
+    let world = World::new().await;
+    let port = world.address().port();
+    // Nothing listens on that address of loopback; the CA certificate's name leads to the scheduler.
+    let server = format!("-server=127.9.9.9:{port}");
+    let logs = world.path("logs");
+    let directory = format!("-log_dir={}", logs.display());
+    let _launcher = world.launch(&[&server, &directory]);
+    let mut peer = world.accept().await;
+    peer.next(&[Kind::READY]).await;
+    until("it says where it is", || {
+        let entries = std::fs::read_dir(&logs).unwrap();
+        let texts = entries.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+        let said = format!("not the scheduler of -server (127.9.9.9:{port})");
+        let log: String = texts.collect();
+        log.contains(&said) && log.contains("instead, an address of the CA certificate")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_launcher_opens_its_log_again_on_sighup() {
+    let world = World::new().await;
+    let logs = world.path("logs");
+    let directory = format!("-log_dir={}", logs.display());
+    let launcher = world.launch(&[&directory]);
+    let mut peer = world.accept().await;
+    peer.next(&[Kind::READY]).await;
+    let is_log = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "log");
+    let mut entries = std::fs::read_dir(&logs).unwrap();
+    let log = entries.find_map(|entry| Some(entry.unwrap().path()).filter(is_log));
+    let log = log.unwrap();
+    std::fs::rename(&log, logs.join("rotated.1")).unwrap();
+    launcher.signal(rustix::process::Signal::HUP);
+    until("the log is there again", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("event=log_reopened"))
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -97,6 +97,11 @@ impl World {
         (world, launcher, peer)
     }
 
+    /// Where this world's scheduler listens.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
     /// The command that runs the launcher in this world.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let program = env!("CARGO_BIN_EXE_ciao-launcher");
@@ -104,7 +109,7 @@ impl World {
             Some(volume) => volume.command(program),
             None => Command::new(program),
         };
-        let port = self.listener.local_addr().unwrap().port();
+        let port = self.address().port();
         command
             .arg(format!("-cert={}", self.path("agent.pem").display()))
             .arg(format!("-cacert={}", self.path("CAcert.pem").display()))

@@ -113,8 +113,7 @@ impl Scheduler {
     /// The row of the latest run of an instance, once that is over and as long as it is remembered.
     pub(super) fn last_run_row(&self, instance: &InstanceId) -> Option<InstanceRow> {
         let runs = self.instances.history(instance).filter_map(|(_, run)| run);
-        let row = self.ended_row(runs.last()?);
-        Some(self.with_about(instance, row))
+        runs.last().map(|run| self.ended_row(run))
     }
 
     /// A run that is over as a row: where, when, how.

@@ -279,6 +279,7 @@ impl Cli {
             MachineConfig::Simulated { .. } => Features::default(),
         };
         Ok(Config {
+            is_server_said: server.is_some(),
             features: self.features.features(found)?,
             encoding: match self.encoding {
                 EncodingName::Native => Encoding::Native,

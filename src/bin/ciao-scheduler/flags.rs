@@ -1,11 +1,12 @@
 //! The daemon's command line: the original's flags with their defaults, and what this project adds.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes};
 use ciao_scheduler::logging::{Flag, LogFlags};
+use ciao_scheduler::net::address::{DEFAULT_HTTP_PORT, DEFAULT_PLACEMENT_PORT, listen_address};
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{
     DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, PlacementConfig,
@@ -85,14 +86,14 @@ pub(crate) struct DaemonFlags {
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     /// Address to listen on for HTTP, e.g. 127.0.0.1:8443; may be repeated [default: none]
-    #[arg(long, value_name = "ADDR", value_parser = parse_address, group = OVER_HTTP)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_http_address, group = OVER_HTTP)]
     pub(crate) http: Vec<SocketAddr>,
     /// Certificate with its private key that is presented over HTTP [default: that of --cert]
     #[arg(long, value_name = "FILE", requires = OVER_HTTP)]
     pub(crate) http_cert: Option<PathBuf>,
     /// Address at which OpenStack's clients may ask as at the Placement API, e.g. 127.0.0.1:8778; HTTP on loopback
     /// addresses, HTTPS on all others; may be repeated [default: none]
-    #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "placement_tokens", group = OVER_HTTP)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_placement_address, requires = "placement_tokens", group = OVER_HTTP)]
     pub(crate) placement: Vec<SocketAddr>,
     /// File with the tokens that may ask there, and at --http below /placement; one a line
     #[arg(long, value_name = "FILE", requires = OVER_HTTP)]
@@ -337,22 +338,16 @@ fn parse_positive(text: &str) -> Result<usize, String> {
     }
 }
 
-/// An address as people write it: `127.0.0.1`, `[::1]:9000`, `scheduler.example:8888`.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(ip) = text.parse() {
-        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
-    }
-    let with_port = if text.contains(':') {
-        text.to_owned()
-    } else {
-        format!("{text}:{DEFAULT_PORT}")
-    };
-    let mut found = with_port
-        .to_socket_addrs()
-        .map_err(|error| format!("{error}; expected HOST:PORT"))?;
-    found
-        .next()
-        .ok_or_else(|| format!("'{text}' has no address"))
+    listen_address(text, DEFAULT_PORT)
+}
+
+fn parse_http_address(text: &str) -> Result<SocketAddr, String> {
+    listen_address(text, DEFAULT_HTTP_PORT)
+}
+
+fn parse_placement_address(text: &str) -> Result<SocketAddr, String> {
+    listen_address(text, DEFAULT_PLACEMENT_PORT)
 }
 
 fn parse_accounting(text: &str) -> Result<Accounting, String> {
@@ -379,6 +374,25 @@ mod tests {
     use clap::Parser as _;
 
     use super::SchedulerFlags;
+
+    #[test]
+    fn a_port_alone_is_no_address_and_an_address_alone_has_the_port_of_what_is_served() {
+        for flag in ["--listen=8889", "--http=8889", "--listen=:8889"] {
+            let parsed = SchedulerFlags::try_parse_from(["ciao-scheduler", flag]);
+            let error = parsed.unwrap_err().to_string();
+            assert!(error.contains("write 127.0.0.1:8889"), "{flag}: {error}");
+        }
+        let flags = [
+            "--listen=::1",
+            "--http=::1",
+            "--placement=::1",
+            "--placement-tokens=t",
+        ];
+        let words = ["ciao-scheduler"].into_iter().chain(flags);
+        let parsed = SchedulerFlags::try_parse_from(words).unwrap().daemon;
+        let ports = [parsed.listen, parsed.http, parsed.placement].map(|it| it[0].port());
+        assert_eq!(ports, [8888, 8443, 8778]);
+    }
 
     #[test]
     fn limits_that_nothing_could_work_under_are_refused() {

@@ -68,6 +68,8 @@ pub(in crate::server) enum Class {
     Master,
     /// A connection whose handshake made no progress was ended, so that others can go on.
     TurnedAway,
+    /// A connection was refused because its kind or its certificate has as many as it may.
+    Full,
     /// What a controller or an operator asked for.
     Command,
     /// A peer does not read, or reads again.
@@ -126,6 +128,7 @@ impl Class {
             Self::Cut => "peer_cut_off",
             Self::Refused => "peer_refused",
             Self::TurnedAway => "connection_turned_away",
+            Self::Full => "connections_full",
             Self::Twins => "uuid_used_twice",
             Self::Lost => "node_lost",
             Self::Pressure => "node_pressure",
@@ -158,6 +161,7 @@ impl Class {
             Self::Cut => "peers cut off",
             Self::Refused => "peers refused",
             Self::TurnedAway => "connections ended whose handshake made no progress",
+            Self::Full => "connections refused because too many are there",
             Self::Twins => "connections of peers that replace each other",
             Self::Lost => "nodes lost with STARTs in doubt",
             Self::Pressure => "nodes short of memory, or what came of that",
