@@ -493,10 +493,10 @@ impl Node {
         while let Some(action) = self.agent.poll_action() {
             match action {
                 Action::Send(message) => {
-                    if let (Connection::Up(_, answers), Message::Stats(_)) =
+                    if let (Connection::Up(link, answers), Message::Stats(_)) =
                         (&mut self.connection, &message)
                     {
-                        answers.reported(Instant::now());
+                        answers.reported(Instant::now(), link.sender.heard());
                     }
                     let frame = Frame::new(message.kind(), self.uuid, message.payload());
                     self.outbox.push_back(frame);

@@ -45,11 +45,22 @@ impl Answers {
         }
     }
 
-    /// A STATS was made.
-    pub fn reported(&mut self, now: Instant) {
+    /// A STATS was made; `heard` is when anything was last received.
+    pub fn reported(&mut self, now: Instant, heard: Option<Instant>) {
         if self.are_expected {
+            self.take_answers(heard);
             self.unanswered = self.unanswered.saturating_add(1);
             self.since.get_or_insert(now);
+        }
+    }
+
+    /// Whatever came after the first unanswered report answers all of them: the scheduler was there.
+    fn take_answers(&mut self, heard: Option<Instant>) {
+        if self.since.is_some_and(|since| heard >= Some(since)) {
+            *self = Self {
+                are_expected: self.are_expected,
+                ..Self::default()
+            };
         }
     }
 
@@ -64,16 +75,9 @@ impl Answers {
     /// Looks whether the time is over; `heard` is when anything was last received. Why the connection is to be given up,
     /// if it is.
     pub fn look(&mut self, now: Instant, heard: Option<Instant>) -> Option<LinkClosed> {
+        self.take_answers(heard);
         let (due, since) = (self.due()?, self.since?);
         if now < due {
-            return None;
-        }
-        if heard.is_some_and(|heard| heard >= since) {
-            // Whatever came: it was there after that report.
-            *self = Self {
-                are_expected: true,
-                ..Self::default()
-            };
             return None;
         }
         if self.until.is_none() {
@@ -111,9 +115,9 @@ mod tests {
     fn two_reports_without_an_answer_end_a_connection_and_one_does_not() {
         let began = Instant::now();
         let mut answers = expecting();
-        answers.reported(began);
+        answers.reported(began, None);
         assert_eq!(answers.due(), None);
-        answers.reported(began + INTERVAL);
+        answers.reported(began + INTERVAL, None);
         let over = began + ANSWER_TIME;
         assert_eq!(answers.due(), Some(over));
         // Once more, for the answers may be there and not be read yet.
@@ -128,8 +132,8 @@ mod tests {
     fn whatever_comes_counts_from_when_it_came() {
         let began = Instant::now();
         let mut answers = expecting();
-        answers.reported(began);
-        answers.reported(began + INTERVAL);
+        answers.reported(began, None);
+        answers.reported(began + INTERVAL, None);
         let over = began + ANSWER_TIME;
         // What came before the first of them says nothing.
         let before = began.checked_sub(Duration::from_millis(1));
@@ -138,9 +142,26 @@ mod tests {
         assert!(answers.look(over + LAST_CHANCE, Some(began)).is_none());
         assert_eq!(answers.due(), None);
         // And from there it begins again.
-        answers.reported(over + INTERVAL);
-        answers.reported(over + INTERVAL * 2);
+        answers.reported(over + INTERVAL, Some(began));
+        answers.reported(over + INTERVAL * 2, Some(began));
         assert_eq!(answers.due(), Some(over + INTERVAL + ANSWER_TIME));
+    }
+
+    #[test]
+    fn the_time_counts_from_the_first_report_after_what_came_last() {
+        let began = Instant::now();
+        let mut answers = expecting();
+        let mut heard = None;
+        let mut at = began;
+        for _ in 0..10 {
+            answers.reported(at, heard);
+            heard = Some(at + Duration::from_millis(1));
+            at += INTERVAL;
+        }
+        // The latest was answered, and nothing after it.
+        answers.reported(at, heard);
+        answers.reported(at + INTERVAL, heard);
+        assert_eq!(answers.due(), Some(at + ANSWER_TIME));
     }
 
     #[test]
@@ -148,7 +169,7 @@ mod tests {
         let mut answers = Answers::default();
         let now = Instant::now();
         for number in 0..5 {
-            answers.reported(now + INTERVAL * number);
+            answers.reported(now + INTERVAL * number, None);
         }
         assert_eq!(answers.due(), None);
         assert!(

@@ -345,8 +345,8 @@ impl LiveNode {
                 Action::Machine(order) => self.machine.perform(order),
                 Action::Send(message) => {
                     if let Message::Stats(stats) = &message {
-                        if let Connection::Up { answers, .. } = &mut self.connection {
-                            answers.reported(Instant::now());
+                        if let Connection::Up { link, answers, .. } = &mut self.connection {
+                            answers.reported(Instant::now(), link.sender.heard());
                         }
                         self.metrics.report(self.uuid, stats);
                         self.metrics.lease(self.uuid, self.agent.lease_until());

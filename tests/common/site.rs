@@ -243,7 +243,7 @@ impl Daemon {
         status
     }
 
-    fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.id()).unwrap()).unwrap()
     }
 }

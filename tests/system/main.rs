@@ -48,6 +48,7 @@ mod program;
 mod queueing;
 mod retries;
 mod sets;
+mod silence;
 mod status;
 mod twins;
 mod world;

@@ -44,13 +44,13 @@ impl Scheduler {
     /// be started elsewhere before. Only a lease that is longer than the recorded one waits for the disk: after a crash
     /// the scheduler would count with the shorter one: then the answer is that the STATS has come, and the next asks
     /// again.
-    pub(crate) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
+    fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
         if !self.peers.is_native(id) {
             return;
         }
         let waits_for = self.cluster.nodes().node(key).lease_ticket();
         if !self.journal.is_on_disk(waits_for) {
-            return self.answer_report(id, seq);
+            return self.report_received(id, seq);
         }
         self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
         let now = self.now;
@@ -62,8 +62,22 @@ impl Scheduler {
         }
     }
 
+    /// Answers a STATS that has a number: one by which a lease is to be extended, or another.
+    pub(crate) fn answer_report(
+        &mut self,
+        id: SessionId,
+        key: NodeKey,
+        (lease_seq, report_seq): (Option<u64>, Option<u64>),
+    ) {
+        match (lease_seq, report_seq) {
+            (Some(seq), _) => self.renew_lease(id, key, seq),
+            (None, Some(seq)) => self.report_received(id, seq),
+            (None, None) => {}
+        }
+    }
+
     /// Tells a launcher that its STATS has come, which a scheduler does not that is stopped or cut off.
-    pub(crate) fn answer_report(&mut self, id: SessionId, seq: u64) {
+    fn report_received(&mut self, id: SessionId, seq: u64) {
         if self.peers.is_native(id) {
             self.send(id, Message::ReportReceived(ReportReceived { seq }));
         }

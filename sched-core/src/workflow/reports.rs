@@ -156,12 +156,10 @@ impl Scheduler {
             self.cluster.note_counting(key);
         }
         self.note_back(now, key);
-        if let Some(seq) = report.lease_seq {
+        if report.lease_seq.is_some() {
             self.note_lease(key, lease, &report.instances, is_own);
-            self.renew_lease(id, key, seq);
-        } else if let Some(seq) = report.report_seq {
-            self.answer_report(id, seq);
         }
+        self.answer_report(id, key, (report.lease_seq, report.report_seq));
         let counts = report.starts_seen.is_some();
         let newly_listed = self.take_newly_listed(key, counts, &report.instances, is_own);
         let node = self.cluster.nodes().node(key);
