@@ -17,3 +17,5 @@ mod golden;
 mod handshake;
 #[path = "certificates/program.rs"]
 mod program;
+#[path = "certificates/unusable.rs"]
+mod unusable;

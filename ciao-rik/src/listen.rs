@@ -9,16 +9,15 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ciao_scheduler::net::tls::{TlsError, load_chain};
 use futures_core::Stream;
 use rustls::ServerConfig;
-use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -71,22 +70,9 @@ pub(crate) enum ListenError {
         /// Why.
         source: io::Error,
     },
-    /// The file of `-tls` cannot be read.
-    #[error("{} (-tls): {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file has no certificate or key that can be used.
-    #[error("{} (-tls): {reason}", path.display())]
-    Tls {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    /// The file of `-tls` cannot be used.
+    #[error("-tls: {0}")]
+    Tls(#[from] TlsError),
 }
 
 /// What callers of a service may take.
@@ -369,30 +355,13 @@ impl AsyncWrite for Connection {
 /// TLS with the certificate chain and the key of one PEM file, for HTTP/2.
 ///
 /// # Errors
-/// [`ListenError::File`] or [`ListenError::Tls`].
+/// [`ListenError::Tls`].
 fn tls_of(path: &Path) -> Result<TlsAcceptor, ListenError> {
-    let pem = std::fs::read(path).map_err(|source| ListenError::File {
-        path: path.to_owned(),
-        source,
-    })?;
-    let failed = |reason: String| ListenError::Tls {
-        path: path.to_owned(),
-        reason,
-    };
-    let unreadable = |error: pem::Error| match error {
-        pem::Error::NoItemsFound => failed("there is no private key in it".to_owned()),
-        error => failed(error.to_string()),
-    };
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let chain = chain.map_err(unreadable)?;
-    if chain.is_empty() {
-        return Err(failed("there is no certificate in it".to_owned()));
-    }
-    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(unreadable)?;
+    let (chain, key) = load_chain(path)?;
     let mut config = ServerConfig::builder()
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(TlsError::from)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(Arc::new(config).into())
 }

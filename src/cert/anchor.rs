@@ -24,6 +24,7 @@ use crate::cert::key;
 use crate::cert::spec::{DEFAULT_ORGANIZATION, Shape, Spec};
 use crate::net::identity;
 use crate::net::tls::ip_address;
+use crate::net::tls::key_kind::{self, USABLE};
 use crate::net::tls::pem::{PemError, certificates, private_key};
 
 /// Why a certificate could not be made.
@@ -51,6 +52,9 @@ pub enum CertError {
     /// The anchor's certificate is no CA.
     #[error("the anchor's certificate is not a CA certificate (CA:TRUE): it cannot sign others")]
     NotACa,
+    /// The anchor's key is of a kind that cannot sign for peers.
+    #[error("the anchor's private key is {0}; expected {USABLE}")]
+    UnusableKey(String),
     /// The anchor's key is not the one its certificate is for.
     #[error("the anchor's private key does not belong to its certificate")]
     KeyMismatch,
@@ -209,11 +213,16 @@ impl Anchor {
     /// The first certificate in the text counts, and the first private key.
     ///
     /// # Errors
-    /// [`CertError::AnchorPem`], [`CertError::NotACa`], [`CertError::KeyMismatch`], [`CertError::UnusableSubject`].
+    /// [`CertError::AnchorPem`], [`CertError::NotACa`], [`CertError::UnusableKey`], [`CertError::KeyMismatch`],
+    /// [`CertError::UnusableSubject`].
     pub fn load(pem: &str) -> Result<Self, CertError> {
         let der = certificates(pem.as_bytes())?.swap_remove(0);
         let key = private_key(pem.as_bytes())?;
-        let key = KeyPair::try_from(&key).map_err(crypto)?;
+        if let Some(kind) = key_kind::unusable(&key) {
+            return Err(CertError::UnusableKey(kind));
+        }
+        let key = KeyPair::try_from(&key)
+            .map_err(|_| CertError::UnusableKey("damaged or of another kind".to_owned()))?;
         let certificate_pem = key::encode(&Pem::new("CERTIFICATE", der.as_ref()));
         Self::with(
             CertifiedPem {

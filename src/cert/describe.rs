@@ -54,6 +54,7 @@ pub fn describe(name: &str, pem: &[u8]) -> Result<String, DescribeError> {
         Ok(PrivateKeyDer::Sec1(_)) => Some("EC PRIVATE KEY"),
         Ok(_) => Some("PRIVATE KEY"),
         Err(PemError::NoPrivateKey) => None,
+        Err(PemError::Encrypted { .. }) => Some("encrypted"),
         Err(error) => return Err(error.into()),
     };
     let _ = line(

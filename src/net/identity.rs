@@ -30,6 +30,11 @@ pub enum IdentityError {
     /// The extended key usage has none of the role OIDs.
     #[error("the certificate grants no role (no 1.3.6.1.4.1.343.8.n in its extended key usage)")]
     NoRole,
+    /// It has a critical extension that nobody here understands, which must refuse it (RFC 5280, section 4.2). By OIDs.
+    #[error(
+        "it has a critical extension that is not understood here ({0}), so that it has to be refused; make one without it"
+    )]
+    CriticalExtension(String),
     /// A `urn:uuid:` name is no UUID, or there is more than one.
     #[error("the certificate's urn:uuid: name is malformed or there is more than one")]
     BadUuid,
@@ -154,6 +159,29 @@ pub(crate) fn is_for_servers(x509: &X509Certificate<'_>) -> bool {
 /// Whether OpenSSL takes a CA for one that may sign servers' certificates: it says that it is for servers, or nothing.
 pub(crate) fn may_sign_servers(x509: &X509Certificate<'_>) -> bool {
     matches!(usage(x509), Ok(None)) || is_for_servers(x509)
+}
+
+/// The critical extensions that the check of chains does not understand, as an error; `None` if there are none.
+pub(crate) fn unknown_critical_extensions(x509: &X509Certificate<'_>) -> Option<IdentityError> {
+    /// What `webpki` understands: key usage, alternative names, basic constraints, name constraints, distribution points,
+    /// extended key usage.
+    const KNOWN: [&str; 6] = [
+        "2.5.29.15",
+        "2.5.29.17",
+        "2.5.29.19",
+        "2.5.29.30",
+        "2.5.29.31",
+        "2.5.29.37",
+    ];
+    /// Most that are named. The certificate may be a peer's.
+    const MAX: usize = 3;
+    let critical = x509.extensions().iter().filter(|it| it.critical);
+    let oids = critical.map(|it| it.oid.to_id_string());
+    let unknown: Vec<_> = oids
+        .filter(|oid| !KNOWN.contains(&&**oid))
+        .take(MAX)
+        .collect();
+    (!unknown.is_empty()).then(|| IdentityError::CriticalExtension(unknown.join(", ")))
 }
 
 /// The extended key usage; `None` where there is none.

@@ -33,6 +33,7 @@ use crate::private;
 mod anchors;
 mod error;
 mod explain;
+pub(crate) mod key_kind;
 pub mod pem;
 mod verify;
 
@@ -141,6 +142,19 @@ fn holds_key(path: &Path) -> bool {
 /// [`TlsError`] but `Exposed`, `NotACa`, `NotSignedByCa`, `Config`.
 pub fn load_identity(path: &Path) -> Result<Identity, TlsError> {
     Identity::from_pem(&read(path)?, path, UnixTime::now())
+}
+
+/// Reads a certificate chain, the leaf first, and its private key from one PEM file, and checks that they belong together.
+/// For servers whose certificate is of no concern to SSNTP.
+///
+/// # Errors
+/// [`TlsError`]: `Unreadable`, `Pem`, `UnusableKey`, `KeyMismatch`.
+pub fn load_chain(
+    path: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let (chain, key) = chain_and_key(&read(path)?, path)?;
+    check_key(&chain, &key, path)?;
+    Ok((chain, key))
 }
 
 /// Reads the CA certificates from a PEM file, and checks that they are CAs and at least one is in time. Those out of
@@ -294,14 +308,7 @@ impl Identity {
     /// # Errors
     /// As [`load_identity`].
     pub fn from_pem(contents: &[u8], path: &Path, now: UnixTime) -> Result<Self, TlsError> {
-        let chain = pem::certificates(contents).map_err(|source| TlsError::Pem {
-            path: path.into(),
-            source,
-        })?;
-        let key = pem::private_key(contents).map_err(|source| TlsError::Pem {
-            path: path.into(),
-            source,
-        })?;
+        let (chain, key) = chain_and_key(contents, path)?;
         let damaged = |source| TlsError::Identity {
             path: path.into(),
             source,
@@ -311,16 +318,7 @@ impl Identity {
         validity
             .check(now)
             .map_err(|error| validity.error(error, path, now))?;
-        let signing_key = aws_lc_rs::default_provider()
-            .key_provider
-            .load_private_key(key.clone_key());
-        let signing_key = signing_key.map_err(|e| TlsError::UnusableKey {
-            path: path.into(),
-            reason: e.to_string(),
-        })?;
-        let pair = CertifiedKey::new(chain.clone(), signing_key);
-        pair.keys_match()
-            .map_err(|_| TlsError::KeyMismatch { path: path.into() })?;
+        check_key(&chain, &key, path)?;
         Ok(Self {
             path: path.into(),
             chain,
@@ -394,6 +392,42 @@ impl Validity {
             },
         }
     }
+}
+
+/// The certificates of a file, and its first key.
+fn chain_and_key(
+    contents: &[u8],
+    path: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let of_file = |source| TlsError::Pem {
+        path: path.into(),
+        source,
+    };
+    let chain = pem::certificates(contents).map_err(of_file)?;
+    let key = pem::private_key(contents).map_err(of_file)?;
+    Ok((chain, key))
+}
+
+/// Whether the key can be used, and is that of the chain's leaf.
+fn check_key(
+    chain: &[CertificateDer<'static>],
+    key: &PrivateKeyDer<'static>,
+    path: &Path,
+) -> Result<(), TlsError> {
+    let unusable = |reason| TlsError::UnusableKey {
+        path: path.into(),
+        reason,
+    };
+    if let Some(kind) = key_kind::unusable(key) {
+        return Err(unusable(format!("it is {kind}")));
+    }
+    let signing_key = aws_lc_rs::default_provider()
+        .key_provider
+        .load_private_key(key.clone_key())
+        .map_err(|_| unusable("it is damaged or of another kind".to_owned()))?;
+    CertifiedKey::new(chain.to_vec(), signing_key)
+        .keys_match()
+        .map_err(|_| TlsError::KeyMismatch { path: path.into() })
 }
 
 /// A moment as people read it: RFC 3339, whole seconds, UTC.

@@ -295,7 +295,7 @@ fn certificates_that_are_there_are_checked_each_with_its_verdict() {
     assert!(verdicts[1].starts_with(
         "theirs/cert-CNAgent-localhost.pem: NOT verified: it is signed by another key"
     ));
-    assert!(verdicts[2].starts_with("empty.pem: NOT verified: no certificate in it"));
+    assert!(verdicts[2].starts_with("empty.pem: NOT verified: it is empty"));
     assert!(stderr.contains("2 of 3"), "{stderr}");
 }
 

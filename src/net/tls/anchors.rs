@@ -13,7 +13,7 @@ use x509_parser::prelude::X509Certificate;
 use crate::net::identity::{self, IdentityError};
 use crate::net::tls::error::TlsError;
 use crate::net::tls::verify::ChainVerifier;
-use crate::net::tls::{Validity, file_name, pem};
+use crate::net::tls::{Validity, file_name, key_kind, pem};
 
 /// The certificates that may sign peers' certificates. Cheap to clone. One is enough for a cluster; several serve while
 /// a CA is replaced.
@@ -37,6 +37,8 @@ pub(super) struct TrustedCertificate {
     pub(super) validity: Validity,
     /// The roles that it may pass on.
     pub(super) limit: Role,
+    /// What its key is, where no signature of that kind is accepted.
+    pub(super) unusable_key: Option<String>,
 }
 
 impl TrustAnchors {
@@ -64,14 +66,20 @@ impl TrustAnchors {
             names.extend(server_names(&x509));
             let validity = Validity::of(&x509);
             let limit = identity::limit_of_anchor(&x509).map_err(damaged)?;
+            let unusable_key = key_kind::unusable_public(x509.public_key());
+            let malformed = |error: webpki::Error| {
+                let unknown = identity::unknown_critical_extensions(&x509);
+                damaged(unknown.unwrap_or_else(|| IdentityError::Malformed(error.to_string())))
+            };
             let trust = webpki::anchor_from_trusted_cert(&der)
-                .map_err(|error| damaged(IdentityError::Malformed(error.to_string())))?
+                .map_err(malformed)?
                 .to_owned();
             anchors.push(TrustedCertificate {
                 der,
                 trust,
                 validity,
                 limit,
+                unusable_key,
             });
         }
         let in_time = anchors

@@ -6,6 +6,7 @@ use rustls::CertificateError;
 
 use crate::net::identity::IdentityError;
 use crate::net::tls::explain::explain_certificate;
+use crate::net::tls::key_kind::USABLE;
 use crate::net::tls::pem::PemError;
 
 /// Why TLS cannot be set up. Each names the file at fault.
@@ -48,11 +49,11 @@ pub enum TlsError {
         source: IdentityError,
     },
     /// The private key is of a kind that cannot be used.
-    #[error("{}: unusable private key: {reason}", path.display())]
+    #[error("{}: unusable private key: {reason}; expected {USABLE}", path.display())]
     UnusableKey {
         /// The file.
         path: PathBuf,
-        /// What the cryptographic library says.
+        /// What it is instead.
         reason: String,
     },
     /// The private key is not the one the certificate is for.

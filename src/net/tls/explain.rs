@@ -76,6 +76,9 @@ pub fn explain_certificate(error: &CertificateError) -> String {
         CertificateError::BadSignature => {
             "it is signed by another key than our CA's (a CA of the same name?)".to_owned()
         }
+        CertificateError::UnhandledCriticalExtension => {
+            "it has a critical extension that is not understood here".to_owned()
+        }
         // From the verifiers of this project: a role or a limit.
         CertificateError::Other(reason) => reason.0.to_string(),
         other => other.to_string(),
@@ -110,9 +113,10 @@ fn certificate_fault(alert: AlertDescription) -> Option<&'static str> {
         AlertDescription::UnknownCA => {
             "it is not signed by the peer's CA; make one with that CA (ciao-cert -anchor-cert)"
         }
-        // Which of the two it is the alert does not say.
+        // Which of these it is the alert does not say: rustls gives it for a name, peers in Go for all.
         AlertDescription::BadCertificate => {
-            "it is damaged, or signed by another key than the peer's CA has"
+            "it is not for the name or address that the peer dialled, or not signed by the peer's CA, or the peer cannot \
+             read it; the peer's own message says which"
         }
         AlertDescription::CertificateExpired => "it is expired or not yet valid",
         AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {

@@ -28,6 +28,7 @@ use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, Verifie
 
 use crate::net::identity::{self, IdentityError};
 use crate::net::tls::anchors::TrustedCertificate;
+use crate::net::tls::key_kind::USABLE;
 use crate::net::tls::{Nameless, TrustAnchors};
 
 /// The server's certificate does not say that it is a scheduler.
@@ -52,6 +53,11 @@ struct BeyondItsIssuer {
 #[derive(Debug, thiserror::Error)]
 #[error("it is a CA's, which is for signing alone; make one for the peer (ciao-cert -role)")]
 struct CaOfPeer;
+
+/// The CA that has signed it has a key of a kind whose signatures are not accepted.
+#[derive(Debug, thiserror::Error)]
+#[error("it is signed by a CA with {0}; a CA's key is {USABLE}")]
+struct UnusableCa(String);
 
 /// Checks chains against the configured anchors. Knows nothing of what the certificate is used for.
 #[derive(Debug, Clone)]
@@ -108,7 +114,9 @@ impl ChainVerifier {
         }
         let granted = leaf_roles(leaf)?;
         let is_self_signed = identity::parse(leaf).is_ok_and(|it| it.issuer() == it.subject());
-        let leaf = EndEntityCert::try_from(leaf).map_err(error)?;
+        let certificate = leaf;
+        let leaf = EndEntityCert::try_from(leaf)
+            .map_err(|reason| error_of(reason, certificate, intermediates))?;
         // Of several paths to an anchor, one that may pass on the roles is enough. The limit that was in the way is
         // noted here, because `webpki` has no error for it.
         let limited = Cell::new(None);
@@ -136,8 +144,22 @@ impl ChainVerifier {
             (Err(webpki::Error::CaUsedAsEndEntity), None) if is_self_signed => {
                 Err(CertificateError::UnknownIssuer)
             }
-            (Err(reason), None) => Err(error(reason)),
+            (Err(reason), None) => Err(match self.unusable_issuer(certificate) {
+                Some(kind) => other(UnusableCa(kind)),
+                None => error_of(reason, certificate, intermediates),
+            }),
         }
+    }
+
+    /// What the key of the anchor is that a certificate names as its issuer, where no signature of it is accepted.
+    fn unusable_issuer(&self, certificate: &CertificateDer<'_>) -> Option<String> {
+        let x509 = identity::parse(certificate).ok()?;
+        let mut anchors = self.anchors.anchors.iter();
+        let issuer = anchors.find(|anchor| {
+            let ca = identity::parse(&anchor.der);
+            ca.is_ok_and(|ca| ca.subject() == x509.issuer())
+        });
+        issuer?.unusable_key.clone()
     }
 
     /// The roles that all CAs of a path together may pass on. An anchor's roles are those of all entries of the CA file
@@ -247,6 +269,24 @@ fn leaf_roles(leaf: &CertificateDer<'_>) -> Result<Role, CertificateError> {
 /// An error of this file within rustls's type; [`super::explain()`] shows its text.
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> CertificateError {
     CertificateError::Other(OtherError(Arc::new(error)))
+}
+
+/// As [`error`], for this chain: a critical extension is named.
+fn error_of(
+    reason: webpki::Error,
+    leaf: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+) -> CertificateError {
+    if matches!(reason, webpki::Error::UnsupportedCriticalExtension) {
+        for der in std::iter::once(leaf).chain(intermediates) {
+            let x509 = identity::parse(der).ok();
+            let unknown = x509.and_then(|it| identity::unknown_critical_extensions(&it));
+            if let Some(unknown) = unknown {
+                return other(unknown);
+            }
+        }
+    }
+    error(reason)
 }
 
 /// The alert and the words a failed chain becomes; what has no name of its own keeps its text.
