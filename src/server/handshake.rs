@@ -366,6 +366,7 @@ fn check(
         },
         bound,
         address: None,
+        certificate: Some(identity.fingerprint),
     })
 }
 

@@ -233,6 +233,7 @@ impl World {
             },
             bound: true,
             address: None,
+            certificate: None,
         };
         self.sessions += 1;
         let session = SessionId(self.sessions);

@@ -118,6 +118,9 @@ pub struct Hello {
     pub bound: bool,
     /// Where its connection comes from; `None` where there is no such address, as in tests.
     pub address: Option<SocketAddr>,
+    /// The SHA-256 of its certificate, by which the sessions of one client count together where they take what is there
+    /// for all; `None` for one within the process.
+    pub certificate: Option<[u8; 32]>,
 }
 
 impl Hello {
@@ -130,6 +133,7 @@ impl Hello {
             dialect: Dialect::Native,
             bound: false,
             address: None,
+            certificate: None,
         }
     }
 }

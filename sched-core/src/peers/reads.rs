@@ -15,6 +15,13 @@ pub(crate) const MAX_READS_BY_PEER: usize = 16;
 /// The same of all peers together: each answer may take 64 KiB in a queue, so 64 MiB in all.
 pub(crate) const MAX_READS: usize = 1024;
 
+/// The same of the sessions that have one certificate, as [`MAX_READS_BY_PEER`] is of one: a quarter.
+pub(crate) const MAX_READS_BY_CERTIFICATE: usize = MAX_READS / 4;
+
+/// And of these on one node, whose launcher answers 16 at once: three quarters, so that who follows much of one node
+/// leaves others some.
+pub(crate) const MAX_READS_BY_CERTIFICATE_OF_NODE: usize = 12;
+
 /// How long a launcher has for an answer: well above the time that it waits for more output at most, and in its queue.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -35,6 +42,8 @@ pub(crate) struct Reads {
 pub(crate) struct Read {
     /// Who asked.
     pub(crate) asker: SessionId,
+    /// The certificate that it has.
+    certificate: Option<[u8; 32]>,
     /// The node whose launcher was asked.
     pub(crate) node: NodeKey,
     /// What it was asked.
@@ -47,16 +56,31 @@ impl Reads {
     /// Notes that a peer waits for a chunk from a node. Returns the number under which the launcher is to be asked.
     ///
     /// # Errors
-    /// The number of chunks that are waited for, by this peer or by all together, if that is the most allowed.
+    /// The number of chunks that are waited for, by this peer, with its certificate, or by all together, if that is the
+    /// most allowed.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
-        (asker, node): (SessionId, NodeKey),
+        (asker, certificate): (SessionId, Option<[u8; 32]>),
+        node: NodeKey,
         request: ReadOutput,
     ) -> Result<u64, usize> {
         let own = self.by_peer.get(&asker).copied().unwrap_or_default();
         if own >= MAX_READS_BY_PEER {
             return Err(own);
+        }
+        if certificate.is_some() {
+            // A look at each, at most `MAX_READS`: nothing has to be kept in step.
+            let has_it = |read: &&Read| read.certificate == certificate;
+            let of_certificate = self.open.values().filter(has_it).count();
+            let of_node = self.open.values().filter(has_it);
+            let of_node = of_node.filter(|read| read.node == node).count();
+            if of_certificate >= MAX_READS_BY_CERTIFICATE {
+                return Err(of_certificate);
+            }
+            if of_node >= MAX_READS_BY_CERTIFICATE_OF_NODE {
+                return Err(of_node);
+            }
         }
         if self.open.len() >= MAX_READS {
             return Err(self.open.len());
@@ -66,6 +90,7 @@ impl Reads {
         let until = now + READ_TIMEOUT;
         let read = Read {
             asker,
+            certificate,
             node,
             request,
             until,

@@ -21,6 +21,7 @@ pub(crate) struct Session {
     since: Instant,
     /// Whether its certificate is bound to its UUID.
     pub(super) is_bound: bool,
+    certificate: Option<[u8; 32]>,
     /// The node it reports for, if it is a launcher. `None` once a newer connection has taken the node over.
     pub(super) node: Option<NodeKey>,
     /// Whether it is a launcher that numbers ends, and all ends that it has reported before its next frame were dealt
@@ -42,6 +43,7 @@ impl Session {
             dialect: hello.dialect,
             since,
             is_bound: hello.bound,
+            certificate: hello.certificate,
             node: None,
             numbers_ends: false,
             backlog: Backlog::Clear,
@@ -58,6 +60,11 @@ impl Session {
     /// The roles it claimed.
     pub(crate) fn role(&self) -> Role {
         self.role
+    }
+
+    /// The SHA-256 of its certificate, if it has one.
+    pub(crate) fn certificate(&self) -> Option<[u8; 32]> {
+        self.certificate
     }
 
     /// When it began.

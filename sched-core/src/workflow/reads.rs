@@ -23,6 +23,7 @@ use crate::api::unread::{NamedNode, Unread};
 use crate::cluster::node::Node;
 use crate::instance::{Run, State};
 use crate::peers::reads::READ_TIMEOUT;
+use crate::peers::session::Session;
 
 impl Scheduler {
     /// ReadOutput from a controller, operator or viewer: passes it on to the node's launcher under a number of the
@@ -30,11 +31,12 @@ impl Scheduler {
     /// connected, launcher too old.
     pub(crate) fn read_output(&mut self, now: Instant, id: SessionId, request: ReadOutput) {
         let instance = InstanceId::new(&request.instance_uuid);
+        let certificate = self.peers.get(id).and_then(Session::certificate);
         let asked = self.node_to_read(&instance).and_then(|(key, session)| {
             let begun = self
                 .peers
                 .reads_mut()
-                .begin(now, (id, key), request.clone());
+                .begin(now, (id, certificate), key, request.clone());
             Ok((begun.map_err(Unread::Busy)?, session))
         });
         match asked {

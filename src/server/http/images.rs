@@ -193,8 +193,11 @@ impl Store {
         }
         let (messages, received) = mpsc::channel(MAX_ANSWERS);
         let subject = call.connection.identity.subject.clone();
+        let certificate = Some(call.connection.identity.fingerprint);
         let inbox = Arc::new(Inbox { messages, subject });
-        let session = app.hub.open_door((Uuid::new_v4(), role), inbox);
+        let session = app
+            .hub
+            .open_door((Uuid::new_v4(), role), certificate, inbox);
         Ok(Self {
             app,
             session,

@@ -62,7 +62,7 @@ pub(super) async fn output(call: Call) -> Answer {
         Err(no_place) => return Err(no_place.into()),
     };
     let offset = call.query.offset("offset");
-    let mut reader = Reader::open(&call.app, place);
+    let mut reader = Reader::open(&call, place);
     reader.request = ReadOutput {
         instance_uuid: call.id.clone(),
         tail: call.query.number("tail").map(u64::from),
@@ -129,13 +129,14 @@ impl Door for Inbox {
 
 impl Reader {
     /// Opens a session and begins with an empty request, which the caller fills in.
-    fn open(app: &Arc<App>, place: Place) -> Self {
+    fn open(call: &Call, place: Place) -> Self {
         let (sender, received) = mpsc::channel(MAX_ANSWERS);
-        let session = app
-            .hub
-            .open_door((Uuid::new_v4(), Role::VIEWER), Arc::new(Inbox(sender)));
+        let peer = (Uuid::new_v4(), Role::VIEWER);
+        let certificate = Some(call.connection.identity.fingerprint);
+        let inbox = Arc::new(Inbox(sender));
+        let session = call.app.hub.open_door(peer, certificate, inbox);
         Self {
-            app: Arc::clone(app),
+            app: Arc::clone(&call.app),
             session,
             received,
             request: ReadOutput::default(),

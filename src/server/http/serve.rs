@@ -153,6 +153,7 @@ impl HttpDoor {
         let ring = Ring::new();
         let events = hub.open_door(
             (hub.uuid, Role::VIEWER),
+            None,
             Arc::clone(&ring) as Arc<dyn crate::server::hub::Door>,
         );
         hub.handle([super::events::subscription(events)], None);
@@ -202,7 +203,9 @@ impl Connection {
             true => Role::OPERATOR,
             false => Role::VIEWER,
         };
-        let caller = self.caller.get_or_init(|| Caller::new(&app.hub, role));
+        let caller = self
+            .caller
+            .get_or_init(|| Caller::new(&app.hub, role, self.identity.fingerprint));
         let ready = poll_fn(|cx| caller.budget().poll_ready(cx));
         match timeout(BUDGET_DEADLINE, ready).await {
             Ok(()) => Ok(caller),

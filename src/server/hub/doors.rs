@@ -14,6 +14,7 @@ use proto_frames::{Role, Uuid};
 
 use super::Hub;
 use crate::net::budget::Budget;
+use crate::server::connection_limit::CertificateId;
 use sched_core::{Departure, Hello, Input, Message, Scheduler, SessionId};
 
 /// What takes in what the core says to a session. Implementations must not call the hub from `take`: its lock is held.
@@ -34,7 +35,8 @@ pub(in crate::server) trait Door: Debug + Send + Sync {
 }
 
 impl Hub {
-    /// Begins a session of a native peer of this name and role. The session ends with [`Hub::close_door`], not by
+    /// Begins a session of a native peer of this name and role, behind which is a client with this certificate, if it
+    /// is not one of the scheduler's own. The session ends with [`Hub::close_door`], not by
     /// itself.
     ///
     /// The entry is made before the core is told, so that the first message finds it. To the core its UUID is not bound
@@ -42,11 +44,15 @@ impl Hub {
     pub(in crate::server) fn open_door(
         &self,
         (uuid, role): (Uuid, Role),
+        certificate: Option<CertificateId>,
         door: Arc<dyn Door>,
     ) -> SessionId {
         let session = self.next_session();
         self.doors.insert(session, door);
-        let hello = Hello::native(uuid, role);
+        let hello = Hello {
+            certificate,
+            ..Hello::native(uuid, role)
+        };
         self.handle([Input::Connect { session, hello }], None);
         session
     }

@@ -126,6 +126,7 @@ fn a_bound_uuid_is_refused_to_every_other_certificate() {
         dialect: Dialect::Original,
         bound,
         address: None,
+        certificate: None,
     };
     assert!(world.knock(hello(false)).is_ok(), "nobody has bound it yet");
     assert!(world.knock(hello(true)).is_ok());

@@ -7,7 +7,8 @@ use ciao_scheduler::server::sim_support::frame_of;
 use proto_frames::payload::{OutputFailure, OutputPart, ReadOutput};
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
-    Capabilities, Command, Dialect, KeptRun, KeptRuns, Message, NodeReport, Report, SessionId,
+    Capabilities, Command, Dialect, Hello, KeptRun, KeptRuns, Message, NodeReport, Report,
+    SessionId,
 };
 
 use crate::support::migration::able;
@@ -241,6 +242,40 @@ fn there_are_so_many_readers_at_most_and_none_is_left_of_those_who_leave() {
     assert_eq!(output(&mut world, other), "for the other");
     assert_eq!(world.scheduler.footprint().reads, before);
     world.nothing_else();
+}
+
+#[test]
+fn one_certificate_leaves_others_what_a_node_can_answer_however_many_sessions_it_has() {
+    let (mut world, _, node) = one_node();
+    let mut number = 0;
+    let mut viewer_with = |world: &mut World, certificate: u8| {
+        number += 1;
+        let hello = Hello {
+            certificate: Some([certificate; 32]),
+            ..Hello::native(Uuid::from_u128(0x7e0 + number), Role::VIEWER)
+        };
+        let viewer = world.knock(hello).unwrap();
+        world.look_away();
+        viewer
+    };
+    let mut taken = 0;
+    for _ in 0..4 {
+        let viewer = viewer_with(&mut world, 1);
+        for number in 0..8 {
+            ask(&mut world, viewer, "it", number);
+            let asked = asked(&mut world, node).len();
+            taken += asked;
+            let told = world.told(viewer).len();
+            assert_eq!(asked + told, 1, "it is asked for or refused");
+        }
+    }
+    assert_eq!(taken, 12);
+    let other = viewer_with(&mut world, 2);
+    for number in 0..4 {
+        ask(&mut world, other, "it", number);
+    }
+    assert_eq!(asked(&mut world, node).len(), 4);
+    assert!(world.told(other).is_empty());
 }
 
 #[test]
