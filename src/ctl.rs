@@ -13,6 +13,7 @@ pub mod args;
 pub mod client;
 pub mod commands;
 pub mod contexts;
+mod daily;
 pub mod event;
 pub mod exit;
 pub mod explanation;

@@ -15,6 +15,7 @@ use crate::ctl::args::{ContextCommand, GlobalArgs, SessionCommand, WebArgs};
 use crate::ctl::client;
 use crate::ctl::commands::{self, CommandError};
 use crate::ctl::contexts;
+use crate::ctl::daily;
 use crate::ctl::exit::Exit;
 use crate::ctl::output::{Output, terminal_colours, terminal_width};
 use crate::ctl::web::{self, Open};
@@ -125,12 +126,17 @@ fn prepare(global: &GlobalArgs) -> Result<Runtime, CommandError> {
 
 /// Checks who can read a file with a private key.
 ///
-/// Without `--strict-files` others who can read it are a warning on standard error.
+/// Without `--strict-files` others who can read it are a warning on standard error, once a day for each file.
 ///
 /// # Errors
 /// With `--strict-files`: others can.
 pub fn check_key(file: &Path, global: &GlobalArgs) -> Result<(), CommandError> {
-    let warn = |said| {
+    let warn = |said: String| {
+        // The directory of the file counts: two names of one file are one.
+        let whole = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        if !daily::is_due(&format!("key open to others: {}", whole.display())) {
+            return;
+        }
         // With standard error gone, warnings have no reader.
         let _ = writeln!(io::stderr(), "ciaoctl: warning: {said}");
     };
