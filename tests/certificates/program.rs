@@ -241,6 +241,33 @@ fn a_nodes_certificate_is_bound_and_keeps_its_uuid_when_it_is_made_again() {
 }
 
 #[test]
+fn an_anchor_is_renewed_in_its_own_file_or_in_another_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    succeed(
+        dir.path(),
+        &["-anchor", "-host", "localhost", "-directory", "pki"],
+    );
+    fs::rename(path("pki").join(SIGNER), path("pki/anchor.pem")).unwrap();
+    std::os::unix::fs::symlink("pki/anchor.pem", path("link.pem")).unwrap();
+    let before = contents(&path("pki"));
+    let said = succeed(dir.path(), &["-renew", "link.pem"]);
+    assert!(said.contains("pki/anchor.pem"), "{said}");
+    let after = contents(&path("pki"));
+    assert_eq!(before.len(), after.len(), "{:?}", after.keys());
+    for (name, renewed) in &after {
+        assert_ne!(renewed, &before[name], "{name}");
+    }
+    assert!(path("link.pem").is_symlink());
+    assert!(!path(SIGNER).exists() && !path("CAcert-localhost.pem").exists());
+    // Elsewhere nothing is overwritten unless it is forced.
+    let renew = ["-renew", "pki/anchor.pem", "-directory", "new"];
+    succeed(dir.path(), &renew);
+    assert_eq!(contents(&path("pki")), after);
+    assert_eq!(ciao_cert(dir.path(), &renew).0, 4);
+}
+
+#[test]
 fn an_anchor_whose_key_others_can_read_is_warned_of_and_refused_where_files_are_strict() {
     let dir = tempfile::tempdir().unwrap();
     succeed(dir.path(), &["-anchor", "-host", "localhost"]);

@@ -81,9 +81,9 @@ pub(crate) struct Cli {
     /// The organisation, which is the whole subject. By default the anchor's; for an anchor `ciao`.
     #[arg(long, value_name = "NAME")]
     pub(crate) organization: Option<String>,
-    /// Where the files go; made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) directory: PathBuf,
+    /// Where the files go; made if it is not there [default: .; with -renew in place of the old ones]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
     /// Days the certificate is valid, but no longer than its anchor.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub(crate) days: u32,

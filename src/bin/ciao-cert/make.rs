@@ -88,7 +88,7 @@ impl Cli {
         let mut spec = self.spec(self.role.unwrap_or(Role::AGENT))?;
         if spec.uuid.is_none() {
             // A node whose certificate is renewed stays the same node.
-            let earlier = bound_uuid(&self.directory.join(spec.file_name()));
+            let earlier = bound_uuid(&self.directory().join(spec.file_name()));
             spec.uuid = Some(earlier.unwrap_or_else(Uuid::new_v4));
         }
         Ok(spec)
@@ -120,9 +120,20 @@ impl Cli {
         Ok(outputs)
     }
 
-    /// An anchor's files, with a new certificate for the same key and names.
+    /// Where the files go.
+    fn directory(&self) -> &Path {
+        self.directory.as_deref().unwrap_or(Path::new("."))
+    }
+
+    /// Whether the renewed certificate takes the place of the old one: nothing but that is asked for.
+    fn renews_in_place(&self) -> bool {
+        self.renew.is_some() && self.directory.is_none()
+    }
+
+    /// An anchor's files, with a new certificate for the same key and names: the given file, and the CA file beside it.
     ///
-    /// Files are named after what the old certificate is for, which need not be the name of the given file.
+    /// With `-directory` they are new files there, named after what the old certificate is for, which need not be the
+    /// name of the given file.
     fn renewed(&self, path: &Path) -> Result<Vec<FileToWrite>, CliError> {
         let of_anchor = |source| CliError::Anchor {
             path: path.into(),
@@ -132,14 +143,28 @@ impl Cli {
         let (not_before, lifetime) = self.validity();
         let renewed = anchor.renewed(not_before, lifetime).map_err(of_anchor)?;
         let spec = renewed.spec().map_err(of_anchor)?;
-        self.refuse_existing(&[spec.ca_file_name(), spec.file_name()])?;
-        Ok(self.anchor_files(&renewed, &spec))
+        let mut files = self.anchor_files(&renewed, &spec);
+        if !self.renews_in_place() {
+            self.refuse_existing(&[spec.ca_file_name(), spec.file_name()])?;
+            return Ok(files);
+        }
+        // Where a link leads: a rename would replace the link.
+        let place = fs::canonicalize(path).map_err(|source| CliError::Directory {
+            path: path.into(),
+            source,
+        })?;
+        let [ca, own] = &mut files[..] else {
+            return Ok(files);
+        };
+        ca.path = place.with_file_name(spec.ca_file_name());
+        own.path = place;
+        Ok(files)
     }
 
     /// The CA file for all peers, and the file with the key, which is also the scheduler's certificate.
     fn anchor_files(&self, anchor: &Anchor, spec: &Spec) -> Vec<FileToWrite> {
         let ca = FileToWrite {
-            path: self.directory.join(spec.ca_file_name()),
+            path: self.directory().join(spec.ca_file_name()),
             contents: anchor.ca_pem().to_owned(),
             mode: PUBLIC_MODE,
             remark: "CA certificate without key: every peer's -cacert".to_owned(),
@@ -168,7 +193,7 @@ impl Cli {
     /// The remark says what the certificate is for.
     fn private(&self, spec: &Spec, certified: &CertifiedPem) -> FileToWrite {
         FileToWrite {
-            path: self.directory.join(spec.file_name()),
+            path: self.directory().join(spec.file_name()),
             contents: certified.pem().to_owned(),
             mode: PRIVATE_MODE,
             remark: match spec.uuid {
@@ -188,7 +213,7 @@ impl Cli {
     ///
     /// A symbolic link counts as a file even if it leads nowhere. Each write makes sure once more.
     fn refuse_existing(&self, names: &[String]) -> Result<(), CliError> {
-        let paths = names.iter().map(|name| self.directory.join(name));
+        let paths = names.iter().map(|name| self.directory().join(name));
         match paths
             .into_iter()
             .find(|path| !self.force && path.symlink_metadata().is_ok())
@@ -212,11 +237,11 @@ impl Cli {
     /// If standard output cannot be written, the files are written all the same and the error comes at the end.
     fn write(&self, outputs: &[FileToWrite]) -> Result<(), CliError> {
         let directory_error = |source| CliError::Directory {
-            path: self.directory.clone(),
+            path: self.directory().to_owned(),
             source,
         };
-        fs::create_dir_all(&self.directory).map_err(directory_error)?;
-        let existing = if self.force {
+        fs::create_dir_all(self.directory()).map_err(directory_error)?;
+        let existing = if self.force || self.renews_in_place() {
             Existing::Replace
         } else {
             Existing::Keep
