@@ -100,11 +100,11 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
     use std::time::Duration;
 
-    use socket2::{Domain, SockAddr, Socket, Type};
+    use socket2::{Domain, SockAddr, SockRef, Socket, Type};
     use tokio::net::TcpListener;
     use tokio::time::timeout;
 
-    use super::Dials;
+    use super::{CLIENT_UNACKNOWLEDGED, Dials};
 
     /// Far above what a working address takes, far below the limit of a try.
     const SOON: Duration = Duration::from_secs(60);
@@ -156,7 +156,10 @@ mod tests {
         let mut dials = Dials::new([hole.address(), good], NEVER);
         let (address, dialled) = timeout(SOON, dials.next()).await.unwrap().unwrap();
         assert_eq!(address, good);
-        assert_eq!(dialled.unwrap().peer_addr().unwrap(), good);
+        let stream = dialled.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), good);
+        let unacknowledged = SockRef::from(&stream).tcp_user_timeout().unwrap();
+        assert_eq!(unacknowledged, Some(CLIENT_UNACKNOWLEDGED));
         // The first may still answer.
         assert!(dials.has_more());
     }

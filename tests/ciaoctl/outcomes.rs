@@ -157,6 +157,26 @@ async fn a_lost_connection_is_made_up_for_and_what_was_missed_is_learned() {
 }
 
 #[tokio::test]
+async fn what_is_to_be_waited_for_is_looked_for_again_where_no_answer_came() {
+    let view = ended("aa", Some(4));
+    let mut queries = 0;
+    let scheduler = Scheduler::playing(move |peers, from, frame| {
+        if frame.kind == Kind::QUERY {
+            queries += 1;
+            if queries > 1 {
+                let views = std::slice::from_ref(&view);
+                peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], views, 10));
+            }
+        }
+    })
+    .await;
+    let ran = scheduler
+        .ctl(&["--timeout", "2s", "wait", "--reconnect", "60s", "aa"])
+        .await;
+    assert_eq!(ran.code, Some(6), "{ran:?}");
+}
+
+#[tokio::test]
 async fn who_is_not_to_reconnect_is_told_that_no_answer_came() {
     let view = running("aa");
     let mut queries = 0;

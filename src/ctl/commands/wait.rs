@@ -169,6 +169,10 @@ async fn latest(
     loop {
         let error = match instance(&mut context.client, name).await {
             Err(CommandError::Resolve(error)) => error,
+            // It may be stopped, and go on: the connection stands.
+            Err(CommandError::Client(ClientError::NoAnswer { .. })) if Instant::now() < give_up => {
+                continue;
+            }
             found => return found,
         };
         let known = context.client.ended_history(Some(name)).await?;
