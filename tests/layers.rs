@@ -217,7 +217,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("edit", &[]),
-    ("flags", &[]),
+    ("flags", &["line_queue"]),
     ("image_file", &[]),
     ("launcher", &["image_file", "net", "printable", "private"]),
     ("line_queue", &[]),
@@ -237,7 +237,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "private",
         ],
     ),
-    ("shutdown", &[]),
+    ("shutdown", &["logging"]),
 ];
 
 #[test]

@@ -118,8 +118,7 @@ pub struct Hello {
     pub bound: bool,
     /// Where its connection comes from; `None` where there is no such address, as in tests.
     pub address: Option<SocketAddr>,
-    /// The SHA-256 of its certificate, by which the sessions of one client count together where they take what is there
-    /// for all; `None` for one within the process.
+    /// The SHA-256 of its certificate: sessions with the same one have shares together. `None` within the process.
     pub certificate: Option<[u8; 32]>,
 }
 

@@ -139,8 +139,12 @@ pub enum ConnectError {
         /// What is wrong with it.
         source: DecodeError,
     },
-    /// The scheduler refuses for now: `ConnectionFailure`, or anything else but CONNECTED.
-    #[error("{address}: the scheduler refuses the connection for now ({kind})")]
+    /// The scheduler refuses for now: `ConnectionFailure`, as where there are as many connections as may be, or anything
+    /// else but CONNECTED.
+    #[error(
+        "{address}: the scheduler refuses the connection for now ({kind}): its log says why, such as too many connections \
+         with this certificate"
+    )]
     Refused {
         /// The address.
         address: SocketAddr,
