@@ -7,7 +7,7 @@ use crate::api::text::MAX_TEXT_LEN;
 pub struct NoFit {
     /// Whether it is about network nodes; else about compute nodes.
     pub is_network: bool,
-    /// So many nodes of that kind are connected.
+    /// So many nodes of that kind are connected, or lost and may come back with what it asks for.
     pub nodes: usize,
     /// What they lack, the most frequent first, and how many of them.
     pub lacks: Vec<(usize, Lack)>,
@@ -45,8 +45,14 @@ pub enum Lack {
     Figures,
     /// It has too little of something.
     Room(Box<Shortage>),
-    /// It was tried already, or is to be left.
+    /// It was tried already.
     Untried,
+    /// It is the node that the instance is to leave.
+    Left,
+    /// It is lost, and may come back.
+    Lost,
+    /// It has room, which is for others that wait before it.
+    Reserved,
     /// It has no value of this scope of a group.
     Scope {
         /// The scope's label.
@@ -194,6 +200,9 @@ impl Lack {
             | Self::Queue
             | Self::Figures
             | Self::Untried
+            | Self::Left
+            | Self::Lost
+            | Self::Reserved
             | Self::Group
             | Self::Instances(_)
             | Self::Starts(_)

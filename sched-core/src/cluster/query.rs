@@ -27,6 +27,8 @@ pub(crate) struct Query {
     pin: Option<Uuid>,
     /// Nodes that it is not for: those that could not start it, that are reserved for others, or that it is to leave.
     avoid: Vec<Uuid>,
+    /// The one of them that it is to leave: unlike the others it never comes into question again.
+    leaves: Option<Uuid>,
 }
 
 impl Query {
@@ -38,6 +40,7 @@ impl Query {
             demand: None,
             pin: None,
             avoid: Vec::new(),
+            leaves: None,
         }
     }
 
@@ -54,6 +57,12 @@ impl Query {
     pub(crate) fn avoiding(mut self, nodes: impl IntoIterator<Item = Uuid>) -> Self {
         self.avoid.extend(nodes);
         self
+    }
+
+    /// The same for an instance that is to leave this node.
+    pub(crate) fn leaving(mut self, node: Uuid) -> Self {
+        self.leaves = Some(node);
+        self.avoiding([node])
     }
 
     /// The same for other amounts.
@@ -159,6 +168,11 @@ impl Query {
         !self.avoid.is_empty()
     }
 
+    /// Whether it is about an instance that is to leave this node.
+    pub(crate) fn leaves(&self, node: Uuid) -> bool {
+        self.leaves == Some(node)
+    }
+
     /// The nodes that it is not for.
     pub(crate) fn avoided(&self) -> &[Uuid] {
         &self.avoid
@@ -184,6 +198,7 @@ impl Query {
         self.demand == other.demand
             && self.pin == other.pin
             && self.avoid == other.avoid
+            && self.leaves == other.leaves
             && (is_same || is_start_like())
     }
 

@@ -14,6 +14,7 @@
 //!
 //! `tally` does the counting. The sentences are made in `src/server/sentences` from the cause.
 
+mod blocked;
 mod tally;
 
 use std::collections::VecDeque;
@@ -21,16 +22,18 @@ use std::time::{Duration, Instant};
 
 use sched_model::Reason;
 
+pub(crate) use self::blocked::BlockedBy;
 use self::tally::Tally;
 use crate::api::cause::Cause;
 use crate::cluster::Cluster;
+use crate::cluster::node::{Node, Presence};
 use crate::cluster::query::Query;
 use crate::placement::Placement;
 use crate::placement::choose::{Search, count_group};
 
-/// Explanations kept. A burst of STARTs that do not fit comes in few shapes; each lookup compares with all that are
-/// kept.
-const MAX_CACHED: usize = 16;
+/// Explanations kept. A burst of STARTs that do not fit comes in few shapes, and so does what waits; each lookup
+/// compares with all that are kept.
+const MAX_CACHED: usize = 64;
 
 /// How long an explanation is reused: spares a full cluster a walk over all nodes for each of a burst of STARTs.
 /// A sender sees room that was released meanwhile this much later at most.
@@ -62,6 +65,18 @@ impl Explanation {
         }
     }
 
+    /// What it comes down to, in a word for programs: of the reasons that may pass, the one of most nodes; where none may,
+    /// the one of most nodes. A node that could never run it is not what anybody waits for, however many of its kind
+    /// there are.
+    pub(crate) fn blocked_by(&self) -> BlockedBy {
+        let may_pass = self.reasons.iter().find(|reason| !reason.never);
+        match may_pass.or(self.reasons.first()) {
+            Some(reason) => BlockedBy::of(reason),
+            None if self.cause == Cause::NotCounted => BlockedBy::NotCounted,
+            None => BlockedBy::NoNode,
+        }
+    }
+
     /// The answer where no more nodes may be walked over at present.
     fn not_counted() -> Self {
         Self::of(Cause::NotCounted)
@@ -71,10 +86,20 @@ impl Explanation {
 /// Explanations of the latest refusals, by shape of request, and how much was spent on them.
 #[derive(Debug, Default)]
 pub(crate) struct Explanations {
-    /// Oldest first, at most [`MAX_CACHED`], each shape once.
-    kept: VecDeque<CachedExplanation>,
-    /// The beginning of the current window of length [`FRESH`], and the nodes walked over in it.
-    walked: Option<(Instant, usize)>,
+    /// For each kind of asker, so that a decision never depends on who has read what: oldest first, at most
+    /// [`MAX_CACHED`], each shape once.
+    kept: [VecDeque<CachedExplanation>; 2],
+    /// For each kind of asker, the beginning of the current window of length [`FRESH`], and the nodes walked over in it.
+    walked: [Option<(Instant, usize)>; 2],
+}
+
+/// Who wants to know why something does not fit: each has so many nodes to be walked over for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    /// A START that is placed or refused.
+    Start,
+    /// Somebody who reads lists or metrics.
+    Reader,
 }
 
 /// One explanation, with what it depends on.
@@ -91,41 +116,46 @@ struct CachedExplanation {
 impl Explanations {
     /// Drops all explanations: by other rules they may be wrong. What was spent on them still counts.
     pub(super) fn clear(&mut self) {
-        self.kept.clear();
+        self.kept.iter_mut().for_each(VecDeque::clear);
     }
 
     /// Whether `nodes` nodes may be walked over now; if so, they are counted. Starts a window where the last one is
     /// over.
-    fn may_walk(&mut self, now: Instant, nodes: usize) -> bool {
-        let walked = match self.walked {
+    fn may_walk(&mut self, now: Instant, nodes: usize, asker: Asker) -> bool {
+        let spent = &mut self.walked[asker as usize];
+        let walked = match *spent {
             Some((since, walked)) if now.saturating_duration_since(since) < FRESH => {
                 (since, walked)
             }
             _ => (now, 0),
         };
         let may = walked.1 == 0 || walked.1 + nodes <= MAX_WALKED;
-        self.walked = Some((walked.0, walked.1 + if may { nodes } else { 0 }));
+        *spent = Some((walked.0, walked.1 + if may { nodes } else { 0 }));
         may
     }
 
     /// Drops explanations that are too old to be given, so that their requests take no memory while nothing fails.
     fn forget_old(&mut self, now: Instant) {
         let is_fresh = |kept: &CachedExplanation| now.saturating_duration_since(kept.at) < FRESH;
-        self.kept.retain(is_fresh);
+        for kept in &mut self.kept {
+            kept.retain(is_fresh);
+        }
     }
 
     /// Those remembered.
     fn len(&self) -> usize {
-        self.kept.len()
+        self.kept.iter().map(VecDeque::len).sum()
     }
 
-    /// Keeps an explanation in place of an earlier one of the same shape, or of the oldest.
-    fn keep(&mut self, kept: CachedExplanation) {
-        self.kept.retain(|other| !other.query.is_like(&kept.query));
-        if self.kept.len() >= MAX_CACHED {
-            self.kept.pop_front();
+    /// Keeps an explanation in place of an earlier one of the same shape, or of the oldest; returns it.
+    fn keep(&mut self, new: CachedExplanation, asker: Asker) -> Option<&Explanation> {
+        let kept = &mut self.kept[asker as usize];
+        kept.retain(|other| !other.query.is_like(&new.query));
+        if kept.len() >= MAX_CACHED {
+            kept.pop_front();
         }
-        self.kept.push_back(kept);
+        kept.push_back(new);
+        kept.back().map(|it| &it.explanation)
     }
 }
 
@@ -138,22 +168,49 @@ impl Placement {
         query: &Query,
         now: Instant,
     ) -> Explanation {
-        let nodes = cluster.table(query.pool()).len();
-        let is_fresh = |kept: &&CachedExplanation| now.saturating_duration_since(kept.at) < FRESH;
-        let mut kept = self.explanations.kept.iter().filter(is_fresh);
-        if let Some(kept) = kept.find(|kept| kept.nodes == nodes && kept.query.is_like(query)) {
-            return kept.explanation.clone();
+        match self.explained(cluster, query, now, Asker::Start) {
+            Some(explanation) => explanation.clone(),
+            None => Explanation::not_counted(),
         }
-        let Some(explanation) = self.explain_if_allowed(cluster, query, now) else {
-            return Explanation::not_counted();
+    }
+
+    /// As [`Placement::why_not`], for those who only read, whose number and rate have no bound: what is spent on them does
+    /// not count against STARTs. `None` where no more nodes may be walked over for them now.
+    pub(crate) fn why_waits(
+        &mut self,
+        cluster: &mut Cluster,
+        query: &Query,
+        now: Instant,
+    ) -> Option<&Explanation> {
+        self.explained(cluster, query, now, Asker::Reader)
+    }
+
+    /// The explanation that is kept for a shape of requests, made if there is none that is fresh.
+    fn explained(
+        &mut self,
+        cluster: &mut Cluster,
+        query: &Query,
+        now: Instant,
+        asker: Asker,
+    ) -> Option<&Explanation> {
+        let nodes = cluster.table(query.pool()).len();
+        let is_it = |kept: &CachedExplanation| {
+            let is_fresh = now.saturating_duration_since(kept.at) < FRESH;
+            is_fresh && kept.nodes == nodes && kept.query.is_like(query)
         };
-        self.explanations.keep(CachedExplanation {
+        let kept = &self.explanations.kept[asker as usize];
+        if let Some(at) = kept.iter().position(is_it) {
+            let kept = &self.explanations.kept[asker as usize];
+            return kept.get(at).map(|it| &it.explanation);
+        }
+        let explanation = self.explain_if_allowed(cluster, query, now, asker)?;
+        let new = CachedExplanation {
             query: query.clone(),
             nodes,
-            explanation: explanation.clone(),
+            explanation,
             at: now,
-        });
-        explanation
+        };
+        self.explanations.keep(new, asker)
     }
 
     /// As [`Placement::why_not`], but computed for the cluster as it is at this moment, and not kept: for batches and
@@ -164,7 +221,7 @@ impl Placement {
         query: &Query,
         now: Instant,
     ) -> Explanation {
-        self.explain_if_allowed(cluster, query, now)
+        self.explain_if_allowed(cluster, query, now, Asker::Start)
             .unwrap_or_else(Explanation::not_counted)
     }
 
@@ -174,15 +231,17 @@ impl Placement {
         cluster: &mut Cluster,
         query: &Query,
         now: Instant,
+        asker: Asker,
     ) -> Option<Explanation> {
         let nodes = cluster.table(query.pool()).len();
-        let may = self.explanations.may_walk(now, nodes);
+        let may = self.explanations.may_walk(now, nodes, asker);
         may.then(|| self.explain(cluster, query, now))
     }
 
     /// Computes an explanation, whatever was spent before. Dry runs call it directly: they ask once.
     ///
     /// Where a filter gave a list of nodes (a pin), only these are looked at, and all others are counted as one reason.
+    /// Nodes that are lost are counted where they could run it once they are back.
     pub(crate) fn explain(
         &self,
         cluster: &mut Cluster,
@@ -204,6 +263,13 @@ impl Placement {
                 .filter_map(|&slot| view.table().node(slot))
                 .for_each(|key| tally.count(key)),
             None => view.table().iter().for_each(|key| tally.count(key)),
+        }
+        let is_lost = |node: &Node| {
+            matches!(node.presence(), Presence::Lost(_)) && node.roles().intersects(pool.role())
+        };
+        let all = view.nodes().iter_from(0);
+        for (key, _) in all.filter(|(_, node)| is_lost(node)) {
+            tally.count_lost(key);
         }
         if is_absent {
             tally.may_return();

@@ -62,7 +62,10 @@ impl fmt::Display for Lacking<'_> {
             Lack::Queue => "with a full queue",
             Lack::Figures => "with unknown figures",
             Lack::Room(shortage) => return Short(shortage).fmt(f),
-            Lack::Untried => "where it was tried already, or which it is to leave",
+            Lack::Untried => "where it was tried already",
+            Lack::Left => "which it is to leave",
+            Lack::Lost => "lost (it may come back)",
+            Lack::Reserved => "with room that is for others that wait before it",
             // Groups: where their members are or are not.
             Lack::Scope { scope, group } => {
                 return write!(f, "without '{scope}', the scope of group '{group}'");

@@ -39,7 +39,7 @@ fn within_limits(held: &Footprint, nodes: usize) {
         ("answers", held.answers, MAX_AWAITED),
         ("outcomes", held.outcomes, MAX_REPLAY),
         ("bytes of outcomes", held.outcome_bytes, MAX_REPLAY_BYTES),
-        ("explanations", held.explanations, 16),
+        ("explanations", held.explanations, 2 * 64),
         ("tried again", held.to_try_again, held.managed),
     ] {
         assert!(count <= most, "{what}: {count}, at most {most}");

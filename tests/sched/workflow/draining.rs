@@ -15,7 +15,7 @@ use crate::support::sending::parcel;
 use crate::support::world::{World, id, node_uuid, request, running};
 
 impl World {
-    fn evacuate(&mut self, asker: SessionId, node: SessionId, mode: EvacuateMode) {
+    pub(crate) fn evacuate(&mut self, asker: SessionId, node: SessionId, mode: EvacuateMode) {
         let evacuate = Evacuate {
             workload_agent_uuid: self.uuid_of(node).to_string(),
             mode,
@@ -517,4 +517,80 @@ fn a_drain_says_that_it_waits_for_room_and_names_who_waits_by_name() {
     assert_eq!(moving.unmovable[1].name, "web-1");
     let expected = "waits for room elsewhere for c0ffee00 and 1 more";
     assert_eq!(moving.detail, expected);
+}
+
+#[test]
+fn what_is_pinned_to_its_node_ends_its_drain_and_is_named_from_the_first_moment() {
+    for by_host in [false, true] {
+        let (mut world, controller, node) = World::new().with_node(1000);
+        world.ready_as(node, |report| report.hostname = "node-1".into());
+        world.node_with(2, 1000);
+        let mut start = request("a", 100).movable();
+        match by_host {
+            true => start.hostname = Some("node-1".into()),
+            false => start.node_id = Some(world.uuid_of(node).to_string().into()),
+        }
+        assert_eq!(world.place_as(controller, start), Some(node));
+        world.list(node, &["a"]);
+        world.look_away();
+        world.evacuate(controller, node, EvacuateMode::Relocate);
+        let progress = world.progress(controller);
+        assert_eq!(
+            states(&progress),
+            [DrainState::Checking, DrainState::Incomplete]
+        );
+        for said in &progress {
+            assert_eq!(said.unmovable.len(), 1, "{said:?}");
+            let why = &said.unmovable[0].detail;
+            assert!(why.contains("asked for"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn what_has_room_elsewhere_once_others_end_is_waited_for() {
+    let (mut world, controller, node) = World::new().with_node(1000);
+    let small = request("b", 100).movable();
+    assert_eq!(world.place_as(controller, small), Some(node));
+    world.list(node, &["b"]);
+    let other = world.node_with(2, 150);
+    let mut start = request("full", 150).movable();
+    start.node_id = Some(world.uuid_of(other).to_string().into());
+    assert_eq!(world.place_as(controller, start), Some(other));
+    world.list(other, &["full"]);
+    world.look_away();
+    world.evacuate(controller, node, EvacuateMode::Relocate);
+    let progress = world.progress(controller);
+    assert_eq!(states(&progress).last(), Some(&DrainState::Moving));
+    world.look_away();
+    world.gone(other, Kind::INSTANCE_DELETED, "full");
+    world.advance(Duration::from_secs(60));
+    assert_eq!(world.stops(node), ["b"]);
+}
+
+#[test]
+fn what_is_too_large_for_all_other_nodes_ends_its_drain() {
+    let (mut world, controller, node) = World::new().with_node(1000);
+    assert_eq!(
+        world.place_as(controller, request("a", 400).movable()),
+        Some(node)
+    );
+    world.list(node, &["a"]);
+    let other = world.node_with(2, 150);
+    world.cut(other);
+    world.look_away();
+    world.evacuate(controller, node, EvacuateMode::Relocate);
+    // It is the only node, so that any other may join; and the one that is lost would not do.
+    assert_eq!(
+        states(&world.progress(controller)).last(),
+        Some(&DrainState::Moving)
+    );
+    world.node_with(3, 150);
+    world.advance(Duration::from_secs(60));
+    let progress = world.progress(controller);
+    assert_eq!(
+        states(&progress).last(),
+        Some(&DrainState::Incomplete),
+        "{progress:?}"
+    );
 }

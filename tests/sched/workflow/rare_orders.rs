@@ -124,12 +124,13 @@ fn a_start_after_a_delete_that_were_not_written_is_placed_again() {
 #[test]
 fn an_explanation_is_not_hours_old() {
     let (mut world, controller, node) = World::new().with_node(100);
+    world.place(controller, "x", 80);
     world.look_away();
-    world.start(controller, "a", 1000);
+    world.start(controller, "a", 50);
     world.look_away();
     world.advance(Duration::from_secs(8 * 3600));
     world.status(node, Kind::MAINTENANCE);
-    world.start(controller, "b", 1000);
+    world.start(controller, "b", 50);
     let Message::StartFailure(failure) = world.told_once(controller) else {
         panic!("no failure")
     };

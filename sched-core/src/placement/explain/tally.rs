@@ -21,6 +21,9 @@ use crate::cluster::view::{Asked, Candidate};
 use crate::placement::choose::Search;
 use crate::placement::filters::Miss;
 
+/// The kind of reason of nodes that are lost.
+const LOST: &str = "lost";
+
 /// Why a node does not fit. A node may fail for several reasons and is counted for one: lasting reasons first, since to
 /// know them is of more use than a passing state; then what keeps all work from the node; then other filters; then
 /// room. The order of variants also sorts reasons with equally many nodes, so that answers are always the same.
@@ -28,6 +31,8 @@ use crate::placement::filters::Miss;
 enum Failed {
     /// A filter's miss that waiting does not help. The filter by its place among those asked in this search.
     Lasting(u16, Miss),
+    /// It is lost, and had what is asked for.
+    Lost,
     /// Its status keeps all work away.
     NotReady(Unready),
     /// Its launcher reports a fault.
@@ -41,11 +46,13 @@ enum Failed {
     UnknownFigures,
     /// A filter's miss that may pass, such as too high a load. The first such filter counts.
     Filter(u16, Miss),
-    /// Less free than is asked for; so are the next three.
+    /// Less than is asked for, free or in all; so are the next three.
     Memory,
     Vcpus,
     Disk,
     Custom(ColumnId),
+    /// It fits, and its room is for others.
+    Reserved,
 }
 
 /// The status that keeps work from a node.
@@ -117,6 +124,8 @@ pub(super) struct Tally<'a> {
     latest: usize,
     /// Nodes that have reported and that no lasting reason rules out.
     eligible: usize,
+    /// Nodes that are counted as lost.
+    lost: usize,
     /// Whether some node could run the START if it were empty, READY and reachable, or might turn out to.
     could_ever: bool,
 }
@@ -129,6 +138,7 @@ impl<'a> Tally<'a> {
             counts: Vec::new(),
             latest: 0,
             eligible: 0,
+            lost: 0,
             could_ever: false,
         }
     }
@@ -146,6 +156,25 @@ impl<'a> Tally<'a> {
         let known = (total >= 0).then_some(total);
         count.capacity = count.capacity.max(known);
         count.could_ever |= known.is_none_or(|total| total >= asked);
+    }
+
+    /// Counts a lost node, unless it could not run the START if it came back: whoever asks for what it alone has waits
+    /// for it.
+    pub(super) fn count_lost(&mut self, key: NodeKey) {
+        let (asked, view) = (self.search.asked, self.search.view);
+        if view.nodes().node(key).report().is_some() {
+            let candidate = view.candidate(key);
+            let is_ruled_out = self.search.filters.iter().any(|filter| {
+                let missed = filter.admits(&candidate, asked);
+                missed.is_err_and(|miss| filter.is_lasting(miss, asked))
+            });
+            if is_ruled_out || self.too_small(key).is_some() {
+                return;
+            }
+        }
+        self.could_ever = true;
+        self.lost += 1;
+        self.count_of(Failed::Lost).nodes += 1;
     }
 
     /// The count for a reason, which it becomes the latest of; made where it does not exist yet.
@@ -175,11 +204,13 @@ impl<'a> Tally<'a> {
     ///
     /// 1. It has reported nothing: it may turn out to have anything, so waiting could help.
     /// 2. A filter's lasting miss. All filters are asked, since a later one may be lasting.
-    /// 3. From here on it is eligible: its capacity decides whether waiting could help.
+    /// 3. From here on it is eligible: its capacity decides whether waiting could help. What it has too little of in all
+    ///    comes before whatever may pass.
     /// 4. Its status, fault, cordon, queue and unknown figures.
     /// 5. The first filter's miss that may pass.
-    /// 6. Memory, vcpus, disk, custom resources, in this order.
+    /// 6. Custom resources, which fewest nodes have, then memory, vcpus, disk.
     /// 7. It calls itself full, although its figures have room.
+    /// 8. It fits: its room is for others.
     fn look_at(&mut self, key: NodeKey) -> (Failed, Option<i64>) {
         let (asked, view) = (self.search.asked, self.search.view);
         let node = view.nodes().node(key);
@@ -195,6 +226,9 @@ impl<'a> Tally<'a> {
             let at = u16::try_from(at).unwrap_or(u16::MAX);
             match filter.admits(&candidate, asked) {
                 Err(miss) if filter.is_lasting(miss, asked) => {
+                    // The only node there is, which it is to leave: any other that joins may do, unless none is meant.
+                    let is_alone = view.table().len() == 1 && asked.query().leaves(node.uuid());
+                    self.could_ever |= is_alone && !asked.query().is_pinned();
                     return (Failed::Lasting(at, miss), None);
                 }
                 Err(miss) => passing = passing.or(Some(Failed::Filter(at, miss))),
@@ -203,6 +237,9 @@ impl<'a> Tally<'a> {
         }
         self.count_eligible(key);
         let free = candidate.free();
+        if let Some(failed) = self.too_small(key) {
+            return (failed, Some(self.free_of(failed, key, &free)));
+        }
         // Of one that calls itself full, it is better to know of what.
         let is_full = node.status() == NodeStatus::Full;
         let unready = match node.status() {
@@ -225,6 +262,12 @@ impl<'a> Tally<'a> {
             return (failed, None);
         }
         let wants = asked.room();
+        for &(column, amount) in asked.custom() {
+            let free = view.nodes().free_custom(key, column);
+            if free < amount {
+                return (Failed::Custom(column), Some(free));
+            }
+        }
         if free.mem_mib < wants.mem_mib {
             return (Failed::Memory, Some(free.mem_mib));
         } else if free.vcpus < wants.vcpus {
@@ -232,42 +275,52 @@ impl<'a> Tally<'a> {
         } else if free.disk_mib < wants.disk_mib {
             return (Failed::Disk, Some(free.disk_mib));
         }
-        for &(column, amount) in asked.custom() {
-            let free = view.nodes().free_custom(key, column);
-            if free < amount {
-                return (Failed::Custom(column), Some(free));
-            }
-        }
         if is_full {
             return (Failed::NotReady(Unready::full(&free)), None);
         }
-        // Custom resources that no one has, whose name has no number.
-        (Failed::Custom(ColumnId(u16::MAX)), Some(0))
+        (Failed::Reserved, None)
     }
 
-    /// Counts a node that no lasting reason rules out, and notes whether its whole capacity would do. A capacity of -1
-    /// is not known, and may be any. Where the START asks for a custom resource that no node ever reported, no capacity
-    /// would do.
+    /// What a node has too little of in all, however empty it is; custom resources first. A capacity of -1 is not
+    /// known, and may be any.
+    fn too_small(&self, key: NodeKey) -> Option<Failed> {
+        let asked = self.search.asked;
+        if !asked.unknown_names().is_empty() {
+            // No node ever had it, so that its name has no number.
+            return Some(Failed::Custom(ColumnId(u16::MAX)));
+        }
+        let node = self.search.view.nodes().node(key);
+        let mut custom = asked.custom().iter();
+        if let Some(&(column, _)) = custom.find(|(of, amount)| node.custom_total(*of) < *amount) {
+            return Some(Failed::Custom(column));
+        }
+        let (whole, wants) = (node.capacity(), asked.room());
+        let amounts = [
+            (Failed::Memory, whole.mem_mib, wants.mem_mib),
+            (Failed::Vcpus, whole.vcpus, wants.vcpus),
+            (Failed::Disk, whole.disk_mib, wants.disk_mib),
+        ];
+        let mut amounts = amounts.into_iter();
+        let found = amounts.find(|(_, total, need)| *total != -1 && total < need);
+        found.map(|(failed, ..)| failed)
+    }
+
+    /// How much of the missing resource is free on a node.
+    fn free_of(&self, failed: Failed, key: NodeKey, free: &Resources) -> i64 {
+        match failed {
+            Failed::Memory => free.mem_mib,
+            Failed::Vcpus => free.vcpus,
+            Failed::Disk => free.disk_mib,
+            Failed::Custom(ColumnId(u16::MAX)) => 0,
+            Failed::Custom(column) => self.search.view.nodes().free_custom(key, column),
+            _ => 0,
+        }
+    }
+
+    /// Counts a node that no lasting reason rules out, and notes whether its whole capacity would do.
     fn count_eligible(&mut self, key: NodeKey) {
         self.eligible += 1;
-        if self.could_ever {
-            return;
-        }
-        let asked = self.search.asked;
-        let node = self.search.view.nodes().node(key);
-        let whole = node.capacity();
-        let wants = asked.room();
-        let base = [
-            (whole.mem_mib, wants.mem_mib),
-            (whole.vcpus, wants.vcpus),
-            (whole.disk_mib, wants.disk_mib),
-        ];
-        let custom = asked.custom().iter();
-        let custom = custom.map(|&(column, amount)| (node.custom_total(column), amount));
-        // A figure no one knows yet may be any.
-        let is_enough = |(total, need): (i64, i64)| total == -1 || total >= need;
-        let has_all = base.into_iter().chain(custom).all(is_enough);
-        self.could_ever = asked.unknown_names().is_empty() && has_all;
+        self.could_ever = self.could_ever || self.too_small(key).is_none();
     }
 
     /// Says that the one node that is asked for is lost and may come back, so waiting could help.
@@ -283,10 +336,10 @@ impl<'a> Tally<'a> {
         let table = self.search.view.table();
         let mut no_fit = NoFit {
             is_network: asked.query().request().network_node,
-            nodes: table.len(),
+            nodes: table.len() + self.lost,
             ..NoFit::default()
         };
-        if table.len() == 0 {
+        if no_fit.nodes == 0 {
             return Explanation::of(Cause::NoFit(Arc::new(no_fit)));
         }
         if let Some(list) = &self.search.list
@@ -348,6 +401,14 @@ impl<'a> Tally<'a> {
                 reason.what = filter.what(miss, self.search.asked);
                 reason.never = filter.is_lasting(miss, self.search.asked);
                 filter.lack(miss, self.search.asked)
+            }
+            Failed::Lost => {
+                let kind = ReasonKind::Other(LOST.to_owned());
+                plain(&mut reason, kind, Lack::Lost)
+            }
+            Failed::Reserved => {
+                let kind = ReasonKind::Other("reserved".to_owned());
+                plain(&mut reason, kind, Lack::Reserved)
             }
             Failed::NotReady(unready) => {
                 reason.what = unready.what();

@@ -8,7 +8,13 @@ use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
-/// Rejects the nodes that the query lists. The miss has no number: they are one reason.
+/// A node that could not start it, which may be tried again, or that is reserved for others.
+const FOR_NOW: Miss = Miss(0);
+
+/// The node that it is to leave: no time makes it one to go to.
+const LEFT: Miss = Miss(1);
+
+/// Rejects the nodes that the query lists.
 #[derive(Debug)]
 pub(super) struct Avoid;
 
@@ -22,14 +28,22 @@ impl Filter for Avoid {
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        if asked.query().avoids(node.uuid()) {
-            Err(Miss(0))
-        } else {
-            Ok(())
+        let (query, node) = (asked.query(), node.uuid());
+        match query.avoids(node) {
+            true if query.leaves(node) => Err(LEFT),
+            true => Err(FOR_NOW),
+            false => Ok(()),
         }
     }
 
-    fn lack(&self, _miss: Miss, _asked: &Asked<'_>) -> Lack {
-        Lack::Untried
+    fn lack(&self, miss: Miss, _asked: &Asked<'_>) -> Lack {
+        match miss {
+            LEFT => Lack::Left,
+            _ => Lack::Untried,
+        }
+    }
+
+    fn is_lasting(&self, miss: Miss, _asked: &Asked<'_>) -> bool {
+        miss == LEFT
     }
 }

@@ -45,7 +45,7 @@ impl Scheduler {
             request.network_node = node.slots()[Pool::Compute as usize].is_none();
             Query::of(&Arc::new(request))
         });
-        let query = query.avoiding([node.uuid()]);
+        let query = query.leaving(node.uuid());
         // What it has may be more than its START says: an instance that was adopted, or was changed.
         let known = self.demand_on(key, instance);
         let demand = demand.or(known.as_ref().filter(|_| !self.has_start(instance)));
