@@ -347,13 +347,21 @@ pub struct ExplainArgs {
     /// START payloads (YAML), as `start` takes them; - is the standard input
     #[arg(
         value_name = "FILE",
-        required_unless_present_any = ["mem", "cpus", "ShapeArgs", "PlacementArgs"],
-        conflicts_with_all = ["mem", "cpus", "ShapeArgs", "PlacementArgs"]
+        required_unless_present_any = ["instance", "mem", "cpus", "ShapeArgs", "PlacementArgs"],
+        conflicts_with_all = ["instance", "mem", "cpus", "ShapeArgs", "PlacementArgs"]
     )]
     pub files: Vec<PathBuf>,
     /// Whether keys without a meaning are a mistake.
     #[command(flatten)]
     pub strict: StrictArgs,
+    /// Instead of a file: why this instance waits, as its own START asks; name, UUID, or a unique prefix of it
+    #[arg(
+        short,
+        long,
+        value_name = "INSTANCE",
+        conflicts_with_all = ["node", "count", "alternates", "mem", "cpus", "ShapeArgs", "PlacementArgs"]
+    )]
+    pub instance: Option<String>,
     /// Ask about this node alone: host name, UUID, or a unique prefix of it
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,

@@ -16,7 +16,8 @@
 mod nearest;
 
 use proto_frames::payload::{
-    DecidedPlacement, PlacementDecision, Reason, ReasonKind, StartFailure,
+    DecidedPlacement, InstanceView, PlacementDecision, PlacementState, Reason, ReasonKind,
+    StartFailure,
 };
 use serde_json::{Value, json};
 
@@ -45,6 +46,18 @@ pub struct Explanation {
     pub decision: PlacementDecision,
     /// What the nearest node has too little of, where that is several amounts: from [`shortfall`].
     pub nearest: Option<String>,
+    /// What it is about.
+    pub of: Of,
+}
+
+/// What an explanation is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Of {
+    /// A START that was tried.
+    #[default]
+    Start,
+    /// An instance that is there, in this state.
+    Instance(String),
 }
 
 /// Where instances would go: one row for each node.
@@ -86,6 +99,39 @@ impl Explanation {
             node: None,
             decision,
             nearest: None,
+            of: Of::Start,
+        }
+    }
+
+    /// The explanation of an instance that is listed: why it waits, or where it is.
+    #[must_use]
+    pub fn of_instance(row: &InstanceView) -> Self {
+        let called = match &*row.name {
+            "" => row.instance_uuid.clone(),
+            name => format!("{name} ({})", short(&row.instance_uuid)),
+        };
+        let waits = row.state == PlacementState::Waiting;
+        let on = DecidedPlacement {
+            node_uuid: row.node_uuid.clone(),
+            hostname: row.hostname.clone(),
+            count: 1,
+        };
+        let decision = PlacementDecision {
+            instance_uuid: row.instance_uuid.clone(),
+            count: 1,
+            fits: u32::from(!waits),
+            placements: if waits { Vec::new() } else { vec![on] },
+            detail: row.waits_for.clone(),
+            reasons: row.reasons.clone(),
+            never: row.never,
+            ..PlacementDecision::default()
+        };
+        Self {
+            name: called,
+            node: None,
+            decision,
+            nearest: None,
+            of: Of::Instance(row.state.as_str().to_owned()),
         }
     }
 
@@ -162,6 +208,20 @@ impl Explanation {
     /// for example an invalid START; nothing fits on the one node that was asked about; nothing fits anywhere.
     fn headline(&self) -> String {
         let (decision, name) = (&self.decision, &self.name);
+        if let Of::Instance(state) = &self.of {
+            let why = match &*decision.detail {
+                "" => String::new(),
+                why => format!(": {why}"),
+            };
+            return match &decision.placements[..] {
+                [on] => format!(
+                    "{name}: is {state} on {} ({})",
+                    on.hostname,
+                    short(&on.node_uuid)
+                ),
+                _ => format!("{name}: waits{why}"),
+            };
+        }
         match (&decision.placements[..], &self.node) {
             _ if decision.count > 1 && decision.fits > 0 => {
                 let (fits, count) = (decision.fits, decision.count);
@@ -318,6 +378,9 @@ fn words(reason: &Reason) -> String {
             "more_images" => "whose launchers fetch no further images".to_owned(),
             what => format!("whose launchers cannot fetch {what}"),
         },
+        ReasonKind::Other(word) if known_word(word).is_some() => {
+            known_word(word).unwrap_or_default().to_owned()
+        }
         ReasonKind::Other(word) if what.is_empty() => {
             format!("kept out by filter '{word}', which this ciaoctl does not know")
         }
@@ -325,6 +388,24 @@ fn words(reason: &Reason) -> String {
             format!("kept out by filter '{word}' ({what}), which this ciaoctl does not know")
         }
     }
+}
+
+/// What the scheduler's kinds of reasons mean that have no variant of their own; `None` for one that is newer than this
+/// program.
+fn known_word(word: &str) -> Option<&'static str> {
+    let words = match word {
+        "cordoned" => "cordoned",
+        "fault" => "with a fault, so that they take no work",
+        "lost" => "lost, and may come back",
+        "reserved" => "with room that is for others that wait before it",
+        "avoid" => "where it was tried already, or which it is to leave",
+        "lease" => "without a lease",
+        "load" => "with too high a load",
+        "aggregate-instances" => "with as many instances as their aggregate allows",
+        "aggregate-starts" => "with as many STARTs under way as their aggregate allows",
+        _ => return None,
+    };
+    Some(words)
 }
 
 /// An amount with its unit, exact.
@@ -392,6 +473,15 @@ fn advice(reason: &Reason, among: Among) -> Option<String> {
         ReasonKind::Memory | ReasonKind::Vcpus | ReasonKind::Disk | ReasonKind::Resource => {
             return Some(shortage(reason, among));
         }
+        ReasonKind::Other(word) => match word.as_str() {
+            "cordoned" => "`ciaoctl uncordon NODE` lets a cordoned node take work again; `ciaoctl nodes` lists which are"
+                .to_owned(),
+            "fault" => "`ciaoctl nodes --wide` says what is wrong with a node that has a fault".to_owned(),
+            "lost" => "bring the lost node back (`ciaoctl nodes`), or `ciaoctl node forget NODE` if it never returns"
+                .to_owned(),
+            "lease" => "`on_node_loss: restart` needs a launcher with a lease".to_owned(),
+            _ => return None,
+        },
         _ => return None,
     };
     Some(line)

@@ -9,9 +9,11 @@ use std::time::Instant;
 use sched_model::{InstanceView, PlacementState, Query};
 
 use super::page::{Allowance, InstanceCursor, QueueCursor};
+use super::waiting::Detail;
 use super::{InstanceRow, Page, amounts_len, limit, named, push_row, start_of};
 use crate::Scheduler;
 use crate::api::cause::Cause;
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::cluster::ledger::{ClaimState, Entry};
 use crate::cluster::node::{Node, Pool, Presence};
@@ -68,9 +70,9 @@ impl Scheduler {
                 }
                 allowance.look();
                 last = Some((waiter.priority(), waiter.order()));
-                if waiter.instance().starts_with(pattern)
-                    && let Some(row) = self.instance_row(now, waiter.instance())
-                {
+                let is_wanted = waiter.instance().starts_with(pattern)
+                    || self.is_called(waiter.instance(), pattern);
+                if is_wanted && let Some(row) = self.instance_row(now, waiter.instance()) {
                     allowance.take_row(text_len(&row));
                     push_row(
                         row,
@@ -160,6 +162,19 @@ impl Scheduler {
 
     /// The row of one instance: where it is now, else of its latest run that is over, as long as that is remembered.
     /// For the HTTP API's path of one instance.
+    #[must_use]
+    pub fn explained_instance(
+        &mut self,
+        now: Instant,
+        instance: &InstanceId,
+    ) -> Option<InstanceRow> {
+        let mut row = self.instance(now, instance)?;
+        let Explained { payload, cause } = &mut row;
+        self.explain_row(now, Detail::Reasons, payload, cause);
+        Some(row)
+    }
+
+    /// The same, with why it began to wait in place of why it waits now.
     #[must_use]
     pub fn instance(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
         let row = self.instance_row(now, instance);

@@ -9,6 +9,7 @@ use sched_model::query::MAX_LIMIT;
 use crate::Scheduler;
 use crate::api::explained::{Explained, RowCauses};
 use crate::query::page::{Allowance, InstanceCursor, NodeCursor};
+use crate::query::waiting::Detail;
 
 /// How much of a snapshot was sent: where the next page begins.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Scheduler {
     /// The next page, with its rows as they are now. [`Snapshot::last`] says that it is the last one. A page with the
     /// last nodes goes on with instances.
     pub(crate) fn snapshot_page(
-        &self,
+        &mut self,
         now: Instant,
         shown: &mut Shown,
     ) -> Explained<Snapshot, RowCauses> {
@@ -60,6 +61,8 @@ impl Scheduler {
                 Some(next) => shown.instances = next,
                 None => snapshot.last = true,
             }
+            let rows = &mut snapshot.payload.instances;
+            self.explain_rows(now, Detail::Cause, (rows, &mut snapshot.cause.instances));
         }
         snapshot
     }

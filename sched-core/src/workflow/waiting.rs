@@ -215,7 +215,7 @@ impl Scheduler {
 
     /// How an instance waits, and who sent its START; `None` if it does not wait to be started.
     pub(crate) fn queued_event(
-        &self,
+        &mut self,
         instance: &InstanceId,
     ) -> Option<(SessionId, Explained<InstanceQueued>)> {
         let managed = self.instances.get(instance)?;
@@ -231,9 +231,10 @@ impl Scheduler {
             deadline_ms: left.map(ms),
             detail: String::new(),
         };
-        let last = managed.history().last();
-        let cause = last.map(|event| event.cause.clone()).unwrap_or_default();
-        Some((start.sender, Explained::new(event, cause)))
+        let sender = start.sender;
+        let why = self.query_of(instance).map(|query| self.why_not(&query));
+        let cause = why.map(|why| why.cause).unwrap_or_default();
+        Some((sender, Explained::new(event, cause)))
     }
 
     /// Offers awake nodes to those that wait, in the order in which they woke; whether anything was placed.

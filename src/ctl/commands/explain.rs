@@ -10,7 +10,7 @@ use crate::ctl::args::{ExplainArgs, PlacementArgs};
 use crate::ctl::client::{Client, StartError};
 use crate::ctl::commands::{CommandError, Context, files, instances, nodes, start};
 use crate::ctl::exit::Exit;
-use crate::ctl::explanation::{Explanation, nearest_node, shortfall};
+use crate::ctl::explanation::{Explanation, Of, nearest_node, shortfall};
 use crate::ctl::output::Output;
 use crate::ctl::resolve::Candidate;
 use crate::ctl::start_file::{DryRun, StartRequest};
@@ -33,7 +33,7 @@ pub fn read(args: &ExplainArgs, out: &mut Output<'_>) -> Result<Vec<StartRequest
         let file = files::read(path, args.strict, out)?;
         requests.extend(file.requests(1, start::new_uuid)?);
     }
-    if args.files.is_empty() {
+    if args.files.is_empty() && args.instance.is_none() {
         requests.push(described(args, &args.placement)?);
     }
     Ok(requests)
@@ -60,6 +60,9 @@ pub async fn explain(
     requests: &[StartRequest],
     args: &ExplainArgs,
 ) -> Result<Exit, CommandError> {
+    if let Some(name) = &args.instance {
+        return explain_instance(context, name).await;
+    }
     let node = match &args.node {
         Some(name) => Some(nodes::node(&mut context.client, name).await?),
         None => None,
@@ -81,6 +84,31 @@ pub async fn explain(
         node_id: node.as_ref().map(|node| node.uuid.clone()),
     };
     ask(context, requests, &dry_run, node.as_ref()).await
+}
+
+/// Says why an instance waits, as the scheduler has it: by the START that it was given, of which nothing is asked here.
+///
+/// # Errors
+/// [`CommandError`].
+async fn explain_instance(context: &mut Context<'_>, name: &str) -> Result<Exit, CommandError> {
+    let meant = instances::instance(&mut context.client, name).await?;
+    // Asked for by its whole UUID, it comes with all reasons.
+    let uuid = &meant.instance_uuid;
+    let listing = context
+        .client
+        .list(QueryKind::Instances, Some(uuid))
+        .await?;
+    let mut rows = listing.instances.into_iter();
+    let row = rows.find(|it| it.instance_uuid == *uuid).unwrap_or(meant);
+    let explanation = Explanation::of_instance(&row);
+    if context.json {
+        let answer = explanation.json();
+        context.out.document(&json!({ "explanations": [answer] }))?;
+    } else {
+        let width = context.out.width();
+        context.out.lines(&explanation.text(width))?;
+    }
+    Ok(explanation.exit())
 }
 
 /// The question about so many of each START, on one node or any.
@@ -145,6 +173,7 @@ async fn ask_once(
                 node: node.cloned(),
                 decision,
                 nearest,
+                of: Of::Start,
             })
         }
         Err(StartError::Failed(failure)) => {

@@ -42,6 +42,7 @@ fn refused(never: bool, reasons: Vec<Reason>) -> Explanation {
         name: "a.yaml".into(),
         node: None,
         nearest: None,
+        of: Of::Start,
         decision: PlacementDecision {
             count: 1,
             reason: StartFailureReason::FullCloud,
@@ -191,4 +192,49 @@ fn a_resource_that_nobody_has_has_no_nearest_node() {
     let text = refused(true, vec![fpga]).text(None).to_string();
     assert!(!text.contains("host-1"), "{text}");
     assert!(text.ends_with("- add a node that has fpga\n"), "{text}");
+}
+
+#[test]
+fn a_cordoned_node_is_said_to_be_one_and_how_it_takes_work_again() {
+    let cordoned = Reason {
+        reason: ReasonKind::Other("cordoned".to_owned()),
+        nodes: 1,
+        ..Reason::default()
+    };
+    let text = refused(false, vec![cordoned]).text(None).to_string();
+    assert!(text.contains("cordoned"), "{text}");
+    assert!(text.contains("ciaoctl uncordon"), "{text}");
+    assert!(!text.contains("does not know"), "{text}");
+}
+
+#[test]
+fn an_instance_that_waits_is_explained_by_its_own_reasons() {
+    let row = InstanceView {
+        instance_uuid: "4cb19522-0000-4000-8000-000000000001".into(),
+        name: "we\u{1b}b".into(),
+        state: PlacementState::Waiting,
+        waits_for: "in words".into(),
+        reasons: vec![labels(), memory(false)],
+        ..InstanceView::default()
+    };
+    let explanation = Explanation::of_instance(&row);
+    assert_eq!(explanation.exit(), Exit::Refused);
+    let text = explanation.text(None).to_string();
+    assert!(text.contains("waits: in words"), "{text}");
+    assert!(text.contains("without 'zone = eu-1'"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let placed = InstanceView {
+        state: PlacementState::Running,
+        hostname: "host-1".into(),
+        reasons: Vec::new(),
+        ..row
+    };
+    let placed = Explanation::of_instance(&placed);
+    assert_eq!(placed.exit(), Exit::Done);
+    assert!(
+        placed
+            .text(None)
+            .to_string()
+            .contains("is running on host-1")
+    );
 }

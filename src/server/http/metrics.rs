@@ -52,9 +52,9 @@ impl App {
         let mut queue = QueueTotals::default();
         let mut next = Some(QueueTotalsCursor::default());
         while let Some(from) = next {
-            next = self.hub.read_now(|scheduler, now| {
-                scheduler.add_queue_totals(now, from, &totals, &mut queue)
-            });
+            next = self
+                .hub
+                .ask_now(|scheduler, now| scheduler.add_queue_totals(now, from, &mut queue));
             tokio::task::yield_now().await;
         }
         // Under one hold of the lock, so that counters belong together.

@@ -355,17 +355,16 @@ impl App {
     /// core's lock; events are pushed to the ring under it, so that none is between them. The causes are put into words
     /// here as well.
     pub(super) fn look_up(&self, query: &Query) -> (EventId, QueryResult) {
-        self.hub.read_now(|scheduler, now| {
-            (self.ring.end(), worded_page(scheduler.look_up(now, query)))
-        })
+        self.hub
+            .ask_now(|scheduler, now| (self.ring.end(), worded_page(scheduler.look_up(now, query))))
     }
 
     /// The row of an instance, as [`App::look_up`]; `None` where nothing is known of it. A few look-ups by key, so that
     /// requests that wait may ask often.
     pub(super) fn instance(&self, id: &str) -> (EventId, Option<InstanceView>) {
         let instance = InstanceId::new(id);
-        self.hub.read_now(|scheduler, now| {
-            let row = scheduler.instance(now, &instance);
+        self.hub.ask_now(|scheduler, now| {
+            let row = scheduler.explained_instance(now, &instance);
             (self.ring.end(), row.map(worded_row))
         })
     }

@@ -65,8 +65,9 @@ const NODE_ROLES: [(&str, Role); 3] = [
 
 /// The statuses of nodes. All series are there from the start, with 0, so that an alert on one does not wait for its
 /// first node.
-const STATUSES: [&str; 7] = [
+const STATUSES: [&str; 8] = [
     "CONNECTED",
+    "CORDONED",
     "READY",
     "FULL",
     "OFFLINE",
@@ -270,11 +271,11 @@ impl Gathered {
             "How long the instance has waited that came first of those that wait",
         );
         out.gauge(oldest, self.queue.oldest.as_secs_f64())?;
-        // Each instance is counted under one reason, the first of those that hold in the order of the words.
+        // Each instance is counted under one reason, the same that its row has.
         let blocked = (
             "ciao_queue_blocked",
-            "Instances that wait, by the first of these that no node has enough of; or because they wait for one node, or \
-             for other reasons of placement",
+            "Instances that wait, by what the nodes lack that could run them: an amount, a custom resource, or for other \
+             reasons of placement",
         );
         let values = self
             .queue

@@ -1,6 +1,6 @@
 // Why a START does not fit, or where it would go. Nothing is started.
 
-import { Problem, json, request } from "./api.js";
+import { Problem, get, json, request } from "./api.js";
 import { badge, fill, h, panel } from "./dom.js";
 import { count, instanceName, mib, nodeName, shortId } from "./format.js";
 import { store } from "./store.js";
@@ -53,7 +53,19 @@ export function explain(id) {
     const row = store.queue.find((it) => it.instance_uuid === chosen) ?? store.instances.get(chosen);
     if (!row) return;
     text.value = startOf(row);
-    decide();
+    explainRow(row);
+  }
+
+  /** Why a queued instance waits, by its own START; what the list has of it is not all that it asks for. */
+  async function explainRow(row) {
+    const mine = ++asked;
+    try {
+      const { instance } = await get(`/v1/instances/${encodeURIComponent(row.instance_uuid)}`);
+      if (mine === asked) fill(result, waitParts(instance));
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      if (mine === asked) fill(result, note("bad", problem.words));
+    }
   }
 
   /** Asks, and shows the answer unless something else was asked or chosen meanwhile. */
@@ -81,7 +93,7 @@ export function explain(id) {
       h("div", { class: "head" }, h("h1", { text: "Why does it not fit?" }), h("span", { class: "quiet", text: "A dry run: nothing is claimed or started." })),
       h("div", { class: "columns" },
         panel("START", h("div", { class: "body stack" },
-          h("div", { class: "columns" }, field("Pick a file", file), field("Ask for what this asks for", pick)),
+          h("div", { class: "columns" }, field("Pick a file", file), field("Or why this waits", pick)),
           field("YAML or JSON, as ciaoctl start takes it", text),
           h("div", { class: "head" }, h("label", { for: "count", text: "How many" }), number, h("div", { class: "tools" }, ask)))),
         panel("Decision", h("div", { class: "body" }, result))),
@@ -105,7 +117,7 @@ export function explain(id) {
   };
 }
 
-/** A START that asks for what an instance asked for. Labels, group and type that it must have are not listed. */
+/** A START to go on from: the amounts of an instance. Labels, group and type that it must have are not listed. */
 function startOf(row) {
   const requirements = { mem_mb: row.mem_mb, vcpus: row.vcpus, ...(row.disk_mb > 0 ? { disk_mb: row.disk_mb } : {}) };
   const scheduling = { ...(row.resources ? { resources: row.resources } : {}), ...(row.priority === undefined ? {} : { priority: row.priority }) };
@@ -132,6 +144,18 @@ function withInstance(text, isJson) {
 
 function note(kind, text) {
   return h("p", { class: `note ${kind}`, text });
+}
+
+function waitParts(row) {
+  if (row.state !== "waiting") {
+    return [h("p", { class: "note good", id: "verdict" }, h("b", { text: "It waits no more." }), ` It is ${row.life || row.state}.`)];
+  }
+  const parts = [h("p", { class: "note warn", id: "verdict" }, h("b", { text: "It waits." }), row.waits_for ? ` ${row.waits_for}` : "")];
+  if (row.never) parts.push(note("warn", "It would not fit even if the nodes were empty: waiting does not help."));
+  const nearest = nearestMiss(row.reasons ?? []);
+  if (nearest) parts.push(nearest);
+  if (row.reasons?.length) parts.push(reasonTable(row.reasons));
+  return parts;
 }
 
 function decisionParts(decision) {
