@@ -3,6 +3,7 @@
 pub(crate) mod action;
 pub(crate) mod cause;
 pub(crate) mod command;
+pub(crate) mod condition;
 pub(crate) mod config;
 pub(crate) mod declined;
 pub(crate) mod disk;

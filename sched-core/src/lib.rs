@@ -32,6 +32,7 @@ pub use api::action::{
 };
 pub use api::cause::Cause;
 pub use api::command::{Command, ImageCommand, Target};
+pub use api::condition::{Condition, Unwell};
 pub use api::config::{
     About, Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
     MAX_RECOVERING, MAX_RECOVERING_BYTES, MEASURED_WINDOW, MISSED_STATS, RECOVERY_WINDOW,

@@ -236,6 +236,11 @@ impl Peers {
         self.get(sender).map_or(Owner::Controllers, Session::owner)
     }
 
+    /// All sessions, in no order that means something.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.values()
+    }
+
     /// The sessions of controllers, in order.
     pub(crate) fn controllers(&self) -> &[SessionId] {
         &self.controllers

@@ -7,8 +7,9 @@
 //! the sentences to the rows afterwards.
 //!
 //! Each kind of row has its file: `nodes`, `instances` (and the queue), `history` (and runs that are over), `totals`,
-//! `queue_totals`, `heartbeat`, `providers`. Nothing here changes the state of the scheduler.
+//! `queue_totals`, `waiting` (why now), `conditions` (what is not well), `heartbeat`, `providers`. Nothing here changes what the scheduler decides.
 
+mod conditions;
 mod heartbeat;
 mod history;
 mod instances;
@@ -18,6 +19,7 @@ mod providers;
 mod queue_totals;
 pub(crate) mod snapshot;
 mod totals;
+pub(crate) mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -38,6 +40,7 @@ use crate::cluster::columns::Columns;
 use crate::cluster::index::ColumnId;
 
 use self::page::Allowance;
+use self::waiting::Detail;
 
 pub use self::heartbeat::{Heartbeat, HeartbeatNode};
 pub use self::providers::{ClaimsCursor, Provider, ProvidersCursor};
@@ -81,7 +84,20 @@ impl Scheduler {
     /// The answer to a query at this moment: one page, empty with a problem where the kind or the cursor is not known.
     /// What bounds its time is in `page`; controllers, of which there are few, are bounded by the largest limit alone.
     #[must_use]
-    pub fn look_up(&self, now: Instant, query: &Query) -> Page {
+    pub fn look_up(&mut self, now: Instant, query: &Query) -> Page {
+        let mut page = self.page(now, query);
+        let instances = &mut page.payload.instances;
+        let is_one = instances.len() == 1 && query.matching.is_some();
+        let detail = match is_one {
+            true => Detail::Reasons,
+            false => Detail::Cause,
+        };
+        self.explain_rows(now, detail, (instances, &mut page.cause.instances));
+        page
+    }
+
+    /// The same, with why instances began to wait in place of why they wait now.
+    fn page(&self, now: Instant, query: &Query) -> Page {
         let mut result = Page::from(QueryResult {
             id: query.id,
             what: query.what.clone(),
@@ -94,7 +110,10 @@ impl Scheduler {
                 result.controllers = self.controller_rows(now);
                 result.store = Some(self.journal.view(now));
             }
-            QueryKind::Status => result.status = Some(self.status_view(now)),
+            QueryKind::Status => {
+                result.cause.conditions = self.conditions(now);
+                result.status = Some(self.status_view(now));
+            }
             QueryKind::Queue => self.query_queue(now, query, &mut result),
             QueryKind::History => self.query_history(query, &mut result),
             QueryKind::Ended => self.query_ended(query, &mut result),
@@ -133,6 +152,8 @@ impl Scheduler {
             recovering: self.recovery.is_open(),
             store: self.journal.view(now),
             certificates: about.certificates.iter().map(certificate).collect(),
+            well: None,
+            conditions: Vec::new(),
         }
     }
 

@@ -39,6 +39,7 @@ pub mod reason;
 pub mod report_received;
 pub mod role;
 pub mod scheduling;
+mod set_name;
 pub mod snapshot;
 pub mod span;
 pub mod start_failure;
@@ -74,13 +75,15 @@ pub use node_pressure::{NodePressure, PressureState};
 pub use output::{OutputFailure, OutputPart, ReadOutput};
 pub use public_ip_failure::{AssignPublicIpFailure, UnassignPublicIpFailure};
 pub use query::{
-    CertificateView, ControllerRole, ControllerView, HistoryRow, InstanceView, NodeView, OutputRow,
-    PlacementState, Query, QueryKind, QueryResult, StatusView, StoreState, StoreView, UNKNOWN,
+    CertificateView, ConditionView, ControllerRole, ControllerView, HistoryRow, InstanceView,
+    NodeView, OutputRow, PlacementState, Query, QueryKind, QueryResult, StatusView, StoreState,
+    StoreView, UNKNOWN,
 };
 pub use reason::{Reason, ReasonKind};
 pub use report_received::ReportReceived;
 pub use role::Role;
 pub use scheduling::{Batch, Group, GroupPolicy, Near, OnNodeLoss, Scheduling};
+pub use set_name::SetMember;
 pub use snapshot::Snapshot;
 pub use span::Span;
 pub use start_failure::{AttemptFailed, StartFailure, StartFailureReason};

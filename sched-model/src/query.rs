@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{record, words};
+use crate::{Reason, record, words};
 
 use crate::error::{Fault, PayloadError};
 
@@ -147,6 +147,8 @@ record! {
         lease_ms: Option<i64> as "lease_ms" unless empty,
         /// How long it has been lost, seconds; `None` where it is not.
         lost_s: Option<i64> as "lost_s" unless empty,
+        /// How long ago its launcher last reported, seconds; `None` where it is not connected.
+        reported_s: Option<i64> as "reported_s" unless empty,
         /// Where its latest connection came from, IP address and port; empty where that is not known.
         address: String as "address" unless empty,
     }
@@ -189,6 +191,13 @@ record! {
         life: String as "life" unless empty,
         /// Why it waits, for people; of one that has ended how; empty otherwise.
         waits_for: String as "waits_for" unless empty,
+        /// What it waits for, in a word for programs: `memory`, the name of a resource, `zone = b`; empty where it does
+        /// not wait, or is not known.
+        blocked_by: String as "blocked_by" unless empty,
+        /// Why it waits, by number of nodes; only where one instance is asked for.
+        reasons: Vec<Reason> as "reasons" unless empty,
+        /// Whether no node that is known could run it as it is.
+        never: bool as "never" unless empty,
         /// Its place in the queue: 1 is next.
         position: Option<u64> as "position" unless empty,
         /// How long it may still wait or move, or until its lost node is given up, milliseconds.
@@ -281,6 +290,28 @@ record! {
         store: StoreView as "store",
         /// The certificates it uses.
         certificates: Vec<CertificateView> as "certificates" unless empty,
+        /// Whether nothing is in `conditions`; `None` from a scheduler that does not list them.
+        well: Option<bool> as "well" unless empty,
+        /// What is not well.
+        conditions: Vec<ConditionView> as "conditions" unless empty,
+    }
+}
+
+record! {
+    /// One thing in the cluster that is not well.
+    pub struct ConditionView {
+        /// Its kind, a word for programs: `node_lost`, `certificate`.
+        kind: String as "kind",
+        /// What it is about: the UUID of a node, instance or peer, the name of a set or of a file; empty for the cluster.
+        subject: String as "subject" unless empty,
+        /// The host name of that node, or the name of that instance; empty where it has none.
+        name: String as "name" unless empty,
+        /// What is not well, for people.
+        what: String as "what",
+        /// For how long, seconds; `None` where that is not known.
+        since_s: Option<i64> as "since_s" unless empty,
+        /// What to do about it, for people.
+        advice: String as "advice" unless empty,
     }
 }
 

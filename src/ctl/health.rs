@@ -1,29 +1,24 @@
 //! Whether all is well: what `ciaoctl status` makes of what the scheduler lists. Pure.
 //!
-//! Each function below looks at one subject and adds to both lists of [`Health`]: problems, which need somebody to
-//! act, and the glance, a line for each subject. A problem is one sentence with the name of what it is about. What is
-//! only unusual, such as a workload that failed, is in the glance.
+//! What is not well is the scheduler's list, the same that the page and `/readyz?verbose` show; this program adds only
+//! what it alone knows, its own certificates. The glance is a line for each subject. What is only unusual, such as a
+//! workload that failed, is in the glance.
 
 use std::collections::BTreeMap;
 
-use proto_frames::payload::{InstanceView, NodeView, PlacementState, StatusView, StoreState};
+use proto_frames::payload::{ConditionView, InstanceView, NodeView, StatusView, StoreState};
 use serde_json::{Value, json};
 
-use crate::ctl::units::{span, span_of_ms};
+use crate::ctl::units::span;
 use crate::printable::counted;
 
-/// How long before its end a certificate is a problem, in seconds: a month, time enough to make another.
+/// How long before its end a certificate is not well, in seconds: a month, time enough to make another.
 pub const CERTIFICATE_SOON_S: i64 = 30 * 86_400;
 
 /// For how long a workload that failed is counted, in milliseconds: an hour.
 ///
 /// Older failures say little about how the cluster is.
 const RECENT_MS: i64 = 3_600_000;
-
-/// Things of one kind that are named; the rest is counted.
-///
-/// A cluster in which everything is lost must still fit on a screen.
-const MAX_NAMED: usize = 5;
 
 /// Reasons for waiting that are shown, those of most instances first.
 const MAX_REASONS: usize = 4;
@@ -55,7 +50,7 @@ pub struct Seen {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// What is not well; none where all is.
-    pub problems: Vec<String>,
+    pub problems: Vec<ConditionView>,
     /// The cluster at a glance: what, and how it is.
     ///
     /// Two columns when it is printed.
@@ -81,7 +76,8 @@ impl Health {
             certificates.map(|(of, file, ends)| json!({"of": of, "file": file, "ends_at_s": ends}));
         json!({
             "well": self.is_well(),
-            "problems": self.problems,
+            "problems": self.problems.iter().map(|it| &it.what).collect::<Vec<_>>(),
+            "conditions": self.problems.iter().map(condition).collect::<Vec<_>>(),
             "scheduler": status.map(|it| json!({
                 "uuid": it.uuid,
                 "version": it.version,
@@ -89,7 +85,7 @@ impl Health {
                 "recovering": it.recovering,
                 "store": it.store.state.as_str(),
             })),
-            "nodes": tally(seen.nodes.iter().map(|it| it.status.clone())),
+            "nodes": tally(seen.nodes.iter().map(node_status)),
             "instances": tally(seen.instances.iter().map(state)),
             "queue": {
                 "length": seen.queue.len(),
@@ -116,8 +112,20 @@ pub fn health(seen: &Seen) -> Health {
     health
 }
 
-/// Problems: a state directory that is not written, and a recovery window that is still open.
+/// How the scheduler is, and what it lists as not well. One that is older than that list cannot be told to be well.
 fn scheduler(seen: &Seen, health: &mut Health) {
+    let listed = seen.status.as_ref().filter(|status| status.well.is_some());
+    match listed {
+        Some(status) => health.problems.extend(status.conditions.iter().cloned()),
+        None => health.problems.push(ConditionView {
+            kind: "unknown".to_owned(),
+            what: "the scheduler does not list what is not well: it is older than this program"
+                .to_owned(),
+            advice: "`ciaoctl nodes`, `ciaoctl instances` and `ciaoctl queue` list what there is"
+                .to_owned(),
+            ..ConditionView::default()
+        }),
+    }
     let Some(status) = &seen.status else {
         let text = "it does not say how it is: it is older than this program".to_owned();
         health.glance.push(("scheduler", text));
@@ -125,31 +133,17 @@ fn scheduler(seen: &Seen, health: &mut Health) {
     };
     let text = format!("{}, up {}", status.version, span(status.uptime_s));
     health.glance.push(("scheduler", text));
-    let store = &status.store;
-    let text = match store.state {
+    let text = match status.store.state {
         StoreState::Written => "written".to_owned(),
         StoreState::Memory => "in memory only: a restart forgets what waits".to_owned(),
         _ => "not written".to_owned(),
     };
     health.glance.push(("store", text));
-    if store.state == StoreState::Refused {
-        let since = i64::try_from(store.since_s.unwrap_or_default()).unwrap_or(i64::MAX);
-        health.problems.push(format!(
-            "the scheduler has not been able to write its state directory for {}: {}",
-            span(since),
-            store.detail
-        ));
-    }
-    if status.recovering {
-        let text = "the scheduler was restarted and still waits for nodes that it knew";
-        health.problems.push(text.to_owned());
-    }
 }
 
-/// Problems: no node that takes work, lost nodes, nodes with a fault. Cordoned nodes are none, because an operator
-/// wanted them, and neither are full ones, which do what they are for.
+/// How many nodes there are, and whether any has room.
 fn nodes(seen: &Seen, health: &mut Health) {
-    let by_status = tally(seen.nodes.iter().map(|it| it.status.clone()));
+    let by_status = tally(seen.nodes.iter().map(node_status));
     let count = seen.nodes.len().to_string();
     health
         .glance
@@ -162,7 +156,9 @@ fn nodes(seen: &Seen, health: &mut Health) {
     let in_service = seen.nodes.iter().filter(is_in_service);
     let full = in_service.clone().filter(|node| node.status == "FULL");
     match (in_service.count(), full.count()) {
-        (0, _) => health.problems.push("no node takes new work".to_owned()),
+        (0, _) => health
+            .glance
+            .push(("room", "none: no node takes new work".to_owned())),
         (1, 1) => {
             let text = "none: the only node that takes work is full";
             health.glance.push(("room", text.to_owned()));
@@ -173,66 +169,15 @@ fn nodes(seen: &Seen, health: &mut Health) {
         }
         _ => {}
     }
-    let name = |node: &NodeView| match &*node.hostname {
-        "" => node.node_uuid.clone(),
-        name => name.to_owned(),
-    };
-    let lost = seen.nodes.iter().filter(|node| node.lost_s.is_some());
-    let lost = lost.map(|node| {
-        let since = span(node.lost_s.unwrap_or_default());
-        let instances = u64::try_from(node.instances).unwrap_or_default();
-        format!(
-            "node {} has been lost for {since}, with {}",
-            name(node),
-            counted(instances, "instance")
-        )
-    });
-    name_some(lost, "nodes that are lost", &mut health.problems);
-    let faulty = seen.nodes.iter().filter(|node| !node.fault.is_empty());
-    let faulty = faulty.map(|node| format!("node {} takes no work: {}", name(node), node.fault));
-    name_some(faulty, "nodes with a fault", &mut health.problems);
 }
 
-/// Problems: instances whose node is lost, and instances that wait after failed attempts. Workloads that failed are
-/// counted.
+/// How many instances there are, and how many workloads failed.
 fn instances(seen: &Seen, health: &mut Health) {
     let by_state = tally(seen.instances.iter().map(state));
     let count = seen.instances.len().to_string();
     health
         .glance
         .push(("instances", with_parts(&count, &by_state)));
-    // Whether such an instance runs is not known until its node returns or is given up.
-    let is_unknown =
-        |view: &&InstanceView| matches!(view.state, PlacementState::Lost | PlacementState::InDoubt);
-    let unknown = seen.instances.iter().filter(is_unknown).map(|view| {
-        let left = view
-            .deadline_ms
-            .map(|ms| format!(", which is given up in {}", span_of_ms(ms)));
-        let left = left.unwrap_or_default();
-        let (state, host) = (state(view), &view.hostname);
-        format!(
-            "instance {} ({state}) is on the lost node {host}{left}",
-            view.instance_uuid
-        )
-    });
-    name_some(
-        unknown,
-        "instances whose node is lost",
-        &mut health.problems,
-    );
-    // It waits again after at least one node could not start it.
-    let again = |view: &&InstanceView| {
-        view.state == PlacementState::Waiting && view.attempts.unwrap_or_default() > 0
-    };
-    let failing = seen.instances.iter().filter(again).map(|view| {
-        let tries = view.attempts.unwrap_or_default();
-        let times = counted(u64::from(tries), "time");
-        format!(
-            "instance {} was tried {times} and waits: {}",
-            view.instance_uuid, view.waits_for
-        )
-    });
-    name_some(failing, "instances that do not start", &mut health.problems);
     let failed = failed(seen);
     if failed > 0 {
         let text = format!(
@@ -285,21 +230,11 @@ fn oldest(queue: &[InstanceView]) -> Option<i64> {
     queue.iter().map(|view| view.age_s).max()
 }
 
-/// What most nodes lack for an instance that waits, without the figures.
-///
-/// Of what stands behind the last `: `, the part before the first parenthesis, comma or semicolon, without the number that
-/// it begins with. So waiting instances with different figures are counted as one reason.
+/// What an instance waits for, in the scheduler's word; the counts of the metrics are by the same.
 fn reason(view: &InstanceView) -> String {
-    let said = view.waits_for.rsplit(": ").next().unwrap_or_default();
-    let first = said
-        .split(['(', ',', ';'])
-        .next()
-        .unwrap_or_default()
-        .trim();
-    let words = first.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
-    match words {
+    match &*view.blocked_by {
         "" => "room".to_owned(),
-        words => words.to_owned(),
+        word => word.to_owned(),
     }
 }
 
@@ -313,7 +248,8 @@ fn certificates(seen: &Seen) -> impl Iterator<Item = (&'static str, &str, i64)> 
     theirs.chain(own.map(|(file, ends)| ("ciaoctl", &**file, *ends)))
 }
 
-/// The glance names the one that ends first. A problem is each that ends within [`CERTIFICATE_SOON_S`] or has ended.
+/// The glance names the one that ends first. Of the files of this program, each that ends within
+/// [`CERTIFICATE_SOON_S`] or has ended is not well; of the scheduler's the scheduler says that.
 fn ends_of_certificates(seen: &Seen, health: &mut Health) {
     let now = seen.now_ms.div_euclid(1000);
     let Some((of, file, ends)) = certificates(seen).min_by_key(|(_, _, ends)| *ends) else {
@@ -325,25 +261,36 @@ fn ends_of_certificates(seen: &Seen, health: &mut Health) {
     };
     let text = format!("the first {}: {file} of {of}", left(ends));
     health.glance.push(("certificates", text));
-    let soon = certificates(seen).filter(|(_, _, ends)| *ends < now + CERTIFICATE_SOON_S);
-    let soon = soon.map(|(of, file, ends)| {
-        format!(
-            "the certificate {file} of {of} {}; ciao-cert makes another",
-            left(ends)
-        )
-    });
-    name_some(soon, "certificates that end soon", &mut health.problems);
+    let own = seen.own_certificates.iter();
+    for (file, ends) in own.filter(|(_, ends)| *ends < now + CERTIFICATE_SOON_S) {
+        health.problems.push(ConditionView {
+            kind: "certificate".to_owned(),
+            subject: file.clone(),
+            what: format!("the certificate {file} of ciaoctl {}", left(*ends)),
+            advice: "ciao-cert makes another".to_owned(),
+            ..ConditionView::default()
+        });
+    }
 }
 
-/// Names the first few, and counts the rest.
-///
-/// `what` is the plural for the rest: `and 3 more nodes that are lost`.
-fn name_some(all: impl Iterator<Item = String>, what: &str, problems: &mut Vec<String>) {
-    let mut all = all;
-    problems.extend(all.by_ref().take(MAX_NAMED));
-    let more = all.count();
-    if more > 0 {
-        problems.push(format!("and {more} more {what}"));
+/// One condition for programs; what is not known is null.
+fn condition(it: &ConditionView) -> Value {
+    let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+    json!({
+        "kind": it.kind,
+        "subject": text(&it.subject),
+        "name": text(&it.name),
+        "what": it.what,
+        "since_s": it.since_s,
+        "advice": text(&it.advice),
+    })
+}
+
+/// The word for how a node is: a cordoned one takes no work, whatever its launcher reports.
+fn node_status(node: &NodeView) -> String {
+    match node.cordoned && matches!(node.status.as_str(), "READY" | "FULL") {
+        true => "CORDONED".to_owned(),
+        false => node.status.clone(),
     }
 }
 

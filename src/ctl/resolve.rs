@@ -49,6 +49,19 @@ pub enum ResolveError {
         /// What was typed.
         name: String,
     },
+    /// A set of which no instance is left.
+    #[error(
+        "no instance of set {name} is left: {ended} ended, the latest {how}; `ciaoctl instances --all` lists them, `ciaoctl set \
+         create` starts the set again"
+    )]
+    SetEnded {
+        /// What was typed.
+        name: String,
+        /// How many ended, such as `3 instances`.
+        ended: String,
+        /// How and when, such as `2m ago with exit status 1`.
+        how: String,
+    },
     /// What has it has ended.
     #[error(
         "instance {id} ended {ago}: nothing is there to be ended; `ciaoctl history {id}` says what became of it"

@@ -196,6 +196,7 @@ impl Row for NodeView {
             "capabilities": self.capabilities,
             "lease_ms": self.lease_ms,
             "lost_s": self.lost_s,
+            "reported_s": self.reported_s,
             "address": (!self.address.is_empty()).then_some(&self.address),
         })
     }
@@ -259,6 +260,7 @@ impl Form for Wide<NodeView> {
         NODE[7],
         NODE[8],
         NODE[9],
+        Column::amount("REPORTED"),
         Column::amount("FAILURES"),
         Column::text("RESOURCES FREE"),
         Column::text("DRAIN"),
@@ -288,7 +290,9 @@ impl Form for Wide<NodeView> {
         let mut cells = node.cells(id);
         let drain = [&node.drain].into_iter().filter(|drain| !drain.is_empty());
         let fault = [&node.fault].into_iter().filter(|fault| !fault.is_empty());
+        let reported = node.reported_s.map(|ago| format!("{} ago", span(ago)));
         cells.extend([
+            instances::or_unknown(reported.unwrap_or_default()),
             failures.to_owned(),
             list(resources),
             list(drain.cloned()),

@@ -51,6 +51,8 @@ pub struct PeerIdentity {
     pub subject: String,
     /// SHA-256 of the certificate's DER form: what `openssl x509 -fingerprint -sha256` shows, without colons.
     pub fingerprint: [u8; 32],
+    /// When the certificate ends, seconds of Unix time.
+    pub ends_at_s: i64,
 }
 
 impl PeerIdentity {
@@ -69,6 +71,7 @@ impl PeerIdentity {
             bound_uuid: bound_uuid(&x509)?,
             subject: x509.subject().to_string().escape_debug().to_string(),
             fingerprint: fingerprint(certificate),
+            ends_at_s: x509.validity().not_after.timestamp(),
         })
     }
 
@@ -306,6 +309,7 @@ mod tests {
             bound_uuid: None,
             subject: "O=ciao".to_owned(),
             fingerprint: [0xab; 32],
+            ends_at_s: 0,
         };
         assert_eq!(
             identity.to_string(),

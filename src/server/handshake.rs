@@ -365,6 +365,7 @@ fn check(
             Encoding::Gob => Dialect::Original,
         },
         bound,
+        certificate_ends_s: Some(identity.ends_at_s),
         address: None,
         certificate: Some(identity.fingerprint),
     })

@@ -7,7 +7,7 @@
 //! in [`super::notices`], refusals of frames in [`super::wire`].
 //!
 //! Each file words one type of cause: [`cause`] those of instances, [`declined`] refused STARTs and commands,
-//! [`no_fit`] what nodes lack, [`drain`] drains, [`unread`] output that cannot be had. To change a sentence is to
+//! [`no_fit`] what nodes lack, [`condition`] what is not well, [`drain`] drains, [`unread`] output that cannot be had. To change a sentence is to
 //! change what operators grep for: `CHANGELOG.md` says so.
 //!
 //! ```text
@@ -16,6 +16,7 @@
 //! ```
 
 mod cause;
+mod condition;
 mod declined;
 mod drain;
 mod no_fit;
@@ -30,6 +31,7 @@ use sched_model::{
 };
 
 pub(super) use self::cause::Why;
+pub(super) use self::condition::worded as worded_condition;
 
 /// The reason given for a store whose disk does not answer: there is no error of the system to show.
 const SILENT_DISK: &str = "its disk has not answered in time";
@@ -104,6 +106,15 @@ fn word_page(page: &mut Explained<QueryResult, RowCauses>) {
     word_instances(&mut payload.instances, &causes.instances);
     for (row, cause) in payload.history.iter_mut().zip(&causes.history) {
         row.detail = short(cause);
+    }
+    if let Some(status) = &mut payload.status {
+        let store = worded_store(status.store.clone());
+        let worded = causes
+            .conditions
+            .iter()
+            .map(|it| worded_condition(it, &store));
+        status.conditions = worded.collect();
+        status.well = Some(status.conditions.is_empty());
     }
     payload.store = payload.store.take().map(worded_store);
     // Mistakes in the query itself. The HTTP API and `ciaoctl` show these texts as they are.

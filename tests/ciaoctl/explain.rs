@@ -552,3 +552,52 @@ async fn alternates_are_named_and_networks_volumes_and_hints_decide() {
     );
     cluster.nothing_was_started().await;
 }
+
+#[tokio::test]
+async fn an_instance_that_waits_is_explained_by_its_own_start() {
+    let mut cluster = Cluster::of(&THREE).await;
+    let ran = cluster
+        .ctl(&[
+            "run",
+            "--mem",
+            "3900",
+            "--cpus",
+            "1",
+            "--require",
+            "zone = b",
+            "--",
+            "true",
+        ])
+        .await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for node in &mut cluster.nodes {
+        node.settle().await;
+    }
+    let waits = [
+        "run",
+        "--mem",
+        "3900",
+        "--cpus",
+        "1",
+        "--require",
+        "zone = b",
+        "--queue",
+        "10m",
+        "--name",
+        "web-1",
+        "--",
+        "true",
+    ];
+    let ran = cluster.ctl(&waits).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = cluster.ctl(&["explain", "--instance", "web-1"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.out.starts_with("web-1 ("), "{ran:?}");
+    assert!(ran.out.contains("waits: "), "{ran:?}");
+    assert!(ran.out.contains("without 'zone = b'"), "{ran:?}");
+    assert!(ran.out.contains("short of memory"), "{ran:?}");
+    let ran = cluster.ctl(&["queue", "web-1", "--json"]).await.json();
+    assert_eq!(ran["queue"][0]["name"], "web-1", "{ran}");
+    let ran = cluster.ctl(&["explain", "--instance", "nobody"]).await;
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+}

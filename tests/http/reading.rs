@@ -143,6 +143,35 @@ async fn the_status_adds_up_and_the_probes_answer() {
     let ready = agent.get("/readyz?verbose").await.ok(200);
     assert_eq!(ready["ready"], true);
     assert_eq!(ready["checks"].as_array().unwrap().len(), 4, "{ready}");
+    assert_eq!(status["well"], true, "{status}");
+    assert_eq!(ready["conditions"], Value::Null, "for those who may read");
+    let evacuate = format!(
+        "evacuate:\n  workload_agent_uuid: {}\n  mode: cordon\n",
+        node.uuid
+    );
+    master.send(Kind::EVACUATE, evacuate.into_bytes()).await;
+    let listed = loop {
+        let listed = http.get("/readyz?verbose").await.ok(200);
+        if listed["conditions"]
+            .as_array()
+            .is_some_and(|it| it.len() == 2)
+        {
+            break listed;
+        }
+        tokio::task::yield_now().await;
+    };
+    let status = http.get("/v1/status").await.ok(200);
+    assert_eq!(status["well"], false);
+    for list in [&listed["conditions"], &status["conditions"]] {
+        assert_eq!(list[0]["kind"], "no_node", "{list}");
+        assert_eq!(list[1]["kind"], "node_cordoned", "{list}");
+        assert_eq!(list[1]["subject"], node.uuid.to_string(), "{list}");
+        assert!(
+            list[1]["since_s"].is_u64() && list[1]["advice"].is_string(),
+            "{list}"
+        );
+    }
+    assert_eq!(status["nodes"]["by_status"]["CORDONED"], 1);
     assert_eq!(
         agent.get("/readyz").await.ok(200)["checks"]
             .as_array()

@@ -232,6 +232,7 @@ impl World {
                 Encoding::Gob => Dialect::Original,
             },
             bound: true,
+            certificate_ends_s: None,
             address: None,
             certificate: None,
         };

@@ -39,10 +39,31 @@ async fn status_says_by_its_exit_code_that_a_node_is_lost() {
     assert!(
         problems
             .iter()
-            .any(|it| it.contains("node node-b has been lost")),
+            .any(|it| it.contains("node node-b is lost, with 1 instance")),
         "{problems:?}"
     );
     assert!(problems.iter().any(|it| it.contains(&id)), "{problems:?}");
     let ran = cluster.ctl("status").await;
     assert!(ran.out.starts_with("not well: "), "{ran:?}");
+}
+
+#[tokio::test]
+async fn status_the_page_and_the_probe_have_one_list() {
+    let cluster = Cluster::new(&["node-a", "node-b"]).await;
+    let ran = cluster.ctl("cordon node-b").await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = cluster.ctl("status").await;
+    assert_eq!(ran.code, Some(9), "{ran:?}");
+    assert!(ran.out.starts_with("not well: 1 problem\n"), "{ran:?}");
+    assert!(ran.out.contains("node node-b is cordoned"), "{ran:?}");
+    assert!(ran.out.contains("ciaoctl uncordon"), "{ran:?}");
+    assert!(ran.out.contains("1 CORDONED, 1 READY"), "{ran:?}");
+    let ran = cluster.ctl("explain --mem 16 --node node-b").await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.out.contains("cordoned"), "{ran:?}");
+    assert!(ran.out.contains("ciaoctl uncordon"), "{ran:?}");
+    assert!(!ran.out.contains("does not know"), "{ran:?}");
+    let ran = cluster.ctl("nodes --json").await;
+    let document = serde_json::from_str::<Value>(&ran.out).unwrap();
+    assert!(document["nodes"][0]["reported_s"].is_u64(), "{ran:?}");
 }

@@ -98,6 +98,8 @@ pub enum Cause {
     NoVcpusHere,
     /// It ended.
     Ended,
+    /// It was stopped because its node is evacuated.
+    Evacuated,
     /// Its node has told of its end although no one here knew of it.
     KeptByNode,
     /// Its end and its new start were reported together.

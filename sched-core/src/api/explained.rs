@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use sched_model::{CommandFailure, StartFailure};
 
 use crate::api::cause::Cause;
+use crate::api::condition::Condition;
 use crate::api::ids::InstanceId;
 
 /// What is told to peers, and why it is so. The payload's texts for people are empty until the server has worded the cause
@@ -77,6 +78,8 @@ pub struct RowCauses {
     pub history: Vec<Cause>,
     /// How the drains of nodes stand, with the place of each node's row.
     pub drains: Vec<(usize, DrainSummary)>,
+    /// What is not well, where the status is asked for.
+    pub conditions: Vec<Condition>,
     /// Why there are no rows, where the query is at fault.
     pub problem: Option<QueryProblem>,
 }

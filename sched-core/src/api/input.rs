@@ -116,6 +116,8 @@ pub struct Hello {
     pub dialect: Dialect,
     /// Whether its certificate is bound to this very UUID.
     pub bound: bool,
+    /// When its certificate ends, seconds of Unix time; `None` where it has none.
+    pub certificate_ends_s: Option<i64>,
     /// Where its connection comes from; `None` where there is no such address, as in tests.
     pub address: Option<SocketAddr>,
     /// The SHA-256 of its certificate: sessions with the same one have shares together. `None` within the process.
@@ -131,6 +133,7 @@ impl Hello {
             role,
             dialect: Dialect::Native,
             bound: false,
+            certificate_ends_s: None,
             address: None,
             certificate: None,
         }

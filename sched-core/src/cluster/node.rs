@@ -21,6 +21,7 @@ use crate::cluster::index::ColumnId;
 use crate::cluster::ledger::{Claims, Ledger, Measured};
 use crate::cluster::processes::Processes;
 use crate::cluster::questions::Questions;
+use crate::cluster::reported::Reported;
 use crate::cluster::room::Room;
 use crate::cluster::table::Slot;
 use crate::cluster::traits::Traits;
@@ -126,6 +127,8 @@ pub(crate) struct Node {
     pub(super) is_native: bool,
     pub(super) presence: Presence,
     pub(super) since: Instant,
+    /// When it last reported on this connection.
+    pub(super) reported: Reported,
     /// Where its latest connection came from; empty before.
     pub(super) address: Option<SocketAddr>,
     /// The processes of launchers that have reported for it.
@@ -171,6 +174,8 @@ pub(crate) struct Node {
     pub(super) has_unknown: bool,
     /// Whether it is cordoned; a copy of what `cordons` has.
     pub(super) is_cordoned: bool,
+    /// Whether it was sent a command to stop all that it has, and has not been READY since.
+    pub(super) is_evacuated: bool,
     /// STARTs given to it on this connection.
     pub(super) starts_sent: u64,
     /// What it offered outside the tables when that was computed last (`NodeStore::last_resort`).
@@ -197,6 +202,7 @@ impl Node {
             is_native: false,
             presence: Presence::Connected(session),
             since: now,
+            reported: Reported::new(now),
             address: None,
             processes: Processes::default(),
             departure: Departure::Broken,
@@ -218,6 +224,7 @@ impl Node {
             has_listed: false,
             has_unknown: false,
             is_cordoned: false,
+            is_evacuated: false,
             ledger: Ledger::new(measured),
             questions: Questions::default(),
             starts_sent: 0,
@@ -232,6 +239,7 @@ impl Node {
     pub(super) fn attach(&mut self, session: SessionId, now: Instant) {
         self.presence = Presence::Connected(session);
         self.since = now;
+        self.reported = Reported::new(now);
         self.status = NodeStatus::Connected;
         self.ledger.stop_counting_released();
         self.backlog = Backlog::Clear;
@@ -272,6 +280,11 @@ impl Node {
     #[inline]
     pub(crate) fn since(&self) -> Instant {
         self.since
+    }
+
+    /// When it last reported on this connection.
+    pub(crate) fn reported(&self) -> &Reported {
+        &self.reported
     }
 
     /// What it last said of itself.
@@ -338,6 +351,11 @@ impl Node {
     #[inline]
     pub(crate) fn is_cordoned(&self) -> bool {
         self.is_cordoned
+    }
+
+    /// Whether what ends on it does so because it is evacuated.
+    pub(crate) fn is_evacuated(&self) -> bool {
+        self.is_evacuated || self.status == NodeStatus::Maintenance
     }
 
     /// STARTs given to it on this connection.

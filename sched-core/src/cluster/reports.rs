@@ -104,6 +104,7 @@ impl Cluster {
         let is_other = self.nodes.set_report(key, report);
         let node = self.nodes.node_mut(key);
         node.status = NodeStatus::Ready;
+        node.is_evacuated = false;
         node.ledger.stop_counting_released();
         // There may be room by now for names that were left out.
         if is_other == IsOther::Yes || !node.left_out.is_empty() {
@@ -112,6 +113,16 @@ impl Cluster {
         self.notify_capacity(key);
         self.note_pressure(key);
         self.refresh_offer(key);
+    }
+
+    /// It is sent a command to stop all that it has.
+    pub(crate) fn note_evacuated(&mut self, key: NodeKey) {
+        self.nodes.node_mut(key).is_evacuated = true;
+    }
+
+    /// A STATS came: its launcher is there.
+    pub(crate) fn note_reported(&mut self, key: NodeKey, now: Instant) {
+        self.nodes.node_mut(key).reported.note(now);
     }
 
     /// FULL, OFFLINE or MAINTENANCE: it takes no more work. From a FULL on, what is released is counted, so that the

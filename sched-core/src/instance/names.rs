@@ -6,6 +6,8 @@
 
 use std::time::Instant;
 
+use sched_model::SetMember;
+
 use crate::api::ids::InstanceId;
 use crate::api::rules::TenantId;
 use crate::maps::Map;
@@ -75,6 +77,15 @@ impl Names {
     /// What is known of an instance.
     pub(super) fn get(&self, instance: &InstanceId) -> Option<&InstanceInfo> {
         self.abouts.get(instance)
+    }
+
+    /// Instances, living or not, that are called as members of a set are. Walks over all names.
+    pub(super) fn named_like_set(&self, set: &str) -> impl Iterator<Item = &InstanceId> {
+        let is_of = move |about: &InstanceInfo| {
+            SetMember::of(&about.name).is_some_and(|member| member.set == set)
+        };
+        let found = self.abouts.iter().filter(move |(_, about)| is_of(about));
+        found.map(|(instance, _)| instance)
     }
 
     /// Whether it is time to prune: there are twice as many entries as after the latest pruning. So pruning costs O(1)

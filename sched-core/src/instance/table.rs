@@ -353,6 +353,11 @@ impl Instances {
         self.names.get(instance)
     }
 
+    /// Instances, living or not, that are called as members of a set are. Walks over all names.
+    pub(crate) fn named_like_set(&self, set: &str) -> impl Iterator<Item = &InstanceId> {
+        self.names.named_like_set(set)
+    }
+
     /// The instance of a tenant that had this name last. It may be gone: the caller has to check.
     pub(crate) fn called(&self, tenant: &Option<TenantId>, name: &str) -> Option<&InstanceId> {
         self.names.instance_named(tenant, name)

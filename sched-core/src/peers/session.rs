@@ -19,6 +19,7 @@ pub(crate) struct Session {
     pub(super) role: Role,
     dialect: Dialect,
     since: Instant,
+    certificate_ends_s: Option<i64>,
     /// Whether its certificate is bound to its UUID.
     pub(super) is_bound: bool,
     certificate: Option<[u8; 32]>,
@@ -42,6 +43,7 @@ impl Session {
             role: hello.role,
             dialect: hello.dialect,
             since,
+            certificate_ends_s: hello.certificate_ends_s,
             is_bound: hello.bound,
             certificate: hello.certificate,
             node: None,
@@ -70,6 +72,11 @@ impl Session {
     /// When it began.
     pub(crate) fn since(&self) -> Instant {
         self.since
+    }
+
+    /// When its certificate ends, seconds of Unix time, if it has one.
+    pub(crate) fn certificate_ends_s(&self) -> Option<i64> {
+        self.certificate_ends_s
     }
 
     /// The node it reports for; `None` once a newer connection has taken the node over.

@@ -152,6 +152,13 @@ impl Scheduler {
             cordoned: node.is_cordoned(),
             drain: String::new(),
             lost_s,
+            reported_s: match lost_since {
+                Some(_) => None,
+                None => {
+                    let since = now.saturating_duration_since(node.reported().at());
+                    Some(since.as_secs() as i64)
+                }
+            },
             address: address_text(node.address()),
         }
     }

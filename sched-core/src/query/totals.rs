@@ -19,6 +19,9 @@ const NODES_PER_STEP: usize = 500;
 /// grow without bound.
 const OTHER: &str = "other";
 
+/// The status under which cordoned nodes are counted that would take work otherwise.
+const CORDONED: &str = "CORDONED";
+
 /// Where the next step goes on; begins at the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TotalsCursor(usize);
@@ -42,7 +45,7 @@ pub struct ResourceTotal {
     /// What is in use by the nodes' own reports: of memory and disk what is not available, of vcpus the load; of custom
     /// resources what is claimed.
     pub used: i64,
-    /// The most that is free on one node.
+    /// The most that is free on one node, of those that are READY or FULL, not cordoned and without a fault.
     pub largest_free: i64,
 }
 
@@ -136,6 +139,8 @@ impl Scheduler {
     fn add_node(&self, key: NodeKey, node: &Node, totals: &mut Totals) {
         let is_connected = matches!(node.presence(), Presence::Connected(_));
         let status = match is_connected {
+            // It takes no work, whatever its launcher reports.
+            true if node.is_cordoned() && takes_work(node.status()) => CORDONED,
             true => node.status().name(),
             false => super::nodes::LOST,
         };
@@ -148,7 +153,8 @@ impl Scheduler {
             totals.in_doubt += ledger.unconfirmed() as u64;
             return;
         }
-        let takes_work = node.status() == NodeStatus::Ready && !node.is_cordoned();
+        // What a node that calls itself full has left of other resources is free.
+        let takes_work = takes_work(node.status()) && !node.is_cordoned() && node.fault().is_none();
         let free = match takes_work {
             true => self.cluster.nodes().free(key),
             false => Resources::ZERO,
@@ -198,4 +204,9 @@ impl Scheduler {
             }
         }
     }
+}
+
+/// Whether a node of this status takes work, now or once there is room.
+fn takes_work(status: NodeStatus) -> bool {
+    matches!(status, NodeStatus::Ready | NodeStatus::Full)
 }

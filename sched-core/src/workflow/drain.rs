@@ -88,6 +88,10 @@ impl Scheduler {
             },
             EvacuateMode::Forget => self.forget_node(id, name),
             EvacuateMode::Other(_) => {
+                let key = canonical_uuid(name).and_then(|it| self.cluster.nodes().by_uuid(it));
+                if let Some(key) = key {
+                    self.cluster.note_evacuated(key);
+                }
                 self.forward_to_node(id, CommandName::Evacuate, parcel, name);
             }
         }

@@ -156,7 +156,8 @@ impl Scheduler {
                 );
             }
             Report::InstanceStopped(instance) => {
-                self.instance_gone((id, node), parcel, &instance, (Ended::Gone, &Cause::Ended));
+                let why = self.cause_of_end(node);
+                self.instance_gone((id, node), parcel, &instance, (Ended::Gone, &why));
             }
             Report::InstanceCutOff(instance) => {
                 self.instance_gone(

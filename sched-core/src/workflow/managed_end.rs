@@ -159,7 +159,7 @@ impl Scheduler {
                     if has_failed {
                         self.start_is_lost(key, instance);
                     } else {
-                        self.end_managing(instance, &Cause::Ended);
+                        self.end_managing(instance, &self.cause_of_end(Some(key)));
                     }
                     return EndAudience::All;
                 };
@@ -171,7 +171,7 @@ impl Scheduler {
                     self.reschedule(instance, &why);
                     return EndAudience::Originals;
                 }
-                self.end_managing(instance, &Cause::Ended);
+                self.end_managing(instance, &self.cause_of_end(Some(key)));
                 EndAudience::All
             }
             _ => {

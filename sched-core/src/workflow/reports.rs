@@ -128,6 +128,7 @@ impl Scheduler {
         let Some(key) = self.peers.node_of(id) else {
             return;
         };
+        self.cluster.note_reported(key, now);
         let mut foreign = self.carry_stats(id, key, parcel, &report);
         self.leave_out_excess(key, &mut report.instances, &mut foreign);
         let is_own = |at: u32| foreign.binary_search(&at).is_err();

@@ -77,6 +77,15 @@ impl Scheduler {
         self.note_changed_runs();
     }
 
+    /// Why something ended that was not deleted: by itself, or because its node is evacuated.
+    pub(crate) fn cause_of_end(&self, node: Option<NodeKey>) -> Cause {
+        let node = node.map(|key| self.cluster.nodes().node(key));
+        match node.is_some_and(|node| node.is_evacuated()) {
+            true => Cause::Evacuated,
+            false => Cause::Ended,
+        }
+    }
+
     /// Adds the number of an end and the exit code to the run that the report ended, if it ended one; `before` is the
     /// latest run that was over when it came.
     pub(crate) fn note_exit(

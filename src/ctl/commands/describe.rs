@@ -109,6 +109,12 @@ fn node_sections(view: &NodeView) -> Vec<(&'static str, Facts)> {
                 Some(_) => String::new(),
             },
         ),
+        (
+            "last report",
+            view.reported_s
+                .map(|ago| format!("{} ago", span(ago)))
+                .unwrap_or_default(),
+        ),
         ("address", view.address.clone()),
         ("lease", view.lease_ms.map(span_of_ms).unwrap_or_default()),
         ("failures", view.failures.clone()),

@@ -7,6 +7,7 @@
 //! 2. Other commands can change such instances at any time, so that every step lists them again.
 
 use proto_frames::payload::{InstanceView, PlacementState, QueryKind};
+use sched_model::SetMember;
 use serde_json::{Value, json};
 
 use crate::ctl::args::{InstanceArgs, SetCommand, SetName, SubmitArgs, WaitFor};
@@ -15,6 +16,7 @@ use crate::ctl::commands::{CommandError, Context, files, instances};
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::ResolveError;
 use crate::ctl::start_file::StartFile;
+use crate::ctl::units::span;
 use crate::printable::{Printable, counted};
 
 /// How long another connection is tried for while instances are waited for.
@@ -294,10 +296,36 @@ fn status(context: &mut Context<'_>, members: &[Member]) -> Result<Exit, Command
 async fn some(context: &mut Context<'_>, name: &SetName) -> Result<Vec<Member>, CommandError> {
     let members = members(context, name).await?;
     if members.is_empty() {
-        let name = name.to_string();
-        return Err(ResolveError::NoSet { name }.into());
+        return Err(none_left(context, name).await?.into());
     }
     Ok(members)
+}
+
+/// Why a set has no instance: all have ended, as far as the scheduler remembers, or there was none of the name.
+async fn none_left(
+    context: &mut Context<'_>,
+    name: &SetName,
+) -> Result<ResolveError, CommandError> {
+    let prefix = format!("{name}.");
+    let name = name.to_string();
+    let ended = context.client.ended(None).await?;
+    let ended = ended.into_iter().filter_map(|view| member(&prefix, view));
+    let ended: Vec<Member> = ended.collect();
+    // The latest is the last.
+    let Some(latest) = ended.last() else {
+        return Ok(ResolveError::NoSet { name });
+    };
+    let how = match latest.view.exit_code {
+        Some(signal @ ..0) => format!("by signal {}", -signal),
+        Some(code) => format!("with exit status {code}"),
+        None => "with an exit status that is not known".to_owned(),
+    };
+    let ago = span(latest.view.age_s);
+    Ok(ResolveError::SetEnded {
+        name,
+        ended: counted(ended.len() as u64, "instance"),
+        how: format!("{ago} ago {how}"),
+    })
 }
 
 /// Lists all instances of the cluster: the scheduler cannot filter by a prefix of names.
@@ -312,11 +340,14 @@ async fn members(context: &mut Context<'_>, name: &SetName) -> Result<Vec<Member
 
 /// `None` for a name of another form, for example of an instance that was named by hand.
 fn member(prefix: &str, view: InstanceView) -> Option<Member> {
-    let (version, number) = view.name.strip_prefix(prefix)?.split_once('.')?;
-    let is_version = version.len() == 8 && version.bytes().all(|it| it.is_ascii_hexdigit());
+    let of = view
+        .name
+        .strip_prefix(prefix)
+        .and(SetMember::of(&view.name))?;
+    let (version, number) = (of.version.to_owned(), of.number);
     Some(Member {
-        version: Some(version).filter(|_| is_version)?.to_owned(),
-        number: number.parse().ok()?,
+        version,
+        number,
         view,
     })
 }

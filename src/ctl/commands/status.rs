@@ -1,6 +1,6 @@
 //! `ciaoctl status`: whether all is well, and if not, what.
 //!
-//! It collects what the scheduler lists; [`crate::ctl::health`] decides what of it is a problem. [`Exit::Unwell`] is
+//! What is not well is the scheduler's list; [`crate::ctl::health`] makes the rest of the screen of what it lists beside. [`Exit::Unwell`] is
 //! for scripts and monitoring.
 
 use std::path::Path;
@@ -12,6 +12,7 @@ use crate::ctl::client::ClientError;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::health::{Seen, health};
+use crate::ctl::units::span;
 use crate::net::tls;
 use crate::printable::{Printable, counted};
 
@@ -55,9 +56,19 @@ pub async fn status(context: &mut Context<'_>) -> Result<Exit, CommandError> {
         .out
         .verdict(&Printable::new(first), health.is_well())?;
     for problem in &health.problems {
+        let since = problem
+            .since_s
+            .map(|since| format!(" (for {})", span(since)));
+        let (what, since) = (&problem.what, since.unwrap_or_default());
         context
             .out
-            .line(&Printable::new(format_args!("  {problem}")))?;
+            .line(&Printable::new(format_args!("  {what}{since}")))?;
+        if !problem.advice.is_empty() {
+            let advice = &problem.advice;
+            context
+                .out
+                .line(&Printable::new(format_args!("    {advice}")))?;
+        }
     }
     for (what, how) in &health.glance {
         context

@@ -14,14 +14,17 @@ const MAX_NAMED: usize = 5;
 /// some of it fits, which has taken from what the list of nodes says.
 #[must_use]
 pub fn nearest_node(decision: &PlacementDecision) -> Option<&str> {
-    let mut reasons = decision.reasons.iter();
     let is_amount = |kind: &ReasonKind| {
         use ReasonKind::{Disk, Memory, Resource, Vcpus};
         matches!(kind, Memory | Vcpus | Disk | Resource)
     };
-    // Where no node has any of it, none is near.
-    let is_near = |it: &&Reason| !it.node_uuid.is_empty() && it.capacity != Some(0);
-    let reason = reasons.find(|it| is_amount(&it.reason) && is_near(it))?;
+    let of_amounts = || {
+        let reasons = decision.reasons.iter();
+        reasons.filter(|it| is_amount(&it.reason) && !it.node_uuid.is_empty())
+    };
+    // Where no node has any of it, one is as near as another; what else it lacks is worth a word.
+    let has_any = |it: &&Reason| it.capacity != Some(0);
+    let reason = of_amounts().find(has_any).or_else(|| of_amounts().next())?;
     (decision.fits == 0).then_some(reason.node_uuid.as_str())
 }
 

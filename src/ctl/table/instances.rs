@@ -87,6 +87,7 @@ impl Row for InstanceView {
             "attempts": self.attempts,
             "life": text(&self.life),
             "waits_for": text(&self.waits_for),
+            "blocked_by": text(&self.blocked_by),
             "position": self.position,
             "deadline_ms": self.deadline_ms,
             "target_node_uuid": text(&self.target_node_uuid),
@@ -285,7 +286,7 @@ fn why(view: &InstanceView, id: &dyn Fn(&str) -> String) -> String {
 }
 
 /// For cells: see the list of texts in the table of nodes about why none is empty.
-fn or_unknown(text: String) -> String {
+pub(super) fn or_unknown(text: String) -> String {
     if text.is_empty() {
         return UNKNOWN.into();
     }

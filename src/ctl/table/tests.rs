@@ -173,10 +173,11 @@ fn wide_rows_show_labels_resources_and_groups() {
         resources_total: [("gpu".to_owned(), 4)].into(),
         resources_free: [("gpu".to_owned(), 1)].into(),
         failures: "1.50".into(),
+        reported_s: Some(4),
         ..node("4cb19522-aaaa", "node-a")
     };
     let text = table(&[Wide(node.clone())], STYLE);
-    let end = "  3m 5s      1.50  gpu 1 / 4       -      -      tenant=a, tenant=b, zone=eu-1\n";
+    let end = "  3m 5s    4s ago      1.50  gpu 1 / 4       -      -      tenant=a, tenant=b, zone=eu-1\n";
     assert!(text.ends_with(end), "{text}");
     let json = node.json();
     assert_eq!(json["labels"]["tenant"][1], "b");

@@ -6,9 +6,11 @@ use proto_frames::payload::StoreState;
 use serde_json::{Value, json};
 
 use super::call::{Answer, Call, json_response, text_response};
+use super::json::to_json;
 use super::limits::READY_WITHIN;
+use super::routes::Access;
 use super::serve::now;
-use crate::server::sentences::worded_store;
+use crate::server::sentences::{worded_condition, worded_store};
 
 /// `GET /livez`. Never asks the core: a core that is busy is no reason to restart the process.
 pub(super) fn livez(_: Call) -> impl Future<Output = Answer> {
@@ -18,7 +20,8 @@ pub(super) fn livez(_: Call) -> impl Future<Output = Answer> {
 /// One condition: its name, whether it holds, more about it for people.
 type Check = (&'static str, bool, String);
 
-/// `GET /readyz`: 200 if every condition holds, else 503, with the conditions that do not; `?verbose` lists all.
+/// `GET /readyz`: 200 if every condition holds, else 503, with the conditions that do not; `?verbose` lists all, and
+/// under `conditions` what is not well in the cluster, as `ciaoctl status` has it: no reason to send nothing here.
 ///
 /// - `core`: its lock can be had within [`READY_WITHIN`]; if not, `recovery` and `store` are left out.
 /// - `recovery`: the recovery window after a restart is over.
@@ -31,6 +34,7 @@ pub(super) async fn readyz(call: Call) -> Answer {
             (
                 scheduler.glance().is_recovering,
                 worded_store(scheduler.store(now)),
+                scheduler.conditions(now),
             )
         })
     };
@@ -39,11 +43,16 @@ pub(super) async fn readyz(call: Call) -> Answer {
     // Not under the lock: a flag of its own, so that it is told even where the core does not answer.
     let is_leaving = call.app.hub.is_shutting_down();
     let mut checks: Vec<Check> = Vec::new();
+    let mut conditions: Vec<Value> = Vec::new();
     let mut check = |name, holds, detail: &str| checks.push((name, holds, detail.to_owned()));
     match found {
         // Nothing else can be said of a core that does not answer.
         None => check("core", false, "it did not answer within a second"),
-        Some((is_recovering, store)) => {
+        Some((is_recovering, store, found)) => {
+            let found = found.iter();
+            conditions = found
+                .map(|it| to_json(&worded_condition(it, &store)).into())
+                .collect();
             check("core", true, "");
             let detail = match is_recovering {
                 true => "nodes that were connected before the restart are coming back",
@@ -77,8 +86,15 @@ pub(super) async fn readyz(call: Call) -> Answer {
     let shown: Value = shown
         .map(|(name, holds, detail)| json!({"name": name, "ok": holds, "detail": detail}))
         .collect();
-    Ok(json_response(
-        status,
-        &json!({"ready": is_ready, "checks": shown}),
-    ))
+    let mut body = json!({"ready": is_ready, "checks": shown});
+    // A probe may be any peer's; the names of nodes and sets are for those who may read lists.
+    let may_read = call
+        .connection
+        .identity
+        .roles
+        .intersects(Access::Read.roles());
+    if is_verbose && may_read {
+        body["conditions"] = conditions.into();
+    }
+    Ok(json_response(status, &body))
 }

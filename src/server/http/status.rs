@@ -9,7 +9,7 @@ use super::ring::EventId;
 use super::routes::Access;
 use super::serve::App;
 use crate::server::restore::unix_ms;
-use crate::server::sentences::worded_store;
+use crate::server::sentences::{worded_condition, worded_store};
 use sched_core::{ResourceTotal, Totals, TotalsCursor};
 
 /// `GET /v1/status`. Totals are summed in steps ([`App::totals`]); counters, queue and store are read in one step
@@ -22,13 +22,18 @@ pub(super) async fn status(call: Call) -> Answer {
     let app = &call.app;
     let (at, totals) = app.totals().await;
     // One hold of the lock, so that these belong together.
-    let (counters, glance, store) = app.hub.read_now(|scheduler, now| {
+    let (counters, glance, store, conditions) = app.hub.read_now(|scheduler, now| {
         (
             scheduler.counters(),
             scheduler.glance(),
             worded_store(scheduler.store(now)),
+            scheduler.conditions(now),
         )
     });
+    let conditions = conditions.iter();
+    let conditions: Vec<Value> = conditions
+        .map(|it| super::json::to_json(&worded_condition(it, &store)).into())
+        .collect();
     // By the monotonic clock; `started_at_ms` is what that comes to on the wall clock at this moment.
     let uptime = app.started.elapsed();
     let mut by_status: Map<String, Value> = Map::new();
@@ -61,6 +66,8 @@ pub(super) async fn status(call: Call) -> Answer {
             "queued": glance.queued,
         },
         "controllers": glance.controllers,
+        "well": conditions.is_empty(),
+        "conditions": conditions,
         "recovering": glance.is_recovering,
         "store": super::json::to_json(&store),
         "resources": {

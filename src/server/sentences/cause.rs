@@ -129,6 +129,7 @@ impl fmt::Display for Why<'_> {
                 "its node has no vcpus or no place in its group for it, and another has"
             }
             Cause::Ended => "ended",
+            Cause::Evacuated => "stopped: its node is evacuated",
             Cause::KeptByNode => "ended; told by its node afterwards",
             Cause::EndedAndBegan => "ended, and began again since",
             Cause::NotListed => "its node no longer lists it",

@@ -125,6 +125,7 @@ fn a_bound_uuid_is_refused_to_every_other_certificate() {
         role: Role::AGENT,
         dialect: Dialect::Original,
         bound,
+        certificate_ends_s: None,
         address: None,
         certificate: None,
     };

@@ -45,8 +45,8 @@ export function node(id, close) {
     reading = true;
     stale = false;
     try {
-      const { node_uuid, hostname, status, roles, address, connected_s, lost_s, lease_ms, failures, capabilities } = (await get(`/v1/nodes/${encodeURIComponent(id)}`)).node;
-      more = { node_uuid, hostname, status, roles, address, connected_s, lost_s, lease_ms, failures, capabilities };
+      const { node_uuid, hostname, status, roles, address, connected_s, lost_s, reported_s, lease_ms, failures, capabilities } = (await get(`/v1/nodes/${encodeURIComponent(id)}`)).node;
+      more = { node_uuid, hostname, status, roles, address, connected_s, lost_s, reported_s, lease_ms, failures, capabilities };
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (problem.status === 404) {
@@ -94,6 +94,7 @@ function parts(row, instances, drain) {
       ["UUID", h("code", { text: row.node_uuid })],
       ["Roles", row.roles], ["Address", row.address || "–"], ["Connected", span(row.connected_s)],
       ["Lost for", row.lost_s === undefined ? null : span(row.lost_s)],
+      ["Last report", row.reported_s === undefined ? null : `${span(row.reported_s)} ago`],
       ["Lease", row.lease_ms === undefined ? null : span(row.lease_ms / 1000)],
       ["Failures", row.failures || null], ["Announces", row.capabilities?.join(", ") || null],
     ]))),

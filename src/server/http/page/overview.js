@@ -20,8 +20,11 @@ export function overview() {
   const map = new NodeMap({ choose: (row) => (location.hash = `#/nodes/${encodeURIComponent(row.node_uuid)}`) });
   const activity = h("ul", { class: "activity", id: "activity" });
   const none = h("p", { class: "empty", text: "Nothing has happened yet." });
+  const verdict = h("p", { class: "note", id: "verdict-line", role: "status" });
+  const conditions = h("ul", { class: "conditions", id: "conditions" });
   const element = [
     h("h1", { class: "unseen", text: "Overview" }),
+    verdict, conditions,
     h("div", { class: "tiles" }, tiles.map((it) => it.element)),
     h("div", { class: "columns wide-left" },
       h("div", { class: "stack" },
@@ -40,6 +43,7 @@ export function overview() {
       map.set([...store.nodes.values()], null, store.version);
       placements.draw(store.samples);
       queue.draw(store.samples);
+      if (store.status) drawConditions(verdict, conditions, store.status);
       if (store.status) drawTiles(tiles, store.status);
       if (store.status) drawMeters(meters, store.status.resources);
       none.hidden = store.activity.length > 0;
@@ -49,6 +53,16 @@ export function overview() {
         h("li", {}, h("time", { text: at ? clock(at) : "earlier" }), h("span", { class: kind, text, title: text }))));
     },
   };
+}
+
+/** What is not well, as the scheduler lists it: what, for how long, what to do. */
+function drawConditions(verdict, list, status) {
+  const all = status.conditions ?? [];
+  const words = all.length ? `not well: ${count(all.length)} ${all.length === 1 ? "problem" : "problems"}` : "all is well";
+  setText(verdict, words);
+  verdict.className = `note ${all.length ? "warn" : "good"}`;
+  fill(list, all.map(({ kind, what, since_s, advice }) => h("li", { "data-kind": kind },
+    h("b", { text: what }), since_s === undefined ? "" : ` (for ${span(since_s)})`, advice ? h("div", { class: "quiet", text: advice }) : null)));
 }
 
 function tile(title) {
@@ -64,8 +78,8 @@ function show({ value, more }, figure, words) {
 }
 
 function drawTiles([state, nodes, instances, queue, starts], status) {
-  const store0 = status.store.state;
-  const trouble = store0 === "refused" ? "disk refused" : status.recovering ? "recovering" : status.role === "leaving" ? "leaving" : "active";
+  const unwell = status.conditions?.length ?? 0;
+  const trouble = status.role === "leaving" ? "leaving" : unwell ? "not well" : "all is well";
   show(state, trouble, `version ${status.version}, up ${span(status.uptime_s)}`);
   const by = Object.entries(status.nodes.by_status).sort(([a], [b]) => a.localeCompare(b));
   show(nodes, status.nodes.total, by.map(([name, number]) => `${count(number)} ${name.toLowerCase()}`).join(", ") || "none yet");

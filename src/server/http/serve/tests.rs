@@ -41,6 +41,7 @@ impl World {
             bound_uuid: None,
             subject: "O=ciao".to_owned(),
             fingerprint: [0; 32],
+            ends_at_s: 0,
         };
         let connection = Arc::new(Connection {
             identity,

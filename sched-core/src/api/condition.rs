@@ -1,0 +1,102 @@
+//! What is not well in the cluster, as data: each condition with what it is about and for how long it has held. The
+//! sentences, and what to do, are the server's.
+
+use sched_model::{Role, Uuid};
+
+use crate::api::explained::{DrainSummary, NamedInstance};
+use crate::api::text::ShortText;
+use crate::api::unread::NamedNode;
+
+/// One thing that is not well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// What.
+    pub what: Unwell,
+    /// For how many seconds; `None` where that is not known.
+    pub for_s: Option<u64>,
+}
+
+/// What is not well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unwell {
+    /// The state directory takes no writes.
+    Store,
+    /// After a restart, nodes are waited for.
+    Recovering,
+    /// No node takes new work, of so many that are connected.
+    NoNode(usize),
+    /// A node's connection has ended, with so many instances on it.
+    Lost(NamedNode, u64),
+    /// A node is connected, and has reported nothing for some time.
+    Silent(NamedNode),
+    /// A node does not read what is queued for it.
+    Stalled(NamedNode),
+    /// A node takes no work, for this reason of its launcher's.
+    Fault(NamedNode, ShortText),
+    /// A node's disk is full: so much is available, of so much.
+    DiskFull(NamedNode, i64, i64),
+    /// A node is short of memory, as its launcher reports.
+    ShortOfMemory(NamedNode),
+    /// A node is going offline, or evacuated: its status.
+    OutOfService(NamedNode, &'static str),
+    /// A node is being drained.
+    Drained(NamedNode, DrainSummary),
+    /// A node is cordoned.
+    Cordoned(NamedNode),
+    /// An instance is lost with the node of this name; the milliseconds until that is given up.
+    InstanceLost(NamedInstance, Box<str>, Option<u64>),
+    /// An instance was tried on so many nodes, and waits.
+    InstanceFails(NamedInstance, usize),
+    /// So many instances of a set have ended by themselves, the latest with this exit status, and so many live.
+    Set {
+        /// Its name.
+        name: Box<str>,
+        /// So many ended, and were not started again.
+        ended: usize,
+        /// So many are there.
+        living: usize,
+        /// The exit status, or minus the signal.
+        exit_code: i64,
+    },
+    /// The certificate of a peer ends in so many seconds; it has ended if that is below 0.
+    PeerCertificate {
+        /// The peer's UUID.
+        uuid: Uuid,
+        /// Its roles.
+        role: Role,
+        /// The host name of a node; empty for others.
+        hostname: Box<str>,
+        /// Seconds that are left.
+        left_s: i64,
+    },
+    /// The same of a certificate file of the scheduler's own.
+    OwnCertificate(Box<str>, i64),
+    /// So many more of this kind are not named.
+    More(&'static str, usize),
+}
+
+impl Unwell {
+    /// Its kind, for programs.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Recovering => "recovering",
+            Self::NoNode(_) => "no_node",
+            Self::Lost(..) => "node_lost",
+            Self::Silent(_) => "node_silent",
+            Self::Stalled(_) => "node_stalled",
+            Self::Fault(..) => "node_fault",
+            Self::DiskFull(..) => "node_disk_full",
+            Self::ShortOfMemory(_) => "node_short_of_memory",
+            Self::OutOfService(..) => "node_out_of_service",
+            Self::Drained(..) => "node_drained",
+            Self::Cordoned(_) => "node_cordoned",
+            Self::InstanceLost(..) => "instance_lost",
+            Self::InstanceFails(..) => "instance_fails",
+            Self::Set { .. } => "set_crashed",
+            Self::PeerCertificate { .. } | Self::OwnCertificate(..) => "certificate",
+            Self::More(kind, _) => kind,
+        }
+    }
+}
