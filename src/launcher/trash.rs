@@ -2,8 +2,9 @@
 //!
 //! How many files an instance leaves is its workload's affair, and deleting a million takes minutes. So a directory
 //! that is not needed any more is only renamed into the trash, which takes one step whatever is in it, and a thread of
-//! its own deletes what is there: at the lowest priority, at most half of the time, one entry after the other. What is
-//! left when the launcher ends is deleted by the next one.
+//! its own deletes what is there: at the lowest priority, at most half of the time, one entry after the other. Where
+//! that is not enough, because instances come and go faster, a second thread at the usual priority helps until few are
+//! left ([`MANY`]). What is left when the launcher ends is deleted by the next one.
 //!
 //! ```text
 //! <state>/trash/<name>     a directory, or a file, with whatever is below it
@@ -17,7 +18,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -32,6 +33,10 @@ const ENTRIES_PER_TURN: u32 = 256;
 /// Longest rest, so that a disk that was slow once is not waited for much longer than it takes.
 const MAX_REST: Duration = Duration::from_millis(250);
 
+/// Things in the trash with which the second thread begins; with a quarter of it, it stops. A node that is not behind has
+/// some tens, and a file system with a thousand more files is no worse.
+const MANY: usize = 1024;
+
 /// Most things in the trash that cannot be deleted and are remembered, so that they are not tried again and again. With
 /// more nothing further is deleted until the next launcher.
 const MAX_STUCK: usize = 1024;
@@ -45,6 +50,8 @@ pub(crate) struct Trash {
     shared: Arc<TrashState>,
     /// Tells the thread that there is more.
     more: SyncSender<()>,
+    /// Tells the second thread that there are many.
+    many: SyncSender<()>,
 }
 
 /// What the launcher and the thread share.
@@ -55,6 +62,8 @@ struct TrashState {
     epoch: u128,
     /// Counts the names given.
     named: AtomicU64,
+    /// About how many things are in the trash: some are counted late, and each look of the thread counts them anew.
+    count: AtomicUsize,
     /// Set when the launcher ends; the thread then stops after the entry it is at.
     is_over: AtomicBool,
 }
@@ -66,15 +75,18 @@ impl Trash {
     /// # Errors
     /// The directory cannot be made for another reason, or no thread be started.
     pub(crate) fn open(dir: PathBuf) -> io::Result<Self> {
-        let (trash, deleter) = Self::idle(dir)?;
+        let (trash, deleter, helper) = Self::idle(dir)?;
         thread::Builder::new()
             .name("trash".to_owned())
             .spawn(move || deleter.run())?;
+        thread::Builder::new()
+            .name("trash-helper".to_owned())
+            .spawn(move || helper.help())?;
         Ok(trash)
     }
 
-    /// The trash, and what its thread would run; tests run it step by step.
-    fn idle(dir: PathBuf) -> io::Result<(Self, Deleter)> {
+    /// The trash, and what its threads would run; tests run them step by step.
+    fn idle(dir: PathBuf) -> io::Result<(Self, Deleter, Deleter)> {
         make(&dir).or_else(|error| match is_storage_fault(&error) {
             true => Ok(()),
             false => Err(error),
@@ -84,16 +96,20 @@ impl Trash {
             dir,
             epoch: since.map_or(0, |since| since.as_nanos()),
             named: AtomicU64::new(0),
+            count: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
         });
-        let (more, wake) = sync_channel(1);
-        let deleter = Deleter {
+        let deleter = |wake, pace| Deleter {
             shared: shared.clone(),
             wake,
             stuck: BTreeSet::new(),
-            pace: Throttle::default(),
+            pace,
         };
-        Ok((Self { shared, more }, deleter))
+        let (more, wake) = sync_channel(1);
+        let patient = deleter(wake, Some(Throttle::default()));
+        let (many, wake) = sync_channel(1);
+        let helper = deleter(wake, None);
+        Ok((Self { shared, more, many }, patient, helper))
     }
 
     /// Moves a file, or a directory with all that is in it, into the trash at once. A path that does not exist is no
@@ -115,6 +131,9 @@ impl Trash {
         }
         // Full: it has been told already. Disconnected: the next launcher will see to it.
         let _ = self.more.try_send(());
+        if self.shared.count.fetch_add(1, Ordering::Relaxed) >= MANY {
+            let _ = self.many.try_send(());
+        }
         Ok(())
     }
 }
@@ -137,6 +156,13 @@ impl TrashState {
         self.dir.join(format!("{:x}-{number}", self.epoch))
     }
 
+    fn one_less(&self) {
+        let less = |count: usize| Some(count.saturating_sub(1));
+        let _ = self
+            .count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -148,7 +174,8 @@ struct Deleter {
     wake: Receiver<()>,
     /// Entries that cannot be deleted and are not tried again.
     stuck: BTreeSet<PathBuf>,
-    pace: Throttle,
+    /// How often it rests; `None` = it does not.
+    pace: Option<Throttle>,
 }
 
 impl Deleter {
@@ -164,6 +191,13 @@ impl Deleter {
         }
     }
 
+    /// Deletes beside the other, whenever there are many, until there are few again.
+    fn help(mut self) {
+        while self.wake.recv().is_ok() {
+            while self.shared.count.load(Ordering::Relaxed) > MANY / 4 && self.look() {}
+        }
+    }
+
     /// Deletes what is in the trash now; whether to look again, because that put more there.
     fn look(&mut self) -> bool {
         let entries = match fs::read_dir(&self.shared.dir) {
@@ -176,7 +210,12 @@ impl Deleter {
             }
         };
         let mut any = false;
-        for path in entries.flatten().map(|entry| entry.path()) {
+        let entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        self.shared.count.store(entries.len(), Ordering::Relaxed);
+        for path in entries {
+            if self.pace.is_none() && self.shared.count.load(Ordering::Relaxed) <= MANY / 4 {
+                return false;
+            }
             if self.shared.is_over() || self.stuck.len() >= MAX_STUCK {
                 return false;
             }
@@ -184,7 +223,12 @@ impl Deleter {
                 continue;
             }
             match self.delete(&path) {
-                Ok(()) => any = true,
+                Ok(()) => {
+                    any = true;
+                    self.shared.one_less();
+                }
+                // The other thread has deleted it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => any = true,
                 Err(_) if self.shared.is_over() => return false,
                 Err(error) => {
                     if self.stuck.is_empty() {
@@ -202,7 +246,7 @@ impl Deleter {
     /// Deletes something in the trash, after moving directories in it up into the trash.
     fn delete(&mut self, path: &Path) -> io::Result<()> {
         if remove(path)? {
-            self.pace.step();
+            self.step();
             return Ok(());
         }
         let entries = fs::read_dir(path).or_else(|_| {
@@ -218,7 +262,7 @@ impl Deleter {
             if let Err(error) = self.take_out(&path) {
                 failed = Some(error);
             }
-            self.pace.step();
+            self.step();
         }
         match failed {
             None => fs::remove_dir(path),
@@ -226,11 +270,22 @@ impl Deleter {
         }
     }
 
+    /// Counts an entry, and rests if it is time.
+    fn step(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            pace.step();
+        }
+    }
+
     /// Deletes an entry of a directory in the trash, or moves it up if it is a directory that has entries itself.
     fn take_out(&self, path: &Path) -> io::Result<()> {
         let attempt = || match remove(path)? {
             true => Ok(()),
-            false => fs::rename(path, self.shared.fresh()),
+            false => {
+                fs::rename(path, self.shared.fresh())?;
+                self.shared.count.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
         };
         attempt().or_else(|_| {
             // A directory without the right to write keeps what is in it, and where it is.
@@ -288,7 +343,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    use super::{ENTRIES_PER_TURN, Trash};
+    use super::{ENTRIES_PER_TURN, MANY, Trash};
 
     fn entries(dir: &Path) -> usize {
         fs::read_dir(dir).unwrap().count()
@@ -325,7 +380,7 @@ mod tests {
     fn what_is_taken_is_away_at_once_and_deleted_later_however_deep_it_is() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("trash");
-        let (trash, mut deleter) = Trash::idle(dir.clone()).unwrap();
+        let (trash, mut deleter, _) = Trash::idle(dir.clone()).unwrap();
         trash.take(&root.path().join("nothing")).unwrap();
         trash.take(&tree(root.path())).unwrap();
         assert_eq!((entries(root.path()), entries(&dir)), (1, 1));
@@ -337,15 +392,58 @@ mod tests {
     fn what_one_launcher_leaves_in_the_trash_the_next_one_deletes() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("trash");
-        let (trash, mut deleter) = Trash::idle(dir.clone()).unwrap();
+        let (trash, mut deleter, _) = Trash::idle(dir.clone()).unwrap();
         trash.take(&tree(root.path())).unwrap();
         drop(trash);
         assert!(!deleter.look(), "it is not held up by it");
         assert_eq!(entries(&dir), 1);
-        let (trash, mut deleter) = Trash::idle(dir.clone()).unwrap();
+        let (trash, mut deleter, _) = Trash::idle(dir.clone()).unwrap();
         fs::write(root.path().join("file"), "").unwrap();
         trash.take(&root.path().join("file")).unwrap();
         while deleter.look() {}
         assert_eq!(entries(&dir), 0);
+    }
+
+    #[test]
+    fn a_second_thread_helps_with_many_and_leaves_few() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("trash");
+        let (trash, mut patient, mut helper) = Trash::idle(dir.clone()).unwrap();
+        let take = |number: usize| {
+            let instance = root.path().join("instance");
+            fs::create_dir_all(instance.join("work")).unwrap();
+            fs::write(instance.join("work/file"), number.to_string()).unwrap();
+            trash.take(&instance).unwrap();
+        };
+        (0..MANY).for_each(take);
+        assert!(helper.wake.try_recv().is_err(), "they are not many yet");
+        (0..MANY).for_each(take);
+        assert!(helper.wake.try_recv().is_ok());
+        while helper.look() {}
+        let left = entries(&dir);
+        assert!(left <= MANY / 4, "{left}");
+        while patient.look() {}
+        assert_eq!(entries(&dir), 0);
+    }
+
+    #[test]
+    fn two_threads_at_once_delete_all_and_take_nothing_for_stuck() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("trash");
+        let (trash, mut patient, mut other) = Trash::idle(dir.clone()).unwrap();
+        other.pace = Some(super::Throttle::default());
+        for _ in 0..4 {
+            trash.take(&tree(root.path())).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for deleter in [&mut patient, &mut other] {
+                scope.spawn(|| {
+                    while entries(&dir) > 0 {
+                        deleter.look();
+                    }
+                });
+            }
+        });
+        assert!(patient.stuck.is_empty() && other.stuck.is_empty());
     }
 }
