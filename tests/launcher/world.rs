@@ -153,26 +153,32 @@ impl World {
         peer
     }
 
-    /// Accepts the launcher's next connection as far as CONNECT.
+    /// Accepts the launcher's next connection as far as CONNECT. One that ends before that is of a launcher that was
+    /// ended, or is tried again, and is passed over.
     pub(crate) async fn knock(&self) -> Peer {
         within(async {
-            let (socket, _) = self.listener.accept().await.unwrap();
-            let acceptor = TlsAcceptor::from(self.ca.server());
-            let mut stream = acceptor.accept(socket).await.unwrap();
-            let mut decoder = Decoder::server(Limits::default());
-            let mut buffer = BytesMut::new();
-            let message = next_message(&mut stream, &mut decoder, &mut buffer).await;
-            let Some(Message::Connect(connect)) = message else {
-                panic!("{message:?} instead of CONNECT")
-            };
-            let encoder = Encoder::new(decoder.encoding().unwrap());
-            Peer {
-                stream,
-                decoder,
-                encoder,
-                buffer,
-                connect,
-                renews: false,
+            loop {
+                let (socket, _) = self.listener.accept().await.unwrap();
+                let acceptor = TlsAcceptor::from(self.ca.server());
+                let Ok(mut stream) = acceptor.accept(socket).await else {
+                    continue;
+                };
+                let mut decoder = Decoder::server(Limits::default());
+                let mut buffer = BytesMut::new();
+                let connect = match next_message(&mut stream, &mut decoder, &mut buffer).await {
+                    Some(Message::Connect(connect)) => connect,
+                    None => continue,
+                    other => panic!("{other:?} instead of CONNECT"),
+                };
+                let encoder = Encoder::new(decoder.encoding().unwrap());
+                return Peer {
+                    stream,
+                    decoder,
+                    encoder,
+                    buffer,
+                    connect,
+                    renews: false,
+                };
             }
         })
         .await
