@@ -15,7 +15,9 @@
 //! processes there are: while it did, no command would be carried out.
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::fs::DirBuilder;
+use std::io::{self, PipeWriter, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -115,8 +117,15 @@ fn supervise(dir: &InstanceDir) -> io::Result<()> {
             }
         };
         say("\n");
-        let ended = watch.until_ended(dir, signals, socket).await?;
-        exit.write_json(&ended)
+        let ended = watch.until_ended(signals, socket).await?;
+        exit.write_json(&ended).or_else(|error| match error.kind() {
+            // The workload, or somebody else, has removed the directory: the exit code is wanted all the same.
+            io::ErrorKind::NotFound => {
+                DirBuilder::new().mode(0o700).create(&dir.0)?;
+                write_json(&dir.ended(), &ended)
+            }
+            _ => Err(error),
+        })
     })
 }
 
@@ -164,6 +173,8 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
         ),
         None => None,
     };
+    let (output, pipe) =
+        Output::open(dir).map_err(|error| Obstacle::of("cannot open the output file", &error))?;
     if let Some(group) = &launch.group
         && let Err(error) = group.create(launch.limits).await
     {
@@ -171,8 +182,9 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
         return Err(Obstacle::of("cannot make its cgroup", &error));
     }
     let processes = Processes::new(launch.group, launch.limits);
-    match start(dir) {
+    match start(dir, pipe) {
         Ok(leader) => Ok(Watch {
+            output,
             leader: Some(leader),
             status: None,
             ask: Ask::None,
@@ -190,8 +202,9 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
 /// Starts the workload's process and returns once its program runs, or cannot.
 ///
 /// The child is this program with `exec` as last argument. Its standard output is a pipe that closes without a byte
-/// when the kernel replaces it by the workload's program; a text in it says why that failed.
-fn start(dir: &InstanceDir) -> Result<Pid, Obstacle> {
+/// when the kernel replaces it by the workload's program; a text in it says why that failed. Its standard error is what
+/// the workload is to write to.
+fn start(dir: &InstanceDir, output: PipeWriter) -> Result<Pid, Obstacle> {
     let failed = |error: io::Error| Obstacle::of("cannot start a process", &error);
     let mut child = Command::new(PROGRAM)
         .arg0("ciao-instance")
@@ -201,6 +214,7 @@ fn start(dir: &InstanceDir) -> Result<Pid, Obstacle> {
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(output)
         .spawn()
         .map_err(failed)?;
     let mut text = String::new();
@@ -232,6 +246,8 @@ enum Ask {
 struct Watch {
     /// The main process, until it has been waited for: so long its pid, and its group's id, cannot be another's.
     leader: Option<Pid>,
+    /// What it writes.
+    output: Output,
     /// How the main process ended; `None` until then.
     status: Option<WaitStatus>,
     ask: Ask,
@@ -249,12 +265,10 @@ impl Watch {
     /// held up by one.
     async fn until_ended(
         mut self,
-        dir: &InstanceDir,
         mut signals: Signals,
         socket: ControlSocket,
     ) -> io::Result<Ended> {
         let mut look = tokio::time::interval(OUTPUT_LOOK_INTERVAL);
-        let mut output = Output::new(dir);
         while self.reap()? {
             tokio::select! {
                 asked = signals.next() => self.asked(asked),
@@ -264,11 +278,11 @@ impl Watch {
                     self.job = Some(Box::pin(serve(asked, self.processes.clone(), ending)));
                 }
                 () = done(&mut self.job) => self.job = None,
-                _ = look.tick() => output.limit(),
+                _ = look.tick() => self.output.limit(),
             }
         }
         self.processes.gone().await;
-        output.finish();
+        self.output.finish();
         Ok(Ended::Exited(self.status.and_then(exit_code)))
     }
 

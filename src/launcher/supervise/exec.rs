@@ -3,7 +3,7 @@
 //! It is a program run of its own because limits can only be set on the process that shall have them without `unsafe`,
 //! and because the supervisor must not be limited itself.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -21,7 +21,8 @@ use super::super::orphans;
 /// launcher takes for itself.
 const OPEN_FILES: u64 = 1024;
 
-/// Becomes the workload; returns only where that is impossible, after saying so on standard output.
+/// Becomes the workload; returns only where that is impossible, after saying so on standard output. The workload writes
+/// to what is standard error here.
 pub(super) fn run(dir: &InstanceDir) -> ExitCode {
     // Closed by the kernel when the workload's program takes over, which tells the supervisor that it runs.
     let Ok(report) = io::stdout().as_fd().try_clone_to_owned() else {
@@ -73,14 +74,11 @@ fn prepare(dir: &InstanceDir) -> Result<Command, Obstacle> {
         .and_then(|launch| launch.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)))
         .map_err(|error| format!("cannot read what to run: {error}"))?;
     let (program, args) = launch.command.split_first().ok_or("command is empty")?;
-    let output = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(dir.output());
-    let output = output.map_err(|error| Obstacle::of("cannot open the output file", &error))?;
-    let errors = output
-        .try_clone()
-        .map_err(|error| Obstacle::of("cannot open the output file", &error))?;
+    let output = || {
+        let pipe = io::stderr().as_fd().try_clone_to_owned();
+        pipe.map_err(|error| Obstacle::of("cannot take the output over", &error))
+    };
+    let (output, errors) = (output()?, output()?);
     let working_dir = launch.working_dir.clone().unwrap_or_else(|| dir.work());
     enter(&working_dir, dir)?;
     end_with_supervisor(dir)?;

@@ -1,53 +1,118 @@
-//! The output file of a workload, kept within its limit beside the loop that obeys.
+//! The output of a workload: read from it through a pipe, written to its file, and kept within its limit as it is
+//! written, beside the loop that obeys.
 //!
-//! What a workload makes of the file is its own affair: it may be sparse and terabytes long, grow while it is copied,
-//! be replaced by a pipe without a reader. So the copy is made in a thread of its own, is never longer than
-//! [`MAX_OUTPUT_BYTES`], and opens nothing that could block.
+//! ```text
+//! workload ──stdout, stderr──▶ pipe ──a thread of the supervisor──▶ output.log ──copied when it is full──▶ output.log.1
+//! ```
+//! While the file is copied nothing is read, so a workload that writes faster than the disk waits, and nothing of what
+//! it writes is lost. Where the disk is full what comes is left out rather than waited with, because a workload is not to
+//! hang for its output; a line in the file says how much that was.
 //!
-//! The file is copied and then truncated, not renamed: the workload holds it open, and writes on at the new end because
-//! it was opened for appending. What is written between the two steps is lost.
+//! What else a workload makes of the file is its own affair: it may write to it by its name, make it sparse and
+//! terabytes long, replace it by a pipe without a reader. So it is looked at from time to time as well; a copy is made
+//! in a thread, is never longer than [`MAX_OUTPUT_BYTES`], and opens nothing that could block. The file is copied and
+//! then truncated, not renamed: its number names the run to readers.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, ioctl_fionbio};
 
 use super::super::files::{InstanceDir, OutputStart, careful, read_json, write_json};
 
-/// Size at which the output file becomes the older output and starts again: with the older one and what comes between
-/// two looks, an instance's output takes little more than twice this.
+/// Size at which the output file becomes the older output and starts again: with the older one, and the copy that takes
+/// its place while that is made, an instance's output takes little more than three times this at any moment.
 pub const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bytes that are read of a workload at a time: as many as a pipe holds, and by how much the file may be too long for a
+/// moment.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Reads after a workload's end, of what is in the pipe still: more than a pipe ever holds (1 MiB) is written by others,
+/// who were given the workload's end of it.
+const LAST_READS: usize = 16;
 
 /// The output files of one workload, as its supervisor keeps them.
 #[derive(Debug)]
 pub(super) struct Output {
-    dir: InstanceDir,
-    /// The copy that is being made, or the latest.
+    files: Arc<Files>,
+    /// The copy that is being made, or the latest, of a file that did not grow through the pipe.
     copy: Option<JoinHandle<()>>,
+    pump: Option<Pump>,
+}
+
+/// The thread that reads the pipe. It ends with the pipe's other end, or when this is dropped.
+#[derive(Debug)]
+struct Pump {
+    thread: JoinHandle<()>,
+    /// Closed to say that all processes are gone.
+    _until: PipeWriter,
+}
+
+/// The files, and who cuts them: one at a time.
+#[derive(Debug)]
+struct Files {
+    dir: InstanceDir,
+    cutting: Mutex<()>,
 }
 
 impl Output {
-    pub(super) fn new(dir: &InstanceDir) -> Self {
-        let dir = dir.clone();
-        Self { dir, copy: None }
+    /// Makes the file, and the pipe whose writing end the workload is to have as its standard output and error.
+    ///
+    /// # Errors
+    /// The file cannot be made, or the system has no pipe or thread left.
+    pub(super) fn open(dir: &InstanceDir) -> io::Result<(Self, PipeWriter)> {
+        let mut output = Self::new(dir);
+        let sink = Sink::open(&output.files)?;
+        let (from, to) = io::pipe()?;
+        let (over, until) = io::pipe()?;
+        let thread = thread::Builder::new()
+            .name("output".to_owned())
+            .spawn(move || pump(from, &over, sink))?;
+        output.pump = Some(Pump {
+            thread,
+            _until: until,
+        });
+        Ok((output, to))
+    }
+
+    fn new(dir: &InstanceDir) -> Self {
+        let files = Files {
+            dir: dir.clone(),
+            cutting: Mutex::default(),
+        };
+        Self {
+            files: Arc::new(files),
+            copy: None,
+            pump: None,
+        }
     }
 
     /// Begins to move a too large file's end to the older output, unless that is being done; returns at once.
     pub(super) fn limit(&mut self) {
-        if is_too_large(&self.dir.output()) {
-            let dir = self.dir.clone();
-            self.beside(move || drop(cut(&dir)));
+        if self.files.are_too_large() {
+            let files = self.files.clone();
+            self.beside(move || files.cut());
         }
     }
 
-    /// As [`Output::limit`], when no process writes any more and there are no requests to serve; returns when it is
-    /// done.
+    /// Writes what is left in the pipe, when all processes are gone, and has the files within their limit; returns when
+    /// it is done.
     pub(super) fn finish(mut self) {
+        if let Some(Pump { thread, _until }) = self.pump.take() {
+            drop(_until);
+            let _ = thread.join();
+        }
         let copy = self.copy.take();
         copy.into_iter().for_each(|copy| drop(copy.join()));
-        if is_too_large(&self.dir.output()) {
-            let _ = cut(&self.dir);
+        if self.files.are_too_large() {
+            self.files.cut();
         }
     }
 
@@ -60,6 +125,142 @@ impl Output {
         self.copy = thread.ok();
         self.copy.is_some()
     }
+}
+
+impl Files {
+    fn are_too_large(&self) -> bool {
+        is_too_large(&self.dir.output())
+    }
+
+    /// Has the files within their limit.
+    fn cut(&self) {
+        let _alone = self.cutting.lock();
+        let _ = cut(&self.dir);
+    }
+}
+
+/// Reads the pipe until all its writing ends are closed, or `over` is and nothing more is in it.
+fn pump(mut from: PipeReader, over: &PipeReader, mut sink: Sink) {
+    let mut buffer = vec![0; READ_BYTES];
+    let mut reads_left = None;
+    loop {
+        if reads_left.is_none() {
+            let mut ends = [
+                PollFd::new(&from, PollFlags::IN),
+                PollFd::new(over, PollFlags::IN),
+            ];
+            match poll(&mut ends, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+            if !ends[1].revents().is_empty() {
+                if ioctl_fionbio(&from, true).is_err() {
+                    return;
+                }
+                reads_left = Some(LAST_READS);
+            } else if ends[0].revents().is_empty() {
+                continue;
+            }
+        }
+        match reads_left.as_mut() {
+            Some(0) => return,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(len) => sink.write(&buffer[..len]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Where what is read goes.
+struct Sink {
+    files: Arc<Files>,
+    file: File,
+    /// Bytes that could not be written since the last that could.
+    left_out: u64,
+}
+
+impl Sink {
+    /// Opens the file, making it if needed.
+    ///
+    /// # Errors
+    /// The system's.
+    fn open(files: &Arc<Files>) -> io::Result<Self> {
+        Ok(Self {
+            file: append_to(&files.dir.output())?,
+            files: files.clone(),
+            left_out: 0,
+        })
+    }
+
+    /// Appends to the file, and cuts it if that makes it too long. What cannot be written is left out and counted.
+    fn write(&mut self, text: &[u8]) {
+        self.find_again();
+        if self.left_out > 0 {
+            let line = format!(
+                "\n--- left out: {} bytes, which could not be written to this file ---\n",
+                self.left_out
+            );
+            if append(&mut self.file, line.as_bytes()) < line.len() {
+                self.left_out = self.left_out.saturating_add(text.len() as u64);
+                return;
+            }
+            self.left_out = 0;
+        }
+        let written = append(&mut self.file, text);
+        self.left_out = (text.len() - written) as u64;
+        if self
+            .file
+            .metadata()
+            .is_ok_and(|it| it.len() > MAX_OUTPUT_BYTES)
+        {
+            self.files.cut();
+        }
+    }
+
+    /// Opens the file anew where the workload, or somebody else, has removed it: one without a name takes room on the disk
+    /// and cannot be read, nor cut.
+    fn find_again(&mut self) {
+        let is_removed = self.file.metadata().is_ok_and(|it| it.nlink() == 0);
+        if !is_removed {
+            return;
+        }
+        match append_to(&self.files.dir.output()) {
+            Ok(file) => self.file = file,
+            Err(_) => drop(self.file.set_len(0)),
+        }
+    }
+}
+
+/// Opens a plain file to append to it, making it if needed.
+fn append_to(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .custom_flags(careful())
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("is no file")),
+    }
+}
+
+/// How much of the text was written.
+fn append(file: &mut File, text: &[u8]) -> usize {
+    let mut written = 0;
+    while written < text.len() {
+        match file.write(&text[written..]) {
+            Ok(0) => break,
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    written
 }
 
 /// Whether the output is a plain file beyond its limit. What else a workload has put there is left as it is.
@@ -170,7 +371,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::super::super::files::InstanceDir;
-    use super::{MAX_OUTPUT_BYTES, Output};
+    use super::{MAX_OUTPUT_BYTES, Output, READ_BYTES, start};
 
     fn instance() -> (tempfile::TempDir, InstanceDir, File) {
         let root = tempfile::tempdir().unwrap();
@@ -224,5 +425,94 @@ mod tests {
         Output::new(&dir).finish();
         assert_eq!(metadata(dir.output()).unwrap().len(), 0);
         assert_eq!(dir.0.read_dir().unwrap().count(), 3);
+    }
+
+    /// So many bytes of lines that count up.
+    fn numbered(writer: &mut impl Write, bytes: u64) -> u64 {
+        let mut written = 0;
+        let mut number = 0_u64;
+        while written < bytes {
+            let block: String = (0..4096)
+                .map(|_| {
+                    number += 1;
+                    format!("{number:015}\n")
+                })
+                .collect();
+            writer.write_all(block.as_bytes()).unwrap();
+            written += block.len() as u64;
+        }
+        written
+    }
+
+    #[test]
+    fn what_comes_through_the_pipe_never_makes_the_file_much_too_long_and_none_of_it_is_lost() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = InstanceDir(root.path().to_owned());
+        let (output, mut pipe) = Output::open(&dir).unwrap();
+        let (path, files) = (dir.output(), dir.clone());
+        let (end, ends) = mpsc::channel::<()>();
+        // Looks at it all the while.
+        let watch = std::thread::spawn(move || {
+            let mut longest = 0;
+            while ends.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                let len = metadata(&path).map_or(0, |it| it.len());
+                longest = longest.max(len);
+            }
+            longest
+        });
+        let written = numbered(&mut pipe, 3 * MAX_OUTPUT_BYTES + MAX_OUTPUT_BYTES / 2);
+        drop(pipe);
+        output.finish();
+        drop(end);
+        let longest = watch.join().unwrap();
+        assert!(longest <= MAX_OUTPUT_BYTES + READ_BYTES as u64, "{longest}");
+        // The two files are the end of what was written.
+        let all = [
+            read(files.older_output()).unwrap(),
+            read(files.output()).unwrap(),
+        ]
+        .concat();
+        let first: u64 = std::str::from_utf8(&all[..15]).unwrap().parse().unwrap();
+        let last: u64 = std::str::from_utf8(&all[all.len() - 16..all.len() - 1])
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert_eq!((last - first + 1) * 16, all.len() as u64);
+        assert_eq!(last * 16, written);
+        let noted = start(&files);
+        assert_eq!(
+            noted.from + metadata(files.output()).unwrap().len(),
+            written
+        );
+        assert_eq!(noted.older_to, noted.from);
+    }
+
+    #[test]
+    fn a_pipe_that_somebody_else_holds_open_keeps_no_workload_from_its_end() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = InstanceDir(root.path().to_owned());
+        let (output, mut pipe) = Output::open(&dir).unwrap();
+        pipe.write_all(b"last words").unwrap();
+        output.finish();
+        assert_eq!(read(dir.output()).unwrap(), b"last words");
+        drop(pipe);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = InstanceDir(root.path().join("instance"));
+        std::fs::create_dir(&dir.0).unwrap();
+        let (output, mut pipe) = Output::open(&dir).unwrap();
+        std::fs::remove_file(dir.output()).unwrap();
+        pipe.write_all(b"after that").unwrap();
+        while read(dir.output()).unwrap_or_default() != b"after that" {
+            std::thread::yield_now();
+        }
+        std::fs::remove_dir_all(&dir.0).unwrap();
+        pipe.write_all(b"nowhere").unwrap();
+        drop(pipe);
+        output.finish();
+        assert!(!dir.0.exists());
     }
 }
