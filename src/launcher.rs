@@ -58,7 +58,7 @@ pub use config::{
 };
 pub use host::{Share, ShareError};
 pub use images::{CacheConfig, DEFAULT_CACHE_QUOTA, PLACEHOLDER, placeholder};
-pub use kept::{DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, KeepOutput, MAX_KEPT};
+pub use kept::{DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, KeepOutput};
 pub use metrics::metrics_address;
 pub use run::run;
 pub use state::StateError;

@@ -56,7 +56,8 @@ use instances::Instance;
 /// payload a frame may carry (4 MiB).
 pub const MAX_INSTANCES: usize = 4096;
 
-/// Most instances that ended by themselves and are kept, with their output, until deleted; the oldest are forgotten first.
+/// Most instances that ended by themselves and are remembered until deleted where they leave nothing on disk, because
+/// they are no processes; the oldest are forgotten first. Processes are remembered as long as their output is kept.
 pub const MAX_EXITED: usize = 256;
 
 /// Most traced STARTs in one TraceReport; further ones in the time between two reports are not reported. With ways of 255
@@ -210,8 +211,13 @@ pub enum Input {
         /// What each instance uses; those of which nothing is known are not there.
         usage: BTreeMap<String, Usage>,
     },
-    /// The runs that are over and whose ends were told, with what is left of each; told when that has changed.
-    KeptRuns(Vec<KeptRun>),
+    /// What is left of runs that are over; told when that has changed.
+    KeptRuns {
+        /// The runs whose ends were told.
+        runs: Vec<KeptRun>,
+        /// Instances that ended by themselves of which nothing is left but their records.
+        bare: Vec<String>,
+    },
     /// The images that are on the node, by the names that nodes say them by; told when that has changed.
     Images(Vec<String>),
     /// A traced START has its instance run: to be reported.
@@ -448,7 +454,10 @@ impl Agent {
             Input::Storage { fault } => self.storage(now, fault),
             Input::LeaseNotExtended { until } => self.lease_not_extended(until),
             Input::Sampled { host, usage } => self.sampled(now, host, &usage),
-            Input::KeptRuns(runs) => self.kept_runs(runs),
+            Input::KeptRuns { runs, bare } => {
+                self.kept_runs(runs);
+                self.forget_bare(&bare);
+            }
             Input::Images(images) => self.images_changed(now, images),
             Input::Traced(traced) => {
                 if self.traces.len() < MAX_TRACES {

@@ -56,6 +56,11 @@ impl InstanceDir {
         self.0.join("over.json")
     }
 
+    /// Since when its output is kept, where it is over (`super::kept::clock`); written by the launcher.
+    pub(crate) fn kept_since(&self) -> PathBuf {
+        self.0.join("kept.json")
+    }
+
     /// Standard output and standard error of the workload.
     pub(crate) fn output(&self) -> PathBuf {
         self.0.join("output.log")

@@ -51,7 +51,7 @@ impl Deadline {
 }
 
 /// Time since the machine booted, with the time it slept.
-fn boottime() -> Duration {
+pub(crate) fn boottime() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);

@@ -22,27 +22,25 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
-use super::agent::{
-    AgentAction, Input, InstanceRecord, LaunchFault, ProcessFate, Recovered, Stage, Workload,
-};
+use super::agent::{AgentAction, Input, LaunchFault, ProcessFate, Workload};
 use super::backlog::Backlog;
 use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
-use super::files::{Ended, InstanceDir, Supervision, create_json, read_json};
+use super::files::{Ended, InstanceDir, read_json};
 use super::host::{self, Share};
 use super::images::Images;
 use super::kept::{Shelf, Surplus};
 use super::lease::LeaseWriter;
 use super::limits::Limits;
 use super::orphans::{self, DIR_VARIABLE};
-use super::procfs::ProcessId;
 use super::readers::Readers;
 use super::state::StateDir;
 use super::supervise::KILL_WORKLOAD;
 use super::usage::{DISK_UNIT, Disks, Meter, sum_known};
 
+mod recovering;
 mod spawning;
 mod starting;
 
@@ -169,60 +167,6 @@ impl Processes {
         }
     }
 
-    /// What is known from before, and what became of it. Called once, before anything is performed.
-    ///
-    /// Instances whose supervisor still runs are watched again. Where it is gone without a word, it is looked for
-    /// processes with the instance's mark, for all such instances in one walk over `/proc`.
-    pub(crate) fn recover(&mut self) -> Vec<Recovered> {
-        let records = self.state().records();
-        let found: Vec<Option<ProcessFate>> =
-            records.iter().map(|record| self.find(record)).collect();
-        let silent = records.iter().zip(&found).filter(|(_, it)| it.is_none());
-        let silent: Vec<InstanceDir> = silent
-            .map(|(record, _)| self.state().instance(&record.instance))
-            .collect();
-        let mut are_gone = orphans::without_any(&silent).into_iter();
-        for (record, found) in records.iter().zip(&found) {
-            let may_run = !record.has_ended() && *found != Some(ProcessFate::NeverRan);
-            let images = record.images();
-            if may_run && !images.is_empty() {
-                self.images.hold(&record.instance, &images);
-            }
-        }
-        let mut known = |(record, found): (InstanceRecord, Option<ProcessFate>)| {
-            let found = found.unwrap_or_else(|| {
-                let is_gone = are_gone.next().unwrap_or(false);
-                self.end(&record.instance, is_gone)
-            });
-            let age = self.age_of(&record);
-            Recovered { record, found, age }
-        };
-        records.into_iter().zip(found).map(&mut known).collect()
-    }
-
-    /// Ends an instance whose supervisor is gone and has not said how it ended. If processes are left (`is_gone` is
-    /// false), it counts as running until a task has killed them all.
-    fn end(&self, id: &str, is_gone: bool) -> ProcessFate {
-        let (events, instance, dir) = (
-            self.events.clone(),
-            id.to_owned(),
-            self.state().instance(id),
-        );
-        if is_gone {
-            tokio::spawn(orphans::remove_group(dir));
-            return ProcessFate::Ended(None);
-        }
-        tokio::spawn(async move {
-            orphans::end(dir).await;
-            let exited = Input::Exited {
-                instance,
-                code: None,
-            };
-            let _ = events.send(ProcessEvent::Other(exited)).await;
-        });
-        ProcessFate::Running
-    }
-
     /// When the lease that an earlier launcher had is over; `None` = it is.
     pub(crate) fn lease_until(&self) -> Option<Instant> {
         self.lease_writer.until()
@@ -323,12 +267,13 @@ impl Processes {
             }
             ProcessEvent::Surplus(surplus) => {
                 self.kept_bytes = surplus.kept;
-                self.state().delete_surplus(&surplus);
-                if self.kept_runs.as_ref() == Some(&surplus.runs) {
+                let bare = self.state().delete_surplus(&surplus);
+                if self.kept_runs.as_ref() == Some(&surplus.runs) && bare.is_empty() {
                     return None;
                 }
                 self.kept_runs = Some(surplus.runs.clone());
-                Some(Input::KeptRuns(surplus.runs))
+                let runs = surplus.runs;
+                Some(Input::KeptRuns { runs, bare })
             }
             ProcessEvent::Other(input) => {
                 if let Input::StartFailed { instance, .. } | Input::Exited { instance, .. } = &input
@@ -406,54 +351,6 @@ impl Processes {
         });
     }
 
-    /// For how long an instance has been there, by the time of its launch file; no time where that cannot be read.
-    fn age_of(&self, record: &InstanceRecord) -> Duration {
-        let launch = self.state().instance(&record.instance).launch();
-        let written = std::fs::symlink_metadata(launch).and_then(|it| it.modified());
-        let age = written.ok().and_then(|at| at.elapsed().ok());
-        age.unwrap_or_default()
-    }
-
-    /// What became of an instance while no launcher ran; `None` = its supervisor is gone and has not said.
-    ///
-    /// A missing process file means that the supervisor has not begun. Creating it here as `Abandoned` decides the
-    /// race: the supervisor creates the same file before it starts anything, and ends if it exists.
-    fn find(&mut self, record: &InstanceRecord) -> Option<ProcessFate> {
-        let id = record.instance.as_str();
-        if matches!(record.stage, Stage::Exited(_) | Stage::Gone(..)) {
-            return Some(ProcessFate::Ended(None));
-        }
-        let dir = self.state().instance(id);
-        let supervision = || {
-            read_json(&dir.supervision()).unwrap_or_else(|error| {
-                warn!(event = "process_file_unreadable", instance = id, %error, "process file cannot be read");
-                None
-            })
-        };
-        let mut known = supervision();
-        if known.is_none() {
-            // From here on a supervisor that has not begun will not.
-            match create_json(&dir.supervision(), &Supervision::Abandoned) {
-                Ok(true) => return Some(ProcessFate::NeverRan),
-                Ok(false) => known = supervision(),
-                Err(error) => {
-                    warn!(event = "instance_not_given_up", instance = id, %error, "cannot give up an instance")
-                }
-            }
-        }
-        match known {
-            Some(Supervision::Abandoned) => Some(ProcessFate::NeverRan),
-            Some(Supervision::By(process)) => match open(&process) {
-                Some(supervisor) => {
-                    self.watch(id, supervisor, None);
-                    Some(ProcessFate::Running)
-                }
-                None => ended(&dir),
-            },
-            None => ended(&dir),
-        }
-    }
-
     /// Says where the kernel tells how long processes wait for memory (`/proc/pressure/memory`).
     pub(crate) fn watch_pressure(&mut self, file: PathBuf) {
         self.pressure_file = file;
@@ -470,18 +367,20 @@ impl Processes {
         let instances: BTreeMap<_, _> = self.supervisors.iter().map(instance).collect();
         let disks = self.disks.clone();
         let dirs = instances.values().map(|(_, dir)| dir.clone()).collect();
-        let (ended, rule, shelf) = (
+        let (ended, rule, clock) = (
             self.state().ended(),
             self.state().keep(),
-            self.shelf.clone(),
+            self.state().clock(),
         );
+        let shelf = self.shelf.clone();
         let kept_mb = i64::try_from(self.kept_bytes / DISK_UNIT).unwrap_or(i64::MAX);
         // Not waited for: a report is due, whatever the files of an instance are like.
         tokio::task::spawn_blocking({
             let (disks, events) = (disks.clone(), events.clone());
             move || {
                 disks.measure(dirs);
-                if let Some(surplus) = shelf.surplus(ended, rule) {
+                clock.write();
+                if let Some(surplus) = shelf.surplus(ended, rule, clock.now_ms()) {
                     let _ = events.blocking_send(ProcessEvent::Surplus(surplus));
                 }
             }
@@ -533,16 +432,6 @@ fn environment(
 fn inherited() -> impl Iterator<Item = (String, String)> {
     let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
     INHERITED_VARIABLES.into_iter().filter_map(variable)
-}
-
-/// The running supervisor that this was, if it still runs; compared by pid and start time.
-fn open(process: &ProcessId) -> Option<Supervisor> {
-    let pidfd = open_pid(process.pid).ok()?;
-    // Only after opening: the process that has this pid and that start time now had it then.
-    process.is_there().then(|| Supervisor {
-        pid: process.pid,
-        pidfd: Arc::new(pidfd),
-    })
 }
 
 fn open_pid(pid: i32) -> io::Result<OwnedFd> {

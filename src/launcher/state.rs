@@ -6,29 +6,36 @@
 //! <state>/lease.json            until when instances under the lease may run; lease.spare replaces it on a full disk
 //! <state>/instances/<instance>/ see the files of one instance
 //! <state>/new/<instance>/       a directory of an instance that is about to take the place of the earlier one
+//! <state>/running/<instance>.json   the record of an instance that has not ended once more, for where its directory is lost
 //! <state>/kept/                 output of instances that are not on this node any more ([`KeptRunsDir`])
+//! <state>/kept-clock.json       what the age of that is counted by ([`KeptClock`])
+//! <state>/deleted.log           what was deleted of it, when and why ([`DeletedLog`])
 //! <state>/trash/                what is being deleted
 //! ```
 //! Nothing here takes the longer the more files a workload makes: what is deleted is set aside first ([`Trash`]).
 
-use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use proto_frames::Uuid;
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
-use super::agent::{InstanceRecord, Numbering, Removal, Stage};
-use super::files::{InstanceDir, Over, create_json, is_storage_fault, read_json, write_json};
+use super::agent::{InstanceRecord, Numbering, Removal, Stage, is_file_name};
+use super::files::{InstanceDir, Over, create_json, read_json, write_json};
+use super::kept::clock::KeptClock;
+use super::kept::deleted::{DeletedLog, Why};
 use super::kept::{KeepOutput, KeptRunsDir, Surplus};
 use super::trash::Trash;
-use crate::private;
+use opening::{Writing, lock, own_directory, unusable};
+
+mod opening;
 
 /// Why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +132,9 @@ pub(crate) struct StateDir {
     trash: Trash,
     kept: KeptRunsDir,
     /// Instances here that ended by themselves, and keep their files where they are.
-    exited: Mutex<BTreeSet<String>>,
+    exited: Arc<Mutex<BTreeSet<String>>>,
+    clock: Arc<KeptClock>,
+    deleted: DeletedLog,
     /// Why it could not be written when it was opened.
     fault: Option<io::Error>,
     /// Unlocked when this is dropped, or the process ends.
@@ -186,7 +195,9 @@ impl StateDir {
         let state = Self {
             trash,
             kept: KeptRunsDir::new(root.join("kept")),
-            exited: Mutex::new(exited),
+            exited: Arc::new(Mutex::new(exited)),
+            clock: Arc::new(KeptClock::open(root.join("kept-clock.json"))),
+            deleted: DeletedLog::of(&root),
             numbering: Numbering {
                 incarnation: node.incarnation.unwrap_or(incarnation),
                 after: u64::from(starts) << ENDS_PER_START_BITS,
@@ -216,35 +227,58 @@ impl StateDir {
         self.kept.rule()
     }
 
-    /// The directories of everything that has ended and left something.
-    pub(crate) fn ended(&self) -> Vec<PathBuf> {
-        let exited = self.exited.lock();
-        let exited = exited.iter().map(|id| self.instance(id).0);
-        exited.chain(self.kept.all()).collect()
+    /// Lists the directories of everything that has ended and left something; for another thread, because it may be much.
+    pub(crate) fn ended(&self) -> impl FnOnce() -> Vec<PathBuf> + Send + use<> {
+        let (root, exited, kept) = (self.root.clone(), self.exited.clone(), self.kept.clone());
+        move || {
+            let exited: Vec<_> = exited.lock().iter().cloned().collect();
+            let exited = exited.iter().map(|id| instance_dir(&root, id).0);
+            exited.chain(kept.all()).collect()
+        }
     }
 
-    /// Deletes what there is no room for of what has ended.
-    pub(crate) fn delete_surplus(&self, surplus: &Surplus) {
-        for dir in &surplus.whole {
-            if self.kept.has(dir) {
-                self.delete(dir);
-            } else if self.has_exited(dir) {
-                let dir = InstanceDir(dir.clone());
-                self.strip_to(&dir.0, &[dir.record(), dir.over()]);
-            }
+    /// What the age of what has ended is counted by.
+    pub(crate) fn clock(&self) -> Arc<KeptClock> {
+        self.clock.clone()
+    }
+
+    /// Deletes what there is no room for of what has ended, and notes it; the instances that ended by themselves of which
+    /// nothing is left but a record.
+    pub(crate) fn delete_surplus(&self, surplus: &Surplus) -> Vec<String> {
+        let (mut noted, mut bare) = (Vec::new(), Vec::new());
+        for (path, why) in &surplus.whole {
+            let dir = InstanceDir(path.clone());
+            let had_output = fs::symlink_metadata(dir.output()).is_ok();
+            let id = if self.kept.has(path) {
+                self.delete(path);
+                KeptRunsDir::instance_of(path)
+            } else if self.has_exited(path) {
+                self.strip_to(path, &[dir.record(), dir.over()]);
+                let id = path.file_name().and_then(|id| id.to_str());
+                bare.extend(id.map(str::to_owned));
+                id
+            } else {
+                None
+            };
+            noted.extend(id.filter(|_| had_output).map(|id| (id, why.clone())));
         }
         for dir in &surplus.work {
             if self.kept.has(dir) || self.has_exited(dir) {
                 self.delete(&InstanceDir(dir.clone()).work());
             }
         }
+        self.deleted.note(noted);
+        bare
     }
 
     /// Frees a full disk of some of what is kept, the oldest of it.
     pub(crate) fn free(&self) {
-        for dir in self.kept.oldest() {
-            self.delete(&dir);
-        }
+        let oldest = self.kept.oldest();
+        oldest.iter().for_each(|dir| self.delete(dir));
+        let ids = oldest
+            .iter()
+            .filter_map(|dir| KeptRunsDir::instance_of(dir));
+        self.deleted.note(ids.map(|id| (id, Why::DiskFull)));
     }
 
     /// Whether the instance here has ended by itself, and no START of it has come since.
@@ -275,6 +309,7 @@ impl StateDir {
                 warn!(event = "state_file_not_replaced", path = %path.display(), %error, "cannot be put in its place");
             }
         }
+        self.put_back();
         for path in entries(&self.root.join("instances")) {
             let record = InstanceDir(path.clone()).record();
             let is_gone = fs::symlink_metadata(record)
@@ -341,15 +376,70 @@ impl StateDir {
     }
 
     /// Remembers an instance. Of one that is gone nothing else is kept, and one that begins finds nothing of an earlier
-    /// run.
+    /// run. Of one that may run there are two records, because its directory is its workload's to remove.
     pub(crate) fn save(&self, record: &InstanceRecord) -> io::Result<()> {
+        if !record.has_ended() {
+            self.save_running(record)?;
+        }
         let mut exited = self.exited.lock();
         let had_exited = exited.remove(&record.instance);
         let saved = self.save_after(record, had_exited);
         if has_exited(record) && saved.is_ok() {
             exited.insert(record.instance.clone());
         }
+        if record.has_ended() && saved.is_ok() {
+            self.forget_running(&record.instance);
+        }
         saved
+    }
+
+    /// Writes the other record of an instance that may run.
+    fn save_running(&self, record: &InstanceRecord) -> io::Result<()> {
+        let path = running_record(&self.root, &record.instance);
+        write_json(&path, record).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                make_dir(&self.root.join("running"))?;
+                write_json(&path, record)
+            }
+            _ => Err(error),
+        })
+    }
+
+    fn forget_running(&self, id: &str) {
+        let path = running_record(&self.root, id);
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            debug!(path = %path.display(), %error, "cannot be deleted");
+        }
+    }
+
+    /// Puts back what was removed of instances that may run: their directories, and the records in them.
+    fn put_back(&self) {
+        for path in entries(&self.root.join("running")) {
+            let Some(record) = read_running(&path) else {
+                continue;
+            };
+            let dir = self.instance(&record.instance);
+            match read_json::<InstanceRecord>(&dir.record()) {
+                // It ended, and the launcher was ended before it had removed this.
+                Ok(Some(known)) if known.has_ended() => self.forget_running(&record.instance),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => {
+                    let dir_there = make_dir(&dir.0).or_else(|error| match error.kind() {
+                        io::ErrorKind::AlreadyExists => Ok(()),
+                        _ => Err(error),
+                    });
+                    let done = dir_there.and_then(|()| write_json(&dir.record(), &record));
+                    warn!(
+                        event = "instance_files_removed",
+                        instance = record.instance,
+                        put_back = done.is_ok(),
+                        "files of an instance were removed while it ran; it is known by another record"
+                    );
+                }
+            }
+        }
     }
 
     /// The same for one that had ended by itself before, or not.
@@ -370,9 +460,10 @@ impl StateDir {
         match record.stage {
             // Not of one that is being started already: its supervisor has files there.
             Stage::Starting if !is_starting(&dir) => self.replace(&dir, record, is_wanted),
-            Stage::Gone(..) => self
-                .replace(&dir, record, is_wanted)
-                .inspect_err(|_| self.strip(&dir)),
+            Stage::Gone(..) => self.replace(&dir, record, is_wanted).inspect_err(|_| {
+                self.strip(&dir);
+                self.deleted.note([(&*record.instance, Why::DiskFull)]);
+            }),
             _ => write_json(&dir.record(), record),
         }
     }
@@ -403,9 +494,18 @@ impl StateDir {
             .recursive(true)
             .mode(0o700)
             .create(&new.0)?;
-        let clear = || match is_wanted && self.kept.take(&record.instance, dir)? {
-            true => Ok(()),
-            false => self.trash.take(&dir.0),
+        let clear = || {
+            let taken = match is_wanted {
+                true => self.kept.take(&record.instance, dir)?,
+                false => Err(Why::InstanceDeleted),
+            };
+            let Err(why) = taken else { return Ok(()) };
+            self.trash.take(&dir.0)?;
+            // What makes room for a new run, and held nothing, is no loss.
+            if why != Why::NothingWritten || record.has_ended() {
+                self.deleted.note([(&*record.instance, why)]);
+            }
+            Ok(())
         };
         let written = write_json(&new.record(), record).and_then(|()| clear());
         if let Err(error) = written {
@@ -418,6 +518,8 @@ impl StateDir {
     /// Forgets an instance with all its files.
     pub(crate) fn forget(&self, id: &str) -> io::Result<()> {
         self.exited.lock().remove(id);
+        // First: without the directory it would be taken for one that was removed.
+        self.forget_running(id);
         self.trash.take(&self.instance(id).0)
     }
 
@@ -458,118 +560,41 @@ fn is_starting(dir: &InstanceDir) -> bool {
     matches!(known, Ok(Some(known)) if known.stage == Stage::Starting)
 }
 
-/// What is made of errors of writing while the directory is being opened.
-#[derive(Debug, Default)]
-struct Writing {
-    /// Whether the directory has the node's UUID, so that the rest can wait.
-    has_uuid: bool,
-    /// The first error.
-    fault: Option<io::Error>,
-}
-
-impl Writing {
-    fn tolerate(&mut self, root: &Path, written: io::Result<()>) -> Result<(), StateError> {
-        match written {
-            Ok(()) => {}
-            Err(source) if !is_storage_fault(&source) => return Err(unusable(root, source)),
-            Err(source) if !self.has_uuid => {
-                let path = root.to_owned();
-                return Err(StateError::NoUuid { path, source });
-            }
-            Err(source) => drop(self.fault.get_or_insert(source)),
-        }
-        Ok(())
-    }
-}
-
-/// Makes the directory, or closes the one that is there to others: instances' environments and outputs are private. One
-/// that is there is locked before anything of it is changed, because it may be another launcher's; `None` for a new one.
-fn own_directory(root: &Path) -> Result<Option<File>, StateError> {
-    let locked = match root.is_dir() {
-        true => Some(lock(root, root.join("node.json").exists())?),
-        false => None,
-    };
-    match private::open_directory(root, is_own) {
-        Ok(remarks) => remarks
-            .iter()
-            .for_each(|remark| warn!(event = "state_file_open_to_others", "{remark}")),
-        Err(source) if is_storage_fault(&source) && !root.exists() => {
-            let path = root.to_owned();
-            return Err(StateError::NoUuid { path, source });
-        }
-        Err(source) => return Err(unusable(root, source)),
-    }
-    Ok(locked)
-}
-
-/// Locks the directory for this launcher.
-fn lock(root: &Path, has_uuid: bool) -> Result<File, StateError> {
-    let path = root.to_owned();
-    let file = root.join("lock");
-    let open = || {
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(private::FILE)
-            .open(&file)
-    };
-    // A file that is there can be locked also where it cannot be written.
-    let lock = match open().or_else(|error| File::open(&file).map_err(|_| error)) {
-        Ok(lock) => lock,
-        Err(source) if is_storage_fault(&source) && !has_uuid => {
-            return Err(StateError::NoUuid { path, source });
-        }
-        Err(source) => return Err(unusable(root, source)),
-    };
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StateError::InUse { path }),
-        Err(error) => Err(unusable(root, error.into())),
-    }
-}
-
-/// Why a directory cannot be used, by whether it is a node's.
-fn unusable(root: &Path, source: io::Error) -> StateError {
-    let path = root.to_owned();
-    match fs::symlink_metadata(root.join("node.json")) {
-        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
-            StateError::Unusable { path, source }
-        }
-        _ => StateError::OfNode { path, source },
-    }
-}
-
+/// Every record, of an instance whose directory has none the other one, in order of instance id.
 fn records_in(root: &Path) -> Vec<InstanceRecord> {
-    let mut records: Vec<InstanceRecord> = entries(&root.join("instances"))
-        .filter_map(|path| {
-            let dir = InstanceDir(path);
-            match read_json::<InstanceRecord>(&dir.record()) {
-                Ok(record) => record,
-                Err(error) => {
-                    warn!(event = "instance_record_unreadable", path = %dir.record().display(), %error, "instance record cannot be read; ignored");
-                    None
-                }
+    let mut records = BTreeMap::new();
+    for path in entries(&root.join("instances")) {
+        let path = InstanceDir(path).record();
+        match read_json::<InstanceRecord>(&path) {
+            Ok(record) => records.extend(record.map(|it| (it.instance.clone(), it))),
+            Err(error) => {
+                warn!(event = "instance_record_unreadable", path = %path.display(), %error, "instance record cannot be read; ignored");
             }
-        })
-        .collect();
-    records.sort_by(|a, b| a.instance.cmp(&b.instance));
-    records
+        }
+    }
+    let others = entries(&root.join("running")).filter_map(|path| read_running(&path));
+    for record in others {
+        records.entry(record.instance.clone()).or_insert(record);
+    }
+    records.into_values().collect()
 }
 
-/// Whether what is in the directory is the launcher's.
-fn is_own(name: &str) -> bool {
-    let own = [
-        "lock",
-        "node.json",
-        "lease.json",
-        "lease.spare",
-        "instances",
-        "new",
-        "kept",
-        "trash",
-    ];
-    own.contains(&name) || name.ends_with(".tmp")
+/// Where the other record of an instance that may run is.
+fn running_record(root: &Path, id: &str) -> PathBuf {
+    root.join("running").join(format!("{id}.json"))
+}
+
+/// The other record of an instance, if the file is one and is called as it should be.
+fn read_running(path: &Path) -> Option<InstanceRecord> {
+    let name = path.file_name()?.to_str()?;
+    let id = name.strip_suffix(".json")?;
+    match read_json::<InstanceRecord>(path) {
+        Ok(record) => record.filter(|it| it.instance == id && is_file_name(id) && !it.has_ended()),
+        Err(error) => {
+            debug!(path = %path.display(), %error, "cannot be read");
+            None
+        }
+    }
 }
 
 /// The UUID of the node whose state directory this is, if it is one.
@@ -584,7 +609,7 @@ pub(crate) fn instance_dir(root: &Path, id: &str) -> InstanceDir {
 }
 
 /// What is in a directory; nothing where it cannot be read.
-fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path())
 }

@@ -1,10 +1,15 @@
 //! What instances leave when they end, whatever ended them: output and working directory, within limits.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
-use proto_frames::Kind;
-use proto_frames::payload::{Evacuate, Payload, Ready};
+use bytes::Bytes;
+use proto_frames::payload::{
+    Evacuate, KeptRuns, OutputChunk, OutputFailure, Payload, ReadOutput, Ready,
+};
+use proto_frames::{Connected, Kind, Message, Uuid};
 
 use crate::world::{Peer, World, until};
 
@@ -113,4 +118,109 @@ async fn nothing_is_kept_where_that_is_asked_for() {
     until("its output's end", || !output.exists()).await;
     peer.delete("b", false).await;
     assert_eq!(peer.deleted().await, ("b".to_owned(), Some(0)));
+}
+
+/// Reads what an instance has written, as far as one answer goes.
+async fn read(peer: &mut Peer, id: &str, follow: bool) -> OutputChunk {
+    let request = ReadOutput {
+        instance_uuid: id.to_owned(),
+        follow,
+        ..ReadOutput::default()
+    };
+    peer.send(Kind::READ_OUTPUT, request.encode()).await;
+    let frame = peer.next(&[Kind::OUTPUT]).await;
+    OutputChunk::decode(&frame.payload).unwrap()
+}
+
+/// Writes what an instance that ended by itself leaves, with these times of its files.
+fn ended_before(world: &World, id: &str, at: SystemTime) {
+    let dir = world.state_dir().join("instances").join(id);
+    fs::create_dir_all(&dir).unwrap();
+    let record = format!(
+        "{{\"instance\":\"{id}\",\"demand\":{{\"mem_mb\":64,\"vcpus\":1,\"disk_mb\":0}},\"restart\":false,\
+         \"stage\":{{\"Exited\":0}},\"unheard\":false}}"
+    );
+    let over = format!("{{\"instance\":\"{id}\",\"seq\":1,\"code\":0,\"at_ms\":1}}");
+    for (name, text) in [
+        ("record.json", &*record),
+        ("over.json", &over),
+        ("exit.json", "{\"Exited\":0}"),
+        ("output.log", id),
+    ] {
+        fs::write(dir.join(name), text).unwrap();
+        let file = File::options().append(true).open(dir.join(name)).unwrap();
+        file.set_modified(at).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn hundreds_that_ended_keep_their_output_whatever_the_clock_on_the_wall_says() {
+    const COUNT: usize = 600;
+    let world = World::new().await;
+    // A node that has its UUID.
+    let mut launcher = world.launch(&[]);
+    world.accept().await;
+    launcher.signal(rustix::process::Signal::TERM);
+    launcher.ended().await;
+    // As if the clock were 30 days ahead now.
+    let month = Duration::from_secs(30 * 24 * 3600);
+    let ids: Vec<String> = (0..COUNT).map(|number| format!("ended-{number}")).collect();
+    for id in &ids {
+        ended_before(&world, id, SystemTime::now() - month);
+    }
+    let _launcher = world.launch(&[]);
+    let mut peer = world.knock().await;
+    let connected = Connected::new(Uuid::from_u128(1), peer.connect.source, Bytes::new());
+    peer.send_message(Message::Connected(connected.recording_ends()))
+        .await;
+    let mut outputs = BTreeMap::new();
+    while outputs.len() < COUNT {
+        let told = peer.next(&[Kind::KEPT_RUNS]).await;
+        let told = KeptRuns::decode(&told.payload).unwrap();
+        assert!(
+            told.runs.len() <= 256,
+            "as many as a scheduler takes at a time"
+        );
+        let place = told
+            .runs
+            .into_iter()
+            .map(|it| (it.instance_uuid, it.output));
+        outputs.extend(place);
+    }
+    assert!(outputs.values().all(|place| !place.is_empty()));
+    // One more ends, so that a further look is due, and reports come.
+    peer.shell("one-more", "true").await;
+    peer.stopped().await;
+    peer.reports(5).await;
+    for id in &ids {
+        assert_eq!(world.output(id), *id);
+    }
+    let chunk = read(&mut peer, &ids[0], false).await;
+    assert_eq!(
+        (&chunk.data[..], chunk.part.ended),
+        (ids[0].as_bytes(), true)
+    );
+}
+
+#[tokio::test]
+async fn who_reads_output_that_was_deleted_hears_when_and_why_also_after_a_restart() {
+    let flags = ["-keep-output-for=1ms"];
+    let (world, mut launcher, mut peer) = World::connected(&flags).await;
+    peer.shell("a", "echo text").await;
+    peer.stopped().await;
+    let output = world.state_dir().join("instances/a/output.log");
+    until("its output's end", || !output.exists()).await;
+    for _ in 0..2 {
+        for follow in [false, true] {
+            let part = read(&mut peer, "a", follow).await.part;
+            assert_eq!(part.failure, OutputFailure::NotKept, "{part:?}");
+            for word in ["was deleted on 2", "kept for 1ms", "--keep-output-for"] {
+                assert!(part.detail.contains(word), "{}", part.detail);
+            }
+        }
+        launcher.signal(rustix::process::Signal::KILL);
+        launcher.ended().await;
+        launcher = world.launch(&flags);
+        peer = world.accept().await;
+    }
 }

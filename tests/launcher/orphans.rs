@@ -76,6 +76,79 @@ async fn what_is_left_where_launcher_and_supervisor_were_killed_is_found_by_the_
 }
 
 #[tokio::test]
+async fn what_runs_without_its_directory_is_found_by_the_next_launcher_and_its_exit_code_as_well() {
+    let (world, mut launcher, mut peer) = World::connected(&[]).await;
+    let script = "trap 'exit 7' TERM; while :; do sleep 0.05; done";
+    let pid_file = world.path("pids");
+    for id in ["stays", "ends"] {
+        let script = format!("echo $$ >> {}; {script}", pid_file.display());
+        peer.shell(id, &script).await;
+        peer.listed(id, "active").await;
+    }
+    let pids = || -> Vec<Pid> {
+        let text = fs::read_to_string(&pid_file).unwrap_or_default();
+        let numbers = text.lines().filter_map(|line| line.parse().ok());
+        numbers.filter_map(Pid::from_raw).collect()
+    };
+    until("both", || pids().len() == 2).await;
+    let family = Family(pids());
+    let remove = |id: &str| {
+        fs::remove_dir_all(world.state_dir().join("instances").join(id)).unwrap();
+    };
+    // All of it, and what tells who supervises it: a launcher writes the record of one that changes anew.
+    remove("stays");
+    fs::remove_file(world.state_dir().join("instances/ends/process.json")).unwrap();
+    for _ in 0..2 {
+        launcher.signal(Signal::KILL);
+        launcher.ended().await;
+        launcher = world.launch(&[]);
+        peer = world.admit().await;
+        let stats = peer.stats(|stats| stats.instances.len() == 2).await;
+        assert!(
+            stats
+                .instances
+                .iter()
+                .all(|it| it.state.as_str() == "active")
+        );
+        assert_eq!(family.left(), family.0);
+    }
+    remove("ends");
+    peer.delete("ends", false).await;
+    assert_eq!(peer.deleted().await, ("ends".to_owned(), Some(7)));
+    assert_eq!(family.left().len(), 1);
+    // And without a launcher: its supervisor keeps the exit code.
+    launcher.signal(Signal::KILL);
+    launcher.ended().await;
+    remove("stays");
+    let left = family.left()[0];
+    kill_process(left, Signal::TERM).unwrap();
+    until("its end", || family.left().is_empty()).await;
+    let exit = world.state_dir().join("instances/stays/exit.json");
+    until("its exit code", || exit.exists()).await;
+    let _launcher = world.launch(&[]);
+    let mut peer = world.admit().await;
+    // This scheduler has nothing on record.
+    assert_eq!(peer.deleted().await, ("ends".to_owned(), Some(7)));
+    assert_eq!(peer.stopped().await, ("stays".to_owned(), Some(7)));
+}
+
+#[tokio::test]
+async fn what_runs_without_any_record_is_listed_until_it_is_stopped() {
+    let (world, mut launcher, mut peer) = World::connected(&[]).await;
+    peer.shell("a", "echo $$; exec sleep 1000").await;
+    let family = Family(world.pids("a", 1).await);
+    peer.listed("a", "active").await;
+    launcher.signal(Signal::KILL);
+    launcher.ended().await;
+    // As a cleaner of temporary files leaves it.
+    fs::remove_dir_all(world.state_dir()).unwrap();
+    let _launcher = world.launch(&[]);
+    let mut peer = world.admit().await;
+    assert_eq!(peer.stopped().await.0, "a");
+    assert_eq!(family.left(), []);
+}
+
+#[tokio::test]
 async fn an_instance_of_which_something_is_left_that_cannot_be_found_is_listed_until_it_is_gone() {
     let (world, mut launcher, mut peer) = World::connected(&[]).await;
     peer.shell("a", "echo $$; exec sleep 1000").await;

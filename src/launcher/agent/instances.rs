@@ -26,8 +26,8 @@ use proto_frames::payload::{Digest, Start, StartFailure, StartFailureReason};
 
 use super::ends::How;
 use super::{
-    About, Agent, AgentAction, Demand, Devices, MAX_EXITED, Message, Removal, Usage, Workload,
-    images_of,
+    About, Agent, AgentAction, Demand, Devices, MAX_EXITED, Message, Removal, Runs, Usage,
+    Workload, images_of,
 };
 
 /// What the agent knows of one instance.
@@ -376,9 +376,24 @@ impl Agent {
         }
     }
 
-    /// Forgets the oldest of too many instances that ended by themselves and that the scheduler knows of.
+    /// Forgets those of these instances that ended by themselves and that the scheduler knows of. The others are named
+    /// again.
+    pub(super) fn forget_bare(&mut self, ids: &[String]) {
+        for id in ids {
+            let is_over = self.instances.get(id).is_some_and(|instance| {
+                matches!(instance.state, InstancePhase::Exited { .. }) && instance.ends.is_empty()
+            });
+            if is_over {
+                self.forget(id);
+            }
+        }
+    }
+
+    /// Forgets the oldest of too many instances that ended by themselves and that the scheduler knows of, where they
+    /// leave nothing that says for how long they are to be remembered.
     pub(super) fn limit_exited(&mut self) {
-        if self.instances.sums().exited <= MAX_EXITED {
+        let leave_output = self.settings.runs == Runs::Processes;
+        if leave_output || self.instances.sums().exited <= MAX_EXITED {
             return;
         }
         let ended = |instance: &Instance| match instance.state {

@@ -1,12 +1,21 @@
 //! What is left of runs that are over, as the scheduler is told it: so that it knows of them although it was restarted
 //! without a state directory, and of where their output is. All of it once on a connection, after the first report, and
-//! then what changes.
+//! then what changes; in parts, where it is more than one frame takes.
 
 use std::collections::BTreeMap;
 
 use proto_frames::payload::{KeptRun, KeptRuns};
 
 use super::{Agent, Link, Message};
+
+/// Most runs in one frame: half of what a scheduler takes.
+pub(super) const MAX_RUNS_PER_FRAME: usize = 256;
+
+/// Bytes of a run in a frame beside its texts: the keys, and numbers of twenty digits.
+const RUN_BYTES: usize = 192;
+
+/// Bytes of runs after which the next frame begins: well below what a payload may have (256 KiB).
+const MAX_BYTES_PER_FRAME: usize = 128 * 1024;
 
 /// The runs by instance and the number of their end.
 type Runs = BTreeMap<(String, u64), KeptRun>;
@@ -46,11 +55,9 @@ impl Agent {
             output: String::new(),
             ..run
         }));
-        if !changed.is_empty() {
-            self.send(Message::KeptRuns(KeptRuns {
-                complete: false,
-                runs: changed,
-            }));
+        for runs in in_parts(changed) {
+            let complete = false;
+            self.send(Message::KeptRuns(KeptRuns { complete, runs }));
         }
     }
 
@@ -68,11 +75,39 @@ impl Agent {
         let Some(runs) = self.kept.runs.as_ref().filter(|_| !self.kept.is_told) else {
             return;
         };
-        let runs = runs.values().cloned().collect();
+        let mut parts = in_parts(runs.values().cloned().collect()).into_iter();
         self.kept.is_told = true;
+        // The first replaces what the scheduler knew; the others add to it.
+        let first = parts.next().unwrap_or_default();
         self.send(Message::KeptRuns(KeptRuns {
             complete: true,
-            runs,
+            runs: first,
         }));
+        for runs in parts {
+            let complete = false;
+            self.send(Message::KeptRuns(KeptRuns { complete, runs }));
+        }
     }
+}
+
+/// The runs, as many together as one frame takes; nothing for none.
+fn in_parts(runs: Vec<KeptRun>) -> Vec<Vec<KeptRun>> {
+    let mut parts: Vec<Vec<KeptRun>> = Vec::new();
+    let mut bytes = 0;
+    for run in runs {
+        let takes = RUN_BYTES + run.instance_uuid.len() + run.output.len();
+        match parts.last_mut() {
+            Some(part)
+                if part.len() < MAX_RUNS_PER_FRAME && bytes + takes <= MAX_BYTES_PER_FRAME =>
+            {
+                part.push(run);
+                bytes += takes;
+            }
+            _ => {
+                parts.push(vec![run]);
+                bytes = takes;
+            }
+        }
+    }
+    parts
 }

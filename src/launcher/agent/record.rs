@@ -78,7 +78,6 @@ pub enum Stage {
     Gone(Removal, Option<i32>),
 }
 
-#[cfg(test)]
 impl InstanceRecord {
     /// One of an instance of which nothing is known but what it asked for.
     pub(crate) fn new(instance: &str, demand: Demand, stage: Stage) -> Self {

@@ -16,8 +16,8 @@ use proto_frames::{Frame, Kind, Uuid};
 
 use super::{
     Action, Agent, AgentAction, Command, Features, HostFigures, Input, InstanceRecord, LaunchFault,
-    MAX_EXITED, MIN_REPORT_GAP, Message, Numbering, Pressure, PressureLimits, ProcessFate,
-    Recovered, Runs, Settings, Usage, Workloads,
+    MIN_REPORT_GAP, Message, Numbering, Pressure, PressureLimits, ProcessFate, Recovered, Runs,
+    Settings, Usage, Workloads,
 };
 
 mod devices;

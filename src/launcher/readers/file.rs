@@ -14,8 +14,10 @@ use bytes::Bytes;
 use proto_frames::payload::output::MAX_OUTPUT_CHUNK;
 use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, ReadOutput};
 
+use super::super::agent::InstanceRecord;
 use super::super::files::{InstanceDir, OutputStart, careful, read_json};
 use super::super::kept::KeepOutput;
+use super::super::kept::deleted::DeletedLog;
 
 /// Bytes from the end in which the last lines are looked for: where they are longer, there are fewer.
 const MAX_TAIL_BYTES: u64 = 1024 * 1024;
@@ -130,29 +132,50 @@ impl Places {
         all.into_iter().map(|(_, path)| InstanceDir(path)).collect()
     }
 
-    /// The answer where there is no output: an empty chunk for an instance that is there and has not written, otherwise
-    /// `NotKept`.
+    /// The answer where there is no output: an empty chunk for an instance that runs and has not written, otherwise
+    /// `NotKept`, with what became of it.
     fn nothing(&self, request: &ReadOutput) -> OutputRead {
-        let dir = InstanceDir(self.root.join("instances").join(&request.instance_uuid));
-        let is_over = fs::symlink_metadata(dir.ended()).is_ok();
-        let part = if request.run == 0 && !is_over && fs::symlink_metadata(dir.record()).is_ok() {
+        let id = &request.instance_uuid;
+        let dir = InstanceDir(self.root.join("instances").join(id));
+        let part = if request.run == 0 && may_write(&dir) {
             // It is there and has not begun to write.
             OutputPart {
                 id: request.id,
                 read: request.read,
-                instance_uuid: request.instance_uuid.clone(),
+                instance_uuid: id.clone(),
                 ..OutputPart::default()
             }
         } else {
-            let age = humantime::format_duration(self.rule.age);
-            let mib = self.rule.bytes / (1024 * 1024);
-            let detail = format!(
-                "its output is not kept, or not any more; its node keeps that of ended instances for {age} and {mib} MiB of \
-                 all together"
-            );
+            let detail = DeletedLog::of(&self.root)
+                .what_of(id)
+                .unwrap_or_else(|| self.without_note());
             request.fail(OutputFailure::NotKept, detail)
         };
         OutputRead::Chunk(OutputChunk::new(part, Bytes::new()))
+    }
+
+    /// What is to be said of output that is not there, and of whose deletion nothing is noted.
+    fn without_note(&self) -> String {
+        let age = humantime::format_duration(self.rule.age);
+        let mib = self.rule.bytes / (1024 * 1024);
+        format!(
+            "none of its output is on its node, and the launcher has not noted that it deleted any: its files were \
+             removed by others, or it wrote nothing, or that was longer ago than the launcher remembers; output of ended \
+             instances is kept there for {age} and {mib} MiB of all together"
+        )
+    }
+}
+
+/// Whether an instance is there and has not ended. What is left of one whose output was deleted is its record.
+fn may_write(dir: &InstanceDir) -> bool {
+    let exists = |path: PathBuf| fs::symlink_metadata(path).is_ok();
+    if exists(dir.ended()) || exists(dir.over()) {
+        return false;
+    }
+    match read_json::<InstanceRecord>(&dir.record()) {
+        Ok(record) => record.is_some_and(|record| !record.has_ended()),
+        // One that cannot be read says as little as it did before.
+        Err(_) => true,
     }
 }
 

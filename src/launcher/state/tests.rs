@@ -1,7 +1,7 @@
 //! The state directory: what is found in it again, and what becomes of what is broken.
 
 use super::super::agent::{Demand, InstanceRecord, Removal, Stage};
-use super::{StateDir, StateError};
+use super::{DeletedLog, StateDir, StateError, Surplus, Why};
 
 fn record(instance: &str, stage: Stage) -> InstanceRecord {
     let demand = Demand {
@@ -103,6 +103,13 @@ fn records_come_back_in_order_and_a_broken_one_harms_no_other() {
     state.save(&records[0]).unwrap();
     state.save(&record("c", Stage::Running)).unwrap();
     std::fs::write(state.instance("c").record(), "{").unwrap();
+    let other = dir.path().join("running/c.json");
+    assert_eq!(
+        state.records().len(),
+        3,
+        "of one that may run there is another"
+    );
+    std::fs::write(other, "{").unwrap();
     assert_eq!(state.records(), records);
     state.forget("a").unwrap();
     state.forget("a").unwrap();
@@ -150,14 +157,14 @@ fn what_had_ended_by_itself_is_deleted_with_its_output_and_kept_when_it_begins_a
         std::fs::write(state.instance(id).output(), "text").unwrap();
         state.save(&record(id, Stage::Exited(Some(1)))).unwrap();
     }
-    assert_eq!(state.ended().len(), 2);
+    assert_eq!(state.ended()().len(), 2);
     drop(state);
     let state = StateDir::open(dir.path(), None).unwrap();
     let gone = Stage::Gone(Removal::Deleted, Some(1));
     state.save(&record("deleted", gone)).unwrap();
     state.save(&record("again", Stage::Starting)).unwrap();
     assert_eq!(
-        state.ended(),
+        state.ended()(),
         [dir.path().canonicalize().unwrap().join("kept/again.1")]
     );
 }
@@ -193,8 +200,89 @@ fn what_has_no_record_is_deleted_and_what_is_broken_is_not() {
     }
     std::fs::remove_file(state.instance("left").record()).unwrap();
     std::fs::write(state.instance("broken").record(), "{").unwrap();
+    std::fs::remove_dir_all(dir.path().join("running")).unwrap();
     drop(state);
     let state = StateDir::open(dir.path(), None).unwrap();
     assert!(!state.instance("left").0.exists());
     assert!(state.instance("broken").0.exists());
+}
+
+#[test]
+fn an_instance_that_may_run_is_known_without_its_directory_and_one_that_has_ended_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path(), None).unwrap();
+    let running = record("a", Stage::Running);
+    for known in [
+        &running,
+        &record("b", Stage::Running),
+        &record("c", Stage::Running),
+    ] {
+        state.save(known).unwrap();
+        std::fs::remove_dir_all(state.instance(&known.instance).0).unwrap();
+    }
+    state.forget("b").unwrap();
+    state.save(&record("c", Stage::Exited(Some(0)))).unwrap();
+    std::fs::remove_dir_all(state.instance("c").0).unwrap();
+    drop(state);
+    let state = StateDir::open(dir.path(), None).unwrap();
+    assert_eq!(state.records(), [running]);
+    assert!(state.instance("a").record().exists(), "it is put back");
+    // All of it, as a cleaner of temporary files would.
+    std::fs::remove_dir_all(dir.path().join("running")).unwrap();
+    state.save(&record("a", Stage::Suspended)).unwrap();
+    std::fs::remove_dir_all(state.instance("a").0).unwrap();
+    assert_eq!(state.records(), [record("a", Stage::Suspended)]);
+}
+
+#[test]
+fn what_is_deleted_of_ended_instances_is_noted_and_those_that_ended_by_themselves_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path(), None).unwrap();
+    let write = |id: &str| std::fs::write(state.instance(id).output(), "text").unwrap();
+    for id in ["by-itself", "removed", "deleted", "silent"] {
+        state.save(&record(id, Stage::Running)).unwrap();
+        if id != "silent" {
+            write(id);
+        }
+    }
+    state
+        .save(&record("by-itself", Stage::Exited(Some(0))))
+        .unwrap();
+    state
+        .save(&record("deleted", Stage::Exited(Some(0))))
+        .unwrap();
+    for (id, removal) in [
+        ("removed", Removal::Stopped),
+        ("deleted", Removal::Deleted),
+        ("silent", Removal::Deleted),
+    ] {
+        state.save(&record(id, Stage::Gone(removal, None))).unwrap();
+    }
+    let mut ended = state.ended()();
+    ended.sort_unstable();
+    let kept = dir.path().canonicalize().unwrap().join("kept/removed.1");
+    assert_eq!(ended, [state.instance("by-itself").0, kept]);
+    let whole = ended
+        .into_iter()
+        .map(|it| (it, Why::Age(3_600_000)))
+        .collect();
+    let surplus = Surplus {
+        whole,
+        ..Surplus::default()
+    };
+    assert_eq!(state.delete_surplus(&surplus), ["by-itself"]);
+    // Again, as long as it is remembered: what is noted stays as it was.
+    let log = DeletedLog::of(dir.path());
+    let before = log.what_of("by-itself");
+    assert_eq!(state.delete_surplus(&surplus), ["by-itself"]);
+    assert_eq!(log.what_of("by-itself"), before);
+    for (id, why) in [
+        ("by-itself", "kept for 1h"),
+        ("removed", "kept for 1h"),
+        ("deleted", "deleted after it had ended"),
+        ("silent", "had written nothing"),
+    ] {
+        let said = log.what_of(id).unwrap();
+        assert!(said.contains(why), "{id}: {said}");
+    }
 }

@@ -6,7 +6,7 @@ use super::super::{MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS};
 use super::*;
 
 /// A node whose scheduler records ends.
-fn recorded() -> World {
+pub(super) fn recorded() -> World {
     let mut world = World::disconnected();
     world.records_ends = true;
     world.connect();
@@ -24,7 +24,7 @@ impl World {
     }
 
     /// The scheduler has everything on record that the latest report told.
-    fn record(&mut self) {
+    pub(super) fn record(&mut self) {
         let stats = self.stats();
         let told = stats.ended.last().map(|end| end.seq);
         self.record_as(

@@ -1,5 +1,8 @@
 //! How instances end: by themselves, by DELETE, by EVACUATE, at shutdown; and what is answered to what cannot be done.
 
+use proto_frames::payload::{KeptRun, KeptRuns, Payload};
+
+use super::ends::recorded;
 use super::*;
 
 fn stopped(id: &str, code: i64) -> Message {
@@ -55,16 +58,75 @@ fn an_instance_that_ended_by_itself_can_be_started_again_and_deleted() {
 }
 
 #[test]
-fn only_so_many_ended_instances_are_kept_and_the_oldest_go_first() {
+fn ended_instances_are_remembered_until_nothing_is_left_of_them_however_many_they_are() {
     let mut world = World::connected();
-    for number in (0..=MAX_EXITED).rev() {
-        let id = format!("{number:04}");
-        world.running(&id, 1);
-        world.exits(&id, 0);
+    let ids: Vec<String> = (0..600).map(|number| format!("{number:04}")).collect();
+    for id in &ids {
+        world.running(id, 1);
+        world.exits(id, 0);
     }
     world.advance(INTERVAL * 2);
-    assert_eq!(world.records.len(), MAX_EXITED);
-    assert!(!world.records.contains_key(&format!("{MAX_EXITED:04}")));
+    assert_eq!(world.records.len(), ids.len());
+    world.running("runs", 1);
+    let bare = ["0000", "0599", "runs", "unknown"]
+        .map(str::to_owned)
+        .to_vec();
+    let runs = Vec::new();
+    world.handle(Input::KeptRuns { runs, bare });
+    world.advance(INTERVAL * 2);
+    assert_eq!(world.records.len(), ids.len() - 2 + 1);
+    assert!(!world.records.contains_key("0000") && world.records.contains_key("runs"));
+}
+
+#[test]
+fn an_instance_of_which_nothing_is_left_is_forgotten_only_once_its_end_is_on_record() {
+    let mut world = recorded();
+    world.running("a", 1);
+    world.exits("a", 0);
+    let bare = || Input::KeptRuns {
+        runs: Vec::new(),
+        bare: vec!["a".to_owned()],
+    };
+    world.handle(bare());
+    assert!(world.records.contains_key("a"));
+    world.record();
+    world.handle(bare());
+    assert!(!world.records.contains_key("a"));
+}
+
+#[test]
+fn all_that_is_left_is_reported_in_parts_that_a_scheduler_takes() {
+    let mut world = recorded();
+    let run = |number: u64, path: &str| KeptRun {
+        instance_uuid: format!("{number:04}"),
+        seq: number,
+        output: path.to_owned(),
+        ..KeptRun::default()
+    };
+    let runs: Vec<_> = (0..600).map(|number| run(number, "/kept")).collect();
+    let long = run(600, &"x".repeat(4000));
+    let runs = [runs, vec![long; 100]].concat();
+    let mut numbered = runs.clone();
+    for (number, run) in numbered.iter_mut().enumerate() {
+        run.seq = number as u64;
+    }
+    world.handle(Input::KeptRuns {
+        runs: numbered.clone(),
+        bare: Vec::new(),
+    });
+    let parts: Vec<KeptRuns> = std::mem::take(&mut world.sent)
+        .into_iter()
+        .filter_map(|message| match message {
+            Message::KeptRuns(part) => Some(part),
+            _ => None,
+        })
+        .collect();
+    let completes: Vec<bool> = parts.iter().map(|part| part.complete).collect();
+    assert!(completes[0] && !completes[1..].contains(&true));
+    assert!(parts.iter().all(|part| part.runs.len() <= 256));
+    assert!(parts.iter().all(|part| part.encode().len() < 200 * 1024));
+    let told: usize = parts.iter().map(|part| part.runs.len()).sum();
+    assert_eq!(told, numbered.len());
 }
 
 #[test]

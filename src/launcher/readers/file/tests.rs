@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use proto_frames::payload::{OutputChunk, OutputFailure, ReadOutput};
 
+use super::super::super::agent::{Demand, Stage};
 use super::super::super::files::{InstanceDir, OutputStart, write_json};
-use super::{KeepOutput, MAX_OUTPUT_CHUNK, MAX_TAIL_BYTES, OutputRead, Places};
+use super::super::super::kept::deleted::{DeletedLog, Why};
+use super::{InstanceRecord, KeepOutput, MAX_OUTPUT_CHUNK, MAX_TAIL_BYTES, OutputRead, Places};
 
 /// A state directory with one instance, whose output is this.
 struct World {
@@ -229,6 +231,27 @@ fn one_that_has_not_begun_to_write_has_nothing_yet_and_one_that_is_not_there_nev
     assert!(!none.part.is_failure() && !none.part.ended && none.data.is_empty());
     fs::remove_dir_all(&world.dir.0).unwrap();
     assert_eq!(world.from(0).part.failure, OutputFailure::NotKept);
+}
+
+#[test]
+fn output_that_was_deleted_is_said_to_be_with_the_reason_although_a_record_of_its_instance_is_left()
+{
+    let world = World::new(b"");
+    fs::remove_file(world.dir.output()).unwrap();
+    let mut record = InstanceRecord::new("a", Demand::default(), Stage::Running);
+    write_json(&world.dir.record(), &record).unwrap();
+    assert!(!world.from(0).part.is_failure(), "it may write yet");
+    record.stage = Stage::Exited(Some(0));
+    write_json(&world.dir.record(), &record).unwrap();
+    let gone = world.from(0).part;
+    assert_eq!(gone.failure, OutputFailure::NotKept);
+    assert!(gone.detail.contains("not noted"), "{}", gone.detail);
+    DeletedLog::of(world.root.path()).note([("a", Why::Bytes(5 << 20))]);
+    let gone = world.from(0).part;
+    assert_eq!(gone.failure, OutputFailure::NotKept);
+    for part in ["was deleted on 2", "5 MiB", "--keep-output-bytes"] {
+        assert!(gone.detail.contains(part), "{}", gone.detail);
+    }
 }
 
 #[test]
