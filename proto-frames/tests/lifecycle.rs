@@ -352,6 +352,7 @@ fn views_histories_and_snapshots_come_back_as_they_were() {
                     node_uuid: text("h1"),
                     detail: text("attempt 1"),
                     exit_code: Some(-9),
+                    failed: None,
                 },
                 HistoryRow::default(),
             ],

@@ -224,6 +224,11 @@ impl Cluster {
         self.absent.insert(node)
     }
 
+    /// Forgets the first of those that were known only briefly.
+    pub(crate) fn forget_first_brief(&mut self) -> Option<KnownNode> {
+        self.absent.forget_first_brief()
+    }
+
     /// Forgets a node that is not connected; returns what was known of it.
     pub(crate) fn forget_absent(&mut self, uuid: Uuid) -> Option<KnownNode> {
         self.absent.remove(uuid)

@@ -19,6 +19,7 @@ use sched_model::Uuid;
 use crate::api::ids::InstanceId;
 use crate::api::record::{Change, Record, RecordKey, Ticket};
 use crate::journal::claims::Claims;
+pub(crate) use crate::journal::claims::LostPlain;
 use crate::journal::disk::Disk;
 use crate::journal::ends::Ends;
 use crate::journal::recorded::Recorded;

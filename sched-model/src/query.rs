@@ -208,6 +208,8 @@ record! {
         ended_at_ms: Option<i64> as "ended_at_ms" unless empty,
         /// Of one that has ended, its exit status, or minus the signal that ended it; `None` = not known.
         exit_code: Option<i64> as "exit_code" unless empty,
+        /// Of one whose START failed, so that it never ran: why, in the word of a StartFailure.
+        failed: Option<String> as "failed" unless empty,
         /// What it is called beside its UUID; empty for nothing.
         name: String as "name" unless empty,
         /// What it runs: the first words of its command, or its image; empty where that is not known.
@@ -246,6 +248,8 @@ record! {
         detail: String as "detail" unless empty,
         /// Where this is its end: its exit status, or minus the signal that ended it; `None` = not known.
         exit_code: Option<i64> as "exit_code" unless empty,
+        /// Where this is the failure of its START: why, in the word of a StartFailure.
+        failed: Option<String> as "failed" unless empty,
     }
 }
 

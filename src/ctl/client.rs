@@ -12,14 +12,14 @@
 //! - other commands are answered only if they are refused. The client sends a query behind such a command: frames of
 //!   one connection are handled in order, so that a refusal comes before the result of that query.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use proto_frames::payload::{
     ControllerView, Delete, Evacuate, HistoryRow, InstanceView, NodeView, OutputRow, Payload,
-    Query, QueryKind, QueryResult, Restore, StatusView, StoreView, Topic, Watch,
+    PlacementState, Query, QueryKind, QueryResult, Restore, StatusView, StoreView, Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
@@ -116,6 +116,17 @@ pub struct Ended {
 }
 
 impl Listing {
+    /// Leaves out the row of an instance on no node that a later page has on one: it was placed, or its node came back,
+    /// while pages were read.
+    fn drop_superseded(&mut self) {
+        let is_on_none =
+            |it: &InstanceView| matches!(it.state, PlacementState::Waiting | PlacementState::Lost);
+        let placed = self.instances.iter().filter(|it| !is_on_none(it));
+        let placed: HashSet<String> = placed.map(|it| it.instance_uuid.clone()).collect();
+        self.instances
+            .retain(|it| !is_on_none(it) || !placed.contains(&it.instance_uuid));
+    }
+
     /// Entries of all kinds.
     fn len(&self) -> usize {
         self.nodes.len() + self.instances.len() + self.controllers.len() + self.history.len()
@@ -442,7 +453,10 @@ impl Client {
             listing.complete_for = complete_for_ms.map(Duration::from_millis);
             listing.forgotten = page.forgotten.unwrap_or(0);
             match page.next {
-                None => return Ok(listing),
+                None => {
+                    listing.drop_superseded();
+                    return Ok(listing);
+                }
                 // A cursor that does not advance would ask for the same page for ever.
                 next if next == after => break,
                 next => after = next,

@@ -255,7 +255,7 @@ impl Tracker {
             else {
                 continue;
             };
-            if view.exit_code.is_none() && !self.is_reattached {
+            if view.exit_code.is_none() && view.failed.is_none() && !self.is_reattached {
                 let looks = self.untold.entry(at).or_default();
                 *looks += 1;
                 if *looks < UNTOLD_LOOKS {
@@ -601,8 +601,16 @@ fn node_of(view: &InstanceView) -> Option<(String, String)> {
 /// A listing does not say where in its life an unmanaged instance is: it is then taken as placed.
 fn stage_of(view: &InstanceView) -> Stage {
     match view.state {
-        PlacementState::Ended => Stage::Ended {
-            exit_code: view.exit_code,
+        PlacementState::Ended => match &view.failed {
+            Some(reason) => Stage::Failed {
+                reason: reason.clone(),
+                detail: Some(view.waits_for.clone()).filter(|detail| !detail.is_empty()),
+                reasons: Vec::new(),
+                attempts: Vec::new(),
+            },
+            None => Stage::Ended {
+                exit_code: view.exit_code,
+            },
         },
         PlacementState::Waiting => Stage::Waiting(Box::new(InstanceQueued {
             position: view.position.unwrap_or(0),

@@ -170,8 +170,11 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
     }
 }
 
+/// The last field of a node's line, if it was lost soon after it was first known.
+const BRIEF: &str = "brief";
+
 /// A node's line: UUID, roles in decimal, instances, milliseconds of Unix time since when it is lost or `-`, address or
-/// `-`, host name, with a tab between each. Versions before 0.2 wrote the UUID alone. Fields are added at the end only,
+/// `-`, host name, and `brief` if it was lost soon after it was first known, with a tab between each. Versions before 0.2 wrote the UUID alone. Fields are added at the end only,
 /// so that both an older and a newer program can read the line.
 fn node_line(node: &KnownNode) -> String {
     let KnownNode {
@@ -191,8 +194,9 @@ fn node_line(node: &KnownNode) -> String {
         .filter(|it| !it.is_control())
         .collect();
     format!(
-        "{uuid}\t{}\t{instances}\t{lost}\t{address}\t{hostname}\n",
-        roles.0
+        "{uuid}\t{}\t{instances}\t{lost}\t{address}\t{hostname}\t{}\n",
+        roles.0,
+        if node.is_brief { BRIEF } else { "" }
     )
 }
 
@@ -208,6 +212,7 @@ fn read_node(line: &str) -> Option<KnownNode> {
         lost_since_ms: next().parse().ok(),
         address: next().parse().ok(),
         hostname: next().into(),
+        is_brief: next() == BRIEF,
         ..KnownNode::from(uuid)
     })
 }
@@ -254,6 +259,7 @@ mod tests {
             address: Some("[::1]:4711".parse().unwrap()),
             instances: 3,
             lost_since_ms: Some(1_700_000_000_123),
+            is_brief: true,
         };
         let nodes = [KnownNode::from(Uuid::new_v4()), lost];
         state.save_nodes(&nodes).unwrap();

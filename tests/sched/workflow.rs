@@ -11,6 +11,7 @@ mod foreign;
 mod forgetting;
 mod in_doubt;
 mod late;
+mod lost_plain;
 mod moving;
 mod one_door;
 mod open_starts;

@@ -144,6 +144,8 @@ pub enum Cause {
     CannotBeShipped,
     /// It ended while it was to move.
     EndedBeforeMove,
+    /// Its node is lost, and may run it.
+    MayRunOnLostNode,
     /// Its node is lost since then.
     KnownSinceNodeLost,
     /// Its node was given it, and has not listed it yet.
@@ -170,8 +172,8 @@ pub enum Cause {
     TargetGone(Uuid),
     /// The target of its move is lost.
     TargetLost(Uuid),
-    /// This node could not start it.
-    NotStarted(Uuid, StartFailureReason),
+    /// This node could not start it, and what its launcher says of that; may be empty.
+    NotStarted(Uuid, StartFailureReason, ShortText),
     /// Its launcher could not suspend it, and why.
     CannotSuspend(Box<str>),
     /// Its launcher could not resume it, and why.
@@ -212,6 +214,7 @@ impl Cause {
             | Self::CannotChange(text)
             | Self::Said(text)
             | Self::NotRecorded(Some(text)) => text.len(),
+            Self::NotStarted(_, _, text) => text.len(),
             Self::Refused(refusal) => size_of::<Refusal>() + refusal.text_len(),
             Self::Declined(objection) => size_of::<Objection>() + objection.text_len(),
             Self::NoFit(no_fit) => no_fit.len(),

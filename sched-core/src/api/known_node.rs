@@ -20,6 +20,9 @@ pub struct KnownNode {
     pub instances: u64,
     /// Since when it is lost, milliseconds of Unix time; `None` while it is connected or expected back.
     pub lost_since_ms: Option<u64>,
+    /// Whether it was known for less than an hour when it was lost, with nothing on it: then it is forgotten an hour
+    /// later. Anyone with a launcher's certificate can make such nodes, as many as they like.
+    pub is_brief: bool,
 }
 
 impl From<Uuid> for KnownNode {
@@ -32,6 +35,7 @@ impl From<Uuid> for KnownNode {
             address: None,
             instances: 0,
             lost_since_ms: None,
+            is_brief: false,
         }
     }
 }

@@ -274,7 +274,8 @@ pub struct BindingRecord {
     pub since_ms: u64,
 }
 
-/// What is kept of the claims on a node with an original launcher, which does not say what its instances asked for.
+/// What is kept of the claims on a node with an original launcher, which does not say what its instances asked for; and
+/// of the plain instances on any node that is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClaimsRecord {
@@ -300,6 +301,24 @@ pub struct ClaimRecord {
     /// Id of its group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Box<str>>,
+    /// Whether its node is lost with it, and it is listed as that. Records of earlier versions lack it, and what follows.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_lost: bool,
+    /// Whether what it asked for is not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unknown: bool,
+    /// Since when its node had it, in unix milliseconds; 0 where that is not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub since_ms: u64,
+    /// What it is called; empty for nothing.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Box<str>,
+    /// Its tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Box<str>>,
+    /// What it runs; empty where that is not known.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub program: Box<str>,
 }
 
 /// What is kept of a run of an instance that is over.
@@ -321,6 +340,9 @@ pub struct RunRecord {
     /// What it ran; empty where that is not known. Records of earlier versions lack it.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub program: Box<str>,
+    /// Why its START failed, in the protocol's word, if it never ran. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Box<str>>,
     /// Its exit status, or minus the signal that ended it; `None` = not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,

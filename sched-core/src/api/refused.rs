@@ -55,6 +55,8 @@ pub enum RefusalCause {
     NotRecorded(Box<Cause>),
     /// Only an instance whose node is lost can be forgotten.
     NotOnLostNode,
+    /// Its node is lost, and nothing is kept for the case that it comes back.
+    OnLostNode,
 }
 
 impl RefusalCause {
@@ -67,7 +69,9 @@ impl RefusalCause {
             Self::Malformed(_) => RefusalReason::InvalidPayload,
             Self::TooLong { .. } => RefusalReason::TooLong,
             Self::TooManyAnswers(_) => RefusalReason::TooMany,
-            Self::NodeConnected(_) | Self::NotOnLostNode => RefusalReason::Unsupported,
+            Self::NodeConnected(_) | Self::NotOnLostNode | Self::OnLostNode => {
+                RefusalReason::Unsupported
+            }
             Self::NodeNotConnected(_)
             | Self::NodeNotKnown(_)
             | Self::AgentNotConnected(_)
@@ -93,6 +97,7 @@ impl RefusalCause {
             | Self::Backup
             | Self::TooLong { .. }
             | Self::NotOnLostNode
+            | Self::OnLostNode
             | Self::TooManyAnswers(_) => 0,
         }
     }

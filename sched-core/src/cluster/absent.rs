@@ -25,6 +25,8 @@ pub(crate) struct AbsentNodes {
     by_uuid: BTreeMap<Uuid, KnownNode>,
     /// The lost ones by the time of their loss.
     by_loss: BTreeSet<(u64, Uuid)>,
+    /// Those of them that were known only briefly.
+    brief: BTreeSet<(u64, Uuid)>,
 }
 
 impl AbsentNodes {
@@ -44,6 +46,9 @@ impl AbsentNodes {
         };
         if let Some(since_ms) = node.lost_since_ms {
             self.by_loss.insert((since_ms, node.uuid));
+            if node.is_brief {
+                self.brief.insert((since_ms, node.uuid));
+            }
         }
         self.by_uuid.insert(node.uuid, node);
         forgotten
@@ -54,8 +59,20 @@ impl AbsentNodes {
         let node = self.by_uuid.remove(&uuid)?;
         if let Some(since_ms) = node.lost_since_ms {
             self.by_loss.remove(&(since_ms, uuid));
+            self.brief.remove(&(since_ms, uuid));
         }
         Some(node)
+    }
+
+    /// Since when the first one is lost that was known only briefly, in unix milliseconds.
+    pub(crate) fn first_brief(&self) -> Option<u64> {
+        self.brief.first().map(|(since_ms, _)| *since_ms)
+    }
+
+    /// Forgets that one.
+    pub(super) fn forget_first_brief(&mut self) -> Option<KnownNode> {
+        let (_, uuid) = *self.brief.first()?;
+        self.remove(uuid)
     }
 
     /// Whether the one node or host that a query names is absent: then it may come back, and waiting could help. By

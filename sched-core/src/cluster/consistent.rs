@@ -43,7 +43,8 @@ impl Cluster {
                 format!("node {uuid} is not found by its UUID")
             })?;
             ensure(
-                node.hostname().is_empty()
+                node.report().is_none()
+                    || node.hostname().is_empty()
                     || self.nodes.by_hostname(node.hostname()).contains(&key),
                 || format!("node {uuid} is not found by its host name"),
             )?;

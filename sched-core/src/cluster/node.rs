@@ -168,6 +168,10 @@ pub(crate) struct Node {
     pub(super) leased_at: Option<Instant>,
     /// The change that must be on disk before its lease is extended; 0 = none.
     pub(super) lease_ticket: u64,
+    /// The host name that is remembered from before it was lost; empty where there is none.
+    pub(super) known_as: ShortText,
+    /// When this process first knew of it; `None` where it was known before.
+    pub(super) first_known: Option<Instant>,
     /// Whether it ever listed what runs on it: before, it may have instances that are not known.
     pub(super) has_listed: bool,
     /// Whether a warning was given on this connection that claims on it are not known.
@@ -222,6 +226,8 @@ impl Node {
             leased_at: None,
             lease_ticket: 0,
             has_listed: false,
+            known_as: ShortText::default(),
+            first_known: Some(now),
             has_unknown: false,
             is_cordoned: false,
             is_evacuated: false,
@@ -398,15 +404,21 @@ impl Node {
         }
     }
 
-    /// The host name it reported; empty before.
+    /// The host name it reported; before that the one that it had when it was last connected, or none.
     pub(crate) fn hostname(&self) -> &str {
-        self.report.as_ref().map_or("", |report| &report.hostname)
+        let report = self.report.as_ref();
+        report.map_or(&self.known_as, |report| &report.hostname)
+    }
+
+    /// When this process first knew of it; `None` where it was known before.
+    pub(crate) fn first_known(&self) -> Option<Instant> {
+        self.first_known
     }
 
     /// The same, to be kept elsewhere.
     pub(crate) fn hostname_text(&self) -> ShortText {
         let report = self.report.as_ref();
-        report.map_or_else(ShortText::default, |report| report.hostname.clone())
+        report.map_or_else(|| self.known_as.clone(), |report| report.hostname.clone())
     }
 
     /// What is free on it with these claims, whether or not it takes work.

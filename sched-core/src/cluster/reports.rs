@@ -11,7 +11,9 @@ use sched_model::{Role, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, NodeExtras, NodeReport};
+use crate::api::known_node::KnownNode;
 use crate::api::sent::{CommandName, ReportName};
+use crate::api::text::ShortText;
 use crate::cluster::Cluster;
 use crate::cluster::node::{IsOther, Node, NodeStatus, Presence};
 use crate::cluster::questions::Asker;
@@ -25,9 +27,16 @@ impl Cluster {
         roles: Role,
         session: SessionId,
         now: Instant,
+        before: Option<&KnownNode>,
     ) -> NodeKey {
         let mut node = Node::new(uuid, roles, session, now, &self.config, self.measured());
         node.is_cordoned = self.cordons.contains(uuid);
+        if let Some(before) = before {
+            node.known_as = ShortText::new(&before.hostname);
+            if !before.is_brief {
+                node.first_known = None;
+            }
+        }
         let key = self.nodes.insert(node);
         self.enter_tables(key);
         key

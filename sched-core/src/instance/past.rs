@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use sched_model::{PhaseName, Uuid};
+use sched_model::{PhaseName, StartFailureReason, Uuid};
 
 use self::reach::Reach;
 use super::history::{History, HistoryEvent};
@@ -40,6 +40,8 @@ pub(crate) struct Run {
     name: Box<str>,
     /// What it ran; empty where that is not known.
     program: Box<str>,
+    /// Why its START failed, in the protocol's word, if it never ran.
+    failed: Option<StartFailureReason>,
     exit_code: Option<i64>,
     /// The number that the launcher gave this end; two reports with the same number and node are of the same run.
     end: Option<u64>,
@@ -95,6 +97,7 @@ impl Run {
             hostname: ShortText::default(),
             name: Box::default(),
             program: Box::default(),
+            failed: None,
             exit_code: None,
             end: None,
             story: Story::Told(history),
@@ -117,6 +120,7 @@ impl Run {
             hostname,
             name: Box::default(),
             program: Box::default(),
+            failed: None,
             exit_code: None,
             end: None,
             story: Story::Plain { since, cause },
@@ -138,6 +142,7 @@ impl Run {
             hostname,
             name: Box::default(),
             program: Box::default(),
+            failed: None,
             exit_code,
             end,
             story: Story::Told(history),
@@ -199,6 +204,21 @@ impl Run {
         self.exit_code = exit_code.or(self.exit_code);
     }
 
+    /// Why its START failed, if it never ran.
+    pub(crate) fn failed(&self) -> Option<&StartFailureReason> {
+        self.failed.as_ref()
+    }
+
+    /// The same run, of which nothing came: its START failed for this reason.
+    pub(crate) fn not_started(self, failed: Option<StartFailureReason>) -> Self {
+        Self { failed, ..self }
+    }
+
+    /// Notes that its START failed.
+    pub(crate) fn set_failed(&mut self, reason: StartFailureReason) {
+        self.failed = Some(reason);
+    }
+
     /// Notes which node has said how it ended.
     pub(crate) fn set_node(&mut self, node: Uuid, hostname: ShortText) {
         (self.node, self.hostname) = (Some(node), hostname);
@@ -218,7 +238,11 @@ impl Run {
                 node: self.node,
                 cause,
             };
-            let began = since.map(|at| event(at, PhaseName::Running, Cause::KnownSince));
+            let (what, why) = match self.failed {
+                Some(_) => (PhaseName::Placing, Cause::Plain),
+                None => (PhaseName::Running, Cause::KnownSince),
+            };
+            let began = since.map(|at| event(at, what.clone(), why.clone()));
             let gone = event(self.at, PhaseName::Gone, cause.clone());
             began.into_iter().chain([gone]).map(Cow::Owned)
         }))

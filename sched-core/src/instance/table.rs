@@ -135,6 +135,11 @@ impl Instances {
         }
     }
 
+    /// How many are lost with a node.
+    pub(crate) fn lost_count(&self, node: Uuid) -> usize {
+        self.lost.get(&node).map_or(0, IndexSet::len)
+    }
+
     /// Instances whose state says that they are lost with this node. The node itself may be back already, as long as
     /// its STATS has not come.
     pub(crate) fn lost_with(&self, node: Uuid) -> Vec<InstanceId> {

@@ -1,16 +1,19 @@
 //! Claims on nodes with original launchers: of which nodes they are to be put on disk, and those of nodes that are away.
+//! Of any node that is lost the plain instances on it are among these, and are listed until the node is back.
 //!
 //! They are put on disk behind the STARTs, one record for each node, [`WRITE_DELAY`] later unless many nodes are before it,
 //! and no START waits for that: however many there are, writing takes a few per cent of one processor
 //! ([`CLAIMS_PER_WRITE`]).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 use sched_model::Uuid;
 
 use crate::api::config::LOST_TIME;
+use crate::api::ids::InstanceId;
 use crate::api::record::ClaimRecord;
 use crate::journal::Journal;
 use crate::timers::earlier;
@@ -43,12 +46,34 @@ pub(super) struct Claims {
     in_order: VecDeque<(Instant, Uuid)>,
     /// Claims of all that are away.
     count: usize,
+    /// The instances that nodes are lost with: the node of each that was lost last, and where it is among its claims.
+    lost: BTreeMap<InstanceId, (Uuid, usize)>,
 }
 
 #[derive(Debug)]
 struct Away {
     since: Instant,
     claims: Vec<ClaimRecord>,
+    /// How many of them are listed as lost with it.
+    lost: usize,
+}
+
+/// A plain instance that its node is lost with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LostPlain<'a> {
+    /// The node.
+    pub(crate) node: Uuid,
+    /// Since when it is given up.
+    pub(crate) since: Instant,
+    /// What is remembered of it.
+    pub(crate) claim: &'a ClaimRecord,
+}
+
+impl LostPlain<'_> {
+    /// When it is not expected back any more.
+    pub(crate) fn until(&self) -> Instant {
+        self.since + LOST_TIME
+    }
 }
 
 impl Journal {
@@ -76,12 +101,50 @@ impl Journal {
         Some(claims)
     }
 
-    /// Forgets the claims on a node that has been away for too long, or for which there is no room: which node, and how
-    /// many they were.
-    pub(crate) fn forget_claims(&mut self, now: Instant) -> Option<(Uuid, usize)> {
-        let (node, count) = self.claims.take_expired(now)?;
+    /// Forgets the claims on a node that has been away for too long, or for which there is no room: which node, and
+    /// what they were.
+    pub(crate) fn forget_claims(&mut self, now: Instant) -> Option<(Uuid, Vec<ClaimRecord>)> {
+        let (node, claims) = self.claims.take_expired(now)?;
         self.note_claims(node, now);
-        Some((node, count))
+        Some((node, claims))
+    }
+
+    /// Whether any node is lost with plain instances.
+    pub(crate) fn has_lost_plain(&self) -> bool {
+        !self.claims.lost.is_empty()
+    }
+
+    /// Whether a plain instance is listed as lost with its node.
+    pub(crate) fn is_lost_plain(&self, instance: &InstanceId) -> bool {
+        !self.claims.lost.is_empty() && self.claims.lost.contains_key(instance)
+    }
+
+    /// A plain instance that its node is lost with.
+    pub(crate) fn lost_plain(&self, instance: &InstanceId) -> Option<LostPlain<'_>> {
+        let (node, at) = *self.claims.lost.get(instance)?;
+        let away = self.claims.away.get(&node)?;
+        let claim = away.claims.get(at)?;
+        let since = away.since;
+        Some(LostPlain { node, since, claim })
+    }
+
+    /// The first plain instance behind this one that its node is lost with.
+    pub(crate) fn next_lost_plain(&self, after: Option<&InstanceId>) -> Option<&InstanceId> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut behind = self.claims.lost.range((from, Bound::Unbounded));
+        behind.next().map(|(instance, _)| instance)
+    }
+
+    /// How many plain instances a node is lost with.
+    pub(crate) fn lost_plain_on(&self, node: Uuid) -> usize {
+        self.claims.away.get(&node).map_or(0, |away| away.lost)
+    }
+
+    /// A plain instance is not expected back with its lost node any more: it is given up, or started anew.
+    pub(crate) fn forget_lost_plain(&mut self, instance: &InstanceId, now: Instant) {
+        if let Some(node) = self.claims.forget_lost(instance) {
+            self.note_claims(node, now);
+        }
     }
 
     /// Claims that are remembered of nodes that are away.
@@ -137,18 +200,58 @@ impl Claims {
             return;
         }
         self.count += claims.len();
-        self.away.insert(node, Away { since: now, claims });
+        let mut lost = 0;
+        for (at, claim) in claims.iter().enumerate().filter(|(_, it)| it.is_lost) {
+            lost += 1;
+            let instance = InstanceId::new(&claim.instance);
+            self.lost.insert(instance, (node, at));
+        }
+        let since = now;
+        self.away.insert(
+            node,
+            Away {
+                since,
+                claims,
+                lost,
+            },
+        );
         self.in_order.push_back((now, node));
     }
 
     fn take(&mut self, node: Uuid) -> Option<Vec<ClaimRecord>> {
         let away = self.away.swap_remove(&node)?;
         self.count -= away.claims.len();
+        for claim in away.claims.iter().filter(|claim| claim.is_lost) {
+            let instance = InstanceId::new(&claim.instance);
+            if self.lost.get(&instance).is_some_and(|(of, _)| *of == node) {
+                self.lost.remove(&instance);
+            }
+        }
         Some(away.claims)
     }
 
+    /// Drops one instance from what is listed; the node that it was lost with.
+    fn forget_lost(&mut self, instance: &InstanceId) -> Option<Uuid> {
+        let (node, at) = self.lost.remove(instance)?;
+        let away = self.away.get_mut(&node)?;
+        away.claims.swap_remove(at);
+        away.lost -= 1;
+        self.count -= 1;
+        // The last one has its place now.
+        if let Some(moved) = away.claims.get(at).filter(|it| it.is_lost)
+            && let Some((of, place)) = self.lost.get_mut(&InstanceId::new(&moved.instance))
+            && *of == node
+        {
+            *place = at;
+        }
+        if away.claims.is_empty() {
+            self.away.swap_remove(&node);
+        }
+        Some(node)
+    }
+
     /// A node that is to be forgotten now, if there is one.
-    fn take_expired(&mut self, now: Instant) -> Option<(Uuid, usize)> {
+    fn take_expired(&mut self, now: Instant) -> Option<(Uuid, Vec<ClaimRecord>)> {
         while let Some(&(since, node)) = self.in_order.front() {
             let is_current = self.away.get(&node).is_some_and(|it| it.since == since);
             if is_current && since + LOST_TIME > now && self.count <= MAX_REMEMBERED {
@@ -156,7 +259,7 @@ impl Claims {
             }
             self.in_order.pop_front();
             if is_current && let Some(claims) = self.take(node) {
-                return Some((node, claims.len()));
+                return Some((node, claims));
             }
         }
         None
@@ -186,7 +289,7 @@ mod tests {
         remembered.keep(node(3), claims(2), now + 2 * second);
         assert_eq!(
             remembered.take_expired(now + 2 * second),
-            Some((node(1), 2))
+            Some((node(1), claims(2)))
         );
         assert_eq!(remembered.take_expired(now + 2 * second), None);
         assert_eq!(remembered.count, MAX_REMEMBERED - 1);
@@ -199,7 +302,7 @@ mod tests {
         assert_eq!(remembered.take_expired(now + second + LOST_TIME), None);
         assert_eq!(
             remembered.take_expired(now + 2 * second + LOST_TIME),
-            Some((node(3), 2))
+            Some((node(3), claims(2)))
         );
         assert_eq!((remembered.count, remembered.due()), (0, None));
     }

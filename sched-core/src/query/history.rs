@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sched_model::{HistoryRow, InstanceView, OutputRow, PlacementState, Query, Uuid};
+use sched_model::{HistoryRow, InstanceView, OutputRow, PhaseName, PlacementState, Query, Uuid};
 
 use super::page::Allowance;
 use super::{InstanceRow, Page, limit, push_row, start_of};
@@ -61,6 +61,9 @@ impl Scheduler {
             node_uuid: uuid_text(event.node.or(run.and_then(Run::node))),
             detail: String::new(),
             exit_code: run.and_then(Run::exit_code),
+            failed: run
+                .and_then(Run::failed)
+                .map(|reason| reason.as_str().to_owned()),
         }
     }
 
@@ -121,11 +124,15 @@ impl Scheduler {
         let row = InstanceView {
             instance_uuid: run.instance().to_string(),
             node_uuid: uuid_text(run.node()),
-            hostname: run.hostname().to_string(),
+            hostname: match run.hostname().as_str() {
+                "" => run.node().map_or("", |node| self.name_of(node)).to_owned(),
+                hostname => hostname.to_owned(),
+            },
             state: PlacementState::Ended,
             age_s: self.now.saturating_duration_since(run.at()).as_secs() as i64,
             ended_at_ms: Some(ms(self.unix_ms(run.at()))),
             exit_code: run.exit_code(),
+            failed: run.failed().map(|reason| reason.as_str().to_owned()),
             name: run.name().to_owned(),
             program: run.program().to_owned(),
             ..InstanceView::default()
@@ -135,6 +142,15 @@ impl Scheduler {
 
     /// What the ledger entry of a plain instance says, as the only row of its history.
     fn plain_history(&self, instance: &InstanceId) -> Option<(HistoryRow, Cause)> {
+        if let Some(lost) = self.lost_plain(instance) {
+            let row = HistoryRow {
+                at_ms: ms(self.unix_ms(lost.since)),
+                what: PhaseName::Lost.as_str().to_owned(),
+                node_uuid: uuid_text(Some(lost.node)),
+                ..HistoryRow::default()
+            };
+            return Some((row, Cause::MayRunOnLostNode));
+        }
         let node = self.cluster.nodes().node(self.cluster.placement(instance)?);
         let entry = node.ledger().get(instance)?;
         let (what, cause) = match (node.presence(), entry.claim_state()) {
@@ -149,6 +165,7 @@ impl Scheduler {
             node_uuid: uuid_text(Some(node.uuid())),
             detail: String::new(),
             exit_code: None,
+            failed: None,
         };
         Some((row, cause))
     }

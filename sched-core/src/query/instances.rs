@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use sched_model::{InstanceView, PlacementState, Query};
+use sched_model::{InstanceView, PhaseName, PlacementState, Query, UNKNOWN};
 
 use super::page::{Allowance, InstanceCursor, QueueCursor};
 use super::waiting::Detail;
@@ -18,6 +18,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::cluster::ledger::{ClaimState, Entry};
 use crate::cluster::node::{Node, Pool, Presence};
 use crate::instance::{Awaits, Instance, Placing, State, SuspendedBy};
+use crate::journal::LostPlain;
 use crate::queue::Rank;
 
 impl Scheduler {
@@ -96,6 +97,13 @@ impl Scheduler {
     ) -> Option<InstanceCursor> {
         let (first, mut left) = match from {
             InstanceCursor::Node(first, left) => (first, left),
+            InstanceCursor::Lost(after) => {
+                let end = self.lost_page(now, after, pattern, allowance, (rows, causes));
+                if end.is_some() {
+                    return end;
+                }
+                (0, None)
+            }
             InstanceCursor::Nowhere(after) => {
                 let mut last = after;
                 while let Some((instance, managed)) = self.instances.next_nowhere(last.as_ref()) {
@@ -109,6 +117,10 @@ impl Scheduler {
                         push_row(row, rows, causes);
                     }
                     last = Some(instance.clone());
+                }
+                let end = self.lost_page(now, None, pattern, allowance, (rows, causes));
+                if end.is_some() {
+                    return end;
                 }
                 (0, None)
             }
@@ -138,6 +150,60 @@ impl Scheduler {
             }
         }
         None
+    }
+
+    /// The same of plain instances of lost nodes alone. Returns where the next page begins, if it is among these.
+    fn lost_page(
+        &self,
+        now: Instant,
+        after: Option<InstanceId>,
+        pattern: &str,
+        allowance: &mut Allowance,
+        (rows, causes): (&mut Vec<InstanceView>, &mut Vec<Cause>),
+    ) -> Option<InstanceCursor> {
+        let mut last = after;
+        while let Some(instance) = self.journal.next_lost_plain(last.as_ref()) {
+            if allowance.is_used_up() {
+                return Some(InstanceCursor::Lost(last));
+            }
+            allowance.look();
+            if let Some(row) = self.row_lost(now, instance) {
+                let by_host = !pattern.is_empty() && row.hostname == pattern;
+                if by_host || instance.starts_with(pattern) || self.is_called(instance, pattern) {
+                    allowance.take_row(text_len(&row));
+                    push_row(row, rows, causes);
+                }
+            }
+            last = Some(instance.clone());
+        }
+        None
+    }
+
+    /// The row of a plain instance whose node is lost and was given up; `None` if it is none, or is elsewhere by now.
+    fn row_lost(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
+        let LostPlain { node, claim, .. } = self.lost_plain(instance)?;
+        let until = self.journal.lost_plain(instance)?.until();
+        let left = until.saturating_duration_since(now).as_millis();
+        let asked = |amount: i64| if claim.is_unknown { UNKNOWN } else { amount };
+        let mut row = InstanceView {
+            instance_uuid: instance.to_string(),
+            node_uuid: node.to_string(),
+            hostname: self.name_of(node).to_owned(),
+            state: PlacementState::Lost,
+            mem_mb: asked(claim.mem_mib),
+            vcpus: asked(claim.vcpus),
+            disk_mb: asked(claim.disk_mib),
+            group: claim.group.as_deref().unwrap_or_default().to_owned(),
+            deadline_ms: i64::try_from(left).ok(),
+            ..InstanceView::default()
+        };
+        let named = claim.resources.iter();
+        row.resources = named.map(|(name, it)| (name.to_string(), *it)).collect();
+        if claim.since_ms > 0 {
+            let age = now.saturating_duration_since(self.instant_of(claim.since_ms));
+            row.age_s = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+        }
+        Some(self.with_about(instance, InstanceRow::new(row, Cause::MayRunOnLostNode)))
     }
 
     /// Whether an instance has this name. Names are reported by launchers and need not be unique.
@@ -195,7 +261,7 @@ impl Scheduler {
                 Some(self.row_on(now, node, instance, entry))
             }
             (None, Some(managed)) => Some(self.row_nowhere(now, instance, managed)),
-            (None, None) => None,
+            (None, None) => self.row_lost(now, instance),
         }
     }
 
@@ -245,6 +311,10 @@ impl Scheduler {
             None => row.into(),
         };
         let mut row = self.with_about(instance, row);
+        // Whatever it was doing: nobody knows that any more.
+        if row.state == PlacementState::Lost && !row.life.is_empty() {
+            row.life = PhaseName::Lost.as_str().to_owned();
+        }
         if let Presence::Lost(since) = node.presence()
             && row.deadline_ms.is_none()
         {

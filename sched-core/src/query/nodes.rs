@@ -88,13 +88,18 @@ impl Scheduler {
                 roles => roles.to_string(),
             },
             status: status.to_owned(),
-            instances: node.instances as i64,
+            instances: self.lost_with(node.uuid) as i64,
             connected_s: UNKNOWN,
             cordoned: self.cluster.cordons().contains(node.uuid),
             lost_s: lost_ms.map(|ms| (ms / 1000) as i64),
             address: address_text(node.address),
             ..NodeView::default()
         }
+    }
+
+    /// How many instances are listed as lost with a node that is not in the store.
+    fn lost_with(&self, node: Uuid) -> usize {
+        self.instances.lost_count(node) + self.journal.lost_plain_on(node)
     }
 
     /// The row of a node in the store. Figures that are not known are -1, and so are negative ones of a node that is

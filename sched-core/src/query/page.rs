@@ -6,6 +6,7 @@
 //! ```text
 //!  nodes       "17"           node with key 17 or the next      "absent:UUID"   absent nodes from this UUID on
 //!  instances   "none:ID"      on no node, behind ID             "17:5"          on node 17, 5 entries left
+//!              "lost:ID"      plain, of a lost node, behind ID
 //!  queue       "0:50:1234"    pool 0, behind priority 50, order 1234
 //! ```
 //!
@@ -99,6 +100,8 @@ impl Default for NodeCursor {
 pub(crate) enum InstanceCursor {
     /// Among those on no node, behind this one; `None` = from the first.
     Nowhere(Option<InstanceId>),
+    /// Among plain ones of lost nodes, behind this one; `None` = from the first.
+    Lost(Option<InstanceId>),
     /// On the node with this key or the next, with this many of its entries still to be shown; `None` = all.
     Node(usize, Option<usize>),
 }
@@ -122,6 +125,9 @@ const ABSENT: &str = "absent:";
 
 /// The prefix of cursors among instances on no node.
 const NOWHERE: &str = "none:";
+
+/// The prefix of cursors among plain instances of lost nodes.
+const LOST: &str = "lost:";
 
 impl fmt::Display for NodeCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,6 +154,8 @@ impl fmt::Display for InstanceCursor {
         match self {
             Self::Nowhere(None) => f.write_str(NOWHERE),
             Self::Nowhere(Some(instance)) => write!(f, "{NOWHERE}{instance}"),
+            Self::Lost(None) => f.write_str(LOST),
+            Self::Lost(Some(instance)) => write!(f, "{LOST}{instance}"),
             Self::Node(key, None) => key.fmt(f),
             Self::Node(key, Some(left)) => write!(f, "{key}:{left}"),
         }
@@ -161,6 +169,10 @@ impl FromStr for InstanceCursor {
         if let Some(instance) = text.strip_prefix(NOWHERE) {
             let after = (!instance.is_empty()).then(|| InstanceId::new(instance));
             return Ok(Self::Nowhere(after));
+        }
+        if let Some(instance) = text.strip_prefix(LOST) {
+            let after = (!instance.is_empty()).then(|| InstanceId::new(instance));
+            return Ok(Self::Lost(after));
         }
         match text.split_once(':') {
             None => Ok(Self::Node(text.parse()?, None)),

@@ -1,9 +1,13 @@
 //! Lost nodes stay known: listed until they return or an operator forgets them, over restarts of the scheduler as well.
 
+use std::time::Instant;
+
 use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::{Action, Notice};
+use crate::api::cause::Cause;
+use crate::api::config::LOST_TIME;
 use crate::api::ids::{NodeKey, SessionId, canonical_uuid};
 use crate::api::input::Departure;
 use crate::api::known_node::KnownNode;
@@ -45,17 +49,26 @@ impl Scheduler {
     }
 
     /// A lost node leaves the store because its in-doubt time is over. It stays in lists as absent, unless its launcher
-    /// left in order and nothing was on it: then it is forgotten.
+    /// left in order, or it has never reported what it has, and nothing was on it: then it is forgotten. One that was
+    /// lost soon after it was first known, with nothing on it, is forgotten [`LOST_TIME`] later.
     pub(crate) fn remember_lost(&mut self, node: &Node) {
-        if node.departure() == Departure::Closed && node.ledger().len() == 0 {
-            self.node_is_gone(node.uuid());
+        let uuid = node.uuid();
+        let managed = self.instances.lost_count(uuid);
+        let has_nothing = node.ledger().len() == 0 && managed == 0;
+        let has_said_nothing = node.report().is_none() && node.first_known().is_some();
+        if has_nothing && (node.departure() == Departure::Closed || has_said_nothing) {
+            self.node_is_gone(uuid);
             return;
         }
         let Presence::Lost(since) = node.presence() else {
             return;
         };
+        let first_known = node.first_known();
+        let is_new = first_known.is_some_and(|first| since < first + LOST_TIME);
         let known = KnownNode {
             lost_since_ms: Some(self.unix_ms(since)),
+            instances: (node.ledger().len() + managed) as u64,
+            is_brief: has_nothing && is_new && !self.cluster.cordons().contains(uuid),
             ..known(node)
         };
         self.notice(Notice::NodeGivenUp(Box::new(known.clone())));
@@ -78,6 +91,24 @@ impl Scheduler {
                 lost_since_ms: Some(self.unix_ms(self.now)),
                 ..node
             });
+        }
+    }
+
+    /// When the next of the lost nodes is to be forgotten that were known only briefly.
+    pub(crate) fn brief_due(&self) -> Option<Instant> {
+        let since_ms = self.cluster.absent().first_brief()?;
+        Some(self.instant_of(since_ms) + LOST_TIME)
+    }
+
+    /// Forgets lost nodes that were known only briefly, once their time is over.
+    pub(crate) fn forget_brief(&mut self) {
+        while self.brief_due().is_some_and(|due| due <= self.now)
+            && let Some(node) = self.cluster.forget_first_brief()
+        {
+            self.uncordon(node.uuid);
+            self.node_is_gone(node.uuid);
+            self.notice(Notice::NodeForgotten(Box::new(node)));
+            self.act(Action::RememberNodes);
         }
     }
 
@@ -115,7 +146,9 @@ impl Scheduler {
         }
         self.uncordon(uuid);
         self.node_is_gone(uuid);
-        self.journal.take_claims(uuid, self.now);
+        if let Some(claims) = self.journal.take_claims(uuid, self.now) {
+            self.lost_are_over(uuid, &claims, &Cause::Forgotten);
+        }
         let mut lost = self.instances.lost_with(uuid);
         self.put_in_order(&mut lost, |instance| instance);
         for instance in lost {
@@ -154,5 +187,6 @@ fn known(node: &Node) -> KnownNode {
         address: node.address(),
         instances: node.ledger().len() as u64,
         lost_since_ms: None,
+        is_brief: false,
     }
 }

@@ -82,8 +82,9 @@ impl Scheduler {
             }
             None => {
                 let uuid = hello.uuid;
-                self.cluster.forget_absent(uuid);
-                let key = self.cluster.add_node(uuid, roles, id, now);
+                let before = self.cluster.forget_absent(uuid);
+                let before = before.as_ref();
+                let key = self.cluster.add_node(uuid, roles, id, now, before);
                 self.note_changes();
                 self.announce_node(key);
                 key

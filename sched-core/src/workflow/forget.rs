@@ -25,6 +25,8 @@ impl Scheduler {
             self.release(key, instance);
             self.run_is_over(key, instance, before, &Cause::Forgotten);
             return self.notify_deleted(id, instance);
+        } else if self.forget_lost_plain(instance) {
+            return self.notify_deleted(id, instance);
         }
         let cause = RefusalCause::NotOnLostNode;
         self.refuse(id, CommandName::Delete.into(), cause, Some(instance));

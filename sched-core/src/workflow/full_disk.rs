@@ -103,6 +103,7 @@ impl Scheduler {
     /// kind fail.
     pub(crate) fn disk_due(&mut self, now: Instant, most: usize) {
         self.forget_old_claims();
+        self.forget_brief();
         if self.journal.note_silence(now) {
             self.notice(Notice::Disk(DiskSilence::Begun));
         }

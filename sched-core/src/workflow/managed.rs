@@ -344,7 +344,7 @@ impl Scheduler {
         });
         let (attempts, max) = (managed.tried().len(), managed.max_attempts() as usize);
         self.count_failure(key, instance, reason);
-        let cause = Cause::NotStarted(uuid, reason.clone());
+        let cause = Cause::NotStarted(uuid, reason.clone(), text.clone());
         // An instance that ran before is never given up because of the nodes it was sent to.
         let has_run = self.instances.get(instance).is_some_and(|it| it.has_run());
         if has_run || (may_try_elsewhere(reason) && attempts < max) {
@@ -390,7 +390,17 @@ impl Scheduler {
             reason,
             ..StartFailure::default()
         };
+        let reason = failure.reason.clone();
+        let before = self.instances.last_run();
         self.end_managing(instance, &why.cause);
+        let place = node.map(|uuid| (uuid, ShortText::new(self.name_of(uuid))));
+        self.instances.amend_run(before, instance, |run| {
+            run.set_failed(reason);
+            if let Some((uuid, hostname)) = place {
+                run.set_node(uuid, hostname);
+            }
+        });
+        self.note_changed_runs();
         self.notify_failure(sender, Explained::new(failure, why.cause));
     }
 

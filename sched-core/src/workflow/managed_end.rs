@@ -13,7 +13,7 @@
 //! ```
 
 use sched_model::{
-    CommandFailureReason, InstanceDeleted, LifecycleCommand, StartFailureReason, Topic,
+    CommandFailureReason, InstanceDeleted, LifecycleCommand, PhaseName, StartFailureReason, Topic,
 };
 
 use crate::Scheduler;
@@ -47,9 +47,12 @@ impl Scheduler {
                 self.managed_ended(key, instance, how, unanswered.is_some())
             }
             EntryEnd::Unknown | EntryEnd::Over => {
+                let node = self.cluster.nodes().node(key);
+                let place = (node.uuid(), node.hostname_text());
+                let since = node.ledger().get(instance).map(Entry::since);
                 self.release(key, instance);
                 if let Some(start) = unanswered {
-                    self.fail_unconfirmed(instance, start);
+                    self.fail_unconfirmed(instance, start, place, since);
                 }
                 EndAudience::All
             }
@@ -313,10 +316,12 @@ impl Scheduler {
                 self.release(node, &instance);
                 self.deleted_here(id, &instance);
             }
-            State::Lost { until, .. } => {
+            State::Lost { until, node, .. } => {
                 let event = LifecycleEvent::Deleted { due: until };
-                self.transition(&instance, event, &Cause::DeletedLost);
-                self.notify_deleted(id, &instance);
+                let cause = &Cause::DeletedLost;
+                self.transition(&instance, event, cause);
+                // It is not deleted yet, and nobody is told so.
+                self.copy_state(id, &instance, PhaseName::Lost, Some(node), cause);
             }
             State::Migrating { from, .. } => {
                 let reason = CommandFailureReason::WrongState;
@@ -406,6 +411,17 @@ impl Scheduler {
             AfterStop::Wait(_) | AfterStop::Again(_) | AfterStop::End(_) => {}
         }
         self.note_not_stopped(instance);
+    }
+
+    /// An instance of a lost node was to be deleted, and is over without a report of its node: original controllers,
+    /// who see no states, are told now.
+    pub(crate) fn announce_deleted(&mut self, instance: &InstanceId) {
+        self.notify_originals(None, || {
+            Message::InstanceDeleted(InstanceDeleted {
+                instance_uuid: instance.to_string(),
+                ..InstanceDeleted::default()
+            })
+        });
     }
 
     /// Sends controllers, subscribers and the sender that an instance on no node is deleted, in the form of a

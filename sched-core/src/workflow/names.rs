@@ -20,12 +20,14 @@ impl Scheduler {
         (*named != request.instance && self.exists(named)).then_some(named)
     }
 
-    /// Whether an instance is placed, or waits to be: for room, for nodes that come back, or for the rest of its batch.
-    fn exists(&self, instance: &InstanceId) -> bool {
+    /// Whether an instance is placed, or waits to be: for room, for nodes that come back, or for the rest of its batch;
+    /// or is listed as lost with its node.
+    pub(crate) fn exists(&self, instance: &InstanceId) -> bool {
         self.instances.contains(instance)
             || self.cluster.placement(instance).is_some()
             || self.recovery.has(instance)
             || self.batches.has(instance)
+            || self.journal.is_lost_plain(instance)
     }
 
     /// Notes the name and the tenant of an instance whose START has been accepted.
@@ -69,9 +71,10 @@ impl Scheduler {
 
     fn forget_old_names(&mut self) {
         if self.instances.has_old_names() {
-            let cluster = &self.cluster;
-            self.instances
-                .forget_old_names(|instance| cluster.placement(instance).is_some());
+            let (cluster, journal) = (&self.cluster, &self.journal);
+            self.instances.forget_old_names(|instance| {
+                cluster.placement(instance).is_some() || journal.is_lost_plain(instance)
+            });
         }
     }
 }

@@ -419,8 +419,10 @@ impl Scheduler {
             AfterLoss::Restart | AfterLoss::Replace => {
                 self.reschedule(instance, &Cause::NodeBackWithout);
             }
-            AfterLoss::Forget | AfterLoss::Delete => {
+            AfterLoss::Forget => self.end_managing(instance, &Cause::NodeBackWithout),
+            AfterLoss::Delete => {
                 self.end_managing(instance, &Cause::NodeBackWithout);
+                self.announce_deleted(instance);
             }
         }
     }
@@ -443,7 +445,11 @@ impl Scheduler {
                 let reason = StartFailureReason::LaunchFailure;
                 self.fail_managed(instance, reason, Some(node), why);
             }
-            AfterLoss::Forget | AfterLoss::Delete => self.end_managing(instance, &Cause::NodeLost),
+            AfterLoss::Forget => self.end_managing(instance, &Cause::NodeLost),
+            AfterLoss::Delete => {
+                self.end_managing(instance, &Cause::NodeLost);
+                self.announce_deleted(instance);
+            }
         }
     }
 

@@ -11,7 +11,7 @@
 
 use std::time::Instant;
 
-use sched_model::ReadOutput;
+use sched_model::{ReadOutput, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Message;
@@ -108,7 +108,10 @@ impl Scheduler {
     fn last_node(&self, instance: &InstanceId) -> Result<NodeKey, Unread> {
         if let Some(State::Lost { node, .. }) = self.state_of(instance) {
             let key = self.cluster.nodes().by_uuid(node);
-            return key.ok_or(Unread::NodeForgotten(node));
+            return key.ok_or_else(|| self.away(node));
+        }
+        if let Some(lost) = self.lost_plain(instance) {
+            return Err(self.away(lost.node));
         }
         let known = self.instances.outputs(instance);
         let known = known.max_by_key(|output| output.at_ms);
@@ -126,7 +129,18 @@ impl Scheduler {
             });
         };
         let key = self.cluster.nodes().by_uuid(uuid);
-        key.ok_or(Unread::NodeForgotten(uuid))
+        key.ok_or_else(|| self.away(uuid))
+    }
+
+    /// Why nothing can be read from a node that is not in the store: it is lost, or not known any more.
+    fn away(&self, uuid: Uuid) -> Unread {
+        match self.cluster.absent().get(uuid) {
+            Some(node) => Unread::NotConnected(NamedNode {
+                uuid,
+                hostname: node.hostname.clone(),
+            }),
+            None => Unread::NodeForgotten(uuid),
+        }
     }
 
     /// A node, for people; `None` if it is not known any more.

@@ -1,4 +1,5 @@
-//! What instances on original launchers asked for, remembered while their node or the scheduler is away.
+//! What instances on original launchers asked for, remembered while their node or the scheduler is away; and the plain
+//! instances of lost nodes, which are listed as lost until their node is back, or nobody waits for them any more.
 //!
 //! A native launcher says in each STATS what its instances asked for; an original one does not, so only the scheduler
 //! that gave it the START knows. Its claims are put on disk after a while
@@ -10,10 +11,16 @@ use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::Notice;
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::record::{ClaimRecord, ClaimsRecord, Record};
 use crate::api::resources::Resources;
+use crate::api::rules::TenantId;
+use crate::api::text::ShortText;
 use crate::cluster::ledger::{ClaimState, Entry, Extras, Ledger};
+use crate::cluster::node::Node;
+use crate::instance::{InstanceInfo, Run};
+use crate::journal::LostPlain;
 
 impl Scheduler {
     /// What is put on disk of the claims on a node; `None` if nothing is to be there.
@@ -25,17 +32,21 @@ impl Scheduler {
             .map(|key| self.cluster.nodes().node(key))
         {
             Some(node) if node.is_native() => return None,
-            Some(node) => self.claims_of(node.ledger()),
+            Some(node) => self.claims_of(node.ledger(), false),
             None => self.journal.claims_away(uuid)?.to_vec(),
         };
         (!claims.is_empty()).then_some(Record::Claims(ClaimsRecord { claims }))
     }
 
-    /// What the plain instances in a ledger asked for, as records. Managed instances have records of their own.
-    fn claims_of(&self, ledger: &Ledger) -> Vec<ClaimRecord> {
-        // Managed instances have records of their own, and of one that is only claimed the node knows nothing.
+    /// The plain instances in a ledger, and what they asked for, as records; `is_lost`: their node is lost. Left out are
+    /// those of which nothing is to be said but that they are there. Managed instances have records of their own.
+    fn claims_of(&self, ledger: &Ledger, is_lost: bool) -> Vec<ClaimRecord> {
+        // A START that was never listed has failed when its node is given up.
+        let is_listed = |entry: &Entry| is_lost && entry.claim_state() == ClaimState::Running;
+        // Of one that is only claimed the node knows nothing.
         let is_kept_here = |entry: &Entry| {
-            entry.is_known() && !entry.is_managed() && entry.claim_state() != ClaimState::Claimed
+            let is_there = !entry.is_managed() && entry.claim_state() != ClaimState::Claimed;
+            is_there && (entry.is_known() || is_listed(entry))
         };
         let entries = ledger
             .entries_from(0)
@@ -51,40 +62,110 @@ impl Scheduler {
                 .map(|&(column, amount)| (self.cluster.columns().name(column).into(), amount))
                 .collect(),
             group: entry.group().map(|group| (&**group).into()),
+            is_lost: is_listed(entry),
+            is_unknown: !entry.is_known(),
+            since_ms: self.unix_ms(entry.since()),
+            ..self.named_record(instance)
         };
         entries.map(record).collect()
     }
 
-    /// A node is given up: its claims are remembered for the case that it comes back with its instances.
-    pub(crate) fn remember_claims(&mut self, uuid: Uuid, ledger: &Ledger) {
-        let claims = self.claims_of(ledger);
-        self.journal.keep_claims(uuid, claims, self.now);
+    /// What an instance is called and runs, as a record of a claim without anything else.
+    fn named_record(&self, instance: &InstanceId) -> ClaimRecord {
+        let about = self.instances.about(instance);
+        about.map_or_else(ClaimRecord::default, |about| ClaimRecord {
+            name: about.name.clone(),
+            tenant: about
+                .tenant
+                .as_ref()
+                .map(|tenant| tenant.to_string().into()),
+            program: about.program.clone(),
+            ..ClaimRecord::default()
+        })
+    }
+
+    /// A node is given up: its plain instances are listed as lost, and what they claim is remembered, for the case that
+    /// it comes back with them. Of a native launcher nothing else is remembered: it says all when it is back.
+    pub(crate) fn remember_claims(&mut self, node: &Node) {
+        let mut claims = self.claims_of(node.ledger(), true);
+        if node.is_native() {
+            claims.retain(|claim| claim.is_lost);
+        }
+        if !claims.is_empty() {
+            self.journal.note_claims(node.uuid(), self.now);
+        }
+        self.journal.keep_claims(node.uuid(), claims, self.now);
         self.forget_old_claims();
     }
 
     /// Takes over the claims on a node from disk, until the node is back or they are forgotten.
     pub(crate) fn restore_claims(&mut self, uuid: Uuid, record: ClaimsRecord) {
+        for claim in record.claims.iter().filter(|claim| claim.is_lost) {
+            let about = InstanceInfo {
+                name: claim.name.clone(),
+                tenant: claim.tenant.as_deref().map(TenantId::new),
+                program: claim.program.clone(),
+                since: None,
+            };
+            let instance = InstanceId::new(&claim.instance);
+            self.instances.note_about(&instance, about);
+        }
         self.journal.keep_claims(uuid, record.claims, self.now);
     }
 
     /// Forgets the claims of nodes that have been away for too long.
     pub(crate) fn forget_old_claims(&mut self) {
         while let Some((node, claims)) = self.journal.forget_claims(self.now) {
-            self.notice(Notice::ClaimsForgotten(node, claims));
+            self.notice(Notice::ClaimsForgotten(node, claims.len()));
+            self.lost_are_over(node, &claims, &Cause::NodeLost);
         }
     }
 
-    /// A node is back: what its instances asked for is claimed on it again, if its launcher is an original one. Left
-    /// out are instances that were placed elsewhere meanwhile, managed ones, and those that its ledger has.
+    /// What a node was lost with is not expected back with it any more, because its time is over or the node is
+    /// forgotten: how each ended is not known.
+    pub(crate) fn lost_are_over(&mut self, node: Uuid, claims: &[ClaimRecord], why: &Cause) {
+        for claim in claims.iter().filter(|claim| claim.is_lost) {
+            let instance = InstanceId::new(&claim.instance);
+            // Started anew meanwhile, it is what became of that.
+            if self.exists(&instance) {
+                continue;
+            }
+            let since = (claim.since_ms > 0).then(|| self.instant_of(claim.since_ms));
+            let place = (node, ShortText::new(self.name_of(node)));
+            let run = Run::plain(instance, place, since, self.now, why.kept());
+            self.instances.note_run(run);
+        }
+        self.note_changed_runs();
+    }
+
+    /// A plain instance of a lost node that is listed as such: it is nowhere else.
+    pub(crate) fn lost_plain(&self, instance: &InstanceId) -> Option<LostPlain<'_>> {
+        let is_elsewhere =
+            self.instances.contains(instance) || self.cluster.placement(instance).is_some();
+        self.journal.lost_plain(instance).filter(|_| !is_elsewhere)
+    }
+
+    /// An operator gives up a plain instance of a lost node; whether it was one.
+    pub(crate) fn forget_lost_plain(&mut self, instance: &InstanceId) -> bool {
+        let Some(LostPlain { node, claim, .. }) = self.lost_plain(instance) else {
+            return false;
+        };
+        let claim = claim.clone();
+        self.journal.forget_lost_plain(instance, self.now);
+        self.lost_are_over(node, &[claim], &Cause::Forgotten);
+        true
+    }
+
+    /// A node is back: what it had is in its ledger again, until a STATS says what of it is there. Left out are
+    /// instances that were placed elsewhere meanwhile, managed ones, and those that its ledger has; and on a native
+    /// launcher those that were not listed as lost with it.
     pub(crate) fn recall_claims(&mut self, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         let (uuid, is_native) = (node.uuid(), node.is_native());
-        let Some(claims) = self.journal.take_claims(uuid, self.now) else {
+        let Some(mut claims) = self.journal.take_claims(uuid, self.now) else {
             return;
         };
-        if is_native {
-            return;
-        }
+        claims.retain(|claim| claim.is_lost || !is_native);
         let mut restored = Vec::with_capacity(claims.len());
         for claim in claims {
             let instance = InstanceId::new(&claim.instance);
@@ -107,7 +188,12 @@ impl Scheduler {
                     .amounts(amounts.map(|(name, amount)| (&**name, *amount))),
                 group: claim.group.as_deref().map(Into::into),
             };
-            restored.push((instance, Entry::remembered(asked, extras, self.now)));
+            let since = match claim.since_ms {
+                0 => self.now,
+                since_ms => self.instant_of(since_ms).min(self.now),
+            };
+            let entry = Entry::remembered(asked, extras, since);
+            restored.push((instance, entry.known_if(!claim.is_unknown)));
         }
         self.cluster.restore_claims(key, restored);
     }

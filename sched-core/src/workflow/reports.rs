@@ -202,7 +202,8 @@ impl Scheduler {
     /// Deals with what a STATS does not list any more, in the order of the queue: a START that never arrived has
     /// failed, a plain run has ended without a report, a managed instance may be placed again.
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
-        let node = self.cluster.nodes().node(key).uuid();
+        let node = self.cluster.nodes().node(key);
+        let (node, hostname) = (node.uuid(), node.hostname_text());
         let gone = outcome
             .failed
             .into_iter()
@@ -218,7 +219,9 @@ impl Scheduler {
                 continue;
             }
             match start {
-                Some(start) => self.fail_unconfirmed(&instance, start),
+                Some(start) => {
+                    self.fail_unconfirmed(&instance, start, (node, hostname.clone()), None);
+                }
                 None => {
                     self.run_has_vanished(key, &instance);
                     self.notice(Notice::Dropped(instance, node));
@@ -290,7 +293,18 @@ impl Scheduler {
             Some(instance) if still_runs(reason) => self.confirm(key, instance),
             Some(instance) => {
                 self.count_failure(key, instance, reason);
+                let node = self.cluster.nodes().node(key);
+                let place = (node.uuid(), node.hostname_text());
+                let before = self.before_end(key, instance);
                 self.ended(key, instance, Ended::Failed);
+                // Where another START of it is under way, or it runs elsewhere, that decides what becomes of it.
+                if before.is_known() && !self.exists(instance) {
+                    let why = match detail.is_empty() {
+                        true => Cause::NotStarted(place.0, reason.clone(), ShortText::default()),
+                        false => Cause::from(&**detail),
+                    };
+                    self.start_is_over(instance, place, before, (reason.clone(), &why));
+                }
             }
             None => self.notice(Notice::UnmatchedFailure(
                 self.cluster.nodes().node(key).uuid(),

@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 
-use sched_model::{PhaseName, Uuid};
+use sched_model::{PhaseName, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
@@ -28,14 +28,18 @@ pub(crate) struct BeforeEnd {
 }
 
 impl BeforeEnd {
+    /// Whether its node was known to have it.
+    pub(crate) fn is_known(self) -> bool {
+        self.since.is_some()
+    }
+
     /// The latest run that was over.
     pub(crate) fn last_run(self) -> u64 {
         self.last_run
     }
 
-    /// For an instance that its node does not list any more, so that it is not known since when it had it.
-    fn without_entry(last_run: u64) -> Self {
-        let since = None;
+    /// For an instance of which this is known.
+    pub(crate) fn new(last_run: u64, since: Option<Instant>) -> Self {
         Self { last_run, since }
     }
 }
@@ -43,8 +47,28 @@ impl BeforeEnd {
 impl Scheduler {
     /// A node does not list an instance any more that is not managed, and has not said how it ended.
     pub(crate) fn run_has_vanished(&mut self, key: NodeKey, instance: &InstanceId) {
-        let before = BeforeEnd::without_entry(self.instances.last_run());
+        let before = BeforeEnd::new(self.instances.last_run(), None);
         self.run_is_over(key, instance, before, &Cause::NotListed);
+    }
+
+    /// A START that was given to a node has failed: it leaves a run that never began, for those who ask later what
+    /// became of it. The run of a managed instance was noted by its last transition, and gets the reason and its node.
+    pub(crate) fn start_is_over(
+        &mut self,
+        instance: &InstanceId,
+        place: (Uuid, ShortText),
+        before: BeforeEnd,
+        (reason, why): (StartFailureReason, &Cause),
+    ) {
+        let is_noted = self.instances.amend_run(before.last_run, instance, |run| {
+            run.set_node(place.0, place.1.clone());
+            run.set_failed(reason.clone());
+        });
+        if !is_noted {
+            let run = Run::plain(instance.clone(), place, before.since, self.now, why.kept());
+            self.instances.note_run(run.not_started(Some(reason)));
+        }
+        self.note_changed_runs();
     }
 
     /// What is known of an instance now. To be called before its node's report of the end changes the ledger.
@@ -170,6 +194,7 @@ impl Scheduler {
             hostname: run.hostname().as_str().into(),
             name: run.name().into(),
             program: run.program().into(),
+            failed: run.failed().map(|reason| reason.as_str().into()),
             exit_code: run.exit_code(),
             end: run.end(),
             history: run.events().map(|it| self.event_record(&it)).collect(),
@@ -185,7 +210,10 @@ impl Scheduler {
             (record.exit_code, record.end),
             record.history.iter().map(|it| self.event_of(it)).collect(),
         );
-        let run = run.called(&record.name, &record.program);
+        let failed = record.failed.as_deref().map(StartFailureReason::from);
+        let run = run
+            .called(&record.name, &record.program)
+            .not_started(failed);
         self.instances.restore_run(number, run);
         self.note_changed_runs();
     }

@@ -74,8 +74,12 @@ impl Scheduler {
         }
     }
 
-    /// Places a START whose instance is nowhere.
+    /// Places a START whose instance is nowhere, or on a lost node that is not waited for.
     fn place_new(&mut self, now: Instant, start: NewStart) {
+        if self.journal.has_lost_plain() {
+            self.journal
+                .forget_lost_plain(&start.request().instance, now);
+        }
         if self.waits_for_members(start.request()) {
             // Wherever it went, members may turn up on the wrong side of it.
             return self.hold(start.into_start(), Some(Refusal::Crowded));

@@ -4,7 +4,9 @@
 //! Native peers get the full failure (cause, reasons by filter, attempts); original ones get the fields that ciao's
 //! `payloads/startfailure.go` has.
 
-use sched_model::{StartFailure, StartFailureReason, Topic};
+use std::time::Instant;
+
+use sched_model::{StartFailure, StartFailureReason, Topic, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, PlacedStart};
@@ -13,12 +15,14 @@ use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::StartRequest;
+use crate::api::text::ShortText;
 use crate::cluster::ledger::Unconfirmed;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::{Instance, State};
 use crate::placement::explain::Explanation;
 use crate::workflow::reports::still_runs;
+use crate::workflow::runs::BeforeEnd;
 
 impl Scheduler {
     /// Fails every START that waits for something, because the scheduler is leaving and no one else knows of them. With
@@ -115,9 +119,19 @@ impl Scheduler {
     }
 
     /// Fails a START that was written to its node and never confirmed. Only its sender and kind are known by then, not
-    /// its payload.
-    pub(crate) fn fail_unconfirmed(&mut self, instance: &InstanceId, start: Unconfirmed) {
+    /// its payload. It leaves a run that never began on that node, where it was given to `since` then, if that is known.
+    pub(crate) fn fail_unconfirmed(
+        &mut self,
+        instance: &InstanceId,
+        start: Unconfirmed,
+        place: (Uuid, ShortText),
+        since: Option<Instant>,
+    ) {
         let why = Explanation::of(Refusal::Lost.into());
+        let last_run = self.instances.last_run();
+        let before = BeforeEnd::new(last_run, since);
+        let reason = StartFailureReason::LaunchFailure;
+        self.start_is_over(instance, place, before, (reason, &why.cause));
         self.answer_start(
             start.sender,
             instance,

@@ -9,7 +9,7 @@ use crate::api::action::Action;
 use crate::api::ids::NodeKey;
 use crate::batches::BATCHES_PER_TICK;
 use crate::cluster::node::Presence;
-use crate::timers::{Kind, Timer};
+use crate::timers::{Kind, Timer, earlier};
 
 /// STARTs that fail, or instances that are looked at, for one kind of timers in one tick before it ends; a tick that
 /// has more to do is due again at once. Bounds how long the loss of many nodes delays everything else.
@@ -74,8 +74,9 @@ impl Scheduler {
             || self.cluster.cordons().is_stirred()
             || self.sync.is_page_due(&self.peers);
         let [deadline, reservation, sweep] = self.queue.dues(self.now);
+        let disk = earlier(self.journal.due(), self.brief_due());
         let timers = &mut self.timers;
-        timers.follow(Kind::Disk, self.journal.due());
+        timers.follow(Kind::Disk, disk);
         timers.follow(Kind::States, self.instances.due());
         timers.follow(Kind::QueueDeadlines, deadline);
         timers.follow(Kind::Reservations, reservation);
@@ -124,13 +125,12 @@ impl Scheduler {
         };
         self.placement.forget_tries_on(key, |_| false);
         self.remember_lost(&node);
-        if !node.is_native() {
-            self.remember_claims(node.uuid(), node.ledger());
-        }
+        self.remember_claims(&node);
         for (instance, entry) in node.ledger().entries_from(0) {
             self.batches.note_lost(instance);
             if let Some(start) = entry.unconfirmed() {
-                self.fail_unconfirmed(instance, start);
+                let place = (node.uuid(), node.hostname_text());
+                self.fail_unconfirmed(instance, start, place, Some(entry.since()));
             }
         }
         self.act(Action::RememberNodes);

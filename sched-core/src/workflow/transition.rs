@@ -17,6 +17,7 @@ use crate::api::cause::Cause;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::phase::{EventKind, IllegalTransition};
+use crate::api::text::ShortText;
 use crate::instance::{Effects, HistoryEvent, LifecycleEvent, State};
 use crate::journal::Next;
 use crate::peers::session::Session;
@@ -109,6 +110,8 @@ impl Scheduler {
         if !self.instances.contains(instance) {
             return;
         }
+        let place = self.place_of_end(instance);
+        let before = self.instances.last_run();
         let what = PhaseName::Gone;
         let last = HistoryEvent {
             at: self.now,
@@ -118,6 +121,10 @@ impl Scheduler {
         };
         if let Err(illegal) = self.instances.remove(instance, last) {
             return self.note_illegal(illegal);
+        }
+        if let Some((node, hostname)) = place {
+            self.instances
+                .amend_run(before, instance, |run| run.set_node(node, hostname));
         }
         self.leave_queue(instance);
         self.cluster.cordons_mut().note_transition(instance, None);
@@ -132,6 +139,20 @@ impl Scheduler {
         self.queue.spare_no_more(instance);
         self.timers.forget(instance);
         self.note_out_of_the_way(instance);
+    }
+
+    /// The node that a managed instance which ends has run on last, if it was on that until now, or is lost with it.
+    fn place_of_end(&self, instance: &InstanceId) -> Option<(Uuid, ShortText)> {
+        let managed = self.instances.get(instance)?;
+        let node = match *managed.state() {
+            State::Lost { node, .. } => Some(node),
+            _ if !managed.has_run() => None,
+            ref state => {
+                let key = state.node()?;
+                Some(self.cluster.nodes().node(key).uuid())
+            }
+        };
+        node.map(|uuid| (uuid, ShortText::new(self.name_of(uuid))))
     }
 
     /// Takes an instance out of the queue, if it is there. Others may get what it was in the way of: instances that it

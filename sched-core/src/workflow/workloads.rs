@@ -40,7 +40,24 @@ impl Scheduler {
         if self.instances.contains(&target.instance) {
             return self.delete_managed(id, parcel, &target);
         }
+        if self.peers.is_native(id) && self.is_plain_of_lost(&target.instance) {
+            let cause = RefusalCause::OnLostNode;
+            return self.refuse(
+                id,
+                CommandName::Delete.into(),
+                cause,
+                Some(&target.instance),
+            );
+        }
         self.forward_to_named_node(id, parcel, target, None);
+    }
+
+    /// Whether a plain instance is listed as lost with its node, so that nobody can end it now.
+    fn is_plain_of_lost(&self, instance: &InstanceId) -> bool {
+        match self.cluster.placement(instance) {
+            Some(key) => self.cluster.nodes().node(key).session().is_none(),
+            None => self.lost_plain(instance).is_some(),
+        }
     }
 
     /// Forwards a DELETE, or with `volume` an AttachVolume, of an instance that is not managed to the node that the

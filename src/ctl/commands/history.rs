@@ -116,6 +116,12 @@ fn time(at_ms: i64, zone: &TimeZone) -> String {
 ///
 /// `ended` as a detail says nothing that the exit status does not say: it is replaced by that.
 fn detail_of(row: &HistoryRow) -> String {
+    if let Some(reason) = &row.failed {
+        return match row.detail.as_str() {
+            "" => format!("could not be started: {reason}"),
+            detail => format!("could not be started: {reason}: {detail}"),
+        };
+    }
     let is_end = PhaseName::from(row.what.as_str()) == PhaseName::Gone && !row.node_uuid.is_empty();
     match (is_end, row.detail.as_str()) {
         (false, detail) => detail.to_owned(),
@@ -228,6 +234,7 @@ pub(super) fn json_of(row: &HistoryRow) -> Value {
         "node_uuid": row.node_uuid,
         "detail": row.detail,
         "exit_code": row.exit_code,
+        "failed": row.failed,
     })
 }
 
@@ -282,5 +289,12 @@ mod tests {
         assert_eq!(ended("ended", Some(7)), "exited, status 7");
         assert_eq!(ended("ended", Some(-9)), "killed by SIGKILL");
         assert_eq!(ended("deleted", None), "deleted; exited, status unknown");
+        let failed = detail_of(&HistoryRow {
+            what: "gone".into(),
+            detail: "no such file".into(),
+            failed: Some("launch_failure".into()),
+            ..row.clone()
+        });
+        assert_eq!(failed, "could not be started: launch_failure: no such file");
     }
 }

@@ -366,6 +366,8 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
                 .to_owned(),
         ),
         (Event::DeleteFailure(failure), _) => TargetOutcome::Failed(failure.reason.to_string()),
+        // The detail says what can be done.
+        (Event::Refused(refused), _) if target.is_lost => TargetOutcome::Failed(refused.detail.clone()),
         (Event::Refused(refused), _) => {
             TargetOutcome::Failed(format!("{}: {}", refused.reason, refused.detail))
         }

@@ -93,6 +93,7 @@ impl Row for InstanceView {
             "target_node_uuid": text(&self.target_node_uuid),
             "ended_at_ms": self.ended_at_ms,
             "exit_code": self.exit_code,
+            "failed": self.failed,
             "name": text(&self.name),
             "program": text(&self.program),
         })
@@ -173,7 +174,7 @@ impl Form for WithEnded {
         let view = &self.0;
         // `age_s` is the time since the end then.
         let has_ended = view.state == PlacementState::Ended;
-        let exit = if has_ended {
+        let exit = if has_ended && view.failed.is_none() {
             exit_of(view.exit_code, Some(&view.node_uuid))
         } else {
             UNKNOWN.into()
@@ -253,9 +254,12 @@ impl Row for Queued {
     }
 }
 
-/// The state of its lifecycle, such as `suspended`, where the scheduler manages the instance; else the state of its
+/// `failed` where its START failed, so that it never ran. Else the state of its lifecycle, such as `suspended`, where the scheduler manages the instance; else the state of its
 /// placement, such as `running`. The first says more, and is empty for instances that are not managed.
 fn state(view: &InstanceView) -> &str {
+    if view.failed.is_some() {
+        return "failed";
+    }
     match view.life.as_str() {
         "" => view.state.as_str(),
         life => life,

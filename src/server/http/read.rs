@@ -9,6 +9,8 @@
 //! [`MAX_STEPS`] steps with what was found and where to go on; that is why a page may be short, or empty, without being
 //! the last.
 
+use std::collections::HashSet;
+
 use axum::http::StatusCode;
 use proto_frames::Uuid;
 use proto_frames::payload::{
@@ -161,7 +163,27 @@ async fn page(
         // Between two steps the lock is free, and other requests of this thread run.
         tokio::task::yield_now().await;
     }
+    if wanted.what == QueryKind::Instances {
+        drop_superseded(&mut rows);
+    }
     Ok((begun.unwrap_or_else(|| app.ring.end()), rows, after))
+}
+
+/// Leaves out the row of an instance on no node that a later step has on one: it was placed, or its node came back,
+/// between the two.
+fn drop_superseded(rows: &mut Vec<Row>) {
+    let text = |row: &Row, key: &str| row.get(key).and_then(Value::as_str).map(str::to_owned);
+    let is_on_none = |row: &Row| {
+        let state = text(row, "state");
+        state.is_some_and(|state| ["waiting", "lost"].contains(&&*state))
+    };
+    let placed = rows.iter().filter(|row| !is_on_none(row));
+    let placed: HashSet<_> = placed
+        .filter_map(|row| text(row, "instance_uuid"))
+        .collect();
+    rows.retain(|row| {
+        !is_on_none(row) || text(row, "instance_uuid").is_none_or(|id| !placed.contains(&id))
+    });
 }
 
 /// With how many of these rows as many meet the selectors as are wanted; `None` if fewer do.

@@ -36,8 +36,11 @@ impl fmt::Display for Why<'_> {
             // Moves and resumes that failed: the target, or the launcher that was told to do it.
             Cause::TargetGone(node) => return write!(f, "node {node} is not connected any more"),
             Cause::TargetLost(node) => return write!(f, "node {node} is lost"),
-            Cause::NotStarted(node, reason) => {
+            Cause::NotStarted(node, reason, said) if said.is_empty() => {
                 return write!(f, "node {node} could not start it: {reason}");
+            }
+            Cause::NotStarted(node, reason, said) => {
+                return write!(f, "node {node} could not start it: {reason}: {said}");
             }
             Cause::CannotSuspend(why) => {
                 return write!(f, "its launcher could not suspend it: {why}");
@@ -154,6 +157,9 @@ impl fmt::Display for Why<'_> {
                 "it cannot be migrated as it is, and how to start it again is not known"
             }
             Cause::EndedBeforeMove => "it ended before it moved",
+            Cause::MayRunOnLostNode => {
+                "its node is lost and may run it still: it goes on if the node comes back with it"
+            }
             Cause::KnownSinceNodeLost => {
                 "the scheduler knows of it since then; its node is lost now"
             }

@@ -83,6 +83,11 @@ fn detail(refused: &Refused) -> String {
         RefusalCause::NotOnLostNode => {
             "it is not on a lost node; delete it, or wait until its node is lost".to_owned()
         }
+        RefusalCause::OnLostNode => {
+            "its node is lost and may run it still: delete it once the node is back, or give it up with \
+             'ciaoctl instance forget'"
+                .to_owned()
+        }
         RefusalCause::NotRecorded(why) => Why(why).to_string(),
     }
 }

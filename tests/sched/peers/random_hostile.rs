@@ -273,8 +273,8 @@ impl Run {
             .map(|number| node_uuid(HONEST + number).to_string())
             .collect();
         let of_liars = rows.iter().filter(|row| liars.contains(&row.node_uuid));
-        // A managed instance that was placed there is lost with it, and remembered for a while; one for each START.
-        let kept = of_liars.filter(|row| row.life != "lost");
+        // What was there is lost with it, and remembered for a while.
+        let kept = of_liars.filter(|row| row.state.as_str() != "lost");
         assert_eq!(kept.count(), 0);
         let entries = self.world.scheduler.entries();
         let most = 4 * self.count + 64;

@@ -306,6 +306,11 @@ impl Entry {
         }
     }
 
+    /// The same entry; where it is not known what it asked for, it claims what it uses.
+    pub(crate) fn known_if(self, is_known: bool) -> Self {
+        Self { is_known, ..self }
+    }
+
     /// The entry of an instance that a node lists and that this scheduler did not start: it claims what it uses.
     pub(super) fn adopted(since: Instant) -> Self {
         let no_one = Unconfirmed {

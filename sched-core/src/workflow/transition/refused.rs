@@ -33,7 +33,9 @@ fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
     let mut scheduler = Scheduler::new(config, ClusterConfiguration::default(), now);
     let mut nodes = (2..4).map(|number| {
         let (uuid, session) = (Uuid::from_u128(number), SessionId(number as u64));
-        let key = scheduler.cluster.add_node(uuid, Role::AGENT, session, now);
+        let key = scheduler
+            .cluster
+            .add_node(uuid, Role::AGENT, session, now, None);
         let report = NodeReport {
             addresses: Box::default(),
             mem_total_mib: 1000,

@@ -80,6 +80,7 @@ const INSTANCE_KINDS = {
 
 /** How an instance is: where it is in its life, or for the scheduler. */
 export function instanceState(row) {
+  if (row.failed) return ["failed", "bad"];
   const word = row.life && row.state !== "ended" ? row.life : row.state;
   return [word.replace("_", " "), INSTANCE_KINDS[word] ?? INSTANCE_KINDS[row.state] ?? ""];
 }
