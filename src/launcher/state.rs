@@ -14,7 +14,7 @@
 //! ```
 //! Nothing here takes the longer the more files a workload makes: what is deleted is set aside first ([`Trash`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -27,15 +27,17 @@ use proto_frames::Uuid;
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
-use super::agent::{InstanceRecord, Numbering, Removal, Stage, is_file_name};
+use super::agent::{InstanceRecord, Numbering, Removal, Stage};
 use super::files::{InstanceDir, Over, create_json, read_json, write_json};
 use super::kept::clock::KeptClock;
 use super::kept::deleted::{DeletedLog, Why};
 use super::kept::{KeepOutput, KeptRunsDir, Surplus};
 use super::trash::Trash;
 use opening::{Writing, lock, own_directory, unusable};
+use running::records_in;
 
 mod opening;
+mod running;
 
 /// Why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -393,55 +395,6 @@ impl StateDir {
         saved
     }
 
-    /// Writes the other record of an instance that may run.
-    fn save_running(&self, record: &InstanceRecord) -> io::Result<()> {
-        let path = running_record(&self.root, &record.instance);
-        write_json(&path, record).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                make_dir(&self.root.join("running"))?;
-                write_json(&path, record)
-            }
-            _ => Err(error),
-        })
-    }
-
-    fn forget_running(&self, id: &str) {
-        let path = running_record(&self.root, id);
-        if let Err(error) = fs::remove_file(&path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            debug!(path = %path.display(), %error, "cannot be deleted");
-        }
-    }
-
-    /// Puts back what was removed of instances that may run: their directories, and the records in them.
-    fn put_back(&self) {
-        for path in entries(&self.root.join("running")) {
-            let Some(record) = read_running(&path) else {
-                continue;
-            };
-            let dir = self.instance(&record.instance);
-            match read_json::<InstanceRecord>(&dir.record()) {
-                // It ended, and the launcher was ended before it had removed this.
-                Ok(Some(known)) if known.has_ended() => self.forget_running(&record.instance),
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => {
-                    let dir_there = make_dir(&dir.0).or_else(|error| match error.kind() {
-                        io::ErrorKind::AlreadyExists => Ok(()),
-                        _ => Err(error),
-                    });
-                    let done = dir_there.and_then(|()| write_json(&dir.record(), &record));
-                    warn!(
-                        event = "instance_files_removed",
-                        instance = record.instance,
-                        put_back = done.is_ok(),
-                        "files of an instance were removed while it ran; it is known by another record"
-                    );
-                }
-            }
-        }
-    }
-
     /// The same for one that had ended by itself before, or not.
     fn save_after(&self, record: &InstanceRecord, had_exited: bool) -> io::Result<()> {
         let dir = self.instance(&record.instance);
@@ -558,43 +511,6 @@ fn has_exited(record: &InstanceRecord) -> bool {
 fn is_starting(dir: &InstanceDir) -> bool {
     let known = read_json::<InstanceRecord>(&dir.record());
     matches!(known, Ok(Some(known)) if known.stage == Stage::Starting)
-}
-
-/// Every record, of an instance whose directory has none the other one, in order of instance id.
-fn records_in(root: &Path) -> Vec<InstanceRecord> {
-    let mut records = BTreeMap::new();
-    for path in entries(&root.join("instances")) {
-        let path = InstanceDir(path).record();
-        match read_json::<InstanceRecord>(&path) {
-            Ok(record) => records.extend(record.map(|it| (it.instance.clone(), it))),
-            Err(error) => {
-                warn!(event = "instance_record_unreadable", path = %path.display(), %error, "instance record cannot be read; ignored");
-            }
-        }
-    }
-    let others = entries(&root.join("running")).filter_map(|path| read_running(&path));
-    for record in others {
-        records.entry(record.instance.clone()).or_insert(record);
-    }
-    records.into_values().collect()
-}
-
-/// Where the other record of an instance that may run is.
-fn running_record(root: &Path, id: &str) -> PathBuf {
-    root.join("running").join(format!("{id}.json"))
-}
-
-/// The other record of an instance, if the file is one and is called as it should be.
-fn read_running(path: &Path) -> Option<InstanceRecord> {
-    let name = path.file_name()?.to_str()?;
-    let id = name.strip_suffix(".json")?;
-    match read_json::<InstanceRecord>(path) {
-        Ok(record) => record.filter(|it| it.instance == id && is_file_name(id) && !it.has_ended()),
-        Err(error) => {
-            debug!(path = %path.display(), %error, "cannot be read");
-            None
-        }
-    }
 }
 
 /// The UUID of the node whose state directory this is, if it is one.
