@@ -211,7 +211,7 @@ mod tests {
             pid: 4711,
             state: b'S',
             ppid: 12,
-            group: 4712,
+            group: 4711,
             session: 4712,
             cpu_ticks: 57,
             start_ticks: 88123,
