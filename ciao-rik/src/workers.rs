@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Request, Response, Status, Streaming};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::coordinator::News;
 use crate::node::{self, Report};
@@ -48,6 +48,10 @@ const MAX_JOBS: usize = 64 << 20;
 /// How long a worker that comes back waits until its earlier stream is cleared away, before it is refused.
 const CLEARED_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long the first status of a stream waits for its worker to register. RIK's workers make the two calls side by side,
+/// so that either may come first. After that a status is passed over, as RIK's own scheduler does.
+const REGISTERED_WITHIN: Duration = CLEARED_WITHIN;
+
 /// The service; clones share one list.
 #[derive(Debug, Clone)]
 pub(crate) struct Workers {
@@ -62,6 +66,8 @@ struct Shared {
     tokens: Tokens,
     /// Registered workers by name. The lock is held for moments, never across an `await`.
     all: Mutex<HashMap<Arc<str>, Handle>>,
+    /// Woken whenever a worker has registered.
+    registered: Notify,
 }
 
 /// The way to a worker's task.
@@ -154,6 +160,7 @@ impl Workers {
             coordinator,
             tokens,
             all: Mutex::new(HashMap::new()),
+            registered: Notify::new(),
         });
         Self { shared }
     }
@@ -196,6 +203,7 @@ impl Workers {
                 }
             }
         }
+        self.shared.registered.notify_waiters();
         info!(event = "worker_registered", worker = %name, %address, "worker registered");
         let node = node::Node::new(
             Arc::clone(&self.shared.settings),
@@ -251,16 +259,37 @@ impl Workers {
         Ok(())
     }
 
-    /// Checks a status and hands it to the worker's task; waits while that has [`REPORTS`] of them.
+    /// The way to a worker's task, once it has registered; `None` if it does not until `deadline`.
+    async fn handle(&self, name: &str, deadline: Instant) -> Option<Handle> {
+        loop {
+            // Before the look: one that registers between the two is not missed.
+            let registered = self.shared.registered.notified();
+            let handle = self.shared.all.lock().get(name).cloned();
+            if handle.is_some() {
+                return handle;
+            }
+            timeout_at(deadline, registered).await.ok()?;
+        }
+    }
+
+    /// Checks a status and hands it to the worker's task; waits while that has [`REPORTS`] of them. That of a worker
+    /// which has not registered, and does not until `deadline`, is passed over.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` for a worker that has not registered, `PERMISSION_DENIED` for another's,
-    /// `INVALID_ARGUMENT` for a status that is empty or too long.
-    async fn report(&self, status: WorkerStatus, owner: &Arc<str>) -> Result<(), Status> {
-        let handle = self.shared.all.lock().get(&*status.identifier).cloned();
-        let Some(handle) = handle else {
-            let text = format!("no worker {:?} is registered", short(&status.identifier));
-            return Err(Status::failed_precondition(text));
+    /// `PERMISSION_DENIED` for another's, `INVALID_ARGUMENT` for a status that is empty or too long.
+    async fn report(
+        &self,
+        status: WorkerStatus,
+        owner: &Arc<str>,
+        deadline: Instant,
+    ) -> Result<(), Status> {
+        let Some(handle) = self.handle(&status.identifier, deadline).await else {
+            debug!(
+                event = "worker_status_ignored",
+                worker = short(&status.identifier),
+                "status ignored: no worker of this name is registered"
+            );
+            return Ok(());
         };
         if handle.owner != *owner {
             let text = format!(
@@ -347,8 +376,9 @@ impl Worker for Workers {
     ) -> Result<Response<()>, Status> {
         let owner = self.shared.tokens.check(request.metadata(), Role::Worker)?;
         let mut statuses = request.into_inner();
+        let deadline = Instant::now() + REGISTERED_WITHIN;
         while let Some(status) = statuses.message().await? {
-            self.report(status, &owner).await?;
+            self.report(status, &owner, deadline).await?;
         }
         Ok(Response::new(()))
     }

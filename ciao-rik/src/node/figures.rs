@@ -25,7 +25,7 @@ const MOST: f64 = 1e12;
 struct Metrics {
     cpu: Cpu,
     memory: Amount,
-    /// May be missing; then the node's disk is not known.
+    /// May be missing or empty: then the worker has no disk to offer, and runs what asks for none.
     #[serde(default)]
     disks: Vec<Amount>,
 }
@@ -75,10 +75,11 @@ pub(super) fn read(text: &str) -> Result<HostFigures, FiguresError> {
         .disks
         .iter()
         .max_by(|a, b| a.free.total_cmp(&b.free));
-    let disk = disk.unwrap_or(&Amount {
-        total: -DISK_UNIT,
-        free: -DISK_UNIT,
-    });
+    let none = Amount {
+        total: 0.0,
+        free: 0.0,
+    };
+    let disk = disk.unwrap_or(&none);
     Ok(HostFigures {
         mem_total_mb: whole("memory.total", metrics.memory.total / MIB)?,
         mem_available_mb: whole("memory.free", metrics.memory.free / MIB)?,
@@ -120,6 +121,17 @@ mod tests {
             (figures.disk_total_mb, figures.disk_available_mb),
             (50_000, 20_000)
         );
+    }
+
+    #[test]
+    fn a_worker_that_lists_no_disks_has_none_to_offer() {
+        for disks in ["", r#", "disks": []"#] {
+            let text = format!(
+                r#"{{"cpu": {{"total": 4, "free": 75.0}}, "memory": {{"total": 8589934592, "free": 4294967296}}{disks}}}"#
+            );
+            let figures = read(&text).unwrap();
+            assert_eq!((figures.disk_total_mb, figures.disk_available_mb), (0, 0));
+        }
     }
 
     #[test]

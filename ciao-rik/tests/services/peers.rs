@@ -121,11 +121,17 @@ pub(crate) async fn tell(channel: &Channel, name: &str, subject: Subject) -> Res
 
 /// What a worker says of its machine: two processors.
 pub(crate) fn metrics(mem_mib: u64) -> Subject {
+    let disk = r#"{"disk_name":"d","total":100000000000,"free":50000000000}"#;
+    metrics_with(mem_mib, disk)
+}
+
+/// The same of one with these disks, as JSON.
+pub(crate) fn metrics_with(mem_mib: u64, disks: &str) -> Subject {
     let memory = mem_mib << 20;
     Subject::Worker(WorkerMetric {
         status: ResourceStatus::Running.into(),
         metrics: format!(
-            r#"{{"cpu":{{"total":1000,"free":99.5}},"memory":{{"total":{memory},"free":{memory}}},"disks":[{{"disk_name":"d","total":100000000000,"free":50000000000}}]}}"#
+            r#"{{"cpu":{{"total":1000,"free":99.5}},"memory":{{"total":{memory},"free":{memory}}},"disks":[{disks}]}}"#
         ),
     })
 }

@@ -2,7 +2,7 @@
 
 use tonic::Code;
 
-use crate::peers::{Controller, Mood, Worker, channel, metrics, register, tell};
+use crate::peers::{Controller, Mood, Worker, channel, metrics, metrics_with, register, tell};
 use crate::rpc::common::ResourceStatus as Is;
 use crate::world::World;
 
@@ -26,12 +26,6 @@ async fn a_name_is_one_workers_at_a_time() {
     assert_eq!(refused.code(), Code::FailedPrecondition);
     let refused = register(&other, "a b\n").await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
-    let refused = tell(&other, "two", metrics(1)).await.unwrap_err();
-    assert_eq!(
-        refused.code(),
-        Code::FailedPrecondition,
-        "it has not registered"
-    );
     worker.leave();
     // The name is free again at once, and the node is the same.
     world
@@ -42,6 +36,36 @@ async fn a_name_is_one_workers_at_a_time() {
     world.worker("one", 1024).await;
     let nodes = world.ciaoctl(&["nodes"]).await.to_string();
     assert_eq!(nodes.matches("\"one\"").count(), 1, "{nodes}");
+}
+
+#[tokio::test]
+async fn a_status_may_come_before_its_worker_registers() {
+    let world = World::new().await;
+    let early = channel(world.workers_at()).await;
+    let (told, registered) = tokio::join!(tell(&early, "one", metrics(1024)), async {
+        register(&channel(world.workers_at()).await, "one").await
+    });
+    let _jobs = registered.unwrap();
+    world.node_is("one", "READY").await;
+    told.unwrap();
+    // That of one which does not register is passed over, and its stream is not ended by an error.
+    tell(&early, "two", metrics(1024)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_lists_no_disks_runs_what_needs_none() {
+    let world = World::new().await;
+    let channel = channel(world.workers_at()).await;
+    let _jobs = register(&channel, "one").await.unwrap();
+    tell(&channel, "one", metrics_with(4096, "")).await.unwrap();
+    world.node_is("one", "READY").await;
+    let controller = world.controller().await;
+    controller.creates("a").await.unwrap();
+    let is_placed = async || {
+        let all = world.instances().await;
+        all.iter().any(|it| it["hostname"] == "one")
+    };
+    world.until("it is given to the worker", is_placed).await;
 }
 
 #[tokio::test]

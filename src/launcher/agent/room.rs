@@ -122,7 +122,7 @@ impl Agent {
         self.fault().is_some()
             || (self.limits.mem && free.mem_mb <= 0)
             || free.vcpus <= 0
-            || (self.limits.disk && host.disk_available_mb == 0)
+            || (self.limits.disk && host.disk_total_mb != 0 && host.disk_available_mb == 0)
             || self.instances.sums().live >= MAX_INSTANCES
             || self.ends.len() >= MAX_UNRECORDED_ENDS
     }
