@@ -38,6 +38,7 @@ mod node;
 mod plain;
 mod read;
 mod scalar;
+mod seen;
 mod trailing;
 mod value;
 mod vocabulary;

@@ -74,6 +74,49 @@ fn errors_name_the_key_the_line_and_what_is_wrong() {
 }
 
 #[test]
+fn a_key_that_stands_twice_is_named_with_its_second_place_and_so_is_a_merge_key() {
+    let twice = "the key stands twice in its mapping; write it once";
+    let merge = "merge keys (`<<`) are not taken; write out the keys that are meant";
+    for (rest, place, words) in [
+        (
+            "  vm_type: a\n  fw_type: b\n  vm_type: c\n",
+            "start.vm_type, line 6 column 12",
+            twice,
+        ),
+        (
+            "  requirements: {mem_mb: 1, mem_mb: 1}\n",
+            "start.requirements.mem_mb, line 4 column 37",
+            twice,
+        ),
+        (
+            "  env: {A: b, A: c}\n",
+            "start.env.A, line 4 column 18",
+            twice,
+        ),
+        (
+            "  requirements:\n    <<: {mem_mb: 1}\n",
+            "start.requirements.<<, line 5 column 9",
+            merge,
+        ),
+        (
+            "  env: {<<: {A: b}}\n",
+            "start.env.<<, line 4 column 13",
+            merge,
+        ),
+    ] {
+        refused(start(rest), InvalidData, &format!("{place}: {words}"));
+    }
+    let aliased =
+        "defaults: &it {mem_mb: 1}\nstart:\n  instance_uuid: a\n  requirements:\n    <<: *it\n";
+    let error = Start::decode(aliased.as_bytes()).unwrap_err();
+    assert_eq!(error.key, "start.requirements.<<");
+    // Where nothing is meant by it, nothing is lost. An alias of a mapping as a whole is taken.
+    let elsewhere = "x: {<<: {y: 1}, <<: {z: 1}}\nz: &it {mem_mb: 4}\nstart: {instance_uuid: a, requirements: *it}\n";
+    let start = Start::decode(elsewhere.as_bytes()).unwrap();
+    assert_eq!(start.requirements.mem_mb, 4);
+}
+
+#[test]
 fn further_images_that_cannot_be_are_named_with_their_place() {
     let digest = format!("sha256:{:064x}", 1);
     let image = format!("  image: {digest}\n");

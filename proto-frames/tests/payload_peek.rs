@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use proto_frames::payload::peek::{self, ReadyPeek, StartPeek, StatsPeek};
-use proto_frames::payload::{InstanceStateEvent, Payload, QueryResult, Ready, Start, Stats};
+use proto_frames::payload::{InstanceStateEvent, Payload, QueryResult, Ready, Start, Stats, guard};
 
 use changes::{VALUES, apply, change, line_soup};
 use documents::{ANSWERS, DOCUMENTS, FLOW, SCHEDULING};
@@ -27,6 +27,30 @@ fn agree(payload: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(peek::stats(payload), full, "STATS\n{}", text);
     plain_agrees(payload)?;
     cuts_agree(payload)
+}
+
+/// A START that is taken asks for what a reader of YAML finds in it, merge keys and all; one that leaves a choice is not
+/// taken.
+fn asks_for_what_it_seems_to(payload: &[u8]) -> Result<(), TestCaseError> {
+    let Ok(start) = peek::start(payload) else {
+        return Ok(());
+    };
+    let document = guard::first_document(payload, guard::SMALL).expect("it was read");
+    // Refuses keys that stand twice, also those that mean nothing.
+    let Ok(mut root) = serde_yaml::from_slice::<serde_yaml::Value>(document) else {
+        return Ok(());
+    };
+    if root.apply_merge().is_err() {
+        return Ok(());
+    }
+    let requirements = &root["start"]["requirements"];
+    for (key, read) in [("mem_mb", start.mem_mb), ("vcpus", start.vcpus)] {
+        if let Some(amount) = requirements[key].as_i64() {
+            let text = String::from_utf8_lossy(payload);
+            prop_assert_eq!(amount, read, "{} of\n{}", key, text);
+        }
+    }
+    Ok(())
 }
 
 /// What is read of a document of the plain style is what the full parser reads of it: a comment in its first line makes
@@ -129,7 +153,9 @@ proptest! {
     #[test]
     fn peeks_agree_with_the_full_parser_on_lines_put_together_at_random(text in line_soup()) {
         agree(text.as_bytes())?;
-        agree(format!("start:\n  instance_uuid: a\n{text}").as_bytes())?;
+        let start = format!("start:\n  instance_uuid: a\n{text}");
+        agree(start.as_bytes())?;
+        asks_for_what_it_seems_to(start.as_bytes())?;
     }
 }
 
@@ -204,6 +230,47 @@ fn further_images_are_read_by_both_readers_in_either_style_up_to_their_limit() {
             agree(alone.as_bytes()).unwrap();
             let read = peek::start(alone.as_bytes());
             assert_eq!(read.is_ok(), count == 0, "{alone}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_stand_twice_are_refused_by_both_readers_in_either_style() {
+    for rest in [
+        "  vm_type: a\n  vm_type: a\n",
+        "  requirements:\n    mem_mb: 1\n    vcpus: 1\n    mem_mb: 1\n",
+        "  requirements: {mem_mb: 1, vcpus: 1, mem_mb: 2}\n",
+        "  requirements: {vcpus: 1}\n  requirements: {mem_mb: 1}\n",
+        "  env:\n    A: b\n    B: b\n    A: c\n",
+        "  env: {B: b, A: b, B: c}\n",
+        "  scheduling:\n    resources: {gpu: 1, gpu: 2}\n",
+        "  scheduling:\n    group: {id: a, id: b}\n",
+        "  instance_uuid: a\n",
+        "start:\n  instance_uuid: b\n",
+        "  storage:\n  - size: 1\n    size: 1\n",
+        "  requirements:\n    <<: {mem_mb: 1}\n",
+        "  env: {<<: {A: b}}\n",
+        "<<: {x: 1}\n",
+    ] {
+        let payload = format!("start:\n  instance_uuid: a\n{rest}");
+        agree(payload.as_bytes()).unwrap();
+        assert!(peek::start(payload.as_bytes()).is_err(), "{payload}");
+    }
+    for count in [1, 15, 16, 17, 40] {
+        // In order and not, and with one of them twice.
+        let keys: Vec<String> = (0..count).map(|it| format!("    K{it:02}: v\n")).collect();
+        let backwards: Vec<String> = keys.iter().rev().cloned().collect();
+        for keys in [keys, backwards] {
+            for (twice, is_taken) in [("", true), (&*keys[0], false), (&*keys[count - 1], false)] {
+                let env = keys.concat();
+                let payload = format!("start:\n  instance_uuid: a\n  env:\n{env}{twice}");
+                agree(payload.as_bytes()).unwrap();
+                assert_eq!(
+                    peek::start(payload.as_bytes()).is_ok(),
+                    is_taken,
+                    "{payload}"
+                );
+            }
         }
     }
 }

@@ -118,6 +118,12 @@ pub enum Fault {
         /// The keys there are.
         known: Vec<&'static str>,
     },
+    /// A key that stood in its mapping before: of two values, neither is taken.
+    #[error("the key stands twice in its mapping; write it once")]
+    DuplicateKey,
+    /// A merge key, `<<: *name`, which takes in the keys of another mapping.
+    #[error("merge keys (`<<`) are not taken; write out the keys that are meant")]
+    MergeKey,
     /// A word that is none of those the key takes.
     #[error("`{word}` is none of {}", known.join(", "))]
     UnknownWord {
@@ -225,6 +231,8 @@ impl PayloadError {
             | Fault::NotUnderstood { .. }
             | Fault::UnknownKey(_)
             | Fault::NoSuchKey { .. }
+            | Fault::DuplicateKey
+            | Fault::MergeKey
             | Fault::UnknownWord { .. }
             | Fault::NotAName(_)
             | Fault::NotAnImage(_)

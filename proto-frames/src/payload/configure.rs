@@ -117,7 +117,7 @@ impl Configuration {
             Ok(Ok(root)) => root,
             // Empty: nothing but defaults.
             Err(_) => Yaml::Null,
-            // A key that stands twice, which only the reader above takes: what it knows is kept.
+            // A key that means nothing here stands twice, which only the reader above takes: what it knows is kept.
             Ok(Err(_)) => return Ok(known.encode()),
         };
         let is_changed = DEFAULTS

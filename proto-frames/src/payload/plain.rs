@@ -3,7 +3,7 @@
 //!
 //! A line is `key:`, `key: scalar`, `- key: scalar` or `- scalar`; a scalar is one or several words, text in double
 //! quotes, a number, `true`, `false`, `null`, `[]` or `{}`. Whatever else stands there, also a key that the type does
-//! not have, a number in an unusual form and a value that the key does not take, is left to the full parser, which reads
+//! not have or that stands twice, a number in an unusual form and a value that the key does not take, is left to the full parser, which reads
 //! the document from its beginning and says what is wrong with it. So nothing is refused here, and property tests hold
 //! the two equal in what is read.
 
@@ -15,6 +15,7 @@ use sched_model::value::{FieldReader, Record, Text, Value, ValueReader};
 use super::guard::MAX_ENTRIES;
 use super::peek::word::{Scalar, block_scalar, ends_line, is_plain, word_len};
 use super::scalar::leading_decimal;
+use super::seen::Seen;
 
 /// Longest key that is read, in bytes. YAML allows 1024 characters.
 const MAX_KEY_LEN: usize = 128;
@@ -292,8 +293,9 @@ impl ValueReader for Place<'_, '_> {
         }
         self.mapping(|lines, column, key| {
             let value = T::read(lines.place(column, Before::Key))?;
-            entries.insert(key.to_owned(), value);
-            (entries.len() <= MAX_ENTRIES).then_some(()).ok_or(NotPlain)
+            let before = entries.insert(key.to_owned(), value);
+            let is_taken = before.is_none() && entries.len() <= MAX_ENTRIES;
+            is_taken.then_some(()).ok_or(NotPlain)
         })?;
         Ok(entries)
     }
@@ -303,9 +305,12 @@ impl ValueReader for Place<'_, '_> {
         if self.lines.take_line(" {}") {
             return Ok(record);
         }
+        let mut seen = Seen::of(T::FIELDS);
         self.mapping(|lines, column, key| {
             let is_known = record.set(key, &mut Field { lines, column })?;
-            is_known.then_some(()).ok_or(NotPlain)
+            (is_known && !seen.is_again(key))
+                .then_some(())
+                .ok_or(NotPlain)
         })?;
         Ok(record)
     }

@@ -14,8 +14,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, Visitor};
 use super::error::{Fault, PayloadError};
 use super::guard::{self, Limits};
 use super::locate::{locate, position};
-use super::node::{Entry, Node, Read, Seed, Stop};
+use super::node::{Entry, Node, Read, Seed, Stop, Style};
 use super::plain;
+use super::seen::MERGE;
 use super::similar::similar;
 use super::value::At;
 
@@ -58,6 +59,12 @@ pub(super) fn decode_noting<T: Value>(
     run(document, &reader, &mut |node| {
         node.mapping(&reader, &mut |name, entry| {
             let is_it = name == key;
+            if name == MERGE {
+                return Err(reader.refuse_key(name, entry, Fault::MergeKey));
+            }
+            if is_it && value.is_some() {
+                return Err(reader.refuse_key(name, entry, Fault::DuplicateKey));
+            }
             if is_it {
                 value = Some(reader.field(key, entry)?);
             }
@@ -181,6 +188,21 @@ impl Reader {
             })
         })?;
         value.ok_or(Stop)
+    }
+
+    /// Refuses the key that was read last, where its value stands.
+    pub(super) fn refuse_key(&self, key: &str, entry: &mut dyn Entry, fault: Fault) -> Stop {
+        let stop = self.fail(fault);
+        self.state.borrow_mut().path.push(Step::Key(key.to_owned()));
+        // The parser knows the place of an error within a value, whichever value it is.
+        let refused =
+            entry.value(&mut |node| node.scalar(self, "", Style::Any, &mut |_| Err(Stop)));
+        refused.err().unwrap_or(stop)
+    }
+
+    /// The value being read is at fault for this reason, whatever was noted before.
+    pub(super) fn is_instead(&self, fault: Fault) {
+        self.state.borrow_mut().fault = Some(fault);
     }
 
     /// The path stays as it is where an error ends the reading: that is the path of the error.

@@ -1,7 +1,8 @@
 //! How the values of a payload are read, leniently as Go's yaml.v2 reads them.
 //!
 //! Null is the zero value of every type. Numbers and truth values take the forms of [`super::scalar`], and none in quotes.
-//! A string is the text as written. Of a key that stands twice, the last counts.
+//! A string is the text as written. A known key that stands twice is refused, and so are merge keys: a document that
+//! does not say what it seems to say is not acted on. The original's peers write neither.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use super::guard::MAX_ENTRIES;
 use super::node::{Entry, Node, Stop, Style};
 use super::read::Reader;
 use super::scalar;
+use super::seen::{MERGE, Seen};
 
 /// A place in a document: what stands there is read next.
 pub(super) struct At<'a> {
@@ -92,7 +94,15 @@ impl ValueReader for At<'_> {
         let Self { node, reader } = self;
         let mut entries = BTreeMap::new();
         node.mapping(reader, &mut |key, entry| {
-            let value = reader.field(key, entry)?;
+            if entries.contains_key(key) {
+                return Err(reader.refuse_key(key, entry, Fault::DuplicateKey));
+            }
+            // As text or number it is a name like others.
+            let value = reader.field(key, entry).inspect_err(|Stop| {
+                if key == MERGE {
+                    reader.is_instead(Fault::MergeKey);
+                }
+            })?;
             entries.insert(key.to_owned(), value);
             if entries.len() > MAX_ENTRIES {
                 let max = MAX_ENTRIES;
@@ -106,7 +116,14 @@ impl ValueReader for At<'_> {
     fn read_record<T: Record>(self) -> Result<T, Stop> {
         let Self { node, reader } = self;
         let mut record = T::default();
+        let mut seen = Seen::of(T::FIELDS);
         node.mapping(reader, &mut |key, entry| {
+            if key == MERGE {
+                return Err(reader.refuse_key(key, entry, Fault::MergeKey));
+            }
+            if seen.is_again(key) {
+                return Err(reader.refuse_key(key, entry, Fault::DuplicateKey));
+            }
             let is_known = record.set(key, &mut Fields { entry, reader })?;
             if !is_known {
                 reader.unknown(key, T::FIELDS);

@@ -18,6 +18,10 @@ const MAX_DEPTH: usize = 8;
 /// Longest key that is walked. YAML allows 1024 characters.
 const MAX_KEY_LEN: usize = 128;
 
+/// Most keys of a mapping with any keys that a key out of order is compared with. Peers write them in order; users' own
+/// files, with a few variables and resources, do not.
+const MAX_COMPARED: usize = 16;
+
 /// Most bytes that the guard counts in a line of words; those of texts, comments and flow style are counted by their length.
 const INDICATORS_PER_LINE: usize = 2;
 
@@ -147,7 +151,7 @@ enum Behind {
     Dash,
 }
 
-struct Walker<'s, S> {
+struct Walker<'s, 'a, S> {
     levels: [Level; MAX_DEPTH],
     depth: usize,
     /// The last key had no value on its line: one may follow on lines of its own.
@@ -156,10 +160,11 @@ struct Walker<'s, S> {
     extra: usize,
     /// Lists and mappings of flow style that are not empty.
     brackets: usize,
+    entry_keys: EntryKeys<'a>,
     sink: &'s mut S,
 }
 
-impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
+impl<'a, 's, S: Sink<'a>> Walker<'s, 'a, S> {
     fn new(fields: &'static [Field], sink: &'s mut S) -> Self {
         let root = Level::new(0, "", LevelKind::Record(fields));
         Self {
@@ -168,6 +173,7 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
             pending: None,
             extra: 0,
             brackets: 0,
+            entry_keys: EntryKeys::default(),
             sink,
         }
     }
@@ -393,9 +399,15 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
                 })
             }
             LevelKind::Entries(shape) => {
+                // What stands under keys that mean nothing means nothing either, and may be within another such.
+                let counts = !matches!(shape, Shape::Any);
+                let before = top.next;
                 top.next += 1;
+                if counts && self.entry_keys.is_again(key, before) {
+                    return None;
+                }
                 let key = std::str::from_utf8(key).ok()?;
-                (top.next <= MAX_ENTRIES).then_some(Slot {
+                (before < MAX_ENTRIES).then_some(Slot {
                     key,
                     name: UNNAMED,
                     shape,
@@ -486,6 +498,35 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         *self.levels.get_mut(self.depth)? = level;
         self.depth += 1;
         Some(())
+    }
+}
+
+/// The keys so far of the mapping with any keys that is walked. There is one at a time: what their values take is no such
+/// mapping.
+#[derive(Default)]
+struct EntryKeys<'a> {
+    /// The first of them.
+    first: [&'a [u8]; MAX_COMPARED],
+    /// The last in order of all.
+    greatest: &'a [u8],
+}
+
+impl<'a> EntryKeys<'a> {
+    /// Takes note of a key behind so many others; says whether it is one of them, or may be.
+    fn is_again(&mut self, key: &'a [u8], before: usize) -> bool {
+        let is_in_order = before == 0 || key > self.greatest;
+        let is_again = !is_in_order
+            && self
+                .first
+                .get(..before)
+                .is_none_or(|keys| keys.contains(&key));
+        if let Some(place) = self.first.get_mut(before) {
+            *place = key;
+        }
+        if is_in_order {
+            self.greatest = key;
+        }
+        is_again
     }
 }
 

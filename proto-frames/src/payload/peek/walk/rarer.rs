@@ -9,7 +9,7 @@ use crate::payload::guard::{MAX_BRACKETS, MAX_ENTRIES};
 use crate::payload::peek::word::{Scalar, block_scalar, ends_line, flow_key, flow_scalar};
 use sched_model::value::Shape;
 
-impl<'a, S: Sink<'a>> Walker<'_, S> {
+impl<'a, S: Sink<'a>> Walker<'_, 'a, S> {
     /// Reads the rest of a line; says where the next line begins.
     #[cold]
     pub(super) fn rarer_line(
