@@ -16,6 +16,7 @@ pub mod guard;
 pub mod image_chunk;
 pub mod instance_end;
 pub mod kept_runs;
+pub mod named;
 pub mod node_capacity;
 pub mod output_chunk;
 pub mod overrides;
@@ -23,6 +24,7 @@ pub mod peek;
 pub mod public_ip;
 pub mod ratio;
 pub mod ready;
+pub mod requested_resources;
 pub mod similar;
 pub mod start;
 pub mod stats;
@@ -62,6 +64,7 @@ pub use overrides::Overrides;
 pub use public_ip::{AssignPublicIp, PublicIpAssigned, PublicIpUnassigned, ReleasePublicIp};
 pub use ratio::Ratio;
 pub use ready::{Network, Ready};
+pub use requested_resources::RequestedResource;
 pub use similar::similar;
 pub use start::{Networking, Requirements, Start, Storage};
 pub use stats::{InstanceStat, InstanceState, Requested, Stats};
@@ -86,5 +89,5 @@ pub use sched_model::{
     RefusalReason, ReportReceived, Restore, RestoreMode, Resume, Scheduling, Snapshot, Span,
     StartFailure, StartFailureReason, StatusView, StoreState, StoreView, Suspend, Test, Topic,
     UNKNOWN, UnassignPublicIpFailure, UnmovableInstance, Update, Word, WriteImage, cut,
-    drain_progress, evacuate, expression, image, output, query, scheduling, span,
+    drain_progress, evacuate, expression, identifier, image, output, query, scheduling, span,
 };

@@ -117,6 +117,50 @@ fn a_key_that_stands_twice_is_named_with_its_second_place_and_so_is_a_merge_key(
 }
 
 #[test]
+fn what_a_start_of_before_november_2017_asks_for_is_read_as_the_keys_of_today() {
+    let rest = "  requested_resources:\n  - type: vcpus\n    value: 2\n    mandatory: true\n  - type: mem_mb\n    value: 1014\n    \
+                mandatory: true\n  - {type: disk_mb, value: 10000}\n  - {type: network_node, value: 1}\n  \
+                estimated_resources:\n  - type: vcpus\n    value: 1\n";
+    let read = start(rest).unwrap();
+    let needs = &read.requirements;
+    assert_eq!(
+        (needs.vcpus, needs.mem_mb, needs.network_node),
+        (2, 1014, true)
+    );
+    assert_eq!(read.disk_mib(), Some(10 * 1024), "in whole GiB");
+    assert_eq!(Start::decode(&read.encode()), Ok(read.clone()));
+    let placed = Start::decode_placed(format!("start:\n  instance_uuid: a\n{rest}").as_bytes());
+    assert_eq!(placed, Ok(read));
+    let both = "  requested_resources: [{type: mem_mb, value: 5}, {type: mem_mb, value: 7}, {type: compute_node, value: 1}]\n  \
+                requirements: {mem_mb: 6, vcpus: 3}\n";
+    let needs = start(both).unwrap().requirements;
+    assert_eq!(
+        (needs.vcpus, needs.mem_mb, needs.network_node),
+        (3, 7, false)
+    );
+    for (entry, words) in [
+        (
+            "{type: mem_mb, value: -1}",
+            "[0].value, line 4 column 47: negative: -1",
+        ),
+        (
+            "{type: network_node, value: 2}",
+            "[0].value, line 4 column 53: 2 is outside 0 to 1",
+        ),
+        (
+            "{type: physical_network, value_string: a}",
+            "[0].type, line 4 column 32: `physical_network` is none of vcpus, mem_mb, disk_mb, network_node, compute_node",
+        ),
+    ] {
+        refused(
+            start(&format!("  requested_resources: [{entry}]\n")),
+            InvalidData,
+            &format!("start.requested_resources{words}"),
+        );
+    }
+}
+
+#[test]
 fn further_images_that_cannot_be_are_named_with_their_place() {
     let digest = format!("sha256:{:064x}", 1);
     let image = format!("  image: {digest}\n");

@@ -26,6 +26,7 @@ pub mod ends_recorded;
 pub mod error;
 pub mod evacuate;
 pub mod expression;
+pub mod identifier;
 pub mod image;
 pub mod instance_event;
 pub mod lease_renewed;

@@ -291,10 +291,12 @@ mod tests {
 
     #[test]
     fn a_key_that_stands_twice_loses_nothing_that_is_known() {
-        let out = filled("configure:\n  launcher: {child_user: a, child_user: b}\n");
+        let out = filled("configure:\n  launcher: {child_user: b, theirs: a, theirs: c}\n");
         let read = Configuration::decode(out.as_bytes()).unwrap();
         assert_eq!(read.launcher.child_user, "b");
         assert!(out.contains("ciao_port: 8889"), "{out}");
+        let known = b"configure:\n  launcher: {child_user: a, child_user: b}\n";
+        assert!(Configuration::decode(known).is_err());
     }
 
     #[test]

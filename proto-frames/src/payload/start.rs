@@ -16,10 +16,11 @@ use super::error::{Fault, PayloadError};
 use super::guard::{self, SMALL};
 use super::locate::locate;
 use super::read;
+use super::requested_resources::RequestedResource;
 use super::scheduling::Scheduling;
 
 /// MiB in a GiB: storage is asked for in GiB, accounted in MiB.
-const MIB_PER_GIB: i64 = 1024;
+pub(super) const MIB_PER_GIB: i64 = 1024;
 
 record! {
     /// A START: `start: {tenant_uuid, instance_uuid, …}`.
@@ -58,6 +59,9 @@ record! {
         working_dir: String as "working_dir" unless empty,
         /// How it is to be placed (added by this project).
         scheduling: Option<Scheduling> as "scheduling" unless empty,
+        /// What it needs, as STARTs said it until November 2017; empty in one that was decoded, which has it in
+        /// `requirements` and `storage`.
+        requested_resources: Vec<RequestedResource> as "requested_resources" unless empty,
     }
 }
 
@@ -155,9 +159,11 @@ impl Start {
     /// # Errors
     /// As [`Start::decode`] otherwise.
     pub fn decode_template(payload: &[u8]) -> Result<Self, PayloadError> {
-        let (start, unknown): (Self, _) = read::decode_noting("start", payload, SMALL)?;
+        let (mut start, unknown): (Self, _) = read::decode_noting("start", payload, SMALL)?;
+        let taken = start.take_requested_resources();
         let scheduling = || start.scheduling.as_ref().map_or(Ok(()), Scheduling::check);
-        if let Err(error) = start.check_amounts().and_then(|()| scheduling()) {
+        let checked = taken.and_then(|()| start.check_amounts());
+        if let Err(error) = checked.and_then(|()| scheduling()) {
             let document = guard::first_document(payload, SMALL)?;
             return Err(locate(document, error));
         }
@@ -170,11 +176,13 @@ impl Start {
     /// # Errors
     /// As [`Start::decode`], but for what makes no sense in `scheduling` or is no key there.
     pub fn decode_placed(payload: &[u8]) -> Result<Self, PayloadError> {
-        let start: Self = read::decode_under("start", payload, SMALL)?;
+        let mut start: Self = read::decode_under("start", payload, SMALL)?;
+        let taken = start.take_requested_resources();
         let named = match start.instance_uuid.as_str() {
             "" => Err(missing_instance()),
             _ => Ok(()),
         };
+        let named = named.and(taken);
         if let Err(error) = named.and_then(|()| start.check_amounts()) {
             let document = guard::first_document(payload, SMALL)?;
             return Err(locate(document, error));

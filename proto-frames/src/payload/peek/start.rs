@@ -152,6 +152,8 @@ impl<'a> Sink<'a> for StartSink<'a> {
             "storage" => self.storage(at.key, what),
             "networking" => self.networking(at.key, what),
             "more_images" => self.more_image(&what),
+            // Of few controllers by now: the full parser translates it.
+            "requested_resources" => None,
             _ => self.scheduling(at, &what),
         }
     }
