@@ -45,9 +45,10 @@ pub use api::explained::{
 };
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
-    Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, Dialect,
-    EndHow, EndReport, EndsReport, FailedStart, Fault, Hello, Input, InstanceReport, InstanceState,
-    Malformed, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Unknown,
+    Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Content, Departure,
+    Dialect, EndHow, EndReport, EndsReport, FailedStart, Fault, Hello, Input, InstanceReport,
+    InstanceState, Malformed, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport,
+    Unknown,
 };
 pub use api::known_node::KnownNode;
 pub use api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage};

@@ -15,6 +15,7 @@ mod lost_plain;
 mod moving;
 mod one_door;
 mod open_starts;
+mod other_starts;
 mod preempting;
 mod preempting_members;
 mod pressure;

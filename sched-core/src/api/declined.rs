@@ -101,6 +101,10 @@ pub enum Refusal {
     NotListedYet(Uuid),
     /// Its instance was lost after it had come.
     LostSince,
+    /// Its instance is there, and was made by another START.
+    OtherStart,
+    /// Its instance is there, and has less than it asks for.
+    AsksForMore,
     /// Only so many instances were tried.
     OnlyTried(u32),
 }

@@ -1,9 +1,12 @@
 //! What the core is told: a peer came or went, a command or a report came, a queue filled or drained, time passed.
 
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU64;
+use std::hash::BuildHasher as _;
 use std::time::Duration;
 
 use bytes::Bytes;
+use foldhash::quality::FixedState;
 use sched_model::{Role, Uuid};
 use sched_model::{Scheduling, StartFailureReason};
 
@@ -188,8 +191,28 @@ pub struct Malformed {
     pub fault: Fault,
     /// The instance it is about, where that much could be read.
     pub instance: Option<InstanceId>,
+    /// The node that it is for and the volume that it is about, as far as a command names them and they could be read;
+    /// else empty.
+    pub node: Box<str>,
+    /// See `node`.
+    pub volume: Box<str>,
     /// Key, line and reason, for people.
     pub detail: ShortText,
+}
+
+impl Malformed {
+    /// One that names neither a node nor a volume.
+    #[must_use]
+    pub fn new(fault: Fault, instance: Option<InstanceId>, detail: ShortText) -> Self {
+        let (node, volume) = Default::default();
+        Self {
+            fault,
+            instance,
+            node,
+            volume,
+            detail,
+        }
+    }
 }
 
 /// What a START asks for.
@@ -222,6 +245,21 @@ pub struct StartRequest {
     pub volumes: Box<[Box<str>]>,
     /// What it says about its placement.
     pub scheduling: Option<Box<Scheduling>>,
+    /// What tells it from other STARTs of the instance; `None` where that is not known.
+    pub content: Option<Content>,
+}
+
+/// A hash of a START's whole payload. Whoever makes two STARTs that have the same deceives nobody but itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content(NonZeroU64);
+
+impl Content {
+    /// That of a payload.
+    #[must_use]
+    pub fn of(payload: &[u8]) -> Self {
+        let hash = FixedState::default().hash_one(payload);
+        Self(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
+    }
 }
 
 impl StartRequest {
@@ -242,6 +280,7 @@ impl StartRequest {
             vm_type: None,
             volumes: Box::default(),
             scheduling: None,
+            content: None,
         }
     }
 }

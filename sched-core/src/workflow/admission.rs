@@ -13,7 +13,9 @@ use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::StartRequest;
+use crate::api::input::{Content, StartRequest};
+use crate::cluster::ledger::Entry;
+use crate::cluster::query::Query;
 use crate::instance::{AfterLoss, Awaits, Placing, State};
 use crate::placement::explain::Explanation;
 
@@ -47,6 +49,17 @@ impl Scheduler {
     #[must_use]
     pub fn is_known(&self, instance: &InstanceId) -> bool {
         self.known(instance) != Known::Nowhere
+    }
+
+    /// What tells the START of an instance that is known from others; `None` also where that is not known.
+    #[must_use]
+    pub fn content(&self, instance: &InstanceId) -> Option<Content> {
+        if let Some(managed) = self.instances.get(instance) {
+            return managed.request()?.content;
+        }
+        let node = self.cluster.placement(instance)?;
+        let entry = self.cluster.nodes().node(node).ledger().get(instance);
+        entry.and_then(Entry::content)
     }
 }
 
@@ -198,14 +211,20 @@ impl Scheduler {
         let instance = start.request.instance.clone();
         match known {
             Known::Nowhere => debug_assert!(false, "{instance} is not known"),
-            Known::On(node) => {
-                self.note_asker(&start);
-                self.resend(node, start);
-            }
-            Known::Waits => {
-                self.note_asker(&start);
-                self.answer_waiting(&start);
-            }
+            Known::On(node) => match self.unlike(Some(node), &start.request) {
+                Some(why) => self.answer_known(Known::Taken(why), start),
+                None => {
+                    self.note_asker(&start);
+                    self.resend(node, start);
+                }
+            },
+            Known::Waits => match self.unlike(None, &start.request) {
+                Some(why) => self.answer_known(Known::Taken(why), start),
+                None => {
+                    self.note_asker(&start);
+                    self.answer_waiting(&start);
+                }
+            },
             Known::Expected => {
                 self.recovery.take_instance(&instance);
                 self.hold(start, Some(Refusal::Crowded));
@@ -216,6 +235,34 @@ impl Scheduler {
                 self.fail_with(&start, reason, Explanation::of(why.into()));
             }
         }
+    }
+
+    /// Why a START of an instance that waits, or that a node has, is not the one that made it: its content is another, or
+    /// it asks for more than is claimed, which its launcher would take without a claim.
+    ///
+    /// Of instances that came with their nodes the content is not known. One that is to be started again has another
+    /// than the first START: its launcher answers whether it may be.
+    fn unlike(&self, node: Option<NodeKey>, request: &Arc<StartRequest>) -> Option<Refusal> {
+        let instance = &request.instance;
+        let ledger = node.map(|key| self.cluster.nodes().node(key).ledger());
+        let entry = ledger.and_then(|ledger| ledger.get(instance));
+        let is_other = match (self.content(instance), request.content) {
+            (Some(first), Some(content)) => first != content && !request.restart,
+            _ => false,
+        };
+        if is_other {
+            return Some(Refusal::OtherStart);
+        }
+        let entry = entry.filter(|entry| entry.is_known())?;
+        let query = Query::of(request);
+        let claimed = |name: &str| {
+            let column = self.cluster.columns().find(name)?;
+            let claimed = entry.custom().iter().find(|(known, _)| *known == column);
+            claimed.map(|(_, amount)| *amount)
+        };
+        let has = |(name, amount)| amount <= claimed(name).unwrap_or_default();
+        let is_covered = entry.asked().covers(&query.asked()) && query.amounts().all(has);
+        (!is_covered).then_some(Refusal::AsksForMore)
     }
 
     /// Has a START wait in the recovery window. If it cannot, because the window is closed or too much waits, it fails:

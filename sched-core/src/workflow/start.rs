@@ -211,7 +211,8 @@ impl Scheduler {
         } else {
             let restart = query.request().restart;
             let unconfirmed = self.cluster.number_start(key, sender, restart);
-            Entry::placed(query.asked(), self.extras(query), now, unconfirmed)
+            let entry = Entry::placed(query.asked(), self.extras(query), now, unconfirmed);
+            entry.with_content(query.request().content)
         };
         self.cluster.claim(key, instance, entry);
         self.note_try(instance, key);

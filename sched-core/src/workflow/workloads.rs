@@ -278,7 +278,7 @@ impl Scheduler {
                     DeleteFailureReason::InvalidData
                 };
                 let failure = DeleteFailure {
-                    node_uuid: String::new(),
+                    node_uuid: malformed.node.into(),
                     instance_uuid,
                     reason,
                 };
@@ -290,11 +290,11 @@ impl Scheduler {
                 } else {
                     AttachVolumeFailureReason::InvalidData
                 };
-                let (node_uuid, volume_uuid) = (String::new(), String::new());
                 let failure = AttachVolumeFailure {
-                    node_uuid,
+                    node_uuid: malformed.node.into(),
                     instance_uuid,
-                    volume_uuid,
+                    // Without it the original's controllers leave the volume as one that is being attached.
+                    volume_uuid: malformed.volume.into(),
                     reason,
                 };
                 self.send(id, Message::AttachVolumeFailure(failure));

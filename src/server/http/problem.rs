@@ -311,11 +311,7 @@ mod tests {
             ),
             ("two words: and more", None, "two words: and more"),
         ] {
-            let problem = Problem::from(Malformed {
-                fault: Fault::Data,
-                instance: None,
-                detail: text.into(),
-            });
+            let problem = Problem::from(Malformed::new(Fault::Data, None, text.into()));
             assert_eq!((problem.field(), &*problem.0.detail), (field, detail));
         }
     }

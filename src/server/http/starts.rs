@@ -28,7 +28,7 @@ use super::json::to_json;
 use super::limits::MAX_POSTED;
 use super::problem::Problem;
 use crate::server::wire::{self, Ordered};
-use sched_core::{Command, CommandName, Input, InstanceId, Message};
+use sched_core::{Command, CommandName, Content, Input, InstanceId, Message};
 
 /// STARTs that came over HTTP, by instance: the digest of each payload, 32 bytes rather than up to 256 KiB. Beyond
 /// [`MAX_POSTED`] the one that has been here for longest is forgotten for each that comes. They do not survive a restart; then, as for STARTs
@@ -71,13 +71,14 @@ impl Posted {
     /// - Nothing is there: `New`. An ended run counts as nothing only if the START says `restart`; else a START that is
     ///   sent again after its instance ended would run it twice.
     /// - The digest of the instance is remembered: it decides.
-    /// - It is not: `Same` if the instance asked for the same, as far as that is known, or is known to the core without a
+    /// - It is not, and the core knows whether it `is_same`, as where it came as a frame: that decides.
+    /// - Neither is: `Same` if the instance asked for the same, as far as that is known, or is known to the core without a
     ///   row. Of a run that has ended it is not known: nothing tells then that it was another START.
     fn known(
         &self,
         (instance, digest): (&InstanceId, &[u8; 32]),
         start: &Start,
-        is_known: bool,
+        (is_known, is_same): (bool, Option<bool>),
         row: Option<&InstanceView>,
     ) -> Known {
         let is_there = is_known || row.is_some_and(|row| row.state != PlacementState::Ended);
@@ -87,6 +88,8 @@ impl Posted {
         match (self.by_instance.get(instance), row) {
             (Some(known), _) if known == digest => Known::Same,
             (Some(_), _) => Known::Other,
+            (None, _) if is_same == Some(true) => Known::Same,
+            (None, _) if is_same == Some(false) => Known::Other,
             // It came as a frame, before a restart, or so long ago that its digest is forgotten.
             (None, Some(row)) if !is_there || asks_alike(start, row) => Known::Same,
             (None, None) => Known::Same,
@@ -125,8 +128,9 @@ pub(super) async fn start(call: Call) -> Answer {
         let problem = Problem::invalid_data("start.scheduling.dry_run", "nothing would be started");
         return Err(problem.with_help("POST /v1/explain"));
     }
-    let id = start.instance_uuid.clone();
-    let instance = InstanceId::new(&id);
+    let instance = InstanceId::new(&start.instance_uuid);
+    // As events and paths have it.
+    let id = instance.to_string();
     // The session is opened, and its budget waited for, before the lock below is taken: nothing may wait under that.
     let caller = call.connection.caller(&call.app).await?;
     let input = wire::ordered(
@@ -140,7 +144,10 @@ pub(super) async fn start(call: Call) -> Answer {
         let mut posted = call.app.posted.lock();
         let (begun, row, is_known) = call.app.hub.read_now(|scheduler, now| {
             let row = scheduler.instance(now, &instance);
-            (call.app.ring.end(), row, scheduler.is_known(&instance))
+            let content = scheduler.content(&instance);
+            let is_same = content.map(|it| it == Content::of(&payload));
+            let known = (scheduler.is_known(&instance), is_same);
+            (call.app.ring.end(), row, known)
         });
         let digest = digest_of(&payload);
         let known = posted.known((&instance, &digest), &start, is_known, row.as_deref());
@@ -319,30 +326,39 @@ mod tests {
         let a = InstanceId::new("a");
         let (one, other) = ([1; 32], [2; 32]);
         let running = row(PlacementState::Running);
-        assert_eq!(posted.known((&a, &one), &start(7), false, None), Known::New);
+        assert_eq!(
+            posted.known((&a, &one), &start(7), (false, None), None),
+            Known::New
+        );
         posted.note(&a, one);
         for row in [None, Some(&running)] {
-            assert_eq!(posted.known((&a, &one), &start(7), true, row), Known::Same);
             assert_eq!(
-                posted.known((&a, &other), &start(7), true, row),
+                posted.known((&a, &one), &start(7), (true, None), row),
+                Known::Same
+            );
+            assert_eq!(
+                posted.known((&a, &other), &start(7), (true, None), row),
                 Known::Other
             );
         }
         let ended = row(PlacementState::Ended);
         let ended = Some(&ended);
         assert_eq!(
-            posted.known((&a, &one), &start(7), false, ended),
+            posted.known((&a, &one), &start(7), (false, None), ended),
             Known::Same
         );
         assert_eq!(
-            posted.known((&a, &other), &start(7), false, ended),
+            posted.known((&a, &other), &start(7), (false, None), ended),
             Known::Other
         );
         let again = Start {
             restart: true,
             ..start(7)
         };
-        assert_eq!(posted.known((&a, &other), &again, false, ended), Known::New);
+        assert_eq!(
+            posted.known((&a, &other), &again, (false, None), ended),
+            Known::New
+        );
     }
 
     #[test]
@@ -350,9 +366,19 @@ mod tests {
         let posted = Posted::default();
         let a = InstanceId::new("a");
         let running = row(PlacementState::Running);
-        let known = |mem| posted.known((&a, &[1; 32]), &start(mem), true, Some(&running));
+        let known = |mem| posted.known((&a, &[1; 32]), &start(mem), (true, None), Some(&running));
         assert_eq!(known(7), Known::Same);
         assert_eq!(known(8), Known::Other);
+        let known = |is_same| {
+            let known = (true, Some(is_same));
+            posted.known((&a, &[1; 32]), &start(7), known, Some(&running))
+        };
+        assert_eq!(known(true), Known::Same);
+        assert_eq!(
+            known(false),
+            Known::Other,
+            "another program, of the same amounts"
+        );
     }
 
     #[test]
@@ -364,7 +390,8 @@ mod tests {
             state: PlacementState::Ended,
             ..InstanceView::default()
         };
-        let known = |start: &Start| posted.known((&a, &[1; 32]), start, false, Some(&ended));
+        let known =
+            |start: &Start| posted.known((&a, &[1; 32]), start, (false, None), Some(&ended));
         assert_eq!(known(&start(7)), Known::Same);
         let again = Start {
             restart: true,

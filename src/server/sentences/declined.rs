@@ -143,6 +143,13 @@ impl fmt::Display for RefusedText<'_> {
                 "its node was lost after this START of it had come, and may still run it; send the START again if it is \
                  to be started elsewhere"
             }
+            Refusal::OtherStart => {
+                "the instance is there already, and was made by another START; give each instance a UUID of its own, or \
+                 delete this one first"
+            }
+            Refusal::AsksForMore => {
+                "the instance is there already, and this START asks for more than it has; UPDATE changes what it has"
+            }
             Refusal::OnlyTried(count) => {
                 return write!(f, "only the first {count} were tried: more take too long");
             }

@@ -1,5 +1,8 @@
-//! Payloads of which only the beginning is looked at, because they are too long: they are refused, and their sender is
-//! to know which instance that is about.
+//! What a payload that cannot be used names all the same: it is refused, and its sender is to know which instance that
+//! is about, and which node and volume. Original controllers reset a volume only by a failure that names it.
+//!
+//! A document is read leniently ([`mod@proto_frames::payload::named`]). Of one that is too long only the beginning is
+//! looked at:
 //!
 //! ```text
 //! start:                      the first key
@@ -10,46 +13,48 @@
 
 use proto_frames::TooLong;
 use proto_frames::limits::MAX_HEAD_LEN;
-use proto_frames::payload::Fault::{Missing, TooLong as LongDocument};
+use proto_frames::payload::Fault::Missing;
+use proto_frames::payload::guard::{SMALL, first_document};
+use proto_frames::payload::named::texts_under;
 
 use super::inputs::Unusable;
 use super::names::check_names;
-use sched_core::{Fault, InstanceId, Malformed};
+use sched_core::{CommandName, Fault, InstanceId, Malformed, Sent};
 
-/// The key whose value is looked for, the same in all commands about one instance.
-const KEY: &str = "instance_uuid";
+/// The keys whose values are looked for, the same in all commands that have them.
+const KEYS: [&str; 3] = ["instance_uuid", "workload_agent_uuid", "volume_uuid"];
 
 /// What the core is told of a frame that was skipped because its payload is longer than any may be. Nothing of the
 /// payload is kept but the instance.
 pub(super) fn of_too_long(refused: &TooLong) -> Malformed {
     let TooLong { len, limit, .. } = refused;
-    Malformed {
-        fault: Fault::TooLong,
-        instance: instance_in(&refused.head),
-        detail: format!(
-            "its payload has {len} bytes, and a payload may have {limit} (-max-payload of the scheduler)"
-        )
-        .into(),
-    }
+    let detail = format!(
+        "its payload has {len} bytes, and a payload may have {limit} (-max-payload of the scheduler)"
+    );
+    let mut malformed = Malformed::new(Fault::TooLong, None, detail.into());
+    complete(&mut malformed, KEYS.map(|key| text_in(&refused.head, key)));
+    malformed
 }
 
-/// What is wrong with a payload, with the instance as far as that can be told: the one that the error names; the one in
-/// the beginning of a document that is too long to be read; or that of a START behind cloud-init data, with what to do
-/// about it.
-pub(super) fn name(unusable: Unusable, payload: &[u8]) -> Malformed {
-    let is_long = matches!(
-        &unusable,
-        Unusable::Payload(error, None) if matches!(error.fault, LongDocument { .. })
-    );
+/// What is wrong with a payload, with what it names as far as that can be told: what the error knows; what can be read
+/// of a command's document, or of the beginning of one that is too long to be read; or the instance of a START behind
+/// cloud-init data, with what to do about it.
+pub(super) fn name(unusable: Unusable, sent: Sent, payload: &[u8]) -> Malformed {
     let is_without_start = matches!(
         &unusable,
         Unusable::Payload(error, None) if error.key == "start" && error.fault == Missing
     );
     let mut malformed = Malformed::from(unusable);
-    if is_long {
-        malformed.instance = instance_in(payload);
-    } else if is_without_start && let Some(at) = later_start(payload) {
-        malformed.instance = instance_in(&payload[at..]);
+    if let Some(top) = top_of(sent) {
+        let named = match first_document(payload, SMALL) {
+            Ok(document) => texts_under(document, top, KEYS),
+            Err(_) => KEYS.map(|key| text_in(payload, key)),
+        };
+        complete(&mut malformed, named);
+    }
+    if is_without_start && let Some(at) = later_start(payload) {
+        let [instance, ..] = KEYS.map(|key| text_in(&payload[at..], key));
+        complete(&mut malformed, [instance, None, None]);
         malformed.detail = format!(
             "{}; it stands in a later document, and only the first is read: put the START before cloud-init data",
             malformed.detail
@@ -57,6 +62,36 @@ pub(super) fn name(unusable: Unusable, payload: &[u8]) -> Malformed {
         .into();
     }
     malformed
+}
+
+/// The key under which a command stands that is about an instance.
+fn top_of(sent: Sent) -> Option<&'static str> {
+    let Sent::Command(name) = sent else {
+        // Of what a launcher reports, nothing is taken unless all of it can be.
+        return None;
+    };
+    Some(match name {
+        CommandName::Start => "start",
+        CommandName::Delete => "delete",
+        CommandName::AttachVolume => "attach_volume",
+        CommandName::Suspend => "suspend",
+        CommandName::Resume => "resume",
+        CommandName::Migrate => "migrate",
+        CommandName::Update => "update",
+        CommandName::ReadOutput => "read_output",
+        _ => return None,
+    })
+}
+
+/// Adds what was found at [`KEYS`], as far as it may be repeated.
+fn complete(malformed: &mut Malformed, found: [Option<String>; 3]) {
+    let is_name = |name: &String| !name.is_empty() && check_names(&[("", name)]).is_ok();
+    let [instance, node, volume] = found.map(|name| name.filter(is_name));
+    if malformed.instance.is_none() {
+        malformed.instance = instance.as_deref().map(InstanceId::new);
+    }
+    malformed.node = node.unwrap_or_default().into();
+    malformed.volume = volume.unwrap_or_default().into();
 }
 
 /// Where a document other than the first begins with `start:`.
@@ -79,13 +114,13 @@ fn later_start(payload: &[u8]) -> Option<usize> {
     None
 }
 
-/// The instance that a payload names near its beginning: a line `instance_uuid: …` among the keys directly below the
+/// What a payload has at a key near its beginning: a line such as `instance_uuid: …` among the keys directly below the
 /// first one, in block style, as all peers write it. `None` where there is no such line, or more than one.
 ///
 /// The text of a block scalar cannot pass for it: what belongs to a key stands further to the right than that key. A
 /// quoted text over several lines can, because YAML parsers take its later lines at any column. Then the refusal names
 /// the instance that the sender has put there.
-fn instance_in(payload: &[u8]) -> Option<InstanceId> {
+fn text_in(payload: &[u8], key: &str) -> Option<String> {
     let head = &payload[..payload.len().min(MAX_HEAD_LEN)];
     // The last line may not be all there.
     let end = head.iter().rposition(|&byte| byte == b'\n')?;
@@ -112,7 +147,7 @@ fn instance_in(payload: &[u8]) -> Option<InstanceId> {
             continue;
         }
         if let Some(value) = content
-            .strip_prefix(KEY)
+            .strip_prefix(key)
             .and_then(|rest| rest.strip_prefix(':'))
             && found.replace(value_of(value)?).is_some()
         {
@@ -124,7 +159,7 @@ fn instance_in(payload: &[u8]) -> Option<InstanceId> {
 
 /// A plain or quoted value as an identifier. Only letters, digits and `- _ .` are taken: anything else could be an
 /// alias, a tag or a flow value.
-fn value_of(written: &str) -> Option<InstanceId> {
+fn value_of(written: &str) -> Option<String> {
     let value = written.strip_prefix(' ')?;
     let value = value.split(" #").next().unwrap_or_default().trim();
     let unquoted = ['\'', '"'].into_iter().find_map(|quote| {
@@ -134,7 +169,7 @@ fn value_of(written: &str) -> Option<InstanceId> {
     let name = unquoted.unwrap_or(value);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let is_name = !name.is_empty() && name.chars().all(is_plain);
-    (is_name && check_names(&[(KEY, name)]).is_ok()).then(|| InstanceId::new(name))
+    is_name.then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -145,7 +180,7 @@ mod tests {
     use super::*;
 
     fn named(payload: &str) -> Option<String> {
-        instance_in(payload.as_bytes()).map(|it| it.to_string())
+        text_in(payload.as_bytes(), KEYS[0])
     }
 
     #[test]
@@ -195,6 +230,76 @@ mod tests {
         assert!(found.detail.contains("before cloud-init data"));
         let nowhere = malformed(Kind::START, "users: []\n");
         assert!(!nowhere.detail.contains("cloud-init"));
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_used_names_what_could_be_read_of_it() {
+        let volume = "attach_volume:\n  instance_uuid: abc-1\n  volume_uuid: v-1\n";
+        let delete = "delete:\n  instance_uuid: abc-1\n";
+        let long = format!("  note: {}\n", "x".repeat(300 * 1024));
+        for (kind, payload, [instance, node, named]) in [
+            (Kind::ATTACH_VOLUME, volume, ["abc-1", "", "v-1"]),
+            (
+                Kind::ATTACH_VOLUME,
+                &format!("{volume}  workload_agent_uuid: \"\"\n"),
+                ["abc-1", "", "v-1"],
+            ),
+            (
+                Kind::ATTACH_VOLUME,
+                &format!("{volume}  workload_agent_uuid: [n-1]\n"),
+                ["abc-1", "", "v-1"],
+            ),
+            (
+                Kind::ATTACH_VOLUME,
+                &format!("{volume}  workload_agent_uuid: two words\n"),
+                ["abc-1", "", "v-1"],
+            ),
+            (
+                Kind::ATTACH_VOLUME,
+                "attach_volume:\n  volume_uuid: v-1\n  workload_agent_uuid: n-1\n",
+                ["", "n-1", "v-1"],
+            ),
+            (
+                Kind::ATTACH_VOLUME,
+                &format!("{volume}{long}"),
+                ["abc-1", "", "v-1"],
+            ),
+            (
+                Kind::ATTACH_VOLUME,
+                &format!("{volume}  volume_uuid: v-1\n"),
+                ["abc-1", "", ""],
+            ),
+            (Kind::DELETE, delete, ["abc-1", "", ""]),
+            (
+                Kind::DELETE,
+                "delete: {workload_agent_uuid: n-1, stop: perhaps, instance_uuid: abc-1}",
+                ["abc-1", "n-1", ""],
+            ),
+            (
+                Kind::DELETE,
+                &format!("{delete}  stop: [\n"),
+                ["abc-1", "", ""],
+            ),
+            (
+                Kind::SUSPEND,
+                "suspend:\n  instance_uuid: abc-1\n  workload_agent_uuid: {}\n",
+                ["abc-1", "", ""],
+            ),
+            (
+                Kind::START,
+                "start:\n  instance_uuid: abc-1\n  requirements:\n    <<: {mem_mb: 1}\n",
+                ["abc-1", "", ""],
+            ),
+        ] {
+            let found = malformed(kind, payload);
+            let instance = Some(InstanceId::new(instance)).filter(|_| !instance.is_empty());
+            assert_eq!(found.instance, instance, "{kind} {payload:.200}");
+            assert_eq!(
+                (&*found.node, &*found.volume),
+                (node, named),
+                "{payload:.200}"
+            );
+        }
     }
 
     #[test]

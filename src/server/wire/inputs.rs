@@ -53,7 +53,7 @@ pub(in crate::server) fn input(session: SessionId, frame: Frame) -> Input {
     Input::Malformed {
         session,
         sent,
-        malformed: head::name(unusable, &frame.payload),
+        malformed: head::name(unusable, sent, &frame.payload),
         parcel: parcel(frame),
     }
 }
@@ -117,29 +117,20 @@ impl From<PayloadError> for Unusable {
 impl From<Unusable> for Malformed {
     fn from(unusable: Unusable) -> Self {
         match unusable {
-            Unusable::Payload(error, instance) => Self {
-                fault: match error.kind() {
+            Unusable::Payload(error, instance) => {
+                let fault = match error.kind() {
                     PayloadErrorKind::InvalidPayload => Fault::Payload,
                     PayloadErrorKind::InvalidData => Fault::Data,
-                },
-                instance,
-                detail: error.to_string().into(),
-            },
-            Unusable::Extras(detail) => Self {
-                fault: Fault::Data,
-                instance: None,
-                detail: detail.into(),
-            },
-            Unusable::Configuration(mistake) => Self {
-                fault: Fault::Data,
-                instance: None,
-                detail: mistake.to_string().into(),
-            },
-            Unusable::Name(key, bad, instance) => Self {
-                fault: Fault::Data,
-                instance,
-                detail: format!("{key}: {bad}").into(),
-            },
+                };
+                Self::new(fault, instance, error.to_string().into())
+            }
+            Unusable::Extras(detail) => Self::new(Fault::Data, None, detail.into()),
+            Unusable::Configuration(mistake) => {
+                Self::new(Fault::Data, None, mistake.to_string().into())
+            }
+            Unusable::Name(key, bad, instance) => {
+                Self::new(Fault::Data, instance, format!("{key}: {bad}").into())
+            }
         }
     }
 }

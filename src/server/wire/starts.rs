@@ -4,16 +4,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use proto_frames::payload::Fault::{AliasExpansion, Syntax};
-use proto_frames::payload::guard::{SMALL, first_document};
-use proto_frames::payload::{PayloadError, peek};
+use proto_frames::payload::identifier::usual_form;
+use proto_frames::payload::peek;
 use proto_frames::{Frame, Kind, Uuid};
-use serde::Deserialize;
 
 use super::inputs::{Unusable, text};
 use super::names::{MAX_NAME_LEN, check_host_name, check_names};
 use super::{head, parcels};
-use sched_core::{InstanceId, Malformed, Resources, RestoredStart, StartRequest, TenantId, VmType};
+use sched_core::{
+    CommandName, Content, InstanceId, Malformed, Resources, RestoredStart, StartRequest, TenantId,
+    VmType,
+};
 
 /// Volumes and ports of one START that nodes are looked for by; further ones are passed over in placement and still
 /// carried to the launcher.
@@ -25,7 +26,8 @@ const MAX_VOLUMES: usize = 32;
 /// # Errors
 /// It cannot be read: possible where limits have changed since. The core then no longer manages the instance.
 pub(in crate::server) fn kept(payload: Bytes, sender: Uuid) -> Result<RestoredStart, Malformed> {
-    let request = read(&payload).map_err(|unusable| head::name(unusable, &payload))?;
+    let request = read(&payload)
+        .map_err(|unusable| head::name(unusable, CommandName::Start.into(), &payload))?;
     Ok(RestoredStart {
         request,
         parcel: parcels::parcel(Frame::new(Kind::START, sender, payload)),
@@ -41,10 +43,7 @@ pub(in crate::server) fn kept(payload: Bytes, sender: Uuid) -> Result<RestoredSt
 /// # Errors
 /// [`Unusable`], about the instance if its name could be read in spite of it.
 pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
-    let start = peek::start(payload).map_err(|error| {
-        let instance = instance_named(payload, &error);
-        Unusable::from(error).of(instance)
-    })?;
+    let start = peek::start(payload)?;
     check_names(&[("start.instance_uuid", &start.instance_uuid)])?;
     let instance = InstanceId::new(&start.instance_uuid);
     check_names(&[
@@ -91,6 +90,7 @@ pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
         vm_type: Some(VmType::from_name(&start.vm_type)),
         volumes: volumes(start.volumes),
         scheduling: start.scheduling,
+        content: Some(Content::of(payload)),
     }))
 }
 
@@ -99,7 +99,8 @@ pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
 fn volumes(volumes: Vec<Cow<'_, str>>) -> Box<[Box<str>]> {
     let is_possible = |id: &Cow<'_, str>| id.len() <= MAX_NAME_LEN;
     let volumes = volumes.into_iter().filter(is_possible);
-    volumes.take(MAX_VOLUMES).map(Into::into).collect()
+    let volumes = volumes.take(MAX_VOLUMES);
+    volumes.map(|id| usual_form(&id).into()).collect()
 }
 
 /// An image's name as it stands in a label: cut to [`MAX_NAME_LEN`] characters, and each character that no name of a
@@ -118,26 +119,4 @@ pub(in crate::server) fn label_of_image(image: &str) -> Box<str> {
         .map(plain)
         .collect::<String>()
         .into()
-}
-
-/// The instance that an unusable START is about, where that much can be read: its sender is to know which one failed.
-/// Reads the document a second time, which only unusable STARTs cost. One that is at fault as a whole, by its syntax or
-/// because its aliases expand too far, is not read again.
-fn instance_named(payload: &[u8], error: &PayloadError) -> Option<InstanceId> {
-    #[derive(Deserialize)]
-    struct Document {
-        start: NameOnly,
-    }
-    #[derive(Deserialize)]
-    struct NameOnly {
-        instance_uuid: String,
-    }
-    if matches!(error.fault, AliasExpansion | Syntax(_)) {
-        return None;
-    }
-    let document = first_document(payload, SMALL).ok()?;
-    let document: Document = serde_yaml::from_slice(document).ok()?;
-    let name = document.start.instance_uuid;
-    let is_name = !name.is_empty() && check_names(&[("start.instance_uuid", &name)]).is_ok();
-    is_name.then(|| InstanceId::new(&name))
 }

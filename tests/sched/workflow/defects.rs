@@ -43,9 +43,9 @@ fn defect_5_unusable_commands_are_answered() {
     world.look_away();
     let bad = |name, fault| {
         let malformed = Malformed {
-            fault,
-            instance: Some(id("a")),
-            detail: "why".into(),
+            node: "n".into(),
+            volume: "v".into(),
+            ..Malformed::new(fault, Some(id("a")), "why".into())
         };
         Sending::malformed_command(name, malformed)
     };
@@ -59,8 +59,20 @@ fn defect_5_unusable_commands_are_answered() {
         .iter()
         .map(|message| match message {
             Message::StartFailure(failure) => failure.reason.to_string(),
-            Message::DeleteFailure(failure) => failure.reason.to_string(),
-            Message::AttachVolumeFailure(failure) => failure.reason.to_string(),
+            Message::DeleteFailure(failure) => {
+                assert_eq!((&*failure.node_uuid, &*failure.instance_uuid), ("n", "a"));
+                failure.reason.to_string()
+            }
+            Message::AttachVolumeFailure(failure) => {
+                // Original controllers reset the volume that it names.
+                let named = (
+                    &*failure.node_uuid,
+                    &*failure.instance_uuid,
+                    &*failure.volume_uuid,
+                );
+                assert_eq!(named, ("n", "a", "v"));
+                failure.reason.to_string()
+            }
             Message::InvalidConfiguration(payload) => String::from_utf8_lossy(payload).into_owned(),
             other => panic!("{other:?}"),
         })

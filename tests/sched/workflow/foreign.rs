@@ -537,11 +537,8 @@ fn what_cannot_be_read_is_not_carried_on_as_somebodys_end() {
         ReportName::InstanceStopped,
         ReportName::AttachVolumeFailure,
     ] {
-        let malformed = sched_core::Malformed {
-            fault: sched_core::Fault::Payload,
-            instance: None,
-            detail: "why".into(),
-        };
+        let fault = sched_core::Fault::Payload;
+        let malformed = sched_core::Malformed::new(fault, None, "why".into());
         let unreadable = Sending::malformed_report(name, malformed);
         scene.world.say(scene.liar, unreadable);
         assert!(scene.world.told(scene.original).is_empty());

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{Batch, Group, GroupPolicy, NodeView, Scheduling};
-use sched_core::{ClusterConfiguration, Message, PolicyRules, Rules, SessionId, StartRequest};
+use sched_core::{
+    ClusterConfiguration, Message, PolicyRules, Resources, Rules, SessionId, StartRequest,
+};
 
 use crate::support::seeds::for_each_seed;
 use crate::support::world::{Size, World, config, id, request, running};
@@ -129,6 +131,8 @@ fn all_of_a_batch_are_placed_in_one_step_or_each_fails() {
             if let Some(name) = &again {
                 let at = chance.usize(..batch.len());
                 batch[at].instance = id(name);
+                // It asks for no more than it has.
+                batch[at].asked = Resources::ZERO;
             }
             let known = usize::from(again.is_some());
             let last = batch.pop().expect("it has one at least");

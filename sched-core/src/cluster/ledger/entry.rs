@@ -10,7 +10,7 @@ use super::window::{Sample, Usage, Window};
 use super::{MissRules, Resumption};
 use crate::api::config::{Accounting, Config};
 use crate::api::ids::SessionId;
-use crate::api::input::{ConfigurationFlags, InstanceReport, InstanceState};
+use crate::api::input::{ConfigurationFlags, Content, InstanceReport, InstanceState};
 use crate::api::resources::{MAX_ADOPTED, Resources};
 use crate::cluster::columns::Amounts;
 use crate::cluster::index::ColumnId;
@@ -69,6 +69,8 @@ pub(crate) struct Entry {
     pub(super) stops: u8,
     /// The least that it claims, whatever is reported, while an UPDATE of it is under way.
     pub(super) floor: Option<Box<Floor>>,
+    /// What tells the START that brought it there from others; `None` where that is not known.
+    pub(super) content: Option<Content>,
 }
 
 /// The least that an instance claims while it is being changed: the larger of the old and the new amounts.
@@ -269,7 +271,19 @@ impl Entry {
             resumption: Resumption::Answered,
             stops: 0,
             floor: None,
+            content: None,
         }
+    }
+
+    /// The same, of a START that is known to be this one.
+    pub(crate) fn with_content(mut self, content: Option<Content>) -> Self {
+        self.content = content;
+        self
+    }
+
+    /// What tells the START that brought it there from others; `None` where that is not known.
+    pub(crate) fn content(&self) -> Option<Content> {
+        self.content
     }
 
     /// The START behind it, while it has no outcome.
