@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::guard::{SMALL, first_document};
+use proto_frames::payload::identifier::usual_form;
 use proto_frames::payload::{Payload, PayloadError, Start};
 
 use crate::ctl::unknown_keys::UnknownKeys;
@@ -199,7 +200,8 @@ impl StartFile {
         if count == 1 && !self.start.instance_uuid.is_empty() {
             return Ok(vec![StartRequest {
                 name: self.name.clone(),
-                instance_uuid: self.start.instance_uuid.clone(),
+                // As the scheduler and its events have it.
+                instance_uuid: usual_form(&self.start.instance_uuid).into_owned(),
                 payload: self.bytes.clone(),
             }]);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use proto_frames::payload::identifier::make_usual;
 use proto_frames::payload::{OutputChunk, OutputFailure, Payload, ReadOutput};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -58,13 +59,14 @@ impl Readers {
     /// Begins to answer a request. An answer is returned at once only where it is a refusal; the instance's id becomes
     /// part of a path and is checked first. An unreadable request is dropped.
     pub(crate) fn ask(&mut self, payload: &[u8]) -> Option<OutputChunk> {
-        let request = match ReadOutput::decode(payload) {
+        let mut request = match ReadOutput::decode(payload) {
             Ok(request) => request,
             Err(error) => {
                 debug!(%error, "unreadable ReadOutput ignored");
                 return None;
             }
         };
+        make_usual(&mut request.instance_uuid);
         let fail = |failure, detail: &str| {
             let part = request.fail(failure, detail);
             Some(OutputChunk::new(part, Default::default()))

@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use sched_model::Uuid;
+use sched_model::identifier::uuid_of;
 
 /// One connection of one peer. The server counts them up from 1 and never uses a number twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,10 +14,11 @@ pub struct SessionId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeKey(pub(crate) u32);
 
-/// An instance's identifier as payloads write it: opaque text, kept as 16 bytes where it is a UUID in its usual form.
+/// An instance's identifier as payloads write it: opaque text, kept as 16 bytes where it is a UUID with its hyphens. A UUID
+/// in capitals is the same one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InstanceId {
-    /// Lower-case, hyphenated: what every known controller sends. Prints as it came.
+    /// Prints in small letters, as every known controller sends it.
     Uuid(Uuid),
     /// Anything else, as it came.
     Text(Box<str>),
@@ -70,22 +72,18 @@ impl fmt::Debug for InstanceId {
     }
 }
 
-/// Whether a UUID in its usual form begins so; takes no memory, because queries ask it of every row.
+/// Whether a UUID begins so, in capitals or not; takes no memory, because queries ask it of every row.
 pub(crate) fn uuid_starts_with(uuid: &Uuid, prefix: &str) -> bool {
     let mut text = Uuid::encode_buffer();
-    uuid.hyphenated()
-        .encode_lower(&mut text)
-        .starts_with(prefix)
+    let text = uuid.hyphenated().encode_lower(&mut text);
+    let begin = text.get(..prefix.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
 }
 
-/// The UUID that prints exactly as `text`, if there is one.
+/// The UUID that a text writes with its hyphens, in capitals or not, if it does.
 #[must_use]
 pub fn canonical_uuid(text: &str) -> Option<Uuid> {
-    const HYPHENATED_LEN: usize = 36;
-    if text.len() != HYPHENATED_LEN || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return None;
-    }
-    Uuid::try_parse(text).ok()
+    uuid_of(text)
 }
 
 #[cfg(test)]
@@ -93,16 +91,19 @@ mod tests {
     use super::InstanceId;
 
     #[test]
-    fn every_text_prints_as_it_came() {
+    fn a_uuid_in_capitals_is_the_same_instance_and_every_other_text_prints_as_it_came() {
         let uuid = "3390740c-dce9-48d6-b83a-a717417072ce";
+        let capitals = "3390740C-DCE9-48D6-B83A-A717417072CE";
         assert!(matches!(InstanceId::new(uuid), InstanceId::Uuid(_)));
-        for text in [
-            uuid,
-            "3390740C-DCE9-48D6-B83A-A717417072CE",
-            "67d86208-b46c-4465-9018-e14187d4010",
-            "",
-            "web-1",
-        ] {
+        assert_eq!(InstanceId::new(capitals), InstanceId::new(uuid));
+        assert_eq!(InstanceId::new(capitals).to_string(), uuid);
+        for begin in ["", "3390740C", "3390740c-D", capitals] {
+            assert!(InstanceId::new(uuid).starts_with(begin), "{begin}");
+        }
+        for other in ["3390740d", "3390740C-DCE9-48D6-B83A-A717417072CE0", "é"] {
+            assert!(!InstanceId::new(uuid).starts_with(other), "{other}");
+        }
+        for text in [uuid, "67d86208-b46c-4465-9018-e14187d4010", "", "Web-1"] {
             assert_eq!(InstanceId::new(text).to_string(), text);
         }
     }

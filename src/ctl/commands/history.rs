@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use proto_frames::payload::identifier::usual_form;
 use proto_frames::payload::{HistoryRow, InstanceView, OutputRow, PhaseName};
 use serde_json::{Value, json};
 
@@ -181,14 +182,18 @@ pub(super) async fn ended_id(
     }
     let ended = known.instances;
     // The scheduler also finds those of a node that is called so.
-    let is_called =
-        |view: &&InstanceView| view.name == name || view.instance_uuid.starts_with(name);
+    let is_called = |view: &&InstanceView| {
+        let begin = view.instance_uuid.get(..name.len());
+        view.name == name || begin.is_some_and(|begin| begin.eq_ignore_ascii_case(name))
+    };
     let ended: Vec<_> = ended.iter().filter(is_called).collect();
     let first = ended.first().map(|view| view.instance_uuid.clone());
     let is_one = ended
         .iter()
         .all(|view| Some(&view.instance_uuid) == first.as_ref());
-    Ok(first.filter(|_| is_one).unwrap_or_else(|| name.to_owned()))
+    Ok(first
+        .filter(|_| is_one)
+        .unwrap_or_else(|| usual_form(name).into_owned()))
 }
 
 /// Says on standard error how far back the history of ends reaches, where earlier ones are forgotten.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use proto_frames::payload::identifier::make_usual;
 use proto_frames::payload::{
     AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason, CommandRefused, Delete,
     DeleteFailure, DeleteFailureReason, EndsRecorded, Evacuate, EvacuateMode, LeaseRenewed,
@@ -56,9 +57,31 @@ pub enum Command {
 
 impl Command {
     /// The command in this frame; `None` for frames that are no command to a launcher. Payload errors are inside the
-    /// value: the agent has to answer them.
+    /// value: the agent has to answer them. A UUID of an instance in capitals is the same instance's.
     #[must_use]
     pub fn decode(frame: &Frame) -> Option<Self> {
+        let mut command = Self::as_written(frame)?;
+        if let Some(instance) = command.instance_mut() {
+            make_usual(instance);
+        }
+        Some(command)
+    }
+
+    /// The identifier of the instance that it is about, where it is about one.
+    fn instance_mut(&mut self) -> Option<&mut String> {
+        Some(match self {
+            Self::Start(Ok(it)) => &mut it.instance_uuid,
+            Self::Delete(Ok(it)) => &mut it.instance_uuid,
+            Self::AttachVolume(Ok(it)) => &mut it.instance_uuid,
+            Self::Suspend(Ok(it)) => &mut it.instance_uuid,
+            Self::Resume(Ok(it)) => &mut it.instance_uuid,
+            Self::Update(Ok(it)) => &mut it.instance_uuid,
+            Self::Migrate(Ok(it)) => &mut it.instance_uuid,
+            _ => return None,
+        })
+    }
+
+    fn as_written(frame: &Frame) -> Option<Self> {
         let payload = &frame.payload;
         Some(match frame.kind {
             Kind::START => Self::Start(overrides::decode_start(payload).map(Box::new)),

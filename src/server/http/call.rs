@@ -24,7 +24,7 @@ use sched_model::expression::Word;
 use sched_model::value::{Field, Record};
 use serde_json::{Map, Value};
 
-use super::json::from_json;
+use super::json::{Unambiguous, from_json};
 use super::limits::{MAX_SELECTORS, MAX_WAIT};
 use super::problem::Problem;
 use super::ring::EventId;
@@ -262,9 +262,10 @@ impl Call {
     /// The body as JSON, whatever its media type says.
     ///
     /// # Errors
-    /// 400 `invalid_payload` with line and column.
+    /// 400 `invalid_payload` with line and column; also where a key stands twice.
     pub(super) fn json(&self) -> Result<Value, Problem> {
         serde_json::from_slice(&self.body)
+            .map(|Unambiguous(value)| value)
             .map_err(|error| Problem::invalid_payload("", format!("not valid JSON: {error}")))
     }
 

@@ -32,6 +32,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes};
 use hyper::body::Frame;
 use proto_frames::payload::Topic;
+use proto_frames::payload::identifier::usual_form;
 use proto_frames::{Frame as WireFrame, Kind, Uuid};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
@@ -74,10 +75,11 @@ pub(super) async fn events(call: Call) -> Answer {
     let mut topics: Vec<String> = words.into_iter().flatten().map(str::to_owned).collect();
     topics.sort_unstable();
     topics.dedup();
+    let named = |key: &str| call.query.text(key).map(|id| usual_form(id).into_owned());
     let filter = Filter {
         topics,
-        instance: call.query.text("instance").map(str::to_owned),
-        node: call.query.text("node").map(str::to_owned),
+        instance: named("instance"),
+        node: named("node"),
     };
     let last = call.headers.get("last-event-id");
     let last = last.and_then(|value| value.to_str().ok());

@@ -5,17 +5,86 @@
 //! it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use proto_frames::payload::cut::shorten;
 use sched_model::value::{FieldReader, Record, Text, Value as Typed, ValueReader, ValueWriter};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::problem::Problem;
+use crate::printable::Printable;
 
 /// A record as a JSON object. Fields that the record leaves out while they are empty are left out here too.
 pub(super) fn to_json<T: Record>(record: &T) -> Map<String, Value> {
     let mut writer = Writer::default();
     record.write_fields(&mut writer);
     writer.fields
+}
+
+/// JSON in which no key stands twice in one object: a plain [`Value`] would take the last of two without a word.
+pub(super) struct Unambiguous(pub(super) Value);
+
+impl<'de> Deserialize<'de> for Unambiguous {
+    fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
+        de.deserialize_any(AnyValue).map(Self)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Unambiguous(value)) = seq.next_element()? {
+            list.push(value);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if object.contains_key(&key) {
+                let shown = Printable::new(shorten(&key));
+                let twice = format_args!("the key `{shown}` stands twice in its object");
+                return Err(de::Error::custom(twice));
+            }
+            let Unambiguous(value) = map.next_value()?;
+            object.insert(key, value);
+        }
+        Ok(object.into())
+    }
 }
 
 /// A value being written. One of the two fields is used: `value` for a scalar, list or map, `fields` for the keys of a
@@ -102,7 +171,7 @@ impl Reader<'_> {
             Value::Null => "null".to_owned(),
             Value::Array(_) => "a list".to_owned(),
             Value::Object(_) => "an object".to_owned(),
-            plain => format!("`{}`", sched_model::cut::shorten(&plain.to_string())),
+            plain => format!("`{}`", shorten(&plain.to_string())),
         };
         Problem::invalid_payload(self.path, format!("expected {what}, found {found}"))
     }
@@ -242,7 +311,27 @@ mod tests {
     use sched_model::{InstanceView, Migrate, NodeView, PlacementState, Update};
     use serde_json::{Value, json};
 
-    use super::{from_json, to_json};
+    use super::{Unambiguous, from_json, to_json};
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused_and_all_else_is_as_it_was() {
+        let parse = |text: &str| {
+            let read = serde_json::from_str(text).map(|Unambiguous(value)| value);
+            read.map_err(|error| error.to_string())
+        };
+        let text =
+            r#"{"a": [null, true, -1, 18446744073709551615, 0.5, "x", {"b": {}}], "b": {"a": 1}}"#;
+        assert_eq!(parse(text), Ok(serde_json::from_str(text).unwrap()));
+        for (text, key) in [
+            (r#"{"a": 1, "b": 2, "a": 1}"#, "a"),
+            (r#"[{"x": {"\u0061": 1, "a": 2}}]"#, "a"),
+            (r#"{"\u001b[2J": 1, "\u001b[2J": 1}"#, "\\u{1b}[2J"),
+        ] {
+            let error = parse(text).unwrap_err();
+            let begin = format!("the key `{key}` stands twice in its object at line 1 column ");
+            assert!(error.starts_with(&begin), "{error}");
+        }
+    }
 
     #[test]
     fn a_row_has_the_keys_that_every_other_format_gives_it() {

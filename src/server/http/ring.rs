@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proto_frames::payload::Topic;
+use proto_frames::payload::identifier::usual_form;
 use sched_model::value::{Record, Value as Typed, ValueWriter};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -299,7 +300,7 @@ struct Subjects {
 
 impl ValueWriter for Subjects {
     fn write_text(&mut self, text: &str) {
-        self.text = (!text.is_empty()).then(|| text.to_owned());
+        self.text = (!text.is_empty()).then(|| usual_form(text).into_owned());
     }
 
     fn write_int(&mut self, _: i128) {}
@@ -336,7 +337,8 @@ impl EventVisitor for Telling {
         let fields = to_json(it);
         let text = |key: &str| {
             let text = fields.get(key).and_then(Value::as_str);
-            text.filter(|text| !text.is_empty()).map(str::to_owned)
+            let text = text.filter(|text| !text.is_empty());
+            text.map(|text| usual_form(text).into_owned())
         };
         let (instance, node, state) = (text(INSTANCE), text(NODE), text("state"));
         Told {

@@ -40,6 +40,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use proto_frames::Role;
+use proto_frames::payload::identifier::usual_form;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -319,7 +320,7 @@ async fn call(
     let query = Parameters::read(request.uri().query().unwrap_or_default(), route.params)?;
     // Fails only if the decoded text is not UTF-8.
     let id = match request.extract_parts::<RawPathParams>().await {
-        Ok(params) => params.iter().next().map(|(_, id)| id.to_owned()),
+        Ok(params) => (params.iter().next()).map(|(_, id)| usual_form(id).into_owned()),
         Err(error) => return Err(Problem::invalid_payload("id", error)),
     };
     let headers = request.headers().clone();

@@ -63,7 +63,7 @@ scalars! {
 /// A UUID with hyphens, in small letters or large ones: people copy them from anywhere. `None` for other forms, such as
 /// braces or digits without hyphens.
 fn uuid(text: &str) -> Option<Uuid> {
-    sched_core::canonical_uuid(&text.to_ascii_lowercase())
+    sched_core::canonical_uuid(text)
 }
 
 /// The same bound as names from peers have, in bytes; not empty.

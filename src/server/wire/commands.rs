@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use proto_frames::payload::{
     AssignPublicIp, AttachVolume, Configuration, Delete, Payload, PayloadError, Query, ReadOutput,
-    RefreshCnci, ReleasePublicIp, Watch, output::MAX_TAIL_LINES,
+    RefreshCnci, ReleasePublicIp, Watch, identifier::make_usual, output::MAX_TAIL_LINES,
 };
 
 use super::inputs::Unusable;
@@ -182,7 +182,8 @@ fn configure(payload: &Bytes) -> Read {
 /// ReadOutput: asks for a chunk of what an instance wrote. Instance and number of lines are checked here; an offset
 /// beyond the end is the launcher's to answer.
 fn read_output(payload: &[u8]) -> Read {
-    let read = ReadOutput::decode(payload)?;
+    let mut read = ReadOutput::decode(payload)?;
+    make_usual(&mut read.instance_uuid);
     check_names(&[("read_output.instance_uuid", &read.instance_uuid)])?;
     if read.instance_uuid.is_empty() {
         return Err(PayloadError::missing("read_output.instance_uuid").into());

@@ -9,6 +9,7 @@ use std::time::Duration;
 use proto_frames::Uuid;
 use proto_frames::payload::UNKNOWN;
 use proto_frames::payload::expression::{MAX_NAME_LEN as MAX_KEY_LEN, is_name};
+use proto_frames::payload::identifier::usual_form;
 use proto_frames::payload::peek::{Figures, InstancePeek};
 use proto_frames::payload::scheduling;
 
@@ -76,7 +77,9 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
         capabilities: Capabilities::from_names(figures.capabilities.iter().map(|name| &**name)),
         vm_types: (!figures.vm_types.is_empty())
             .then(|| VmTypes::from_names(figures.vm_types.iter().map(|name| &**name))),
-        volumes: figures.volumes.iter().map(|id| boxed(id)).collect(),
+        volumes: (figures.volumes.iter())
+            .map(|id| usual_form(id).into())
+            .collect(),
         fault: (!figures.fault.is_empty()).then(|| ShortText::new(&figures.fault)),
         is_short_of_memory: figures.pressure,
         available: Some(Available {
