@@ -30,6 +30,7 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use self::fields::EventFirst;
 use self::file::LogFile;
 pub use self::file::Reopen;
+use crate::flags::{is_nothing, path_or_nothing};
 use crate::line_queue::{LineQueue, line_queue};
 use crate::printable::{Printable, is_unprintable};
 
@@ -72,7 +73,7 @@ pub struct LogFlags {
     #[arg(long, value_name = "LEVEL", default_value = "ERROR")]
     pub stderrthreshold: Threshold,
     /// Write log files in this directory
-    #[arg(long = "log_dir", alias = "log-dir", value_name = "DIR")]
+    #[arg(long = "log_dir", alias = "log-dir", value_name = "DIR", value_parser = path_or_nothing())]
     pub log_dir: Option<PathBuf>,
     /// Accepted for compatibility, without effect
     #[arg(
@@ -311,7 +312,8 @@ fn directory(flags: &LogFlags, default: Destination) -> Option<PathBuf> {
     if flags.logtostderr.0 {
         return None;
     }
-    flags.log_dir.clone().or(match default {
+    let named = flags.log_dir.clone().filter(|it| !is_nothing(it));
+    named.or(match default {
         Destination::Files(directory) => Some(directory.into()),
         Destination::Stderr => None,
     })

@@ -1,4 +1,5 @@
-//! When to stop: SIGTERM or SIGINT. What SIGHUP does: a daemon opens its log file again, and reloads nothing.
+//! When to stop: SIGTERM or SIGINT. What SIGHUP does: a daemon opens its log file again, and reloads nothing. SIGUSR1 and
+//! SIGUSR2 are ignored, as the original's daemons ignore them: unhandled they would end the program.
 
 use std::io;
 
@@ -25,9 +26,17 @@ pub fn requested(on_hangup: OnHangup) -> io::Result<impl Future<Output = ()> + S
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let mut user = [
+        signal(SignalKind::user_defined1())?,
+        signal(SignalKind::user_defined2())?,
+    ];
     Ok(async move {
+        let [user_1, user_2] = &mut user;
         loop {
             tokio::select! {
+                // They mean nothing here: each goes on with the next round.
+                _ = user_1.recv() => {}
+                _ = user_2.recv() => {}
                 _ = terminate.recv() => return,
                 _ = interrupt.recv() => return,
                 _ = hangup.recv() => match &on_hangup {

@@ -83,6 +83,7 @@ pub(crate) fn start(
         more_images: Box::default(),
         vm_type: None,
         scheduling,
+        content: None,
     };
     Input::Command {
         session: CONTROLLER,

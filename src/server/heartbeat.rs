@@ -94,8 +94,8 @@ fn line(state: &Heartbeat) -> String {
     text
 }
 
-/// Its UUID's beginning, its status, and what is free of its memory, where it has reported. `*` marks the node that was
-/// used last.
+/// Its UUID's beginning, its status, what is free of its memory, and its load: zeros where it has not reported, as the
+/// original has them. `*` marks the node that was used last.
 fn add_node(text: &mut String, node: &HeartbeatNode) {
     let mark = if node.is_most_recently_used { "*" } else { "" };
     let _ = write!(
@@ -104,9 +104,8 @@ fn add_node(text: &mut String, node: &HeartbeatNode) {
         short(&node.uuid),
         node.status.name()
     );
-    if let Some((free, total, load)) = node.figures {
-        let _ = write!(text, ":{free}/{total},{load}");
-    }
+    let (free, total, load) = node.figures.unwrap_or_default();
+    let _ = write!(text, ":{free}/{total},{load}");
 }
 
 /// What is not shown, as a number.
@@ -151,6 +150,22 @@ mod tests {
             "controller-2a7c3e1d:MASTER, controller-91bd0f3a:BACKUP\t\t\
              node-4cb19522:READY*:141312/163840,2, node-6be56328:READY:141312/163840,2, +7 more"
         );
+    }
+
+    #[test]
+    fn a_node_without_a_report_has_figures_as_every_other() {
+        let silent = HeartbeatNode {
+            status: NodeStatus::Connected,
+            figures: None,
+            ..node(0x4cb1_9522, false)
+        };
+        let state = Heartbeat {
+            nodes: vec![silent],
+            node_count: 1,
+            ..Heartbeat::default()
+        };
+        let line = line(&state);
+        assert!(line.ends_with("\tnode-4cb19522:CONNECTED:0/0,0"), "{line}");
     }
 
     #[test]

@@ -175,17 +175,6 @@ async fn a_state_directory_that_is_a_file_is_refused() {
 }
 
 #[tokio::test]
-async fn a_profile_that_cannot_be_written_is_refused() {
-    let site = Site::new();
-    let path = site.path("none/cpu.pprof").display().to_string();
-    let said = refused(site.command(&["-cpuprofile", &path])).await;
-    assert!(
-        said.starts_with(&format!("cannot profile to {path}: ")),
-        "{said}"
-    );
-}
-
-#[tokio::test]
 async fn a_value_that_makes_no_sense_is_refused_by_name() {
     let site = Site::new();
     for (flag, value) in [

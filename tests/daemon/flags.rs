@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use proto_frames::{Encoding, Kind, Role};
+use rustix::process::Signal;
 use tokio::process::Command;
 
 use crate::peer::{Dialer, NARROW};
@@ -186,6 +187,39 @@ async fn a_cpu_profile_is_written_when_the_daemon_stops() {
     let profile = std::fs::read(&path).unwrap();
     // The first field of a pprof Profile is a message (protobuf field 1, length-delimited).
     assert_eq!(profile.first(), Some(&0x0a), "{} bytes", profile.len());
+}
+
+#[tokio::test]
+async fn a_profile_that_cannot_be_written_and_empty_flags_do_not_stop_the_start() {
+    let site = Site::new();
+    let path = site.path("none/cpu.pprof").display().to_string();
+    let profile = format!("-cpuprofile={path}");
+    for flags in [
+        &[&*profile][..],
+        &["-cpuprofile="],
+        &["-log_dir=", "-cpuprofile", ""],
+    ] {
+        let mut daemon = site.start(flags).await;
+        site.node(&daemon).await;
+        if flags[0] == profile {
+            let said = format!("there will be no CPU profile: cannot write {path}: ");
+            daemon.logged(&said).await;
+        }
+        daemon.terminate();
+        assert!(daemon.ended().await.success(), "{flags:?}");
+    }
+}
+
+#[tokio::test]
+async fn signals_of_users_are_ignored() {
+    let site = Site::new();
+    let mut daemon = site.start(&[]).await;
+    for signal in [Signal::USR1, Signal::USR2] {
+        daemon.signal(signal);
+    }
+    site.node(&daemon).await;
+    daemon.terminate();
+    assert!(daemon.ended().await.success());
 }
 
 #[tokio::test]

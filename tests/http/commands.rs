@@ -278,3 +278,79 @@ async fn a_node_is_cordoned_its_drain_is_ended_and_it_is_let_in_again() {
         .ok(202);
     assert_eq!(back["node"].get("cordoned"), None);
 }
+
+#[tokio::test]
+async fn a_uuid_in_capitals_is_the_same_in_paths_and_bodies() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut node = site.ready_node(&daemon).await;
+    let http = site.http(&daemon, Role::CONTROLLER).await;
+    let here = node.uuid.to_string();
+    let found = http
+        .get(&format!("/v1/nodes/{}", here.to_uppercase()))
+        .await;
+    assert_eq!(found.ok(200)["node"]["node_uuid"], here);
+    let id = "0c7a5f7e-55f1-4f0c-9a53-6f9b7d2f3a01";
+    let start = |id: &str| {
+        let node = here.to_uppercase();
+        format!(
+            "start:\n  instance_uuid: {id}\n  requirements: {{mem_mb: 1, vcpus: 1, node_id: {node}}}\n"
+        )
+    };
+    let capitals = id.to_uppercase();
+    let first = http.send("POST", "/v1/instances", &start(&capitals)).await;
+    assert_eq!(first.ok(202)["follow"], format!("/v1/instances/{id}"));
+    // Its bytes are as they came.
+    let frame = node.expect(Kind::START).await;
+    assert_eq!(frame.payload, start(&capitals));
+    node.stats(&[capitals.parse().unwrap()]).await;
+    node.nothing_else().await;
+    for name in [id, &capitals] {
+        let row = http.get(&format!("/v1/instances/{name}")).await.ok(200);
+        assert_eq!(row["instance"]["state"], "running");
+        assert_eq!(row["instance"]["instance_uuid"], id);
+    }
+    let other = start(id).replace("mem_mb: 1", "mem_mb: 2");
+    let other = http.send("POST", "/v1/instances", &other).await;
+    assert_eq!(other.problem().1, "instance_exists");
+    let path = format!("/v1/instances/{capitals}");
+    http.send("DELETE", &path, "").await.ok(202);
+    node.expect(Kind::DELETE).await;
+    node.nothing_else().await;
+}
+
+#[tokio::test]
+async fn a_key_that_stands_twice_and_a_merge_key_are_refused_by_their_field() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut node = site.ready_node(&daemon).await;
+    let http = site.http(&daemon, Role::CONTROLLER).await;
+    let merge =
+        "defaults: &it\n  mem_mb: 256\nstart:\n  instance_uuid: a\n  requirements:\n    <<: *it\n";
+    let twice = "start:\n  instance_uuid: a\n  command: [one]\n  command: [two]\n";
+    for (body, status, field) in [
+        (merge, 422, "start.requirements.<<"),
+        (twice, 422, "start.command"),
+        (
+            "{\"start\": {\"instance_uuid\": \"a\", \"requirements\": {\"<<\": {\"mem_mb\": 1}}}}",
+            422,
+            "start.requirements.<<",
+        ),
+        (
+            "{\"start\": {\"instance_uuid\": \"a\", \"vm_type\": \"a\", \"vm_type\": \"b\"}}",
+            400,
+            "",
+        ),
+    ] {
+        let answer = http.send("POST", "/v1/instances", body).await;
+        let (found, _, at) = answer.problem();
+        assert_eq!((found, &*at), (status, field), "{body}");
+    }
+    let update = http
+        .send(
+            "POST",
+            "/v1/instances/a/update",
+            "{\"mem_mb\": 1, \"mem_mb\": 2}",
+        )
+        .await;
+    assert_eq!(update.problem().0, 400);
+    node.nothing_else().await;
+}

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes};
+use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes, path_or_nothing};
 use ciao_scheduler::logging::{Flag, LogFlags};
 use ciao_scheduler::net::address::{DEFAULT_HTTP_PORT, DEFAULT_PLACEMENT_PORT, listen_address};
 use ciao_scheduler::net::tls::KeyFiles;
@@ -70,7 +70,7 @@ pub(crate) struct DaemonFlags {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
     pub(crate) heartbeat: Flag,
     /// Write a CPU profile (pprof) to this file when the daemon stops
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path_or_nothing())]
     pub(crate) cpuprofile: Option<PathBuf>,
     /// Where the cluster configuration is; one that is named here must exist [default:
     /// file:///etc/ciao/configuration.yaml, if it exists]

@@ -14,7 +14,7 @@ mod flags;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use ciao_scheduler::flags::{complain, double_dashes, parse, with_causes};
+use ciao_scheduler::flags::{complain, double_dashes, is_nothing, parse, with_causes};
 #[cfg(feature = "dev")]
 use ciao_scheduler::launcher::supervise;
 use ciao_scheduler::logging::{self, Destination};
@@ -68,10 +68,7 @@ fn main() -> ExitCode {
 /// connections are drained, when the server fails, or when the log can no longer be written.
 fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     let logs = logging::init(&flags.log, "ciao-scheduler", Destination::Files(LOG_DIR))?;
-    let profile = flags.cpuprofile.as_deref().map(|path| {
-        Profile::create(path).with_context(|| format!("cannot profile to {}", path.display()))
-    });
-    let mut profile = profile.transpose()?;
+    let mut profile = profile_of(flags);
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         // Before the server binds, so that a signal during the start is not lost.
@@ -108,8 +105,13 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
             );
         }
         // As late as possible: the start is not part of the profile.
-        if let Some(profile) = &mut profile {
-            profile.begin().context("cannot start the profiler")?;
+        if let Some(profile) = &mut profile
+            && let Err(error) = profile.begin()
+        {
+            tracing::warn!(
+                event = "profile_failed",
+                "there will be no CPU profile: {error}"
+            );
         }
         tokio::select! {
             served = server.run(stop) => served?,
@@ -121,4 +123,22 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     profile.map_or(Ok(()), |profile| {
         profile.finish().context("cannot write the CPU profile")
     })
+}
+
+/// The profile that is to be taken. A file that cannot be written is no reason not to serve, as it is none for the
+/// original; an empty name stands for none.
+fn profile_of(flags: &DaemonFlags) -> Option<Profile> {
+    let path = flags
+        .cpuprofile
+        .as_deref()
+        .filter(|path| !is_nothing(path))?;
+    let profile = Profile::create(path);
+    let profile = profile.inspect_err(|error| {
+        tracing::warn!(
+            event = "profile_failed",
+            "there will be no CPU profile: cannot write {}: {error}; name a file in a directory that can be written",
+            Printable::new(path.display())
+        );
+    });
+    profile.ok()
 }
