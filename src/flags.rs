@@ -6,12 +6,11 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
 use std::process::exit;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::builder::{OsStr, OsStringValueParser, Resettable, TypedValueParser};
+use clap::builder::{OsStr, Resettable};
 
 use crate::line_queue::line_queue;
 
@@ -42,18 +41,6 @@ pub fn double_dashes(args: impl IntoIterator<Item = OsString>, short: &[char]) -
         }
     };
     args.into_iter().map(fix).collect()
-}
-
-/// Reads a path that may be empty: Go's flags take `-log_dir=`, which stands for the default.
-#[must_use]
-pub fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
-}
-
-/// Whether a path is that of a flag that was given no value.
-#[must_use]
-pub fn is_nothing(path: &Path) -> bool {
-    path.as_os_str().is_empty()
 }
 
 /// Reads a duration as people write it (`5s`, `1m 30s`).

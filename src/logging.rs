@@ -20,6 +20,7 @@ use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use tokio::sync::watch;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -30,7 +31,6 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use self::fields::EventFirst;
 use self::file::LogFile;
 pub use self::file::Reopen;
-use crate::flags::{is_nothing, path_or_nothing};
 use crate::line_queue::{LineQueue, line_queue};
 use crate::printable::{Printable, is_unprintable};
 
@@ -83,6 +83,18 @@ pub struct LogFlags {
         hide = true
     )]
     pub log_backtrace_at: Option<String>,
+}
+
+/// Reads a path that may be empty: Go's flags take `-log_dir=`, which stands for the default.
+#[must_use]
+pub fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// Whether a path is that of a flag that was given no value.
+#[must_use]
+pub fn is_nothing(path: &Path) -> bool {
+    path.as_os_str().is_empty()
 }
 
 /// A boolean flag as Go reads it: `-flag`, `-flag=true`, `-flag=0`. A type of its own, because `clap` takes only `true`

@@ -5,6 +5,7 @@ pub(crate) mod cause;
 pub(crate) mod command;
 pub(crate) mod condition;
 pub(crate) mod config;
+pub(crate) mod content;
 pub(crate) mod declined;
 pub(crate) mod disk;
 pub(crate) mod explained;

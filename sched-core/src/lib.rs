@@ -37,6 +37,7 @@ pub use api::config::{
     About, Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
     MAX_RECOVERING, MAX_RECOVERING_BYTES, MEASURED_WINDOW, MISSED_STATS, RECOVERY_WINDOW,
 };
+pub use api::content::Content;
 pub use api::declined::{Objection, Refusal};
 pub use api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
 pub use api::explained::{
@@ -45,10 +46,9 @@ pub use api::explained::{
 };
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
-    Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Content, Departure,
-    Dialect, EndHow, EndReport, EndsReport, FailedStart, Fault, Hello, Input, InstanceReport,
-    InstanceState, Malformed, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport,
-    Unknown,
+    Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, Dialect,
+    EndHow, EndReport, EndsReport, FailedStart, Fault, Hello, Input, InstanceReport, InstanceState,
+    Malformed, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Unknown,
 };
 pub use api::known_node::KnownNode;
 pub use api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage};

@@ -1,17 +1,15 @@
 //! What the core is told: a peer came or went, a command or a report came, a queue filled or drained, time passed.
 
 use core::net::{IpAddr, SocketAddr};
-use core::num::NonZeroU64;
-use std::hash::BuildHasher as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use foldhash::quality::FixedState;
 use sched_model::{Role, Uuid};
 use sched_model::{Scheduling, StartFailureReason};
 
 use crate::api::action::Message;
 use crate::api::command::Command;
+use crate::api::content::Content;
 use crate::api::disk::DiskState;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::parcel::{Parcel, Tag};
@@ -247,19 +245,6 @@ pub struct StartRequest {
     pub scheduling: Option<Box<Scheduling>>,
     /// What tells it from other STARTs of the instance; `None` where that is not known.
     pub content: Option<Content>,
-}
-
-/// A hash of a START's whole payload. Whoever makes two STARTs that have the same deceives nobody but itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Content(NonZeroU64);
-
-impl Content {
-    /// That of a payload.
-    #[must_use]
-    pub fn of(payload: &[u8]) -> Self {
-        let hash = FixedState::default().hash_one(payload);
-        Self(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
-    }
 }
 
 impl StartRequest {

@@ -11,9 +11,10 @@ use sched_model::{OnNodeLoss, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
+use crate::api::content::Content;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::{Content, StartRequest};
+use crate::api::input::StartRequest;
 use crate::cluster::ledger::Entry;
 use crate::cluster::query::Query;
 use crate::instance::{AfterLoss, Awaits, Placing, State};

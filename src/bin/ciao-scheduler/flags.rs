@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes, path_or_nothing};
-use ciao_scheduler::logging::{Flag, LogFlags};
+use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes};
+use ciao_scheduler::logging::{Flag, LogFlags, path_or_nothing};
 use ciao_scheduler::net::address::{DEFAULT_HTTP_PORT, DEFAULT_PLACEMENT_PORT, listen_address};
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{

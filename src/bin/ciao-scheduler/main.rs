@@ -14,10 +14,10 @@ mod flags;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use ciao_scheduler::flags::{complain, double_dashes, is_nothing, parse, with_causes};
+use ciao_scheduler::flags::{complain, double_dashes, parse, with_causes};
 #[cfg(feature = "dev")]
 use ciao_scheduler::launcher::supervise;
-use ciao_scheduler::logging::{self, Destination};
+use ciao_scheduler::logging::{self, Destination, is_nothing};
 use ciao_scheduler::printable::Printable;
 use ciao_scheduler::server::{PLACEMENT_PATH, Profile, Server};
 use ciao_scheduler::shutdown::{self, OnHangup};
