@@ -47,10 +47,11 @@ pub use api::explained::{
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
     Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, Dialect,
-    EndHow, EndReport, EndsReport, FailedStart, Fault, Hello, Input, InstanceReport, InstanceState,
-    Malformed, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Unknown,
+    EndHow, EndReport, EndsReport, FailedStart, Hello, Input, InstanceReport, InstanceState,
+    NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Unknown,
 };
 pub use api::known_node::KnownNode;
+pub use api::malformed::{Fault, Malformed};
 pub use api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage};
 pub use api::parcel::{Parcel, Sealed, Tag};
 pub use api::refused::{RefusalCause, Refused};
