@@ -202,12 +202,12 @@ async fn what_does_not_fit_now_is_told_from_what_never_will() {
             .ends_with("- ask for at most 4000 MiB of memory, or add a larger node\n"),
         "{ran:?}"
     );
-    let several = ["explain", "--mem", "9000", "--resource", "gpu=1"];
+    let several = ["explain", "--mem", "9000", "--resource", "gpu=3"];
     let ran = cluster.ctl(&several).await;
     assert!(ran.out.contains("\n- nearest is node-"), "{ran:?}");
     assert!(
         ran.out
-            .contains(" of 9000 MiB of memory and 0 of 1 gpu free\n"),
+            .contains(" of 9000 MiB of memory and 2 of 3 gpu free\n"),
         "{ran:?}"
     );
     let json = cluster
@@ -573,21 +573,8 @@ async fn an_instance_that_waits_is_explained_by_its_own_start() {
     for node in &mut cluster.nodes {
         node.settle().await;
     }
-    let waits = [
-        "run",
-        "--mem",
-        "3900",
-        "--cpus",
-        "1",
-        "--require",
-        "zone = b",
-        "--queue",
-        "10m",
-        "--name",
-        "web-1",
-        "--",
-        "true",
-    ];
+    let waits = "run --mem 3900 --cpus 1 --require zone=b --queue 10m --name web-1 -- true";
+    let waits: Vec<&str> = waits.split(' ').collect();
     let ran = cluster.ctl(&waits).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let ran = cluster.ctl(&["explain", "--instance", "web-1"]).await;

@@ -4,8 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sched_model::{Role, Uuid};
-use sched_model::{Scheduling, StartFailureReason};
+use sched_model::{Role, Scheduling, StartFailureReason, Uuid};
 
 use crate::api::action::Message;
 use crate::api::command::Command;
@@ -25,8 +24,7 @@ use crate::api::vm_types::{VmType, VmTypes};
 /// One thing that happened.
 #[derive(Debug)]
 pub enum Input {
-    /// A peer asks to be let in: TLS stands and it sent a well-formed CONNECT whose roles its certificate grants.
-    /// Answered by [`Message::Connected`] or [`crate::Action::Refuse`].
+    /// A peer asks to be let in, with roles that its certificate grants: [`Message::Connected`] or [`crate::Action::Refuse`].
     Connect {
         /// The number of this connection.
         session: SessionId,
@@ -127,7 +125,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// A native peer whose certificate is not bound to its UUID, and which has no address: one within the process.
+    /// A native peer within the process, which has neither certificate nor address.
     #[must_use]
     pub const fn native(uuid: Uuid, role: Role) -> Self {
         Self {
@@ -576,8 +574,7 @@ instance_states! {
 pub struct ClusterConfiguration {
     /// The payload for native peers, byte for byte; empty = none.
     pub payload: Bytes,
-    /// The payload for original peers, which read a missing key as zero: with the original's defaults filled in; empty =
-    /// none.
+    /// The payload for original peers, which read a missing key as zero, with the original's defaults; empty = none.
     pub original: Bytes,
     /// What it means here.
     pub flags: ConfigurationFlags,

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_silence_is_measured_by_the_launchers_own_interval() {
-        let begun = Instant::now();
+        let begun = crate::simulated::start();
         let mut reported = Reported::new(begun);
         reported.note(begun);
         assert_eq!(reported.silent_after(), SILENT_AFTER_FIRST);
