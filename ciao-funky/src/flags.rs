@@ -43,14 +43,18 @@ pub(crate) struct ServeFlags {
     /// Where to keep tasks and their files; each ciao-funky needs its own
     #[arg(long, value_name = "DIR", default_value = "/var/lib/ciao/funky")]
     pub(crate) state_dir: PathBuf,
-    /// Where POST /upload is answered; off = nowhere. Every client that reaches it may run programs
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    /// Where POST /upload is answered, such as 127.0.0.1:8080; off = nowhere
+    #[arg(long, value_name = "ADDR", default_value = "off")]
     pub(crate) upload: String,
+    /// Take uploads from every client that reaches -upload, rather than from this machine's users who may give commands
+    /// alone: all of them may run programs then
+    #[arg(long)]
+    pub(crate) upload_any_user: bool,
     /// Take uploads also from pages that are opened as files, as the original's index.html is. A browser cannot tell
     /// them from any other site's: every page that it shows may run programs then
     #[arg(long)]
     pub(crate) allow_null_origin: bool,
-    /// A user, by number, who may give commands beside root and the user this program runs as; may be repeated
+    /// A user, by number, who may give commands and upload beside root and the user this program runs as; may be repeated
     #[arg(long, value_name = "UID")]
     pub(crate) allow_uid: Vec<u32>,
     /// Memory that each task asks for, in MiB; the original gives its guests 1024

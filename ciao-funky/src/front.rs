@@ -59,6 +59,11 @@ impl Allowed {
             uids: own.iter().chain(others).copied().collect(),
         }
     }
+
+    /// Whether it has this user.
+    pub(crate) fn has(&self, uid: u32) -> bool {
+        self.uids.contains(&uid)
+    }
 }
 
 /// A connection that holds one of the [`MAX_CONNECTIONS`] places; dropping it frees the place.
@@ -121,7 +126,7 @@ async fn accept(socket: &Socket, places: &Arc<Semaphore>) -> io::Result<Client> 
 fn check_peer(stream: &UnixStream, allowed: &Allowed) -> Result<(), String> {
     // SO_PEERCRED: what the kernel noted when the connection was made.
     let peer = stream.peer_cred().map_err(|error| error.to_string())?.uid();
-    if allowed.uids.contains(&peer) {
+    if allowed.has(peer) {
         return Ok(());
     }
     Err(format!(

@@ -50,14 +50,14 @@ use tracing::warn;
 use crate::binaries::{Binaries, Limits};
 use crate::command::words;
 use crate::coordinator::Coordinator;
-use crate::flags::{Cli, Command, CommandLine};
+use crate::flags::{Cli, Command, CommandLine, ServeFlags};
 use crate::front::Allowed;
 use crate::output::Output;
 use crate::requests::TaskRequests;
 use crate::socket::Socket;
 use crate::store::Store;
 use crate::task::{Shape, group_of};
-use crate::upload::NullOrigin;
+use crate::upload::{NullOrigin, Uploaders};
 
 /// Length of each of the two channels to the coordinator, in messages: orders of clients, and what the session reports.
 /// A sender that finds its channel full waits, and with it the connection that it serves.
@@ -121,7 +121,7 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
         _ => SHARED_SOCKET,
     };
     let socket = Socket::bind(&cli.serve.socket, mode)?;
-    let uploads = listen(&cli.serve.upload).await?;
+    let uploads = listen(&cli.serve).await?;
 
     let output = Output::open()?;
     output.line(format_args!(
@@ -148,13 +148,18 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let (pushes, pushed) = mpsc::unbounded_channel();
     let files = (binaries.clone(), pushes);
     let (coordinator, copied) = Coordinator::new(settings, (store, kept), files, output);
-    let front = tokio::spawn(front::serve(socket, allowed, orders.clone()));
+    let front = tokio::spawn(front::serve(socket, allowed.clone(), orders.clone()));
     let tenant = shape.tenant.clone();
     let mut parts = JoinSet::new();
     parts.spawn(shipping::run(client.clone(), tenant, pushed, news));
     parts.spawn(session::run(client, requests, hear));
     if let Some(uploads) = uploads {
-        let settings = (shape, NullOrigin::of(cli.serve.allow_null_origin));
+        let uploaders = match cli.serve.upload_any_user {
+            true => Uploaders::Any,
+            false => Uploaders::These(allowed),
+        };
+        let null = NullOrigin::of(cli.serve.allow_null_origin);
+        let settings = (shape, null, uploaders);
         parts.spawn(upload::serve(uploads, binaries, settings, orders));
     }
     let stopped = tokio::select! {
@@ -196,9 +201,10 @@ fn settings(cli: &CommandLine) -> anyhow::Result<coordinator::Settings> {
 /// The port of Funky's own upload server.
 const DEFAULT_UPLOAD_PORT: u16 = 8080;
 
-/// Opens the upload server's listener; `None` with `-upload off`. It warns where the address is not a loopback address:
-/// uploads are plain HTTP without authentication, and what is uploaded is run.
-async fn listen(address: &str) -> anyhow::Result<Option<TcpListener>> {
+/// Opens the upload server's listener; `None` with `-upload off`. It warns where the address is not a loopback address
+/// and every client's uploads are taken: they are plain HTTP without authentication, and what is uploaded is run.
+async fn listen(flags: &ServeFlags) -> anyhow::Result<Option<TcpListener>> {
+    let address = &*flags.upload;
     if address == "off" {
         return Ok(None);
     }
@@ -208,7 +214,7 @@ async fn listen(address: &str) -> anyhow::Result<Option<TcpListener>> {
     let listener = TcpListener::bind(at)
         .await
         .with_context(|| format!("cannot take uploads at {address} (-upload)"))?;
-    if !listener.local_addr()?.ip().is_loopback() {
+    if flags.upload_any_user && !listener.local_addr()?.ip().is_loopback() {
         warn!(
             event = "uploads_reachable",
             "uploads at {address} can be reached from other machines, and every client that reaches it may run programs"

@@ -1,5 +1,6 @@
 //! The upload server: `POST /upload` with a form of files, a priority and arguments, as the original's page and its
-//! successor's send it. `GET /` is a page with such a form. It is plain HTTP/1.1 without authentication.
+//! successor's send it. `GET /` is a page with such a form. It is plain HTTP/1.1; whose uploads are taken
+//! the kernel is asked ([`owner`]).
 //!
 //! | field | meaning |
 //! | --- | --- |
@@ -18,6 +19,7 @@
 //! forms are taken.
 
 mod body;
+mod owner;
 mod page;
 mod places;
 
@@ -48,9 +50,11 @@ use crate::command::{CommandError, Extras, MAX_COMMAND, MAX_FILES, Priority, che
 use crate::coordinator::{Accepted, Order, Source};
 use crate::task::{Binary, Shape, arguments};
 
+pub(crate) use self::owner::Uploaders;
 pub(crate) use self::page::NullOrigin;
 
 use self::body::{Measured, Unparsed};
+use self::owner::{Ends, UserError};
 use self::page::{PAGE, check_origin};
 use self::places::{Pace, Place, Places};
 
@@ -90,6 +94,9 @@ enum UploadError {
          by an address or as localhost"
     )]
     Foreign(String),
+    /// It is another user's, or nobody knows whose (403).
+    #[error("{0}")]
+    User(#[from] UserError),
     /// It comes slowly, all places are taken, and another client waits for one (408).
     #[error("the form comes too slowly while others wait: try again")]
     Slow,
@@ -146,6 +153,7 @@ struct Shared {
     /// Where this server listens, to recognize its own page as an origin.
     address: SocketAddr,
     null: NullOrigin,
+    uploaders: Uploaders,
     /// To check arguments before a task is made of them.
     shape: Arc<Shape>,
 }
@@ -154,7 +162,7 @@ struct Shared {
 pub(crate) async fn serve(
     listener: TcpListener,
     binaries: Binaries,
-    (shape, null): (Shape, NullOrigin),
+    (shape, null, uploaders): (Shape, NullOrigin, Uploaders),
     coordinator: mpsc::Sender<Order>,
 ) {
     let address = match listener.local_addr() {
@@ -167,6 +175,7 @@ pub(crate) async fn serve(
         writes: Arc::new(Semaphore::new(WRITES_AT_A_TIME)),
         address,
         null,
+        uploaders,
         shape: Arc::new(shape),
     };
     let router = Router::new()
@@ -203,7 +212,15 @@ pub(crate) async fn serve(
 /// client that has closed its sending half gets its answer all the same.
 async fn attend(stream: TcpStream, router: Router, place: Place) {
     let pace = &place.pace;
-    let router = router.layer(Extension(Arc::clone(pace)));
+    let ends = match (stream.peer_addr(), stream.local_addr()) {
+        (Ok(client), Ok(here)) => Ends { client, here },
+        (Err(error), _) | (_, Err(error)) => {
+            return debug!("a connection for an upload ended: {error}");
+        }
+    };
+    let router = router
+        .layer(Extension(Arc::clone(pace)))
+        .layer(Extension(ends));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
@@ -231,17 +248,28 @@ async fn attend(stream: TcpStream, router: Router, place: Place) {
 async fn upload(
     State(shared): State<Shared>,
     Extension(pace): Extension<Arc<Pace>>,
+    Extension(ends): Extension<Ends>,
     request: Request,
 ) -> Response {
     pace.note_request();
-    match take(&shared, &pace, request).await {
+    // A look into the kernel's tables.
+    let taken = match tokio::task::block_in_place(|| shared.uploaders.check(ends)) {
+        Ok(()) => take(&shared, &pace, request).await,
+        Err(error) => Err(error.into()),
+    };
+    match taken {
         Ok(response) => response,
         Err(error) => {
-            info!(
-                event = "upload_refused",
-                "an upload is refused: {}",
-                Printable::new(&error)
-            );
+            match &error {
+                UploadError::User(why) => {
+                    warn!(event = "upload_user_refused", "an upload is refused: {why}")
+                }
+                _ => info!(
+                    event = "upload_refused",
+                    "an upload is refused: {}",
+                    Printable::new(&error)
+                ),
+            }
             (error.status(), format!("{}\n", Printable::new(&error))).into_response()
         }
     }
@@ -455,7 +483,7 @@ impl UploadError {
     /// The HTTP status of the answer.
     const fn status(&self) -> StatusCode {
         match self {
-            Self::Foreign(_) => StatusCode::FORBIDDEN,
+            Self::Foreign(_) | Self::User(_) => StatusCode::FORBIDDEN,
             Self::NotAccepted(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Late | Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::TooMuch(_) | Self::Binary(BinaryError::TooLong { .. }) => {

@@ -4,6 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::binaries::Limits;
+use crate::front::Allowed;
 
 /// Posts a program to a server whose store has these limits; the answer.
 async fn post(limits: Limits) -> (String, usize) {
@@ -24,7 +25,11 @@ async fn post(limits: Limits) -> (String, usize) {
     tokio::spawn(serve(
         listener,
         binaries,
-        (shape, NullOrigin::Refused),
+        (
+            shape,
+            NullOrigin::Refused,
+            Uploaders::These(Allowed::these(&[])),
+        ),
         coordinator,
     ));
     let body = "--XX\r\nContent-Disposition: form-data; name=\"myFile\"; filename=\"a\"\r\n\r\n0123456789\r\n--XX--\r\n";

@@ -129,7 +129,7 @@ impl World {
         self.scheduler.take().unwrap().kill().await;
     }
 
-    /// The adapter's command line; of a flag that is given, that counts.
+    /// The adapter's command line; of a flag that is given, that counts, and an empty one is left out.
     pub(crate) fn funky(&self, more: &[(&str, &str)]) -> Command {
         let (socket, state) = (self.socket(), self.path(STATE));
         let usual = [
@@ -143,6 +143,9 @@ impl World {
         let mut command = self.command("ciao-funky", "controller.pem");
         for (flag, value) in &usual {
             let given = more.iter().find(|(given, _)| given == flag);
+            if given.is_some_and(|(_, value)| value.is_empty()) {
+                continue;
+            }
             command
                 .arg(flag)
                 .arg(given.map_or(&**value, |(_, value)| value));
@@ -158,6 +161,13 @@ impl World {
     pub(crate) async fn start_funky(&mut self) {
         let funky = Process::start(self.funky(&[]), Reads::Out);
         funky.wrote("Listening uploads at ").await;
+        self.funky = Some(funky);
+    }
+
+    /// Starts the adapter without a flag for uploads, and waits until it listens.
+    pub(crate) async fn start_funky_by_default(&mut self) {
+        let funky = Process::start(self.funky(&[("-upload", "")]), Reads::Out);
+        funky.wrote("Listening commands at ").await;
         self.funky = Some(funky);
     }
 
