@@ -72,6 +72,19 @@ pub enum ResolveError {
         /// How long ago, such as `12s ago`.
         ago: String,
     },
+    /// What has it has ended, on a node that is not connected, so that what it left there cannot be deleted now.
+    #[error(
+        "instance {id} ended {ago} on {node}, which is not connected: what it left there can be deleted once that node is \
+         back"
+    )]
+    LeftOnLost {
+        /// The instance.
+        id: String,
+        /// How long ago, such as `12s ago`.
+        ago: String,
+        /// Its node.
+        node: String,
+    },
     /// Several have.
     #[error("{name:?} means {} {kind}s; give more of the UUID:", candidates.len())]
     Ambiguous {

@@ -231,7 +231,13 @@ async fn a_delete_goes_to_the_node_that_has_the_instance() {
     });
     answer.ok(200);
     // Once more: the answer is the same, and says that it was there.
-    let again = http.send("DELETE", &path, "").await;
+    let (again, ()) = tokio::join!(http.send("DELETE", &path, ""), async {
+        let frame = node.expect(Kind::DELETE).await;
+        assert_eq!(deleted(&frame.payload), started);
+        let failure =
+            format!("delete_failure:\n  instance_uuid: {started}\n  reason: no_instance\n");
+        node.send(Kind::DELETE_FAILURE, failure).await;
+    });
     let (status, reason, _) = again.problem();
     assert_eq!((status, &*reason), (404, "no_instance"));
     let answer = again.json();

@@ -80,7 +80,11 @@ async fn an_instance_is_found_by_its_name_waited_for_until_it_has_ended_and_then
         .http(cluster.scheduler(), Role::CONTROLLER)
         .await;
     let gone = commander.send("DELETE", "/v1/instances/job.1", "").await;
-    assert!(gone.body.contains("nothing to delete"), "{gone:?}");
+    let gone = gone.ok(200);
+    assert_eq!(gone["instance"]["exit_code"], 3, "{gone}");
+    let again = commander.send("DELETE", "/v1/instances/job.1", "").await;
+    assert_eq!(again.problem().0, 404, "{again:?}");
+    assert!(again.body.contains("nothing to delete"), "{again:?}");
     let start = serde_json::json!({"start": {
         "instance_uuid": "one-request",
         "vm_type": "process",

@@ -97,3 +97,52 @@ async fn history_says_where_the_output_of_each_run_of_a_moved_instance_is() {
         "{kept:?}"
     );
 }
+
+#[tokio::test]
+async fn what_an_ended_instance_left_is_deleted_with_it_and_its_outcome_is_not() {
+    let cluster = Cluster::new(&["node-a"]).await;
+    let script = format!("echo some words; exit {CODE}");
+    let id = cluster.run("--mem 16 --cpus 1 --name job", &script).await;
+    let waited = cluster.ctl(&format!("wait {id}")).await;
+    assert_eq!(waited.code, Some(6), "{waited:?}");
+    let left = outputs(&cluster, &id, 1).await;
+    assert_eq!(output_in(&left[0].1), "some words\n");
+    let read = cluster.ctl(&format!("logs {id}")).await;
+    assert_eq!((read.code, &*read.out), (Some(0), "some words\n"));
+
+    let deleted = cluster.ctl("delete job").await;
+    assert_eq!(deleted.code, Some(0), "{deleted:?}");
+    let line = format!("{id}: what it left on node-a was deleted\n");
+    assert_eq!(deleted.out, line, "{deleted:?}");
+    let read = cluster.ctl(&format!("logs {id}")).await;
+    assert_eq!(read.code, Some(1), "{read:?}");
+    assert!(
+        read.err
+            .contains("its instance was deleted after it had ended"),
+        "{read:?}"
+    );
+    until("its directory is gone", || {
+        !std::path::Path::new(&left[0].1).exists()
+    })
+    .await;
+
+    let again = cluster.ctl(&format!("delete {id}")).await;
+    assert_eq!(again.code, Some(5), "{again:?}");
+    assert!(
+        again.out.contains("nothing that it left is there"),
+        "{again:?}"
+    );
+    let waited = cluster.ctl(&format!("wait {id}")).await;
+    assert_eq!(waited.code, Some(6), "{waited:?}");
+    let all = cluster.ctl("instances --all --json").await;
+    let document: Value = serde_json::from_str(&all.out).unwrap();
+    let rows = document["instances"].as_array().unwrap();
+    let codes: Vec<&Value> = rows
+        .iter()
+        .filter(|row| row["instance_uuid"] == *id)
+        .map(|row| &row["exit_code"])
+        .collect();
+    assert_eq!(codes, [CODE], "{all:?}");
+    let history = cluster.ctl(&format!("history {id}")).await;
+    assert_eq!(history.out.matches("gone").count(), 1, "{history:?}");
+}

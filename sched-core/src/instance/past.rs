@@ -390,6 +390,14 @@ impl Past {
         runs.any(|run| run.node == Some(node) && run.end == Some(end))
     }
 
+    /// Whether the latest run of an instance ended on this node, by that node's own word.
+    pub(super) fn has_ended_on(&self, instance: &InstanceId, node: Uuid) -> bool {
+        self.runs_of(instance).next().is_some_and(|run| {
+            let is_told = run.end.is_some() || run.cause() == Some(&Cause::Ended);
+            run.node == Some(node) && is_told
+        })
+    }
+
     /// How many runs were forgotten so far, over restarts too: numbers count all there were.
     pub(super) fn forgotten(&self) -> u64 {
         let kept = u64::try_from(self.runs.len()).unwrap_or(u64::MAX);

@@ -390,6 +390,11 @@ impl Instances {
         self.past.knows(instance, node, end)
     }
 
+    /// Whether the latest run of an instance ended on this node, by that node's own word.
+    pub(crate) fn has_ended_on(&self, instance: &InstanceId, node: Uuid) -> bool {
+        self.past.has_ended_on(instance, node)
+    }
+
     /// Notes a run that only its node remembered, if there is room beside those known here.
     pub(crate) fn learn_run(&mut self, now: Instant, run: Run) {
         let run = self.with_its_name(run);

@@ -242,8 +242,15 @@ impl Scheduler {
         let mut heard = EndAudience::All;
         if let Some(key) = node {
             let before = self.before_end(key, instance);
+            // What it left was deleted: its run is over since long, and keeps the outcome that it had.
+            let is_of_ended = *why == Cause::Deleted
+                && !before.is_known()
+                && !self.instances.contains(instance)
+                && self
+                    .instances
+                    .has_ended_on(instance, self.cluster.nodes().node(key).uuid());
             heard = self.ended(key, instance, how);
-            if heard == EndAudience::All {
+            if heard == EndAudience::All && !is_of_ended {
                 self.run_is_over(key, instance, before, why);
             }
         }

@@ -13,7 +13,10 @@
 
 use jiff::Timestamp;
 use proto_frames::Uuid;
-use proto_frames::payload::{Delete, InstanceView, PhaseName, PlacementState, QueryKind, Topic};
+use proto_frames::payload::{
+    Delete, DeleteFailureReason, InstanceView, NodeView, PhaseName, PlacementState, QueryKind,
+    Topic,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -78,6 +81,8 @@ struct Target {
     hostname: String,
     /// Whether its node is lost, so that nothing can be asked of it now.
     is_lost: bool,
+    /// How long ago it ended, such as `12s ago`, if it has: what it left on its node is to be deleted.
+    ended: Option<String>,
     outcome: TargetOutcome,
 }
 
@@ -121,7 +126,7 @@ pub async fn delete(
         let targets = selected(context, args, ending).await?;
         return end(context, targets, args.wait, ending).await;
     }
-    let targets = named(context, &args.instances).await?;
+    let targets = named(context, &args.instances, ending).await?;
     end(context, targets, args.wait, ending).await
 }
 
@@ -165,15 +170,21 @@ async fn selected(
 
 /// The instances that names mean, each once: all are resolved first, so that a wrong one leaves everything as it is.
 ///
-/// A name that is there twice is one target.
-async fn named(context: &mut Context<'_>, names: &[String]) -> Result<Vec<Target>, CommandError> {
+/// A name that is there twice is one target. One that has ended can be deleted, which deletes what it left on its node.
+async fn named(
+    context: &mut Context<'_>,
+    names: &[String],
+    ending: Ending,
+) -> Result<Vec<Target>, CommandError> {
     let mut targets: Vec<Target> = Vec::new();
     for name in names {
         let target = match instance(&mut context.client, name).await {
             Ok(view) => Target::of(view),
             Err(CommandError::Resolve(not_found @ ResolveError::NotFound { .. })) => {
-                let ended = ended(&mut context.client, name).await?;
-                return Err(ended.unwrap_or(not_found).into());
+                match ended(&mut context.client, name).await? {
+                    None => return Err(not_found.into()),
+                    Some(view) => left_by(&mut context.client, view, ending).await?,
+                }
             }
             Err(error) => return Err(error),
         };
@@ -187,9 +198,9 @@ async fn named(context: &mut Context<'_>, names: &[String]) -> Result<Vec<Target
     Ok(targets)
 }
 
-/// That the one instance with this name, UUID or beginning of one has ended, and how long ago; `None` where the scheduler
+/// The latest run of the one instance with this name, UUID or beginning of one that has ended; `None` where the scheduler
 /// remembers none or several.
-async fn ended(client: &mut Client, name: &str) -> Result<Option<ResolveError>, ClientError> {
+async fn ended(client: &mut Client, name: &str) -> Result<Option<InstanceView>, ClientError> {
     let mut runs = client.ended(Some(name)).await?;
     let begins_so = |view: &InstanceView| {
         let beginning = view.instance_uuid.get(..name.len());
@@ -202,10 +213,42 @@ async fn ended(client: &mut Client, name: &str) -> Result<Option<ResolveError>, 
     let is_one = runs
         .iter()
         .all(|view| view.instance_uuid == last.instance_uuid);
-    Ok(is_one.then(|| ResolveError::Ended {
-        ago: last.ended_at_ms.map_or_else(|| "before".to_owned(), ago),
-        id: last.instance_uuid,
-    }))
+    Ok(is_one.then_some(last))
+}
+
+/// What an instance that has ended left on its node, as what is to be deleted.
+///
+/// # Errors
+/// [`ResolveError::Ended`] where there can be nothing of it: it ended on no node, or is not to be deleted.
+/// [`ResolveError::LeftOnLost`] where its node is not connected.
+async fn left_by(
+    client: &mut Client,
+    view: InstanceView,
+    ending: Ending,
+) -> Result<Target, CommandError> {
+    let when = view.ended_at_ms.map_or_else(|| "before".to_owned(), ago);
+    if ending != Ending::Delete || view.node_uuid.is_empty() {
+        let (id, ago) = (view.instance_uuid, when);
+        return Err(ResolveError::Ended { id, ago }.into());
+    }
+    let nodes = client
+        .list(QueryKind::Nodes, Some(&view.node_uuid))
+        .await?
+        .nodes;
+    let is_there = |node: &NodeView| {
+        node.node_uuid == view.node_uuid && !matches!(&*node.status, "LOST" | "EXPECTED")
+    };
+    if !nodes.iter().any(is_there) {
+        let node = match view.hostname.as_str() {
+            "" => short(&view.node_uuid).to_owned(),
+            host => host.to_owned(),
+        };
+        let (id, ago) = (view.instance_uuid, when);
+        return Err(ResolveError::LeftOnLost { id, ago, node }.into());
+    }
+    let mut target = Target::of(view);
+    (target.is_lost, target.ended) = (false, Some(when));
+    Ok(target)
 }
 
 /// How long ago a time in milliseconds since 1970 is, by the clock of this machine.
@@ -221,7 +264,7 @@ fn ago(at_ms: i64) -> String {
 /// # Errors
 /// [`CommandError`].
 pub async fn forget(context: &mut Context<'_>, names: &[String]) -> Result<Exit, CommandError> {
-    let targets = named(context, names).await?;
+    let targets = named(context, names, Ending::Forget).await?;
     end(context, targets, true, Ending::Forget).await
 }
 
@@ -233,7 +276,10 @@ async fn end(
     waits: bool,
     ending: Ending,
 ) -> Result<Exit, CommandError> {
-    if waits {
+    // Only its node knows whether anything is left of what has ended.
+    let waits_for = |target: &Target| waits || target.ended.is_some();
+    let waits_for_any = waits || targets.iter().any(waits_for);
+    if waits_for_any {
         context.client.watch_also(Topic::Instances).await?;
     }
     for target in &targets {
@@ -255,8 +301,8 @@ async fn end(
     while let Some(event) = context.client.kept_event() {
         observe(&mut targets, &event, ending);
     }
-    if waits {
-        wait(context, &mut targets, ending).await?;
+    if waits_for_any {
+        wait(context, &mut targets, ending, waits).await?;
     }
     print(context, &targets, ending)?;
     Ok(exit(&targets, waits))
@@ -315,7 +361,8 @@ fn about(view: &InstanceView) -> String {
     }
 }
 
-/// Takes events in until every instance is gone or has failed to go.
+/// Takes events in until every instance is gone or has failed to go; without `waits` only of those that had ended
+/// already.
 ///
 /// Until the time of `--wait` is over at most. Running out of time is no error here: those that are left have their
 /// outcome.
@@ -323,12 +370,14 @@ async fn wait(
     context: &mut Context<'_>,
     targets: &mut [Target],
     ending: Ending,
+    waits: bool,
 ) -> Result<(), CommandError> {
+    let is_open = |target: &Target| {
+        matches!(target.outcome, TargetOutcome::Sent | TargetOutcome::Stopped)
+            && (waits || target.ended.is_some())
+    };
     let deadline = Instant::now() + context.wait;
-    while targets
-        .iter()
-        .any(|target| matches!(target.outcome, TargetOutcome::Sent | TargetOutcome::Stopped))
-    {
+    while targets.iter().any(is_open) {
         match tokio::time::timeout_at(deadline, context.client.next_event()).await {
             Ok(event) => observe(targets, &event?, ending),
             Err(_) => return Ok(()), // the outcome says which are not done
@@ -390,10 +439,11 @@ fn has_returned(event: &Event) -> bool {
 fn exit(targets: &[Target], waited: bool) -> Exit {
     let of = |target: &Target| match &target.outcome {
         TargetOutcome::Gone => Exit::Done,
+        TargetOutcome::Failed(_) if target.ended.is_some() => Exit::NotFound,
         TargetOutcome::Failed(_) => Exit::Refused,
         TargetOutcome::Deferred => [Exit::Done, Exit::Refused][usize::from(waited)],
         TargetOutcome::Sent | TargetOutcome::Stopped => {
-            [Exit::Done, Exit::Timeout][usize::from(waited)]
+            [Exit::Done, Exit::Timeout][usize::from(waited || target.ended.is_some())]
         }
     };
     targets.iter().map(of).fold(Exit::Done, Exit::and)
@@ -429,6 +479,7 @@ impl Target {
             instance_uuid: view.instance_uuid,
             node_uuid: view.node_uuid,
             hostname: view.hostname,
+            ended: None,
             outcome: TargetOutcome::Sent,
         }
     }
@@ -452,9 +503,13 @@ impl Target {
         }
     }
 
-    /// Three forms: for a lost node, for an instance in the queue, which has no host, and for the others.
+    /// Four forms: for one that had ended, for a lost node, for an instance in the queue, which has no host, and for the
+    /// others.
     fn line(&self, ending: Ending) -> Printable {
         let (id, host) = (&self.instance_uuid, &self.hostname);
+        if let Some(ago) = &self.ended {
+            return self.line_of_ended(ago);
+        }
         if self.outcome == TargetOutcome::Deferred {
             let node = match host.as_str() {
                 "" => short(&self.node_uuid),
@@ -485,6 +540,29 @@ impl Target {
             TargetOutcome::Gone => format!("{id} {} on {host}", self.word(ending)),
             TargetOutcome::Failed(reason) => {
                 format!("{id} not {} on {host}: {reason}", ending.done())
+            }
+        })
+    }
+
+    /// What became of what one left that had ended.
+    fn line_of_ended(&self, ago: &str) -> Printable {
+        let id = &self.instance_uuid;
+        let host = match self.hostname.as_str() {
+            "" => short(&self.node_uuid),
+            host => host,
+        };
+        Printable::new(match &self.outcome {
+            TargetOutcome::Gone => format!("{id}: what it left on {host} was deleted"),
+            TargetOutcome::Failed(reason)
+                if *reason == DeleteFailureReason::NoInstance.as_str() =>
+            {
+                format!("{id} ended {ago}: nothing that it left is there on {host} to be deleted")
+            }
+            TargetOutcome::Failed(reason) => {
+                format!("{id}: what it left on {host} was not deleted: {reason}")
+            }
+            TargetOutcome::Sent | TargetOutcome::Stopped | TargetOutcome::Deferred => {
+                format!("{id}: {host} was asked to delete what it left, and has not answered")
             }
         })
     }

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::call::{Answer, Call, answer};
 use super::caller::{Subject, Waiter, problem_in};
 use super::json::{from_json, to_json};
-use super::limits::{EVENTS_PER_LOOK, LOOK_EVERY};
+use super::limits::{EVENTS_PER_LOOK, LOOK_EVERY, NODE_ANSWERS_WITHIN};
 use super::problem::Problem;
 use super::read::find_node;
 use super::ring::{Behind, Told};
@@ -55,6 +55,8 @@ pub(super) enum Until {
     Ended,
     /// It is on no node: no row is left, or one that has ended.
     Gone,
+    /// What it left on its node when it ended was deleted. Only an event tells: the row looks the same before and after.
+    LeftNothing,
     /// Its row says that it is suspended.
     Suspended,
     /// It runs on another node than before the command.
@@ -63,15 +65,51 @@ pub(super) enum Until {
     Updated,
 }
 
+impl Until {
+    /// Whether the command is to end an instance, or to delete what is left of it.
+    fn is_without_it(self) -> bool {
+        matches!(self, Self::Gone | Self::LeftNothing)
+    }
+}
+
 /// `DELETE /v1/instances/{id}`. With `?forget=true` the scheduler gives up an instance on a lost node although it may
-/// still run there.
+/// still run there. Of one that has ended, what it left on its node is deleted.
 pub(super) async fn delete(call: Call) -> Answer {
     let forget = call.query.flag("forget");
+    let (_, row) = call.app.instance(&call.id);
+    let is_ended = |row: &InstanceView| row.state == PlacementState::Ended;
+    if let Some(row) = row.filter(is_ended)
+        && !forget
+        && !row.node_uuid.is_empty()
+    {
+        return delete_what_is_left(&call, row).await;
+    }
     let delete = Delete {
         forget,
         ..target(&call)
     };
     on_instance(&call, Ordered::Delete(delete), Until::Gone).await
+}
+
+/// Has the node on which an instance ended delete what it left there. Its node alone knows whether there is anything, so
+/// the request waits for its answer also without `?wait=`, for [`NODE_ANSWERS_WITHIN`].
+async fn delete_what_is_left(call: &Call, row: InstanceView) -> Answer {
+    let node = find_node(&call.app, &row.node_uuid).await;
+    let is_there = node.is_ok_and(|(_, node)| !matches!(&*node.status, "LOST" | "EXPECTED"));
+    if !is_there {
+        let (id, node) = (&row.instance_uuid, &row.node_uuid);
+        let detail = format!(
+            "instance '{id}' has ended on node {node}, which is not connected: what it left there can be deleted once that \
+             node is back"
+        );
+        return Err(Problem::not_found("no_instance", detail));
+    }
+    let delete = Delete {
+        instance_uuid: call.id.clone(),
+        workload_agent_uuid: row.node_uuid,
+        ..Delete::default()
+    };
+    on_instance(call, Ordered::Delete(delete), Until::LeftNothing).await
 }
 
 /// `POST /v1/instances/{id}/stop`: DELETE with the flag `stop`, which removes the instance from its node alone.
@@ -141,10 +179,14 @@ async fn on_instance(call: &Call, ordered: Ordered, until: Until) -> Answer {
     let (begun, before) = call.app.instance(&call.id);
     let ordered = order(call, &ordered, subject).await;
     let mut waiter = ordered.map_err(|problem| match &before {
-        Some(row) if until == Until::Gone => nothing_left(problem, row),
+        Some(row) if until.is_without_it() => nothing_left(problem, row),
         _ => problem,
     })?;
-    let outcome = follow(call, &mut waiter, begun.sequence, before.as_ref(), until).await?;
+    let outcome = follow(call, &mut waiter, begun.sequence, before.as_ref(), until).await;
+    let outcome = outcome.map_err(|problem| match &before {
+        Some(row) if until == Until::LeftNothing => nothing_left(problem, row),
+        _ => problem,
+    })?;
     Ok(instance_answer(&call.app, &call.id, &outcome))
 }
 
@@ -264,7 +306,11 @@ pub(super) async fn follow(
     before: Option<&InstanceView>,
     until: Until,
 ) -> Result<CommandOutcome, Problem> {
-    let Some((deadline, _room)) = patience(call) else {
+    let at_least = match until {
+        Until::LeftNothing => NODE_ANSWERS_WITHIN,
+        _ => Duration::ZERO,
+    };
+    let Some((deadline, _room)) = patience_of(call, at_least) else {
         return Ok(CommandOutcome::Open);
     };
     let mut seen = since;
@@ -298,7 +344,12 @@ pub(super) async fn follow(
 /// as may, in all or of one certificate (`MAX_WAITING`): it is then answered with 202 at once, which is no error, because `follow` leads to the
 /// outcome as well.
 pub(super) fn patience(call: &Call) -> Option<(Instant, Place)> {
-    let wait = call.query.wait();
+    patience_of(call, Duration::ZERO)
+}
+
+/// The same, of a request that waits for so long at least, also without being asked to.
+fn patience_of(call: &Call, at_least: Duration) -> Option<(Instant, Place)> {
+    let wait = call.query.wait().max(at_least);
     if wait == Duration::ZERO {
         return None;
     }
@@ -334,6 +385,9 @@ fn look_at_events(app: &App, id: &str, seen: &mut u64, until: Until) -> Result<b
             };
             if matches!(until, Until::Runs | Until::Ended) && told.name == "start_failure" {
                 return Err(failure(told));
+            }
+            if until == Until::LeftNothing && told.name == "instance_deleted" {
+                return Ok(true);
             }
             let state = told.state.as_deref();
             if until == Until::Updated && state == Some(PhaseName::Updated.as_str()) {
@@ -371,7 +425,7 @@ fn is_done(call: &Call, before: Option<&InstanceView>, until: Until) -> bool {
         Until::Moved => row.is_some_and(|row| {
             runs(row) && before.is_some_and(|before| before.node_uuid != row.node_uuid)
         }),
-        Until::Updated => false,
+        Until::Updated | Until::LeftNothing => false,
     }
 }
 

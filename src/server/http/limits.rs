@@ -69,6 +69,10 @@ pub(super) const MAX_WAITING_PER_CALLER: usize = MAX_WAITING / 4;
 /// make an event.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// How long a request waits for a node's answer where only that tells whether there was anything to be done, also without
+/// `?wait=`: what a program has patience for, and far more than a node takes that is not stopped.
+pub(super) const NODE_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long a command waits until what its connection has sent before has left for the launchers. 503 then.
 pub(super) const BUDGET_DEADLINE: Duration = Duration::from_secs(10);
 
