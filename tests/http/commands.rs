@@ -234,8 +234,7 @@ async fn a_delete_goes_to_the_node_that_has_the_instance() {
     let (again, ()) = tokio::join!(http.send("DELETE", &path, ""), async {
         let frame = node.expect(Kind::DELETE).await;
         assert_eq!(deleted(&frame.payload), started);
-        let failure =
-            format!("delete_failure:\n  instance_uuid: {started}\n  reason: no_instance\n");
+        let failure = format!("instance_uuid: {started}\nreason: no_instance\n");
         node.send(Kind::DELETE_FAILURE, failure).await;
     });
     let (status, reason, _) = again.problem();
