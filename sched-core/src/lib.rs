@@ -52,7 +52,7 @@ pub use api::input::{
 };
 pub use api::known_node::KnownNode;
 pub use api::malformed::{Fault, Malformed};
-pub use api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage};
+pub use api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage, Unsaid};
 pub use api::parcel::{Parcel, Sealed, Tag};
 pub use api::refused::{RefusalCause, Refused};
 pub use api::report::{KeptRun, KeptRuns, Report, Workload};

@@ -51,7 +51,7 @@ words! {
         NotReady = "not_ready",
         /// It does not read what it is sent already.
         BackedUp = "backed_up",
-        /// It does not say how much it has.
+        /// It does not say how much it has: of memory, vcpus or disk, in `what`.
         UnknownFigures = "unknown_figures",
         /// It is not the node that the START names.
         Pinned = "pinned",

@@ -355,7 +355,13 @@ fn words(reason: &Reason) -> String {
         ReasonKind::NotReady if what.is_empty() => "not ready".to_owned(),
         ReasonKind::NotReady => format!("not ready: {what}"),
         ReasonKind::BackedUp => "with a full queue".to_owned(),
-        ReasonKind::UnknownFigures => "with unknown figures".to_owned(),
+        // An older scheduler does not say which.
+        ReasonKind::UnknownFigures if what.is_empty() => "with unknown figures".to_owned(),
+        ReasonKind::UnknownFigures => match what.rsplit_once(", ") {
+            None if what == "vcpus" => "whose vcpus are not known".to_owned(),
+            None => format!("whose free {what} is not known"),
+            Some((names, last)) => format!("whose free {names} and {last} are not known"),
+        },
         ReasonKind::Pinned => "not the node or host asked for".to_owned(),
         ReasonKind::Labels => format!("without '{what}'"),
         ReasonKind::Near => format!("not near '{what}'"),
@@ -458,7 +464,8 @@ fn advice(reason: &Reason, among: Among) -> Option<String> {
                 .to_owned()
         }
         ReasonKind::UnknownFigures => {
-            "a node whose launcher reports no figures takes no work: see its log".to_owned()
+            "a node whose launcher does not report its memory, vcpus and disk takes no work: see its log"
+                .to_owned()
         }
         ReasonKind::Pinned => {
             "ask for a node that is connected and of the right kind, compute or network, or for any"

@@ -41,8 +41,8 @@ pub enum Lack {
     Cordoned,
     /// Its queue is full.
     Queue,
-    /// Its figures are not known.
-    Figures,
+    /// It does not say how much it has free of these.
+    Figures(Unsaid),
     /// It has too little of something.
     Room(Box<Shortage>),
     /// It was tried already.
@@ -146,6 +146,9 @@ impl Amount {
     }
 }
 
+/// Of what a node does not say how much it has free: of each amount, in their order. At least one.
+pub type Unsaid = [Option<Amount>; 3];
+
 /// Something that nodes have too little of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
@@ -198,7 +201,7 @@ impl Lack {
             | Self::Fault
             | Self::Cordoned
             | Self::Queue
-            | Self::Figures
+            | Self::Figures(_)
             | Self::Untried
             | Self::Left
             | Self::Lost

@@ -60,7 +60,10 @@ impl fmt::Display for Lacking<'_> {
             Lack::Fault => "that take no work, for a fault of theirs (ciaoctl nodes --wide)",
             Lack::Cordoned => "cordoned",
             Lack::Queue => "with a full queue",
-            Lack::Figures => "with unknown figures",
+            Lack::Figures(unsaid) => {
+                let names: Vec<_> = unsaid.iter().flatten().map(|it| it.name()).collect();
+                return f.write_str(&not_known(&names));
+            }
             Lack::Room(shortage) => return Short(shortage).fmt(f),
             Lack::Untried => "where it was tried already",
             Lack::Left => "which it is to leave",
@@ -131,6 +134,16 @@ impl fmt::Display for Short<'_> {
             write!(f, ", the largest has {largest}")?;
         }
         f.write_str(")")
+    }
+}
+
+/// That nodes do not say how much they have free of these, in words that follow their number.
+fn not_known(names: &[&str]) -> String {
+    match names {
+        ["vcpus"] => "whose vcpus are not known".to_owned(),
+        [name] => format!("whose free {name} is not known"),
+        [names @ .., last] => format!("whose free {} and {last} are not known", names.join(", ")),
+        [] => "with unknown figures".to_owned(),
     }
 }
 

@@ -134,6 +134,41 @@ fn what_a_node_does_at_present_is_named() {
 }
 
 #[test]
+fn figures_that_are_unknown_are_named() {
+    let told = |memory: i64, vcpus: i64, disk: i64| {
+        let (mut world, controller, node) = World::new().with_node(700);
+        world.ready_as(node, |report| {
+            report.mem_available_mib = memory;
+            report.cpus_online = vcpus;
+            report.disk_available_mb = disk;
+        });
+        let failure = world.refused(controller, request("x", 1));
+        let reason = &failure.reasons[0];
+        assert_eq!(reason.reason, ReasonKind::UnknownFigures);
+        (reason.what.clone(), failure.detail.unwrap_or_default())
+    };
+    for (figures, what, words) in [
+        ((700, 8, -1), "disk", "1 whose free disk is not known"),
+        ((-1, 8, 700), "memory", "1 whose free memory is not known"),
+        ((700, -1, 700), "vcpus", "1 whose vcpus are not known"),
+        (
+            (-1, 8, -1),
+            "memory, disk",
+            "1 whose free memory and disk are not known",
+        ),
+        (
+            (-1, -1, -1),
+            "memory, vcpus, disk",
+            "1 whose free memory, vcpus and disk are not known",
+        ),
+    ] {
+        let (found, detail) = told(figures.0, figures.1, figures.2);
+        assert_eq!(found, what);
+        assert!(detail.contains(words), "{detail}");
+    }
+}
+
+#[test]
 fn the_nearest_miss_is_named_with_its_amount() {
     let (mut world, controller, _) = World::new().with_node(700);
     let nearest = world.node_with(2, 900);

@@ -13,7 +13,7 @@ use super::Explanation;
 use crate::api::cause::Cause;
 use crate::api::ids::NodeKey;
 use crate::api::input::Backlog;
-use crate::api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage};
+use crate::api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage, Unsaid};
 use crate::api::resources::Resources;
 use crate::cluster::index::ColumnId;
 use crate::cluster::node::NodeStatus;
@@ -42,8 +42,8 @@ enum Failed {
     /// Its outgoing queue has stalled, or it takes no work for another reason that its status does not show, such as a
     /// full ledger.
     BackedUp,
-    /// It is READY and has not said how much of memory, vcpus or disk it has.
-    UnknownFigures,
+    /// It is READY and has not said how much of memory, vcpus or disk it has: of which.
+    UnknownFigures(Unsaid),
     /// A filter's miss that may pass, such as too high a load. The first such filter counts.
     Filter(u16, Miss),
     /// Less than is asked for, free or in all; so are the next three.
@@ -256,8 +256,8 @@ impl<'a> Tally<'a> {
             return (Failed::Cordoned, None);
         } else if node.backlog() == Backlog::Stalled || !is_full && !node.takes_work() {
             return (Failed::BackedUp, None);
-        } else if [free.mem_mib, free.vcpus, free.disk_mib].contains(&i64::MIN) {
-            return (Failed::UnknownFigures, None);
+        } else if let Some(unsaid) = unsaid(&free) {
+            return (Failed::UnknownFigures(unsaid), None);
         } else if let Some(failed) = passing {
             return (failed, None);
         }
@@ -423,7 +423,15 @@ impl<'a> Tally<'a> {
                 plain(&mut reason, kind, Lack::Cordoned)
             }
             Failed::BackedUp => plain(&mut reason, ReasonKind::BackedUp, Lack::Queue),
-            Failed::UnknownFigures => plain(&mut reason, ReasonKind::UnknownFigures, Lack::Figures),
+            Failed::UnknownFigures(unsaid) => {
+                let names: Vec<_> = unsaid.iter().flatten().map(|it| it.name()).collect();
+                reason.what = names.join(", ");
+                plain(
+                    &mut reason,
+                    ReasonKind::UnknownFigures,
+                    Lack::Figures(unsaid),
+                )
+            }
             Failed::Memory | Failed::Vcpus | Failed::Disk | Failed::Custom(_) => {
                 self.shortage(failed, count, &mut reason)
             }
@@ -513,6 +521,17 @@ impl<'a> Tally<'a> {
             largest: count.capacity.filter(|_| reason.never),
         }))
     }
+}
+
+/// What is not known of what a node has free; `None` where all is.
+fn unsaid(free: &Resources) -> Option<Unsaid> {
+    let amounts = [
+        (Amount::Memory, free.mem_mib),
+        (Amount::Vcpus, free.vcpus),
+        (Amount::Disk, free.disk_mib),
+    ];
+    let unsaid = amounts.map(|(name, free)| (free == i64::MIN).then_some(name));
+    unsaid.iter().any(Option::is_some).then_some(unsaid)
 }
 
 /// Sets the kind of a reason that has no figures.
