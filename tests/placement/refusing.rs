@@ -90,6 +90,29 @@ async fn nothing_can_be_written() {
     world.below("", "1.29").await;
 }
 
+/// As in Placement, whose clients tell a service without `/reshaper` (404) from one that does not do it now.
+#[tokio::test]
+async fn what_placement_has_and_nobody_can_read_is_known() {
+    let world = World::new().await;
+    for path in ["/allocations", "/reshaper"] {
+        for (method, version) in [("GET", "1.0"), ("GET", "1.39"), ("POST", "1.39")] {
+            let answer = world.send(method, path, version).await;
+            let (status, detail) = answer.fault();
+            assert_eq!(status, 405, "{method} {path}");
+            assert!(
+                detail.contains(&format!("method {method} is not")),
+                "{detail}"
+            );
+            let mut lines = answer.head.lines();
+            assert!(lines.any(|line| line.trim_end() == "allow:"), "{answer:?}");
+        }
+    }
+    // What is no path is none for any method.
+    for method in ["GET", "PUT", "POST", "DELETE"] {
+        assert_eq!(world.send(method, "/nothing", "1.39").await.fault().0, 404);
+    }
+}
+
 /// A path, a version, and what of it is refused: the status, and a part of the detail.
 type Refused<'a> = (&'a str, &'a str, u16, &'a str);
 

@@ -7,9 +7,10 @@
 //! GET /             (or the mount) the versions, without a token: clients ask for them before they authenticate
 //! version           406, 400
 //! X-Auth-Token      401
+//! path              404 where Placement has none, in this version
 //! method            405 for all but GET
 //! permit            waits while MAX_REQUESTS others are worked on or being written
-//! path, parameters  404, 400
+//! names, parameters 404, 400
 //! ```
 //!
 //! Every answer, faults included, has the version that was used and an id of the request.
@@ -48,6 +49,12 @@ use crate::server::http::{HEAD_DEADLINE, Progress, http_1, until_leaving};
 use crate::server::hub::Hub;
 use crate::server::notices::{Class, Weight, Who};
 use crate::server::tasks::caught;
+
+/// The one method that is answered.
+const GET: &str = "GET";
+
+/// No method, as an `Allow` header that is empty says it (RFC 9110, section 10.2.1).
+const NOTHING: &str = "";
 
 /// The header with a token, as OpenStack's clients send it. Here it is one of the file's, not Keystone's.
 const TOKEN: &str = "x-auth-token";
@@ -100,6 +107,8 @@ impl Call<'_> {
 #[derive(Debug)]
 pub(super) struct Reply {
     status: StatusCode,
+    /// The methods of the path, where another was used.
+    allow: Option<&'static str>,
     /// `None` for an answer without a body, such as 204.
     body: Option<Value>,
 }
@@ -109,13 +118,18 @@ impl Reply {
     pub(super) fn ok(body: Value) -> Self {
         Self {
             status: StatusCode::OK,
+            allow: None,
             body: Some(body),
         }
     }
 
     /// An answer without a body.
     pub(super) fn empty(status: StatusCode) -> Self {
-        Self { status, body: None }
+        Self {
+            status,
+            allow: None,
+            body: None,
+        }
     }
 }
 
@@ -235,6 +249,7 @@ impl Door {
         let (reply, turn) = answered.unwrap_or_else(|fault| {
             let reply = Reply {
                 status: fault.status(),
+                allow: fault.allow(),
                 body: Some(fault.document(used, &request_id)),
             };
             (reply, None)
@@ -275,15 +290,9 @@ impl Door {
             return Err(Fault::new(StatusCode::UNAUTHORIZED, detail));
         }
         writing.admit();
-        if request.method() != Method::GET {
-            return Err(Fault::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                format!(
-                    "The method {} is not allowed for this resource. This is the scheduler's own picture, which can only be \
-                     read; instances are started and stopped by ciaoctl or the HTTP API",
-                    request.method()
-                ),
-            ));
+        let allowed = allowed(&segments, version).ok_or_else(Fault::no_path)?;
+        if request.method() != allowed {
+            return Err(Fault::method(request.method(), allowed));
         }
         // Waiting here costs no lock; the semaphore is never closed, so this cannot fail.
         let turn = Arc::clone(&self.requests).acquire_owned().await.ok();
@@ -320,10 +329,35 @@ fn takes_json(headers: &HeaderMap) -> bool {
     types.any(|it| matches!(it, "application/json" | "application/*" | "*/*"))
 }
 
-/// The table of paths. A path that a later version brought is 404 in an earlier one. Segments are compared as they are
-/// sent: Placement's names need no percent-encoding.
+/// The method that is allowed at a path, or none: what Placement has to write with is there, and refused. `None` where
+/// Placement has no such path; one that a later version brought is none in an earlier one, unless it is only written to,
+/// as `/allocations` is: whichever the version, reading it is the wrong method.
+///
+/// Segments are compared as they are sent: Placement's names need no percent-encoding.
+fn allowed(segments: &[&str], version: Version) -> Option<&'static str> {
+    let (since, method) = match *segments {
+        []
+        | ["resource_providers" | "allocations", _]
+        | ["resource_providers"]
+        | [
+            "resource_providers",
+            _,
+            "inventories" | "usages" | "allocations",
+        ]
+        | ["resource_providers", _, "inventories", _] => (0, GET),
+        ["resource_providers", _, "aggregates"] => (1, GET),
+        ["resource_classes"] | ["resource_classes", _] => (2, GET),
+        ["resource_providers", _, "traits"] | ["traits"] | ["traits", _] => (6, GET),
+        ["usages"] => (9, GET),
+        ["allocation_candidates"] => (10, GET),
+        ["allocations" | "reshaper"] => (0, NOTHING),
+        _ => return None,
+    };
+    (version >= Version(since)).then_some(method)
+}
+
+/// What answers at each path that is [`allowed`].
 async fn route(call: &Call<'_>, segments: &[&str]) -> Result<Reply, Fault> {
-    let since = |minor: u16| call.version >= Version(minor);
     match *segments {
         ["resource_providers"] => providers::list(call).await,
         ["resource_providers", uuid] => providers::one(call, uuid),
@@ -332,16 +366,16 @@ async fn route(call: &Call<'_>, segments: &[&str]) -> Result<Reply, Fault> {
             providers::inventory_of(call, uuid, class)
         }
         ["resource_providers", uuid, "usages"] => providers::usages(call, uuid),
-        ["resource_providers", uuid, "aggregates"] if since(1) => providers::aggregates(call, uuid),
-        ["resource_providers", uuid, "traits"] if since(6) => providers::traits(call, uuid),
+        ["resource_providers", uuid, "aggregates"] => providers::aggregates(call, uuid),
+        ["resource_providers", uuid, "traits"] => providers::traits(call, uuid),
         ["resource_providers", uuid, "allocations"] => allocations::of_provider(call, uuid).await,
         ["allocations", consumer] => allocations::of_consumer(call, consumer),
-        ["usages"] if since(9) => usages::of_project(call).await,
-        ["resource_classes"] if since(2) => classes::list(call),
-        ["resource_classes", name] if since(2) => classes::one(call, name),
-        ["traits"] if since(6) => classes::traits(call).await,
-        ["traits", name] if since(6) => classes::has_trait(call, name),
-        ["allocation_candidates"] if since(10) => candidates::list(call).await,
+        ["usages"] => usages::of_project(call).await,
+        ["resource_classes"] => classes::list(call),
+        ["resource_classes", name] => classes::one(call, name),
+        ["traits"] => classes::traits(call).await,
+        ["traits", name] => classes::has_trait(call, name),
+        ["allocation_candidates"] => candidates::list(call).await,
         _ => Err(Fault::no_path()),
     }
 }
@@ -379,8 +413,8 @@ fn response(reply: &Reply, version: Version, request_id: &str) -> Response<Bytes
         headers.insert(HEADER, version);
         headers.insert("x-openstack-request-id", id);
     }
-    if reply.status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(header::ALLOW, HeaderValue::from_static("GET"));
+    if let Some(methods) = reply.allow {
+        headers.insert(header::ALLOW, HeaderValue::from_static(methods));
     }
     if version >= CACHING && reply.status.is_success() {
         let now = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT");

@@ -7,7 +7,7 @@
 //!
 //! Not a problem document as the HTTP API has (`http/problem.rs`).
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::version::Version;
@@ -22,6 +22,8 @@ pub(super) struct Fault {
     code: &'static str,
     /// Whether the document says which versions are offered.
     offers_versions: bool,
+    /// The methods that the path has, where another was used.
+    allow: Option<&'static str>,
 }
 
 /// The code of what has none of its own.
@@ -38,6 +40,7 @@ impl Fault {
             detail: detail.into(),
             code: UNDEFINED,
             offers_versions: false,
+            allow: None,
         }
     }
 
@@ -76,6 +79,18 @@ impl Fault {
         Self::not_found("The resource could not be found.")
     }
 
+    /// 405: the path is Placement's, and does not have this method here.
+    pub(super) fn method(used: &Method, allowed: &'static str) -> Self {
+        let detail = format!(
+            "The method {used} is not allowed for this resource. This is the scheduler's own picture, which can only be \
+             read; instances are started and stopped by ciaoctl or the HTTP API"
+        );
+        Self {
+            allow: Some(allowed),
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+        }
+    }
+
     /// 406: a version that is not offered. The document says which are.
     pub(super) fn version(text: &str) -> Self {
         let detail = format!("Unacceptable version header: {text}");
@@ -87,6 +102,11 @@ impl Fault {
 
     pub(super) fn status(&self) -> StatusCode {
         self.status
+    }
+
+    /// The answer's `Allow`, of a method that the path does not have.
+    pub(super) fn allow(&self) -> Option<&'static str> {
+        self.allow
     }
 
     /// The answer's body, in the form of a version.
