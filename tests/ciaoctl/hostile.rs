@@ -44,6 +44,8 @@ fn instances() -> Vec<InstanceView> {
         waits_for: EVIL.into(),
         target_node_uuid: EVIL.into(),
         position: Some(1),
+        failed: Some(EVIL.into()),
+        program: EVIL.into(),
         ..InstanceView::default()
     };
     [
@@ -68,7 +70,9 @@ fn listing(query: &Frame) -> Vec<u8> {
     };
     match query.what {
         QueryKind::Nodes => result.nodes = nodes(),
-        QueryKind::Instances | QueryKind::Queue => result.instances = instances(),
+        QueryKind::Instances | QueryKind::Queue | QueryKind::Ended => {
+            result.instances = instances()
+        }
         QueryKind::Controllers => {
             result.controllers = vec![ControllerView {
                 uuid: EVIL.into(),
@@ -84,8 +88,10 @@ fn listing(query: &Frame) -> Vec<u8> {
         _ => {
             result.history = vec![HistoryRow {
                 what: EVIL.into(),
-                node_uuid: EVIL.into(),
+                // A node's identifier is a UUID, or no history is shown.
+                node_uuid: "33333333".into(),
                 detail: EVIL.into(),
+                failed: Some(EVIL.into()),
                 ..HistoryRow::default()
             }]
         }
@@ -219,6 +225,8 @@ async fn no_command_passes_on_what_a_terminal_would_obey() {
         &["instances"],
         &["instances", "--wide", "--full"],
         &["instances", "--quiet"],
+        &["instances", "--all"],
+        &["instances", "--all", "--full"],
         &["queue"],
         &["queue", "--quiet"],
         &["controllers"],
@@ -262,6 +270,22 @@ async fn no_command_passes_on_what_a_terminal_would_obey() {
         let json = scheduler.ctl(&[&["--json"], *args].concat()).await;
         obeys_nobody(args, &json);
     }
+}
+
+#[tokio::test]
+async fn the_reason_of_a_start_that_failed_is_shown_as_text() {
+    let scheduler = scheduler().await;
+    let history = scheduler.ctl(&["history", "33333333-good"]).await;
+    let shown = "could not be started: x\\u{1b}[2J";
+    assert!(history.out.contains(shown), "{history:?}");
+    let ended = scheduler.ctl(&["instances", "--all", "--full"]).await;
+    assert!(ended.out.contains("failed"), "{ended:?}");
+    for ran in [&history, &ended] {
+        obeys_nobody(&["history", "instances"], ran);
+    }
+    // A program that reads JSON gets it as it is.
+    let json = scheduler.ctl(&["instances", "--all", "--json"]).await;
+    assert!(json.out.contains("\"failed\""), "{json:?}");
 }
 
 #[tokio::test]
