@@ -421,6 +421,27 @@ fn the_archived_pem_crate_is_used_in_one_file() {
     assert_eq!(users, ["src/net/tls/pem.rs"]);
 }
 
+/// Each door would else have to think of the options of its connections itself. Sockets of the file system have none.
+#[test]
+fn programs_accept_connections_in_one_place() {
+    let ways = [".accept()", ".poll_accept(", "axum::serve(", "TcpIncoming"];
+    let mut doors = Vec::new();
+    for (path, text) in sources() {
+        let is_program = path.starts_with("src/") || path.contains("/src/");
+        let (shipped, _) = text
+            .split_once("#[cfg(test)]\nmod tests {")
+            .unwrap_or((&text, ""));
+        let listens = shipped
+            .lines()
+            .any(|line| code(line).contains("TcpListener"));
+        let accepts = |line| ways.iter().any(|way| code(line).contains(way));
+        if is_program && !path.ends_with("tests.rs") && listens && shipped.lines().any(accepts) {
+            doors.push(path);
+        }
+    }
+    assert_eq!(doors, ["src/net/socket.rs"]);
+}
+
 #[test]
 fn tests_are_named_by_sentences_and_wait_for_conditions() {
     let (sleep, prefix) = (["sle", "ep("].concat(), ["fn te", "st_"].concat());

@@ -36,6 +36,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
+use ciao_scheduler::net::socket::accept;
 use ciao_scheduler::printable::Printable;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -187,7 +188,7 @@ pub(crate) async fn serve(
     let places = Places::new();
     let answering = async {
         loop {
-            match listener.accept().await {
+            match accept(&listener).await {
                 Ok((stream, _)) => {
                     let place = places.take().await;
                     tokio::spawn(attend(stream, router.clone(), place));

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ciao_scheduler::net::socket::accept as accepted;
 use ciao_scheduler::net::tls::{TlsError, load_chain};
 use futures_core::Stream;
 use rustls::ServerConfig;
@@ -212,7 +213,7 @@ async fn accept(
     let mut silent: VecDeque<AbortHandle> = VecDeque::new();
     let mut is_failing = false;
     loop {
-        let (stream, address) = match listener.accept().await {
+        let (stream, address) = match accepted(listener).await {
             Ok(accepted) => accepted,
             Err(error) => {
                 if !is_failing {
@@ -254,8 +255,6 @@ async fn greet(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
 ) -> io::Result<([u8; HELLO], Box<dyn Transport>, TcpConnectInfo)> {
-    // What is said is short, and waited for.
-    stream.set_nodelay(true)?;
     let info = stream.connect_info();
     let mut stream: Box<dyn Transport> = match tls {
         Some(tls) => Box::new(tls.accept(stream).await?),

@@ -34,6 +34,7 @@ use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use crate::net::address::listen_address;
+use crate::net::socket::accept;
 
 /// Connections at once; further ones wait in the kernel. A scraper has one.
 const MAX_CONNECTIONS: usize = 8;
@@ -221,7 +222,7 @@ pub(super) async fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> Infal
     loop {
         // Never closed.
         let place = Arc::clone(&places).acquire_owned().await;
-        let (stream, from) = match listener.accept().await {
+        let (stream, from) = match accept(&listener).await {
             Ok(accepted) => accepted,
             Err(error) => {
                 debug!(%error, "cannot accept a scraper's connection");

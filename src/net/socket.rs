@@ -2,14 +2,18 @@
 //! kernel between tasks, and the task then waits behind others. Code that judges a peer by what it takes and sends asks
 //! here first.
 
+use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tracing::debug;
 
 use super::ahead::Ahead;
 use super::peer::PROGRESS_DEADLINE;
@@ -32,8 +36,32 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_interval(Duration::from_secs(5))
     .with_retries(8);
 
-/// Sets the options that every connection between peers has: no delay for small frames, because frames are written in
-/// one call; keepalive and a limit of what is unacknowledged, because only the kernel can find out that a machine is
+/// The next connection of a listening socket, with the options that every accepted connection has. Whatever is served,
+/// and with TLS or without: all doors of all programs accept here. Dropping the future loses no connection.
+///
+/// # Errors
+/// The system's, e.g. that it has run out of files.
+pub async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    poll_fn(|cx| poll_accept(listener, cx)).await
+}
+
+/// The same for several listeners that one task polls.
+pub(crate) fn poll_accept(
+    listener: &TcpListener,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+    listener.poll_accept(cx).map_ok(|(tcp, from)| {
+        // What is wrong with the connection shows when it is read.
+        if let Err(error) = tune(&tcp, SERVER_UNACKNOWLEDGED) {
+            debug!("{from}: {error}");
+        }
+        (tcp, from)
+    })
+}
+
+/// Sets the options that every connection has: no delay, because frames and answers are written in as few calls as may
+/// be, and the end of one would wait for the acknowledgement of its beginning, which the other machine delays;
+/// keepalive and a limit of what is unacknowledged, because only the kernel can find out that a machine is
 /// gone.
 ///
 /// # Errors
@@ -106,7 +134,19 @@ mod tests {
 
     use socket2::SockRef;
 
-    use super::{CLIENT_UNACKNOWLEDGED, Readiness, SERVER_UNACKNOWLEDGED, tune};
+    use super::{CLIENT_UNACKNOWLEDGED, Readiness, SERVER_UNACKNOWLEDGED, accept, tune};
+
+    #[tokio::test]
+    async fn what_is_accepted_has_the_options_of_every_connection() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, from) = accept(&listener).await.unwrap();
+        assert_eq!(from, client.local_addr().unwrap());
+        let socket = SockRef::from(&accepted);
+        assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+        let unacknowledged = socket.tcp_user_timeout().unwrap();
+        assert_eq!(unacknowledged, Some(SERVER_UNACKNOWLEDGED));
+    }
 
     #[test]
     fn a_machine_that_is_gone_is_noticed_whether_or_not_something_is_under_way() {

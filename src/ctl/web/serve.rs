@@ -40,6 +40,7 @@ use super::limits::{
 };
 use super::upstream::Upstream;
 use crate::net::address::Endpoint;
+use crate::net::socket::accept;
 
 /// What goes to the scheduler of a request's headers. `Origin` and `Sec-Fetch-Site` are left out, by which the
 /// scheduler would refuse the request: the gate has checked them.
@@ -181,7 +182,7 @@ impl Web {
                 () = &mut stop => break,
                 // Takes the results of connections that have ended, so that the set does not grow.
                 Some(_) = connections.join_next() => continue,
-                accepted = self.listener.accept() => accepted,
+                accepted = accept(&self.listener) => accepted,
             };
             let stream = match accepted {
                 Ok((stream, _)) => stream,
