@@ -18,19 +18,21 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::scheduling::Batch;
 use proto_frames::payload::{
     AttemptFailed, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceView, PhaseName,
-    PlacementDecision, PlacementState, Reason, peek,
+    PlacementDecision, PlacementState, Reason,
 };
 
 use crate::ctl::event::{Event, refused_kind};
 use crate::ctl::exit::Exit;
 use crate::ctl::start_file::StartRequest;
+use crate::ctl::track::views::{is_running, node_of, stage_of};
 
+mod batches;
 #[cfg(test)]
 mod tests;
 mod text;
+mod views;
 
 /// How far an instance has to come before it is done with.
 ///
@@ -166,7 +168,7 @@ impl Tracker {
     /// Nothing was sent yet: all begin as [`Stage::Sent`]. UUIDs must differ.
     #[must_use]
     pub fn new(requests: &[StartRequest], until: Until) -> Self {
-        let incomplete = incomplete(requests);
+        let incomplete = batches::incomplete(requests);
         let tracked = |request: &StartRequest| Tracked {
             name: request.name.clone(),
             instance_uuid: request.instance_uuid.clone(),
@@ -556,84 +558,4 @@ pub enum Absence {
     ///
     /// The caller says so for a limited time after it has connected again.
     MayReturn,
-}
-
-/// The STARTs of batches of which these are not all, by instance, with what each waits for.
-///
-/// Nothing is placed of a batch before all its STARTs have come; the others may come from elsewhere.
-fn incomplete(requests: &[StartRequest]) -> HashMap<&str, String> {
-    let batches: Vec<(&str, Batch)> = requests
-        .iter()
-        .filter_map(|request| Some((request.instance_uuid.as_str(), batch_of(request)?)))
-        .collect();
-    let mut here: HashMap<&str, usize> = HashMap::new();
-    for (_, batch) in &batches {
-        *here.entry(&batch.id).or_default() += 1;
-    }
-    let waits = |batch: &Batch| {
-        let (id, count) = (&batch.id, batch.count);
-        let sent = here.get(id.as_str()).copied().unwrap_or(0);
-        (sent < count as usize).then(|| {
-            format!(
-                "it waits for the rest of batch '{id}', of whose {count} STARTs this command sends {sent}: none is \
-                 placed before all have come"
-            )
-        })
-    };
-    batches
-        .iter()
-        .filter_map(|(instance, batch)| Some((*instance, waits(batch)?)))
-        .collect()
-}
-
-fn batch_of(request: &StartRequest) -> Option<Batch> {
-    peek::start(&request.payload).ok()?.scheduling?.batch
-}
-
-/// `None` for one that waits and has no node.
-fn node_of(view: &InstanceView) -> Option<(String, String)> {
-    let node = (view.node_uuid.clone(), view.hostname.clone());
-    Some(node).filter(|(uuid, _)| !uuid.is_empty())
-}
-
-/// How far an instance is that is listed so.
-///
-/// A listing does not say where in its life an unmanaged instance is: it is then taken as placed.
-fn stage_of(view: &InstanceView) -> Stage {
-    match view.state {
-        PlacementState::Ended => match &view.failed {
-            Some(reason) => Stage::Failed {
-                reason: reason.clone(),
-                detail: Some(view.waits_for.clone()).filter(|detail| !detail.is_empty()),
-                reasons: Vec::new(),
-                attempts: Vec::new(),
-            },
-            None => Stage::Ended {
-                exit_code: view.exit_code,
-            },
-        },
-        PlacementState::Waiting => Stage::Waiting(Box::new(InstanceQueued {
-            position: view.position.unwrap_or(0),
-            detail: view.waits_for.clone(),
-            ..InstanceQueued::default()
-        })),
-        _ if is_running(view) => Stage::Running,
-        _ if !view.life.is_empty() => Stage::Held {
-            state: PhaseName::from(view.life.as_str()),
-            detail: String::new(),
-        },
-        _ => Stage::Placed,
-    }
-}
-
-/// Whether the scheduler's view says that the instance runs: its node has reported it, as nothing else but active.
-fn is_running(view: &InstanceView) -> bool {
-    let life = PhaseName::from(view.life.as_str());
-    let is_plain = view.life.is_empty() || matches!(life, PhaseName::Running | PhaseName::Updated);
-    is_plain
-        && view.state == PlacementState::Running
-        && view
-            .reported
-            .as_deref()
-            .is_none_or(|reported| reported == "active")
 }
