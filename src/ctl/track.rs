@@ -20,7 +20,7 @@ use std::time::Duration;
 use proto_frames::Kind;
 use proto_frames::payload::{
     AttemptFailed, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceView, PhaseName,
-    PlacementDecision, PlacementState, Reason,
+    PlacementDecision, Reason,
 };
 
 use crate::ctl::event::{Event, refused_kind};

@@ -89,7 +89,11 @@ fn is_told(listed: &BTreeSet<(usize, u32)>, run: &BTreeSet<(usize, u32)>) -> boo
 
 fn scheduler_knows(world: &mut World, runs: &Runs) -> Result<(), String> {
     let mut rows = world.ask(&QueryKind::Instances).instances;
-    rows.retain(|it| it.state != PlacementState::Waiting);
+    // What a hostile launcher said that it had is lost with it: it does not come back.
+    let is_of_liar = |it: &InstanceView| {
+        it.state == PlacementState::Lost && names::liar_of(&it.node_uuid).is_some()
+    };
+    rows.retain(|it| it.state != PlacementState::Waiting && !is_of_liar(it));
     if let Some(row) = rows.iter().find(|it| !is_sure(it)) {
         return Err(format!("the scheduler is not sure of {row:?}"));
     }
@@ -135,7 +139,8 @@ fn runs_as(row: &InstanceView) -> ((usize, u32), Amounts) {
 /// Nothing is left in the scheduler's tables and on its disk.
 fn nothing_is_known(world: &mut World) -> Result<(), String> {
     for what in [QueryKind::Instances, QueryKind::Queue] {
-        let rows = world.ask(&what).instances;
+        let mut rows = world.ask(&what).instances;
+        rows.retain(|it| names::liar_of(&it.node_uuid).is_none());
         if let Some(row) = rows.first() {
             return Err(format!("the scheduler still has {row:?}"));
         }
