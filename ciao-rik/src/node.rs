@@ -573,6 +573,7 @@ fn exited(instance: &str) -> Input {
     Input::Exited {
         instance: instance.to_owned(),
         code: None,
+        by_itself: false,
     }
 }
 

@@ -220,6 +220,7 @@ fn is_fit_report(report: &Report) {
         }
         Report::InstanceDeleted(instance)
         | Report::InstanceStopped(instance)
+        | Report::InstanceExited(instance)
         | Report::InstanceCutOff(instance) => is_id(instance),
         _ => {}
     }

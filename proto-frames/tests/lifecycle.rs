@@ -353,6 +353,7 @@ fn views_histories_and_snapshots_come_back_as_they_were() {
                     detail: text("attempt 1"),
                     exit_code: Some(-9),
                     failed: None,
+                    run: None,
                 },
                 HistoryRow::default(),
             ],

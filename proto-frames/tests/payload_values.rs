@@ -413,6 +413,7 @@ proptest! {
             how: EndKind::from(text.as_str()),
             exit_code,
             reason: StartFailureReason::from(text.as_str()),
+            age_ms: restart.then_some(seq),
             detail: text,
             restart,
         });

@@ -31,6 +31,7 @@ pub(crate) mod history;
 pub(crate) mod lifecycle;
 pub(crate) mod machine;
 mod names;
+mod numbering;
 mod outputs;
 mod past;
 mod size;
@@ -58,6 +59,7 @@ pub use self::lifecycle::{Row, TRANSITIONS};
 pub(crate) use self::machine::{Before, Effects, LifecycleEvent, Loss};
 pub(crate) use self::names::InstanceInfo;
 pub use self::names::MAX_NAMED;
+pub(crate) use self::numbering::RunNumbers;
 pub use self::outputs::MAX_OUTPUTS;
 pub(crate) use self::outputs::Output;
 pub use self::past::MAX_PAST_BYTES;
@@ -103,6 +105,8 @@ pub(crate) struct Instance {
     has_run: bool,
     /// The node it had last, to be preferred when it is placed again.
     last_node: Option<Uuid>,
+    /// Its runs so far.
+    runs: RunNumbers,
     /// The lease of the node it had last: its launcher stops it by itself once it has been cut off for that long.
     /// `None` where that launcher has promised nothing.
     lease: Option<Duration>,
@@ -147,6 +151,8 @@ pub(crate) struct RestoredPast {
     pub(crate) has_run: bool,
     /// The node it had last.
     pub(crate) last_node: Option<Uuid>,
+    /// Its runs.
+    pub(crate) runs: RunNumbers,
     /// The lease of that node.
     pub(crate) lease: Option<Duration>,
     /// Its latest events.
@@ -181,6 +187,7 @@ impl Instance {
             on_loss: OnLoss::Report,
             has_run: false,
             last_node: None,
+            runs: RunNumbers::default(),
             lease: None,
             history: History::default(),
             epoch: 0,
@@ -208,6 +215,7 @@ impl Instance {
         self.tried = past.tried;
         self.has_run = past.has_run;
         self.last_node = past.last_node;
+        self.runs = past.runs;
         self.lease = past.lease;
         self.history = past.history;
         if let Some(start) = &mut self.start
@@ -301,6 +309,37 @@ impl Instance {
         self.last_node
     }
 
+    /// Its runs so far.
+    pub(crate) fn runs(&self) -> &RunNumbers {
+        &self.runs
+    }
+
+    /// Its runs go on from those of an earlier time.
+    pub(crate) fn with_runs(mut self, runs: RunNumbers) -> Self {
+        self.runs = runs;
+        self
+    }
+
+    /// The START that was given to this node has failed there.
+    pub(crate) fn note_not_run(&mut self, node: Uuid) {
+        self.runs.take_back(node);
+    }
+
+    /// This node has reported the end of the run that it had.
+    pub(crate) fn note_run_over(&mut self, node: Uuid) {
+        self.runs.close(node);
+    }
+
+    /// The next run of it begins: its START is given to a node.
+    pub(crate) fn note_run(&mut self, node: Uuid) {
+        self.runs.begin(node);
+    }
+
+    /// A node has its latest run.
+    pub(crate) fn note_found_on(&mut self, node: Uuid) {
+        self.runs.found_on(node);
+    }
+
     /// The lease of the node it had last.
     pub(crate) fn lease(&self) -> Option<Duration> {
         self.lease
@@ -349,10 +388,14 @@ impl Instance {
     }
 
     /// Why it is placed again after its node reported its end; `None` if that was its own end. It is placed again if
-    /// its launcher cut it off and its START asks for a restart then, or if the end is the late effect of a stop.
+    /// its launcher cut it off and its START asks for a restart then, or if the end may be the late effect of a stop: an
+    /// original launcher cannot tell that from its own end.
     pub(crate) fn goes_on_after(&self, how: Ended) -> Option<Cause> {
         if how == Ended::CutOff && self.on_loss == OnLoss::Restart {
             return Some(Cause::CutOff);
+        }
+        if how == Ended::ByItself {
+            return None;
         }
         self.state.is_stop_sent().then_some(Cause::EndedAsTold)
     }

@@ -23,6 +23,8 @@ record! {
         exit_code: Option<i64> as "exit_code" unless empty,
         /// Whether its launcher stopped it because it was cut off for longer than its lease (added by this project).
         cut_off: bool as "cut_off" unless empty,
+        /// Whether it ended by itself: its launcher had sent its processes no signal (added by this project).
+        exited: bool as "exited" unless empty,
         /// As in InstanceDeleted (added by this project).
         seq: Option<u64> as "seq" unless empty,
     }

@@ -210,6 +210,10 @@ record! {
         exit_code: Option<i64> as "exit_code" unless empty,
         /// Of one whose START failed, so that it never ran: why, in the word of a StartFailure.
         failed: Option<String> as "failed" unless empty,
+        /// Of one that has ended, the number of this run among those of the instance, from 1; `None` = not known.
+        run: Option<i64> as "run" unless empty,
+        /// Of one that has ended, whether a later run of the instance has begun: this is not what became of it.
+        earlier: bool as "earlier" unless empty,
         /// What it is called beside its UUID; empty for nothing.
         name: String as "name" unless empty,
         /// What it runs: the first words of its command, or its image; empty where that is not known.
@@ -250,6 +254,8 @@ record! {
         exit_code: Option<i64> as "exit_code" unless empty,
         /// Where this is the failure of its START: why, in the word of a StartFailure.
         failed: Option<String> as "failed" unless empty,
+        /// Where this is its end: the number of the run that ended, from 1; `None` = not known.
+        run: Option<i64> as "run" unless empty,
     }
 }
 

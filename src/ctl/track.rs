@@ -248,7 +248,8 @@ impl Tracker {
     /// more, so that the first look decides.
     pub fn observe_ended(&mut self, ended: &[InstanceView], within: Duration) -> Vec<Tracked> {
         let mut changed = Vec::new();
-        for view in ended.iter().rev() {
+        // The end of a run that a later one has followed is not what became of the instance.
+        for view in ended.iter().rev().filter(|view| !view.earlier) {
             let age = Duration::from_secs(u64::try_from(view.age_s).unwrap_or(u64::MAX));
             let Some(&at) = self
                 .index

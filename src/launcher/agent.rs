@@ -171,6 +171,8 @@ pub enum Input {
         instance: String,
         /// Its exit code, -n where signal n ended it; `None` = not known.
         code: Option<i32>,
+        /// Whether it is known that nobody had asked it to end.
+        by_itself: bool,
     },
     /// The answer to [`AgentAction::Freeze`].
     Frozen {
@@ -447,7 +449,11 @@ impl Agent {
                 fault,
                 detail,
             } => self.start_failed(now, &instance, fault, detail),
-            Input::Exited { instance, code } => self.exited(now, &instance, code),
+            Input::Exited {
+                instance,
+                code,
+                by_itself,
+            } => self.exited(now, &instance, code, by_itself),
             Input::Frozen { instance, result } => self.frozen(now, &instance, result),
             Input::Thawed { instance, result } => self.thawed(now, &instance, result),
             Input::LimitsSet { instance, result } => self.limits_set(now, &instance, result),

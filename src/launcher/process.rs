@@ -337,17 +337,21 @@ impl Processes {
             if let Some(mut child) = child {
                 orphans::reap_supervisor(&mut child);
             }
-            let code = match ended(&dir) {
-                Some(ProcessFate::Ended(code)) => code,
-                Some(ProcessFate::Running | ProcessFate::NeverRan) => None,
+            let (code, by_itself) = match ended(&dir) {
+                Some(ProcessFate::Ended(code)) => (code, false),
+                Some(ProcessFate::EndedByItself(code)) => (Some(code), true),
+                Some(ProcessFate::Running | ProcessFate::NeverRan) => (None, false),
                 None => {
                     orphans::end(dir).await;
-                    None
+                    (None, false)
                 }
             };
-            let _ = events
-                .send(ProcessEvent::Other(Input::Exited { instance, code }))
-                .await;
+            let exited = Input::Exited {
+                instance,
+                code,
+                by_itself,
+            };
+            let _ = events.send(ProcessEvent::Other(exited)).await;
         });
     }
 
@@ -454,6 +458,7 @@ async fn until_ended(pidfd: Arc<OwnedFd>) -> io::Result<()> {
 fn ended(dir: &InstanceDir) -> Option<ProcessFate> {
     match read_json(&dir.ended()) {
         Ok(Some(Ended::Exited(code))) => Some(ProcessFate::Ended(code)),
+        Ok(Some(Ended::ByItself(code))) => Some(ProcessFate::EndedByItself(code)),
         Ok(Some(Ended::NeverRan(obstacle))) => {
             debug!(dir = %dir.0.display(), detail = obstacle.detail, "instance never ran");
             Some(ProcessFate::NeverRan)

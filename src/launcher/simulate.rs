@@ -160,6 +160,7 @@ impl Simulated {
             Some((_, instance)) => Input::Exited {
                 instance,
                 code: Some(0),
+                by_itself: true,
             },
             None => Input::Tick,
         }
@@ -181,6 +182,7 @@ impl Simulated {
         self.happened.push_back(Input::Exited {
             instance,
             code: Some(code),
+            by_itself: false,
         });
     }
 

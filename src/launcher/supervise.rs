@@ -188,6 +188,7 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
             leader: Some(leader),
             status: None,
             ask: Ask::None,
+            by_itself: false,
             processes,
             lease,
             job: None,
@@ -251,6 +252,8 @@ struct Watch {
     /// How the main process ended; `None` until then.
     status: Option<WaitStatus>,
     ask: Ask,
+    /// Whether the main process ended before anybody asked for that.
+    by_itself: bool,
     processes: Processes,
     /// What the workload may run under only, if anything.
     lease: Option<lease::Watch>,
@@ -283,7 +286,11 @@ impl Watch {
         }
         self.processes.gone().await;
         self.output.finish();
-        Ok(Ended::Exited(self.status.and_then(exit_code)))
+        let code = self.status.and_then(exit_code);
+        Ok(match code.filter(|_| self.by_itself) {
+            Some(code) => Ended::ByItself(code),
+            None => Ended::Exited(code),
+        })
     }
 
     /// Does what a signal asks for; `None` stands for SIGCHLD, which the caller's next `reap` handles. A request under
@@ -322,6 +329,7 @@ impl Watch {
                         self.leader = None;
                         self.status = Some(status);
                         if self.ask == Ask::None {
+                            self.by_itself = true;
                             self.ask = Ask::Kill;
                         }
                     }

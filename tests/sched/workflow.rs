@@ -7,6 +7,7 @@ mod defects;
 mod draining;
 mod dry_runs;
 mod ends;
+mod finishing;
 mod foreign;
 mod forgetting;
 mod in_doubt;

@@ -6,6 +6,7 @@ mod capacity;
 mod core;
 mod drains;
 mod ends;
+mod finished;
 mod fooled;
 mod forgotten;
 mod lost;
@@ -70,6 +71,7 @@ impl Checks {
                 Box::new(outcomes::Outcomes::default()),
                 Box::new(lost::Lost::default()),
                 Box::new(ends::Ends::default()),
+                Box::new(finished::Finished::default()),
                 Box::new(order::Order::default()),
                 Box::new(drains::Drains),
                 Box::new(fooled::Fooled),

@@ -19,8 +19,8 @@ pub(crate) enum Fact {
     Failed { instance: u32, is_lost: bool },
     /// A launcher's StartFailure reached the scheduler that says that the instance is there already.
     Refused { instance: u32 },
-    /// A launcher's word that an instance is gone reached the scheduler.
-    Gone { instance: u32 },
+    /// A launcher's word that an instance is gone from its machine reached the scheduler.
+    Gone { instance: u32, machine: usize },
     /// A launcher's STATS reached the scheduler.
     Listed { machine: usize, instances: Vec<u32> },
     /// A launcher ordered a process, on a machine that was evacuated or not.
@@ -31,8 +31,13 @@ pub(crate) enum Fact {
     },
     /// A process began.
     Began { instance: u32, machine: usize },
-    /// A process ended.
-    Ended { instance: u32, machine: usize },
+    /// A process ended, with this code; `by_itself`: nobody had asked it to.
+    Ended {
+        instance: u32,
+        machine: usize,
+        code: i32,
+        by_itself: bool,
+    },
     /// A launcher dropped all it knew of an instance, which ran or not.
     Forgotten {
         instance: u32,

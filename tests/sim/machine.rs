@@ -48,7 +48,7 @@ pub(crate) struct Machine {
     spawning: BTreeMap<u32, Spawn>,
     pub(crate) processes: BTreeMap<u32, Process>,
     /// Exit codes of processes whose launcher may not have heard of their end.
-    ended: BTreeMap<u32, i32>,
+    ended: BTreeMap<u32, (i32, bool)>,
     spawns: u64,
     pub(crate) launcher: Option<Launcher>,
     /// Launchers there have been.
@@ -79,6 +79,8 @@ pub(crate) struct Process {
     used_disk: i64,
     /// Whether it ends only when it is killed.
     is_stubborn: bool,
+    /// Whether it was asked to end.
+    is_asked: bool,
     /// Whether it may run only under the lease.
     leased: bool,
     pub(crate) pace: Pace,
@@ -187,8 +189,11 @@ impl Machine {
                 ProcessFate::Ended(None)
             } else if self.processes.contains_key(&instance) {
                 ProcessFate::Running
-            } else if let Some(code) = self.ended.get(&instance) {
-                ProcessFate::Ended(Some(*code))
+            } else if let Some(&(code, by_itself)) = self.ended.get(&instance) {
+                match by_itself {
+                    true => ProcessFate::EndedByItself(code),
+                    false => ProcessFate::Ended(Some(code)),
+                }
             } else {
                 ProcessFate::NeverRan
             }
@@ -196,6 +201,7 @@ impl Machine {
         let recovered = |record: &InstanceRecord| Recovered {
             found: found(record),
             age: Duration::ZERO,
+            ended_ago: None,
             record: record.clone(),
         };
         self.records.values().map(recovered).collect()
@@ -341,6 +347,7 @@ impl World {
             used_mem: 0,
             used_disk: 0,
             is_stubborn: self.chance.u8(..5) == 0,
+            is_asked: false,
             leased,
             pace: Pace::Runs,
         };
@@ -365,6 +372,7 @@ impl World {
         if process.pace == Pace::Frozen {
             process.pace = Pace::Ends;
         }
+        process.is_asked = true;
         let process = *process;
         if cause == Cause::Terminated && process.is_stubborn {
             return;
@@ -390,20 +398,27 @@ impl World {
         if cause == Cause::Itself && (self.is_calm || process.pace == Pace::Frozen) {
             return;
         }
+        let by_itself = cause == Cause::Itself && !process.is_asked;
         machine.processes.remove(&instance);
         let code = match cause {
             Cause::Itself => self.chance.i32(0..3),
             Cause::Terminated => -15,
             Cause::Killed => -9,
         };
-        machine.ended.insert(instance, code);
+        machine.ended.insert(instance, (code, by_itself));
         self.note(format_args!("{instance} ends on machine {at}: {cause:?}"));
         let exited = Input::Exited {
             instance: names::instance_uuid(instance),
             code: Some(code),
+            by_itself,
         };
         let machine = at;
-        self.facts.push(Fact::Ended { instance, machine });
+        self.facts.push(Fact::Ended {
+            instance,
+            machine,
+            code,
+            by_itself,
+        });
         self.tell_launcher(at, exited);
     }
 
@@ -415,9 +430,14 @@ impl World {
         machine.spawning.clear();
         machine.lease_until = None;
         for (instance, _) in std::mem::take(&mut machine.processes) {
-            machine.ended.insert(instance, -9);
+            machine.ended.insert(instance, (-9, false));
             let machine = at;
-            self.facts.push(Fact::Ended { instance, machine });
+            self.facts.push(Fact::Ended {
+                instance,
+                machine,
+                code: -9,
+                by_itself: false,
+            });
         }
     }
 

@@ -205,7 +205,7 @@ impl World {
             return;
         };
         if earlier.is_none() {
-            self.facts.push(Fact::Gone { instance });
+            self.facts.push(Fact::Gone { instance, machine });
         }
         if self.has_no_controller() {
             self.facts.push(Fact::Unheard { instance });

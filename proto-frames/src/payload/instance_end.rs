@@ -16,6 +16,8 @@ record! {
         how: EndKind as "how",
         /// Exit status of its process, or minus the signal that ended it.
         exit_code: Option<i64> as "exit_code" unless empty,
+        /// How long before this report it ended, in milliseconds; `None` = not known.
+        age_ms: Option<u64> as "age_ms" unless empty,
         /// Why its START failed; empty unless `how` is `failed`.
         reason: StartFailureReason as "reason" unless empty,
         /// More about that, for people.

@@ -457,6 +457,8 @@ pub struct EndReport {
     pub how: EndHow,
     /// The exit status, or minus the signal that ended it; `None` = not known.
     pub exit_code: Option<i64>,
+    /// How long ago it ended; `None` = not known.
+    pub ago: Option<Duration>,
     /// The InstanceDeleted or InstanceStopped that tells it.
     pub parcel: Parcel,
 }
@@ -468,6 +470,8 @@ pub enum EndHow {
     Deleted,
     /// By itself, or because it was told to.
     Stopped,
+    /// By itself: its launcher had sent its processes no signal, and knows the exit status.
+    Exited,
     /// Its launcher was cut off for longer than its lease.
     CutOff,
     /// It could not be started.

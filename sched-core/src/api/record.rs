@@ -127,6 +127,15 @@ pub struct InstanceRecord {
     /// The lease of its node, in milliseconds: the launcher there stops it within that time when it is cut off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
+    /// How many runs of it have begun. Records of earlier versions lack it, and the two below.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub runs: u32,
+    /// The node of its latest run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_on: Option<Uuid>,
+    /// Nodes of earlier runs with their numbers, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier_runs: Vec<(Uuid, u32)>,
     /// Whether it was deleted while its node was lost.
     pub is_deleted: bool,
     /// Whether its node was told to stop it and has not: if it ends there after all, it is placed again.
@@ -349,6 +358,18 @@ pub struct RunRecord {
     /// The number of its end on that node, where its launcher numbers them. Records of earlier versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
+    /// Its number among the runs of the instance; 0 where that is not known, as in records of earlier versions.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub run: u32,
+    /// When it ended as its node reported, in unix milliseconds; `None` where the node has not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    /// The node that had it, where no node has said how it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_on: Option<Uuid>,
+    /// Nodes of earlier runs of the instance with their numbers, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier_runs: Vec<(Uuid, u32)>,
     /// What became of it, oldest first.
     pub history: Vec<Event>,
 }

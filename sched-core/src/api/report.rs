@@ -28,6 +28,8 @@ pub enum Report {
     InstanceDeleted(InstanceId),
     /// InstanceStopped.
     InstanceStopped(InstanceId),
+    /// InstanceStopped of a launcher that sent its processes no signal: it ended by itself, with an exit status.
+    InstanceExited(InstanceId),
     /// InstanceStopped of a launcher that stopped it because it was cut off for longer than its lease.
     InstanceCutOff(InstanceId),
     /// InstanceDeleted, InstanceStopped or StartFailure from a launcher that numbers ends.
@@ -150,7 +152,9 @@ impl Report {
             Self::Maintenance => ReportName::Maintenance,
             Self::Stats(_) => ReportName::Stats,
             Self::InstanceDeleted(_) => ReportName::InstanceDeleted,
-            Self::InstanceStopped(_) | Self::InstanceCutOff(_) => ReportName::InstanceStopped,
+            Self::InstanceStopped(_) | Self::InstanceExited(_) | Self::InstanceCutOff(_) => {
+                ReportName::InstanceStopped
+            }
             Self::Numbered { told, .. } => told.name(),
             Self::StartFailed { .. } => ReportName::StartFailure,
             Self::CommandFailed(_) => ReportName::CommandFailure,
@@ -190,6 +194,7 @@ impl Report {
         match self {
             Self::InstanceDeleted(instance)
             | Self::InstanceStopped(instance)
+            | Self::InstanceExited(instance)
             | Self::InstanceCutOff(instance)
             | Self::DeleteFailed { instance, .. }
             | Self::AttachVolumeFailed { instance, .. } => Some(Cow::Borrowed(instance)),

@@ -89,6 +89,8 @@ pub(crate) struct Ledger {
     /// Whether any STATS has listed an instance. An original launcher sends an empty list before it has looked at its
     /// instances, so before that an empty list says nothing.
     has_listed: bool,
+    /// Whether stops were lost with a connection ([`Ledger::take_lost_stops`]).
+    has_lost_stops: bool,
     /// Whether its launcher reports which STARTs it has seen.
     counts_starts: bool,
     /// STATS applied so far; entries note the last one that listed them.
@@ -105,6 +107,7 @@ impl Ledger {
             sums: Sums::new(measured),
             claims_changed: false,
             has_listed: false,
+            has_lost_stops: false,
             counts_starts: false,
             stats_count: 0,
             cpu_use: 0,
@@ -332,7 +335,7 @@ impl Ledger {
     /// Puts every START given to the node and not answered in doubt; says how many there are.
     pub(crate) fn put_in_doubt(&mut self) -> usize {
         for entry in self.entries.values_mut() {
-            entry.lose_orders();
+            self.has_lost_stops |= entry.lose_orders();
             let start = match entry.claim_state {
                 ClaimState::Placed(start) => Some(start),
                 ClaimState::Running => entry.repeated,

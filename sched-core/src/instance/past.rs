@@ -2,8 +2,9 @@
 //! are remembered, also across restarts; the oldest are forgotten first, by all the bytes that they take.
 //!
 //! A run has a number, counted up with each run that ends; it is the key of the run's record on disk and the cursor of
-//! `ended` queries. The runs of one instance are a linked list: `latest` names the last one, and each names the one
-//! before it.
+//! `ended` queries. The runs of one instance are a linked list in the order in which they began: `latest` names the last
+//! one, which is the outcome, and each names the one before it. That is not always the order in which their ends became
+//! known: a node that was lost reports the end of its run after a later one has ended elsewhere ([`RunNumbers`]).
 
 mod reach;
 
@@ -15,6 +16,7 @@ use sched_model::{PhaseName, StartFailureReason, Uuid};
 
 use self::reach::Reach;
 use super::history::{History, HistoryEvent};
+use super::numbering::RunNumbers;
 use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
@@ -32,8 +34,12 @@ const PRUNE_ABOVE: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
     instance: InstanceId,
+    /// Its number, and the earlier runs that are known of.
+    numbers: RunNumbers,
     /// When the scheduler learned of the end; of a restored run converted from wall-clock time.
     at: Instant,
+    /// When it ended, as its node has reported.
+    ended: Option<Instant>,
     node: Option<Uuid>,
     hostname: ShortText,
     /// What it was called; empty for nothing.
@@ -88,11 +94,18 @@ struct Noted {
 
 impl Run {
     /// A run of a managed instance, which is gone since `at`.
-    pub(super) fn managed(instance: InstanceId, at: Instant, mut history: History) -> Self {
+    pub(super) fn managed(
+        instance: InstanceId,
+        numbers: RunNumbers,
+        at: Instant,
+        mut history: History,
+    ) -> Self {
         history.shrink();
         Self {
             instance,
+            numbers,
             at,
+            ended: None,
             node: None,
             hostname: ShortText::default(),
             name: Box::default(),
@@ -115,7 +128,9 @@ impl Run {
     ) -> Self {
         Self {
             instance,
+            numbers: RunNumbers::default(),
             at,
+            ended: None,
             node: Some(node),
             hostname,
             name: Box::default(),
@@ -127,7 +142,7 @@ impl Run {
         }
     }
 
-    /// A run that was remembered before a restart.
+    /// A run that was remembered before a restart. Its numbers are set by the caller where they are known.
     pub(crate) fn restored(
         instance: InstanceId,
         (node, hostname): (Option<Uuid>, ShortText),
@@ -137,7 +152,9 @@ impl Run {
     ) -> Self {
         Self {
             instance,
+            numbers: RunNumbers::default(),
             at,
+            ended: None,
             node,
             hostname,
             name: Box::default(),
@@ -168,14 +185,79 @@ impl Run {
         &self.program
     }
 
+    /// The same with these numbers, and the time at which it ended as its node has reported.
+    pub(crate) fn numbered(mut self, numbers: RunNumbers, ended: Option<Instant>) -> Self {
+        (self.numbers, self.ended) = (numbers, ended);
+        self
+    }
+
     /// The instance.
     pub(crate) fn instance(&self) -> &InstanceId {
         &self.instance
     }
 
-    /// When it was gone.
+    /// When the scheduler learned that it was gone.
     pub(crate) fn at(&self) -> Instant {
         self.at
+    }
+
+    /// When it ended: as its node has reported, else when the scheduler learned of it.
+    pub(crate) fn ended(&self) -> Instant {
+        self.ended.unwrap_or(self.at)
+    }
+
+    /// The same, only if its node has reported it.
+    pub(crate) fn reported_end(&self) -> Option<Instant> {
+        self.ended
+    }
+
+    /// Its number among the runs of the instance, and the earlier ones that are known of. 0 where it is not known.
+    pub(crate) fn numbers(&self) -> &RunNumbers {
+        &self.numbers
+    }
+
+    /// When it began at the latest, as far as is known: a run that had ended before that is an earlier one.
+    pub(crate) fn begun(&self) -> Option<Instant> {
+        match &self.story {
+            Story::Plain { since, .. } => *since,
+            Story::Told(history) => {
+                let begun = history.iter().filter(|it| it.what == PhaseName::Running);
+                begun.last().map(|event| event.at)
+            }
+        }
+    }
+
+    /// Whether no node has said how it ended, and this one had it.
+    pub(crate) fn is_open_on(&self, node: Uuid) -> bool {
+        self.node.is_none() && self.end.is_none() && self.numbers.node() == Some(node)
+    }
+
+    /// Its node has said how it ended, long after it was given up as lost.
+    pub(crate) fn complete(&mut self, event: HistoryEvent, hostname: ShortText) {
+        if let Some(node) = event.node {
+            self.set_node(node, hostname);
+        }
+        match &mut self.story {
+            Story::Told(history) => history.note(event),
+            Story::Plain { cause, .. } => *cause = event.cause,
+        }
+    }
+
+    /// Whether its node has said that it ended, and the number of that end is not known yet.
+    pub(crate) fn is_without_number(&self) -> bool {
+        self.node.is_some() && self.end.is_none()
+    }
+
+    /// This node has reported the end of an earlier run of the instance.
+    pub(crate) fn note_earlier_over(&mut self, node: Uuid) {
+        self.numbers.close(node);
+    }
+
+    /// Where it is among the runs of its instance: by number. Runs of which that is not known come first, by the time of
+    /// their end.
+    fn order(&self) -> (u32, Option<Instant>) {
+        let number = self.numbers.latest();
+        (number, (number == 0).then(|| self.ended()))
     }
 
     /// The node that said how it ended; `None` = it was on none, or its node has not said.
@@ -198,10 +280,12 @@ impl Run {
         self.end
     }
 
-    /// Notes how it ended: the number of its end, and its exit status, or minus a signal, if that is known.
-    pub(crate) fn set_end(&mut self, end: u64, exit_code: Option<i64>) {
+    /// Notes how it ended: the number of its end, its exit status, or minus a signal, and when it ended, as far as that
+    /// is known.
+    pub(crate) fn set_end(&mut self, end: u64, exit_code: Option<i64>, ended: Option<Instant>) {
         self.end = Some(end);
         self.exit_code = exit_code.or(self.exit_code);
+        self.ended = ended.map(|ended| ended.min(self.at)).or(self.ended);
     }
 
     /// Why its START failed, if it never ran.
@@ -221,6 +305,7 @@ impl Run {
 
     /// Notes which node has said how it ended.
     pub(crate) fn set_node(&mut self, node: Uuid, hostname: ShortText) {
+        self.numbers.close(node);
         (self.node, self.hostname) = (Some(node), hostname);
     }
 
@@ -243,7 +328,7 @@ impl Run {
                 None => (PhaseName::Running, Cause::KnownSince),
             };
             let began = since.map(|at| event(at, what.clone(), why.clone()));
-            let gone = event(self.at, PhaseName::Gone, cause.clone());
+            let gone = event(self.ended(), PhaseName::Gone, cause.clone());
             began.into_iter().chain([gone]).map(Cow::Owned)
         }))
     }
@@ -296,7 +381,7 @@ impl Past {
         self.last += 1;
         self.bytes += run.bytes();
         let number = self.last;
-        let before = self.latest.insert(run.instance.clone(), number);
+        let before = self.link(number, &run);
         self.runs.push_back(Noted {
             number,
             before,
@@ -320,7 +405,7 @@ impl Past {
     pub(super) fn restore(&mut self, number: u64, run: Run) {
         self.last = self.last.max(number);
         self.bytes += run.bytes();
-        let before = self.link(number, &run.instance);
+        let before = self.link(number, &run);
         let at = self.runs.partition_point(|noted| noted.number < number);
         self.runs.insert(
             at,
@@ -333,18 +418,26 @@ impl Past {
         self.forget_oldest();
     }
 
-    /// Puts a number into the linked list of an instance's runs; returns the number before it.
-    fn link(&mut self, number: u64, instance: &InstanceId) -> Option<u64> {
-        let mut after = match self.latest.get_mut(instance) {
-            None => return self.latest.insert(instance.clone(), number),
-            Some(latest) if *latest < number => return Some(std::mem::replace(latest, number)),
-            Some(latest) => *latest,
+    /// Puts a number into the linked list of an instance's runs; returns the number before it. Costs as much as there are
+    /// later runs of that instance: none as a rule.
+    fn link(&mut self, number: u64, run: &Run) -> Option<u64> {
+        let is_before = |past: &Self, other: u64| {
+            let other_run = past.get(other);
+            other_run.is_none_or(|it| (it.order(), other) < (run.order(), number))
+        };
+        let latest = self.latest.get(&run.instance).copied();
+        let Some(mut after) = latest.filter(|latest| !is_before(self, *latest)) else {
+            return self.latest.insert(run.instance.clone(), number);
         };
         loop {
-            let noted = self.position(after).and_then(|at| self.runs.get_mut(at))?;
-            match noted.before.filter(|before| *before > number) {
+            let at = self.position(after)?;
+            let before = self.runs.get(at).and_then(|noted| noted.before);
+            match before.filter(|before| !is_before(self, *before)) {
                 Some(before) => after = before,
-                None => return noted.before.replace(number),
+                None => {
+                    let noted = self.runs.get_mut(at);
+                    return noted.and_then(|noted| noted.before.replace(number));
+                }
             }
         }
     }
@@ -409,8 +502,41 @@ impl Past {
         self.last
     }
 
-    /// Changes the latest run of an instance, if it was noted after this number; whether it was. For reports that
-    /// arrive in parts: the number is the latest before the first part came.
+    /// The latest run of an instance that is remembered.
+    pub(super) fn last_of(&self, instance: &InstanceId) -> Option<&Run> {
+        self.runs_of(instance).next()
+    }
+
+    /// Whether this is the latest run of its instance that is remembered.
+    pub(super) fn is_last(&self, run: &Run) -> bool {
+        let latest = self.last_of(&run.instance);
+        latest.is_some_and(|latest| std::ptr::eq(latest, run))
+    }
+
+    /// Changes the latest run of an instance if `wants` says so; whether it does.
+    pub(super) fn amend_last(
+        &mut self,
+        instance: &InstanceId,
+        wants: impl FnOnce(&Run) -> bool,
+        change: impl FnOnce(&mut Run),
+    ) -> bool {
+        let latest = self.latest.get(instance).copied();
+        let at = latest.and_then(|number| self.position(number));
+        let Some(noted) = at.and_then(|at| self.runs.get_mut(at)) else {
+            return false;
+        };
+        if !wants(&noted.run) {
+            return false;
+        }
+        self.bytes -= noted.run.bytes();
+        change(&mut noted.run);
+        self.bytes += noted.run.bytes();
+        self.changed.push(noted.number);
+        true
+    }
+
+    /// Changes the run of an instance that was noted after this number; whether there is one. For reports that arrive in
+    /// parts: the number is the latest before the first part came.
     pub(super) fn amend(
         &mut self,
         number: u64,
@@ -420,18 +546,16 @@ impl Past {
         if self.last <= number {
             return false;
         }
-        let latest = self.latest.get(instance);
-        let Some(number) = latest.copied().filter(|latest| *latest > number) else {
+        let mut noted_after = self
+            .runs
+            .range_mut(self.runs.partition_point(|noted| noted.number <= number)..);
+        let Some(noted) = noted_after.rfind(|noted| noted.run.instance == *instance) else {
             return false;
         };
-        let Some(noted) = self.position(number).and_then(|at| self.runs.get_mut(at)) else {
-            return false;
-        };
-        let run = &mut noted.run;
-        self.bytes -= run.bytes();
-        change(run);
-        self.bytes += run.bytes();
-        self.changed.push(number);
+        self.bytes -= noted.run.bytes();
+        change(&mut noted.run);
+        self.bytes += noted.run.bytes();
+        self.changed.push(noted.number);
         true
     }
 
@@ -460,24 +584,30 @@ impl Past {
         instance: &InstanceId,
     ) -> impl Iterator<Item = (Cow<'_, HistoryEvent>, Option<&Run>)> {
         let runs: Vec<&Run> = self.runs_of(instance).collect();
-        runs.into_iter().rev().flat_map(|run| {
+        let events = runs.into_iter().rev().flat_map(|run| {
             let last = run.events().count().saturating_sub(1);
             let events = run.events().enumerate();
             events.map(move |(at, event)| (event, (at == last).then_some(run)))
-        })
+        });
+        // The end of an earlier run may lie between the events of a later one.
+        let mut events: Vec<_> = events.collect();
+        events.sort_by_key(|(event, _)| event.at);
+        events.into_iter()
     }
 
     /// The runs of one instance after a number, oldest first. O(runs of the instance).
     pub(super) fn runs_of_after(&self, instance: &InstanceId, number: u64) -> Vec<(u64, &Run)> {
         let mut next = self.latest.get(instance).copied();
         let mut found = Vec::new();
-        while let Some(at) = next.filter(|at| *at > number)
+        while let Some(at) = next
             && let Some(noted) = self.position(at).and_then(|at| self.runs.get(at))
         {
             found.push((at, &noted.run));
             next = noted.before;
         }
-        found.reverse();
+        // Their order by number is not that in which they began.
+        found.retain(|(at, _)| *at > number);
+        found.sort_unstable_by_key(|(at, _)| *at);
         found
     }
 

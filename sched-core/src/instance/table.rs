@@ -242,7 +242,9 @@ impl Instances {
         }
         self.note_lost(instance, lost_node(&managed.state), None);
         let history = std::mem::take(&mut managed.history);
-        self.note_run(Run::managed(instance.clone(), at, history));
+        let numbers = std::mem::take(&mut managed.runs);
+        let run = Run::managed(instance.clone(), numbers, at, history);
+        self.note_run(run);
         // A burst of instances does not hold its memory for good; below this it is not worth the copy.
         const SHRINK_ABOVE: usize = 4096;
         if self.managed.capacity() > SHRINK_ABOVE
@@ -296,6 +298,26 @@ impl Instances {
         let now = now.flat_map(|managed| managed.history.iter());
         let now = now.map(|event| (Cow::Borrowed(event), None));
         self.past.of(instance).chain(now)
+    }
+
+    /// The latest run of an instance that is over and remembered.
+    pub(crate) fn last_run_of(&self, instance: &InstanceId) -> Option<&Run> {
+        self.past.last_of(instance)
+    }
+
+    /// Whether a run that is over is the latest one of its instance that is remembered.
+    pub(crate) fn is_last_run(&self, run: &Run) -> bool {
+        self.past.is_last(run)
+    }
+
+    /// Changes the latest run of an instance if `wants` says so; whether it does.
+    pub(crate) fn amend_last_run(
+        &mut self,
+        instance: &InstanceId,
+        wants: impl FnOnce(&Run) -> bool,
+        change: impl FnOnce(&mut Run),
+    ) -> bool {
+        self.past.amend_last(instance, wants, change)
     }
 
     /// Notes a run that is over, with what its instance is called and runs.

@@ -64,7 +64,16 @@ impl Scheduler {
             failed: run
                 .and_then(Run::failed)
                 .map(|reason| reason.as_str().to_owned()),
+            run: run.and_then(number_of),
         }
+    }
+
+    /// Whether a later run of the same instance has begun: this one is not what became of the instance.
+    fn has_later_run(&self, run: &Run) -> bool {
+        let instance = run.instance();
+        self.instances.contains(instance)
+            || self.cluster.placement(instance).is_some()
+            || !self.instances.is_last_run(run)
     }
 
     /// Runs that are over and remembered, oldest first, of any instance whose name, identifier or host matches. The
@@ -115,8 +124,8 @@ impl Scheduler {
 
     /// The row of the latest run of an instance, once that is over and as long as it is remembered.
     pub(super) fn last_run_row(&self, instance: &InstanceId) -> Option<InstanceRow> {
-        let runs = self.instances.history(instance).filter_map(|(_, run)| run);
-        runs.last().map(|run| self.ended_row(run))
+        let run = self.instances.last_run_of(instance);
+        run.map(|run| self.ended_row(run))
     }
 
     /// A run that is over as a row: where, when, how.
@@ -129,12 +138,14 @@ impl Scheduler {
                 hostname => hostname.to_owned(),
             },
             state: PlacementState::Ended,
-            age_s: self.now.saturating_duration_since(run.at()).as_secs() as i64,
-            ended_at_ms: Some(ms(self.unix_ms(run.at()))),
+            age_s: self.now.saturating_duration_since(run.ended()).as_secs() as i64,
+            ended_at_ms: Some(ms(self.unix_ms(run.ended()))),
             exit_code: run.exit_code(),
             failed: run.failed().map(|reason| reason.as_str().to_owned()),
             name: run.name().to_owned(),
             program: run.program().to_owned(),
+            run: number_of(run),
+            earlier: self.has_later_run(run),
             ..InstanceView::default()
         };
         InstanceRow::new(row, run.cause().cloned().unwrap_or_default())
@@ -166,6 +177,7 @@ impl Scheduler {
             detail: String::new(),
             exit_code: None,
             failed: None,
+            run: None,
         };
         Some((row, cause))
     }
@@ -182,6 +194,12 @@ fn output_row(output: &Output) -> OutputRow {
         ended_at_ms: ms(output.at_ms),
         path: output.path.to_string(),
     }
+}
+
+/// The number of a run among those of its instance, where it is known.
+fn number_of(run: &Run) -> Option<i64> {
+    let number = run.numbers().latest();
+    (number > 0).then(|| number.into())
 }
 
 fn uuid_text(uuid: Option<Uuid>) -> String {

@@ -110,11 +110,15 @@ impl Scheduler {
             return true;
         };
         let instance = &*instance;
+        let end = report.end();
+        if end.is_some_and(|how| self.is_last_word(key, instance, how)) {
+            return false;
+        }
         let verdict = self.verdict_on(key, instance, Statement::Other);
         if verdict == ReportVerdict::Counts {
             return false;
         }
-        if let Some(how) = report.end()
+        if let Some(how) = end
             && self.end_entry(key, instance, how) == EntryEnd::Over
         {
             // It reports the end of its own copy, which it has listed: its claim is released.
@@ -241,7 +245,7 @@ impl Scheduler {
 }
 
 /// Whether an instance runs nowhere as far as is known, and no node was sent its START.
-fn is_not_given(state: &State) -> bool {
+pub(crate) fn is_not_given(state: &State) -> bool {
     match state {
         State::Seeking { .. } | State::Waiting { .. } => true,
         State::Placing(Placing { pending_on, .. }) => !pending_on.is_given(),
@@ -269,9 +273,10 @@ impl InstanceState {
 
 impl Report {
     /// How it says that an instance is not on the node that says so; `None` if it does not.
-    fn end(&self) -> Option<Ended> {
+    pub(crate) fn end(&self) -> Option<Ended> {
         match self {
             Self::InstanceDeleted(_) | Self::InstanceStopped(_) => Some(Ended::Gone),
+            Self::InstanceExited(_) => Some(Ended::ByItself),
             Self::InstanceCutOff(_) => Some(Ended::CutOff),
             Self::DeleteFailed { no_instance, .. } => no_instance.then_some(Ended::NotThere),
             Self::StartFailed { reason, .. } => (!still_runs(reason)).then_some(Ended::Failed),

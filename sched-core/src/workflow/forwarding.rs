@@ -35,6 +35,7 @@ enum Denied {
     /// It is for the master alone.
     NotMaster,
 }
+use crate::workflow::runs::KnownEnd;
 
 impl Scheduler {
     /// A command. The match below is the list of all commands and the workflows they go to.
@@ -140,7 +141,10 @@ impl Scheduler {
                 seq,
                 exit_code,
                 told,
-            } => self.numbered(now, id, parcel, (seq, exit_code), *told),
+            } => {
+                let end = KnownEnd::new(now, seq, exit_code, None);
+                self.numbered(now, id, parcel, end, *told);
+            }
             Report::Ready(report) => self.ready(now, id, report),
             Report::Stats(report) => self.stats(now, id, parcel, *report),
             Report::Full => self.status(now, id, NodeStatus::Full),
@@ -159,6 +163,14 @@ impl Scheduler {
             Report::InstanceStopped(instance) => {
                 let why = self.cause_of_end(node);
                 self.instance_gone((id, node), parcel, &instance, (Ended::Gone, &why));
+            }
+            Report::InstanceExited(instance) => {
+                self.instance_gone(
+                    (id, node),
+                    parcel,
+                    &instance,
+                    (Ended::ByItself, &Cause::Ended),
+                );
             }
             Report::InstanceCutOff(instance) => {
                 self.instance_gone(

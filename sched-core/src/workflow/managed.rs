@@ -65,7 +65,8 @@ impl Scheduler {
             start: Some(start),
         };
         let order = self.queue.next_order();
-        let managed = Instance::started(terms, order, self.now);
+        let runs = self.numbers_after(&instance);
+        let managed = Instance::started(terms, order, self.now).with_runs(runs);
         let place = self.instances.vacant(instance.clone())?;
         if let Err(illegal) = place.insert(LifecycleEvent::Managed, managed) {
             self.note_illegal(illegal);
@@ -337,6 +338,7 @@ impl Scheduler {
         let Some(managed) = self.instances.get_mut(instance) else {
             return true;
         };
+        managed.note_not_run(uuid);
         managed.note_refusal(Tried {
             node: uuid,
             reason: reason.clone(),

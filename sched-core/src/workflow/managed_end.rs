@@ -11,6 +11,9 @@
 //!            moved         placed elsewhere          Lost                                  gone, or placed again
 //!  Migrating               goes to the target        on another node                       this was a copy: ignored
 //! ```
+//!
+//! Where the launcher reports that it had sent the instance no signal ([`Ended::ByItself`]), that is the instance's own end
+//! in each of these states, and final: also while it waits to be started again, as long as no node was given that START.
 
 use sched_model::{
     CommandFailureReason, InstanceDeleted, LifecycleCommand, PhaseName, StartFailureReason, Topic,
@@ -27,20 +30,24 @@ use crate::api::phase::EventKind;
 use crate::api::sent::CommandName;
 use crate::cluster::ledger::{Ended, Entry, EntryEnd};
 use crate::instance::{
-    AfterLoss, AfterStop, Instance, LifecycleEvent, Placing, State, SuspendedBy,
+    AfterLoss, AfterStop, Instance, LifecycleEvent, Move, Placing, State, SuspendedBy,
 };
 use crate::placement::explain::Explanation;
+use crate::workflow::entitlement::is_not_given;
 use crate::workflow::managed::COMMAND_TIME;
 
 impl Scheduler {
     /// A node reports that it does not have an instance: the one place where an entry in a ledger ends by a node's
     /// report. Returns who is to get that report.
     pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> EndAudience {
+        if self.is_last_word(key, instance, how) {
+            return self.ended_before_next_run(key, instance);
+        }
         let is_managed = self.instances.contains(instance);
         // That it is not there tells the sender of a START nothing about it, unlike every other word on an end.
         let unanswered = match how {
             Ended::NotThere => self.cluster.nodes().node(key).ledger().in_doubt(instance),
-            Ended::Failed | Ended::Gone | Ended::CutOff => None,
+            Ended::Failed | Ended::Gone | Ended::ByItself | Ended::CutOff => None,
         };
         match self.end_entry(key, instance, how) {
             EntryEnd::Unknown | EntryEnd::Over if is_managed => {
@@ -67,6 +74,31 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// Whether this is the own end of the latest run of an instance that waits to be started again: it was stopped, or
+    /// its node was lost, as far as was known, and the next run has not begun.
+    pub(crate) fn is_last_word(&self, key: NodeKey, instance: &InstanceId, how: Ended) -> bool {
+        if how != Ended::ByItself {
+            return false;
+        }
+        let node = self.cluster.nodes().node(key).uuid();
+        let managed = self.instances.get(instance);
+        managed.is_some_and(|it| is_not_given(it.state()) && it.runs().node() == Some(node))
+    }
+
+    /// An instance that waits to be started again has ended by itself before: it is not started again.
+    fn ended_before_next_run(&mut self, key: NodeKey, instance: &InstanceId) -> EndAudience {
+        if !self.may(instance, EventKind::Ended) {
+            return EndAudience::NoOne;
+        }
+        let claimed = self.instances.get(instance).and_then(Instance::node);
+        if let Some(claimed) = claimed.filter(|claimed| *claimed != key) {
+            self.release(claimed, instance);
+        }
+        self.release(key, instance);
+        self.end_managing(instance, &Cause::Ended);
+        EndAudience::All
     }
 
     /// A node reports the end of an instance that goes on elsewhere. Original controllers have no such state: they take
@@ -114,13 +146,21 @@ impl Scheduler {
         how: Ended,
         is_open: bool,
     ) -> EndAudience {
-        let Some(managed) = self.instances.get(instance) else {
+        let node = self.cluster.nodes().node(key).uuid();
+        let Some(managed) = self.instances.get_mut(instance) else {
             return EndAudience::All;
         };
+        managed.note_run_over(node);
         let why = managed.goes_on_after(how);
         // The START of what ran before has had its outcome.
         let has_failed = is_open && !managed.has_run();
+        let is_own = how == Ended::ByItself;
         match managed.state().clone() {
+            State::Stopping {
+                node,
+                then: AfterStop::Wait(_) | AfterStop::Again(_),
+                ..
+            } if node == key && is_own => self.ended_before_its_stop(key, instance),
             State::Stopping { node, then, .. } if node == key => {
                 if !self.may(instance, then.event()) {
                     return EndAudience::NoOne;
@@ -147,7 +187,8 @@ impl Scheduler {
                 }
             }
             State::Migrating { from, to, how, .. } if from == key => {
-                self.note_left((from, to, how), instance, why.is_some())
+                let goes_on = why.is_some() || how != Move::Claimed;
+                self.note_left((from, to, how), instance, goes_on && !is_own)
             }
             state if state.node() == Some(key) => {
                 let event = match why {
@@ -183,6 +224,23 @@ impl Scheduler {
                 EndAudience::NoOne
             }
         }
+    }
+
+    /// An instance that was to be stopped, to be placed again, has ended by itself before its launcher stopped it. A
+    /// preemptor has its room all the same; who asked for a move is notified that there was nothing to move.
+    fn ended_before_its_stop(&mut self, key: NodeKey, instance: &InstanceId) -> EndAudience {
+        if !self.may(instance, EventKind::Ended) {
+            return EndAudience::NoOne;
+        }
+        let (move_request, reason) = (
+            self.move_request_of(instance),
+            CommandFailureReason::WrongState,
+        );
+        let cause = &Cause::EndedBeforeMove;
+        self.notify_mover(move_request, instance, key, reason, cause);
+        self.release(key, instance);
+        self.end_managing(instance, &Cause::Ended);
+        EndAudience::All
     }
 
     /// A managed instance has ended while a resent START is on its way to its node: it becomes what that START makes of
@@ -422,6 +480,31 @@ impl Scheduler {
                 ..InstanceDeleted::default()
             })
         });
+    }
+
+    /// A node that was cut off reports again: what it was to stop and still lists is to be stopped as before. Its launcher
+    /// may never have read the command, or was restarted before it carried it out.
+    pub(crate) fn send_stops_again(&mut self, key: NodeKey) {
+        if !self.cluster.ledger_mut(key).take_lost_stops() {
+            return;
+        }
+        for instance in self.managed_on(key) {
+            if !self.cluster.ledger_mut(key).take_lost_stop(&instance) {
+                continue;
+            }
+            match self.state_of(&instance) {
+                Some(State::Stopping { node, then, .. }) if node == key => {
+                    let stop = !matches!(then, AfterStop::End(_));
+                    self.order_end(key, &instance, stop);
+                }
+                Some(State::Migrating {
+                    from,
+                    how: Move::Cold,
+                    ..
+                }) if from == key => self.order_stop(key, &instance),
+                _ => {}
+            }
+        }
     }
 
     /// Sends controllers, subscribers and the sender that an instance on no node is deleted, in the form of a

@@ -321,9 +321,9 @@ impl Scheduler {
         self.transition(instance, LifecycleEvent::Arrived, &Cause::Moved);
     }
 
-    /// The source reports that an instance which moves has ended there. If no stop was sent yet, that is its own end,
-    /// unless it is an end after which it `goes_on`. Otherwise it goes to the target, and only original controllers get
-    /// the report.
+    /// The source reports that an instance which moves has ended there. If it `goes_on`, it goes to the target, and only
+    /// original controllers get the report. Otherwise that is its own end: no stop was sent yet, or its launcher had not
+    /// carried it out.
     pub(crate) fn note_left(
         &mut self,
         (from, to, how): (NodeKey, NodeKey, Move),
@@ -331,8 +331,7 @@ impl Scheduler {
         goes_on: bool,
     ) -> EndAudience {
         self.release(from, instance);
-        if how == Move::Claimed && !(goes_on && self.has_start(instance)) {
-            // It ended by itself: no stop was sent yet.
+        if !goes_on || (how == Move::Claimed && !self.has_start(instance)) {
             self.unclaim(to, instance);
             let cause = &Cause::EndedBeforeMove;
             let (move_request, reason) = (

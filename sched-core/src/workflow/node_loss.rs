@@ -502,18 +502,23 @@ impl Scheduler {
         }
     }
 
-    /// Sends a node's launcher DELETE with `stop: true`, which ends the instance and keeps what a restart needs. Does
-    /// nothing while the node is not connected.
+    /// Sends a node's launcher DELETE with `stop: true`, which ends the instance and keeps what a restart needs. While the
+    /// node is not connected, it is only noted that this is to be sent ([`Scheduler::send_stops_again`]).
     pub(crate) fn order_stop(&mut self, key: NodeKey, instance: &InstanceId) {
+        self.order_end(key, instance, true);
+    }
+
+    /// The same; `stop` is that of the DELETE: without it nothing is left that a restart needs.
+    pub(crate) fn order_end(&mut self, key: NodeKey, instance: &InstanceId, stop: bool) {
         let Some(session) = self.cluster.nodes().node(key).session() else {
-            return;
+            return self.cluster.ledger_mut(key).stop_is_lost(instance);
         };
         self.cluster.ledger_mut(key).stop_sent(instance);
         let node = self.cluster.nodes().node(key);
         let delete = Delete {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid().to_string(),
-            stop: true,
+            stop,
             ..Delete::default()
         };
         self.send(

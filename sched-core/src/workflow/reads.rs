@@ -104,7 +104,8 @@ impl Scheduler {
     }
 
     /// The node that keeps the output of the latest run of an instance that is on no node. In this order: the lost node
-    /// it is on, the node of the latest output that launchers listed, the node of the latest remembered run.
+    /// it is on, the node of the latest run if output of it is listed, else that of the latest output that is, the node of
+    /// the latest remembered run.
     fn last_node(&self, instance: &InstanceId) -> Result<NodeKey, Unread> {
         if let Some(State::Lost { node, .. }) = self.state_of(instance) {
             let key = self.cluster.nodes().by_uuid(node);
@@ -113,8 +114,11 @@ impl Scheduler {
         if let Some(lost) = self.lost_plain(instance) {
             return Err(self.away(lost.node));
         }
+        let last = self.instances.last_run_of(instance).and_then(Run::node);
+        let last = last.filter(|_| !self.instances.contains(instance));
+        // That of the outcome, whatever the clocks of nodes say; a run that goes on elsewhere has no outcome yet.
         let known = self.instances.outputs(instance);
-        let known = known.max_by_key(|output| output.at_ms);
+        let known = known.max_by_key(|output| (Some(output.node) == last, output.at_ms));
         let last_run = || self.instances.history(instance).filter_map(|(_, run)| run);
         let node = known
             .map(|output| output.node)

@@ -21,6 +21,7 @@ use crate::api::report::Report;
 use crate::cluster::ledger::Ended;
 use crate::journal::ends::Missing;
 use crate::peers::session::Session;
+use crate::workflow::runs::KnownEnd;
 
 impl Scheduler {
     /// Deals with the ends in a STATS, before anything else of it: what it lists may have begun after them. For each
@@ -116,13 +117,13 @@ impl Scheduler {
         now: Instant,
         id: SessionId,
         parcel: Parcel,
-        (seq, exit_code): (u64, Option<i64>),
+        end: KnownEnd,
         told: Report,
     ) {
         let session = self.peers.get(id).filter(|it| it.numbers_ends());
         if let Some(key) = session.and_then(Session::node) {
             let uuid = self.cluster.nodes().node(key).uuid();
-            if !self.journal.note_end(uuid, seq) {
+            if !self.journal.note_end(uuid, end.seq) {
                 return;
             }
         }
@@ -130,12 +131,19 @@ impl Scheduler {
         let instance = match &told {
             Report::InstanceDeleted(instance)
             | Report::InstanceStopped(instance)
+            | Report::InstanceExited(instance)
             | Report::InstanceCutOff(instance) => Some(instance.clone()),
             _ => None,
         };
+        if let (Some(instance), Some(key)) = (&instance, self.peers.node_of(id))
+            && self.is_over_before(key, instance, &told, &parcel, end)
+        {
+            return;
+        }
         self.report(now, id, told, parcel);
         if let Some(instance) = instance {
-            self.note_exit(before, &instance, (seq, exit_code));
+            let key = self.peers.node_of(id);
+            self.note_exit(before, &instance, (key, end));
         }
     }
 
@@ -146,8 +154,10 @@ impl Scheduler {
             how,
             parcel,
             exit_code,
+            ago,
             seq,
         } = end;
+        let end = KnownEnd::new(now, seq, exit_code, ago);
         let (before, ended) = (self.instances.last_run(), instance.clone());
         let is_known = self
             .cluster
@@ -173,11 +183,15 @@ impl Scheduler {
                 (failed.parcel, told)
             }
             EndHow::CutOff => (parcel, Report::InstanceCutOff(instance)),
+            EndHow::Exited => (parcel, Report::InstanceExited(instance)),
             EndHow::Deleted => (parcel, Report::InstanceDeleted(instance)),
             EndHow::Stopped | EndHow::Failed(_) => (parcel, Report::InstanceStopped(instance)),
         };
+        if self.is_over_before(key, &ended, &told, &parcel, end) {
+            return;
+        }
         self.report(now, id, told, parcel);
-        self.note_exit(before, &ended, (seq, exit_code));
+        self.note_exit(before, &ended, (Some(key), end));
     }
 
     /// An instance has ended and runs again by the same STATS: the run is noted, and one of the STARTs given to its
@@ -186,7 +200,8 @@ impl Scheduler {
         let instance = &end.instance;
         let before = self.before_end(key, instance);
         self.run_is_over(key, instance, before, &Cause::EndedAndBegan);
-        self.note_exit(before.last_run(), instance, (end.seq, end.exit_code));
+        let known = KnownEnd::new(self.now, end.seq, end.exit_code, end.ago);
+        self.note_exit(before.last_run(), instance, (Some(key), known));
         // Whether its room is to be released does not matter: it has it again.
         let _ = self.cluster.end(key, instance, Ended::Gone);
     }

@@ -22,7 +22,7 @@ use crate::api::text::ShortText;
 use crate::instance::tried::Tried;
 use crate::instance::{
     AfterLoss, AfterStop, Awaits, Before, HistoryEvent, Instance, LateEffects, LifecycleEvent,
-    Loss, OnLoss, RestoredPast, State, SuspendedBy, Terms, Transit,
+    Loss, OnLoss, RestoredPast, RunNumbers, State, SuspendedBy, Terms, Transit,
 };
 use crate::workflow::node_loss::fencing_time;
 
@@ -65,6 +65,9 @@ impl Scheduler {
             has_run: managed.has_run(),
             max_attempts: managed.max_attempts(),
             lease_ms: managed.lease().map(ms),
+            runs: managed.runs().latest(),
+            ran_on: managed.runs().node(),
+            earlier_runs: managed.runs().earlier().to_vec(),
             is_deleted: is_deleted(managed.state()),
             told_to_stop: managed.state().is_stop_sent(),
             relocate: managed.relocates(),
@@ -235,6 +238,7 @@ impl Scheduler {
             tried: record.tried.iter().map(attempt_of).collect(),
             has_run: record.has_run,
             last_node: record.node,
+            runs: runs_of(record),
             lease: record.lease_ms.map(Duration::from_millis),
             history: record.history.iter().map(|it| self.event_of(it)).collect(),
         };
@@ -316,6 +320,16 @@ fn begun_by_ms(record: &Record) -> Option<u64> {
         }
         Record::Run(_) | Record::Node(_) | Record::Binding(_) | Record::Claims(_) => None,
     }
+}
+
+/// The runs of a recorded instance. Records of earlier versions do not number them: one that was on a node has run there.
+fn runs_of(record: &InstanceRecord) -> RunNumbers {
+    if record.runs > 0 {
+        let earlier = record.earlier_runs.clone();
+        return RunNumbers::restored(record.runs, record.ran_on, earlier);
+    }
+    let node = record.node.filter(|_| record.has_run);
+    RunNumbers::restored(u32::from(node.is_some()), node, Vec::new())
 }
 
 /// A restored START as the core handles it.

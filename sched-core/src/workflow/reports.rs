@@ -196,6 +196,7 @@ impl Scheduler {
             self.listed(key, &instance, state);
         }
         self.stop_copies(key, copies);
+        self.send_stops_again(key);
         self.relieve(key);
     }
 

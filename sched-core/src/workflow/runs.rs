@@ -6,17 +6,25 @@
 //! whether the run was noted already, by the number of the latest run before the report came, and then adds what it
 //! knows.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use sched_model::{PhaseName, StartFailureReason, Uuid};
+use sched_model::{PhaseName, StartFailureReason, Topic, Uuid};
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::parcel::Parcel;
 use crate::api::record::{Record, RunRecord};
-use crate::api::report::{KeptRun, KeptRuns};
+use crate::api::report::{KeptRun, KeptRuns, Report};
+use crate::api::sent::CommandName;
 use crate::api::text::ShortText;
-use crate::instance::{History, HistoryEvent, Output, Run};
+use crate::cluster::ledger::Ended;
+use crate::instance::{History, HistoryEvent, Output, Run, RunNumbers};
+use crate::workflow::entitlement::{ReportVerdict, Statement};
+
+/// By how much the end of an earlier run is put before that of the later one, where clocks contradict that: the unit in
+/// which clients are sent times.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// What is known of an instance just before a report of its end is dealt with.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +33,33 @@ pub(crate) struct BeforeEnd {
     last_run: u64,
     /// Since when the node had it; `None` = it was not known to.
     since: Option<Instant>,
+}
+
+/// What a launcher that numbers ends reports of one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownEnd {
+    /// Its number on the node.
+    pub(crate) seq: u64,
+    /// The exit status, or minus the signal; `None` = not known.
+    exit_code: Option<i64>,
+    /// When it happened; `None` = not known.
+    at: Option<Instant>,
+}
+
+impl KnownEnd {
+    /// An end that was reported now and happened so long ago.
+    pub(crate) fn new(
+        now: Instant,
+        seq: u64,
+        exit_code: Option<i64>,
+        ago: Option<Duration>,
+    ) -> Self {
+        Self {
+            seq,
+            exit_code,
+            at: ago.and_then(|ago| now.checked_sub(ago)),
+        }
+    }
 }
 
 impl BeforeEnd {
@@ -94,9 +129,12 @@ impl Scheduler {
         let is_noted = self.instances.amend_run(before.last_run, instance, |run| {
             run.set_node(place.0, place.1.clone());
         });
-        if !is_noted {
+        if !is_noted && !(before.since.is_none() && self.completes_run(key, instance, why)) {
+            let mut numbers = self.numbers_after(instance);
+            numbers.begin(place.0);
+            numbers.close(place.0);
             let run = Run::plain(instance.clone(), place, before.since, self.now, why.kept());
-            self.instances.note_run(run);
+            self.instances.note_run(run.numbered(numbers, None));
         }
         self.note_changed_runs();
     }
@@ -110,17 +148,122 @@ impl Scheduler {
         }
     }
 
+    /// The numbers with which the runs of an instance go on that is not there: from those of its latest run.
+    pub(crate) fn numbers_after(&self, instance: &InstanceId) -> RunNumbers {
+        let last = self.instances.last_run_of(instance);
+        last.map_or_else(RunNumbers::default, |last| {
+            RunNumbers::after(last.numbers())
+        })
+    }
+
+    /// A node reports the end of an instance that it had when it was given up as lost: how that run ended is known now;
+    /// whether it is that run.
+    fn completes_run(&mut self, key: NodeKey, instance: &InstanceId, why: &Cause) -> bool {
+        let node = self.cluster.nodes().node(key);
+        let (uuid, hostname) = (node.uuid(), node.hostname_text());
+        let event = HistoryEvent {
+            at: self.now,
+            what: PhaseName::Gone,
+            node: Some(uuid),
+            cause: why.kept(),
+        };
+        let complete = |run: &mut Run| run.complete(event, hostname);
+        let is_open = |run: &Run| run.is_open_on(uuid);
+        self.instances.amend_last_run(instance, is_open, complete)
+    }
+
+    /// A node reports the end of an instance, of which a later run has begun elsewhere, or is over: this is the end of an
+    /// earlier run. It is listed as that, and changes nothing about the outcome; whether nothing else is to be done.
+    pub(crate) fn is_over_before(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        told: &Report,
+        parcel: &Parcel,
+        end: KnownEnd,
+    ) -> bool {
+        if !matches!(
+            told.end(),
+            Some(Ended::Gone | Ended::ByItself | Ended::CutOff)
+        ) {
+            return false;
+        }
+        let Some(number) = self.earlier_run(key, instance, end) else {
+            return false;
+        };
+        let node = self.cluster.nodes().node(key);
+        let place = (node.uuid(), node.hostname_text());
+        let why = match told {
+            Report::InstanceDeleted(_) => Cause::Deleted,
+            Report::InstanceCutOff(_) => Cause::CutOff,
+            _ => Cause::Ended,
+        };
+        // Whatever the clocks say, it was over before the later one.
+        let later = self.instances.last_run_of(instance).map(Run::ended);
+        let before_later = |at: Instant| match later {
+            Some(later) if later <= at => later.checked_sub(MOMENT).unwrap_or(later),
+            _ => at,
+        };
+        let uuid = place.0;
+        let mut run = Run::plain(instance.clone(), place, None, self.now, why)
+            .numbered(RunNumbers::restored(number, None, Vec::new()), None);
+        run.set_end(
+            end.seq,
+            end.exit_code,
+            Some(before_later(end.at.unwrap_or(self.now))),
+        );
+        self.instances.note_run(run);
+        let closes = |run: &mut Run| run.note_earlier_over(uuid);
+        self.instances.amend_last_run(instance, |_| true, closes);
+        self.note_changed_runs();
+        if let Some(managed) = self.instances.get_mut(instance) {
+            managed.note_run_over(uuid);
+            self.journal.note_instance(instance);
+            // A copy that the node has listed is released as ever.
+            return false;
+        }
+        self.answer(CommandName::Delete, instance, Topic::Instances, parcel);
+        true
+    }
+
+    /// The number of the run that has ended on a node, if a later one has begun elsewhere since; 0 if that is not known.
+    fn earlier_run(&self, key: NodeKey, instance: &InstanceId, end: KnownEnd) -> Option<u32> {
+        let node = self.cluster.nodes().node(key);
+        if let Some(managed) = self.instances.get(instance) {
+            let verdict = self.verdict_on(key, instance, Statement::Other);
+            let number = managed.runs().earlier_on(node.uuid());
+            return number.filter(|_| verdict != ReportVerdict::Counts);
+        }
+        if node.ledger().get(instance).is_some() {
+            return None;
+        }
+        let last = self.instances.last_run_of(instance)?;
+        if let Some(number) = last.numbers().earlier_on(node.uuid()) {
+            return Some(number);
+        }
+        // Of plain instances only the times can tell.
+        let is_elsewhere = last.node().is_some_and(|other| other != node.uuid());
+        let is_before = end.at? < last.begun()?;
+        (is_elsewhere && is_before).then_some(0)
+    }
+
     /// Adds the number of an end and the exit code to the run that the report ended, if it ended one; `before` is the
     /// latest run that was over when it came.
     pub(crate) fn note_exit(
         &mut self,
         before: u64,
         instance: &InstanceId,
-        (seq, exit_code): (u64, Option<i64>),
+        (key, end): (Option<NodeKey>, KnownEnd),
     ) {
-        self.instances.amend_run(before, instance, |run| {
-            run.set_end(seq, exit_code);
-        });
+        let set_end = |run: &mut Run| run.set_end(end.seq, end.exit_code, end.at);
+        if !self.instances.amend_run(before, instance, set_end) {
+            // It may have completed a run that was noted long before.
+            let node = key.map(|key| self.cluster.nodes().node(key).uuid());
+            let is_completed =
+                |run: &Run| node.is_some() && run.node() == node && run.is_without_number();
+            self.instances
+                .amend_last_run(instance, is_completed, set_end);
+        }
         self.note_changed_runs();
     }
 
@@ -197,6 +340,10 @@ impl Scheduler {
             failed: run.failed().map(|reason| reason.as_str().into()),
             exit_code: run.exit_code(),
             end: run.end(),
+            run: run.numbers().latest(),
+            ended_ms: run.reported_end().map(|at| self.unix_ms(at)),
+            ran_on: run.numbers().node(),
+            earlier_runs: run.numbers().earlier().to_vec(),
             history: run.events().map(|it| self.event_record(&it)).collect(),
         })))
     }
@@ -214,6 +361,9 @@ impl Scheduler {
         let run = run
             .called(&record.name, &record.program)
             .not_started(failed);
+        let numbers = RunNumbers::restored(record.run, record.ran_on, record.earlier_runs);
+        let ended = record.ended_ms.map(|at_ms| self.instant_of(at_ms));
+        let run = run.numbered(numbers, ended);
         self.instances.restore_run(number, run);
         self.note_changed_runs();
     }

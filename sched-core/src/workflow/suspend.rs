@@ -145,7 +145,9 @@ impl Scheduler {
         };
         let (since, uuid) = (entry.since(), self.cluster.nodes().node(key).uuid());
         let order = self.queue.next_order();
-        let managed = Instance::adopted(uuid, order, since);
+        let mut runs = self.numbers_after(instance);
+        runs.begin(uuid);
+        let managed = Instance::adopted(uuid, order, since).with_runs(runs);
         let Some(place) = self.instances.vacant(instance.clone()) else {
             return true;
         };

@@ -15,7 +15,7 @@ use crate::Scheduler;
 use crate::api::action::{Message, Notice};
 use crate::api::cause::Cause;
 use crate::api::explained::Explained;
-use crate::api::ids::{InstanceId, SessionId};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::phase::{EventKind, IllegalTransition};
 use crate::api::text::ShortText;
 use crate::instance::{Effects, HistoryEvent, LifecycleEvent, State};
@@ -38,12 +38,31 @@ impl Scheduler {
     /// Makes a transition without history, record or notification: for steps that no client sees, such as looking for a
     /// node. `None` if the instance is not managed or the event was refused.
     pub(crate) fn on(&mut self, instance: &InstanceId, event: LifecycleEvent) -> Option<Effects> {
+        let run = RunOf::event(event.kind());
         match self.instances.on(instance, event) {
-            Ok(effects) => effects,
+            Ok(effects) => {
+                let node = effects.as_ref().and_then(|effects| effects.node);
+                if let (Some(run), Some(key)) = (run, node) {
+                    self.note_run_on(instance, key, run);
+                }
+                effects
+            }
             Err(illegal) => {
                 self.note_illegal(illegal);
                 None
             }
+        }
+    }
+
+    /// Counts the runs of an instance, which has come to a node.
+    fn note_run_on(&mut self, instance: &InstanceId, key: NodeKey, run: RunOf) {
+        let node = self.cluster.nodes().node(key).uuid();
+        let Some(managed) = self.instances.get_mut(instance) else {
+            return;
+        };
+        match run {
+            RunOf::Begun => managed.note_run(node),
+            RunOf::Found => managed.note_found_on(node),
         }
     }
 
@@ -227,5 +246,25 @@ impl Scheduler {
             target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
         };
         Explained::new(event, cause.clone())
+    }
+}
+
+/// What an event means for the runs of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunOf {
+    /// Its START is given to the node, which begins a run.
+    Begun,
+    /// The node lists it, or has been sent it by another.
+    Found,
+}
+
+impl RunOf {
+    /// That of an event; `None` where it neither begins a run nor shows where one is.
+    fn event(event: EventKind) -> Option<Self> {
+        match event {
+            EventKind::Given | EventKind::StartedAgain => Some(Self::Begun),
+            EventKind::Listed | EventKind::NodeBack | EventKind::Arrived => Some(Self::Found),
+            _ => None,
+        }
     }
 }

@@ -240,6 +240,7 @@ pub(super) fn json_of(row: &HistoryRow) -> Value {
         "detail": row.detail,
         "exit_code": row.exit_code,
         "failed": row.failed,
+        "run": row.run,
     })
 }
 

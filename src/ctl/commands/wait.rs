@@ -192,7 +192,10 @@ async fn latest(
             let meant = resolve("instance", name, candidates)?;
             ended.retain(|view| view.instance_uuid == meant.uuid);
         }
-        match ended.pop() {
+        // The outcome is that of the last run, whenever the ends of earlier ones became known.
+        let outcome = ended.iter().rposition(|view| !view.earlier);
+        let last = outcome.or(ended.len().checked_sub(1));
+        match last.map(|at| ended.swap_remove(at)) {
             Some(view) => return Ok(view),
             None if is_whole && Instant::now() + TRY_PAUSE < give_up => sleep(TRY_PAUSE).await,
             None => {

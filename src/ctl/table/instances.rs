@@ -94,6 +94,8 @@ impl Row for InstanceView {
             "ended_at_ms": self.ended_at_ms,
             "exit_code": self.exit_code,
             "failed": self.failed,
+            "run": self.run,
+            "earlier": self.earlier,
             "name": text(&self.name),
             "program": text(&self.program),
         })

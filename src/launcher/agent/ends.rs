@@ -114,6 +114,8 @@ pub(super) struct Ends {
 struct Unrecorded {
     instance: String,
     end: End,
+    /// When it happened; `None` = not known.
+    at: Option<Instant>,
     /// The frame that told it on the present connection, to a scheduler that does not record ends.
     frame: Option<u64>,
 }
@@ -142,24 +144,32 @@ impl Ends {
     }
 
     /// Takes up an end that an earlier launcher kept.
-    pub(super) fn recover(&mut self, instance: &str, end: End) {
+    pub(super) fn recover(&mut self, instance: &str, end: End, at: Option<Instant>) {
         self.last = self.last.max(end.seq);
-        self.insert(instance, end);
+        self.insert(instance, end, at);
+    }
+
+    /// Notes when an end happened that was found later.
+    pub(super) fn set_time(&mut self, seq: u64, at: Option<Instant>) {
+        if let Some(unrecorded) = self.unrecorded.get_mut(&seq) {
+            unrecorded.at = at;
+        }
     }
 
     /// Gives an end the next number and keeps it.
-    fn add(&mut self, instance: &str, how: How, code: Option<i32>) -> u64 {
+    fn add(&mut self, now: Instant, instance: &str, how: How, code: Option<i32>) -> u64 {
         self.last += 1;
         let seq = self.last;
-        self.insert(instance, End { seq, how, code });
+        self.insert(instance, End { seq, how, code }, Some(now));
         seq
     }
 
     /// Keeps an end that has its number.
-    fn insert(&mut self, instance: &str, end: End) {
+    fn insert(&mut self, instance: &str, end: End, at: Option<Instant>) {
         let unrecorded = Unrecorded {
             instance: instance.to_owned(),
             end,
+            at,
             frame: None,
         };
         self.unrecorded.insert(unrecorded.end.seq, unrecorded);
@@ -252,7 +262,7 @@ impl Agent {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        let seq = self.ends.add(id, how, code);
+        let seq = self.ends.add(now, id, how, code);
         instance.ends.push(seq);
         instance.return_devices();
         self.persist(id);
@@ -286,12 +296,12 @@ impl Agent {
     }
 
     /// What the next STATS says of ends.
-    pub(super) fn ends_to_report(&mut self) -> Reported {
+    pub(super) fn ends_to_report(&mut self, now: Instant) -> Reported {
         if !self.records_ends() {
             return Reported::default();
         }
         let rows = self.ends.unrecorded.values().take(MAX_ENDS_PER_STATS);
-        let rows: Vec<InstanceEnd> = rows.map(|it| row(&it.instance, &it.end)).collect();
+        let rows: Vec<InstanceEnd> = rows.map(|it| row(it, now)).collect();
         let latest = rows.last().map_or(self.ends.last, |row| row.seq);
         self.ends.told = self.ends.told.max(latest);
         Reported {
@@ -412,6 +422,7 @@ fn message(instance: &str, end: &End, seq: Option<u64>) -> Message {
                 instance_uuid,
                 exit_code,
                 cut_off: end.how == How::Removed(Removal::CutOff),
+                exited: end.how == How::Exited,
                 seq,
             })
         }
@@ -419,10 +430,15 @@ fn message(instance: &str, end: &End, seq: Option<u64>) -> Message {
 }
 
 /// An end in STATS.
-fn row(instance: &str, end: &End) -> InstanceEnd {
+fn row(unrecorded: &Unrecorded, now: Instant) -> InstanceEnd {
+    let Unrecorded {
+        instance, end, at, ..
+    } = unrecorded;
+    let age = at.map(|at| now.saturating_duration_since(at));
     let told = InstanceEnd {
         seq: end.seq,
         instance_uuid: instance.to_owned(),
+        age_ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         exit_code: end.code.map(i64::from),
         ..InstanceEnd::default()
     };

@@ -290,13 +290,20 @@ impl Agent {
         self.ended(now, id, How::failed(&failure), None, Some(failure));
     }
 
-    pub(super) fn exited(&mut self, now: Instant, id: &str, code: Option<i32>) {
+    /// All its processes have ended. If that was `by_itself`, a stop that it was to be ended with came too late: the
+    /// scheduler would otherwise start again what has done its work.
+    pub(super) fn exited(&mut self, now: Instant, id: &str, code: Option<i32>, by_itself: bool) {
         let Some(state) = self.instances.get(id).map(|instance| instance.state) else {
             return;
         };
         match state {
-            InstancePhase::Stopping { outcome, .. } => self.remove(now, id, outcome, code),
-            InstancePhase::Starting
+            InstancePhase::Stopping { outcome, .. }
+                if !(by_itself && code.is_some() && outcome == Removal::Stopped) =>
+            {
+                self.remove(now, id, outcome, code);
+            }
+            InstancePhase::Stopping { .. }
+            | InstancePhase::Starting
             | InstancePhase::Running
             | InstancePhase::Suspending
             | InstancePhase::Suspended

@@ -130,6 +130,8 @@ pub enum ProcessFate {
     Running,
     /// It ended, with this code if anybody knows.
     Ended(Option<i32>),
+    /// It ended with this code, and nobody had asked it to.
+    EndedByItself(i32),
     /// It never ran, and never will.
     NeverRan,
 }
@@ -143,6 +145,8 @@ pub struct Recovered {
     pub found: ProcessFate,
     /// For how long it has been there.
     pub age: Duration,
+    /// How long ago it ended, where it has; `None` = not known.
+    pub ended_ago: Option<Duration>,
 }
 
 impl Agent {
@@ -151,9 +155,21 @@ impl Agent {
         if maintenance {
             self.duty = Duty::Maintenance;
         }
-        for Recovered { record, found, age } in instances {
+        for recovered in instances {
+            let Recovered {
+                record,
+                found,
+                age,
+                ended_ago,
+            } = recovered;
             let since = now.checked_sub(age).unwrap_or(now);
+            let id = record.instance.clone();
             self.recover_instance(now, record, &found, since);
+            let latest = self.instances.get(&id).and_then(|it| it.ends.last());
+            if let Some(&seq) = latest {
+                let at = ended_ago.and_then(|ago| now.checked_sub(ago));
+                self.ends.set_time(seq, at);
+            }
         }
         self.assign_recovered_devices();
         if maintenance {
@@ -198,7 +214,7 @@ impl Agent {
         let is_unnumbered = record.unheard && record.ends.is_empty();
         let ends = record.ends.iter().map(|end| end.seq).collect();
         for end in record.ends {
-            self.ends.recover(&id, end);
+            self.ends.recover(&id, end, None);
         }
         let instance = Instance {
             demand: record.demand,
@@ -223,8 +239,9 @@ impl Agent {
             _ if had_ended => {}
             // Also where it never ran: a STATS may have listed it as pending, and who was told of it must hear of its
             // end.
-            ProcessFate::NeverRan => self.exited(now, &id, None),
-            ProcessFate::Ended(code) => self.exited(now, &id, *code),
+            ProcessFate::NeverRan => self.exited(now, &id, None, false),
+            ProcessFate::Ended(code) => self.exited(now, &id, *code, false),
+            ProcessFate::EndedByItself(code) => self.exited(now, &id, Some(*code), true),
             ProcessFate::Running => match record.stage {
                 // Again: it is not known whether its processes were asked before.
                 Stage::Stopping(outcome) => self.terminate(now, &id, outcome),

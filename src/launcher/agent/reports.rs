@@ -163,7 +163,7 @@ impl Agent {
             incarnation,
             seq,
             rows,
-        } = self.ends_to_report();
+        } = self.ends_to_report(now);
         let stats = Stats {
             report_seq: self.number_report().filter(|_| lease.is_none()),
             lease_seq: lease.map(|_| self.lease.number_report(now)),

@@ -140,6 +140,7 @@ impl World {
         let recovered = records
             .map(|record| Recovered {
                 age: Duration::ZERO,
+                ended_ago: None,
                 found: found(&record.instance),
                 record,
             })
@@ -234,6 +235,7 @@ impl World {
         self.handle(Input::Exited {
             instance: id.to_owned(),
             code: Some(code),
+            by_itself: false,
         });
     }
 

@@ -51,7 +51,13 @@ impl Processes {
                 self.end(&record.instance, is_gone)
             });
             let age = self.age_of(&record);
-            Recovered { record, found, age }
+            let ended_ago = self.ended_ago(&record);
+            Recovered {
+                record,
+                found,
+                age,
+                ended_ago,
+            }
         };
         records.into_iter().zip(found).map(&mut known).collect()
     }
@@ -73,6 +79,7 @@ impl Processes {
             let exited = Input::Exited {
                 instance,
                 code: None,
+                by_itself: false,
             };
             let _ = events.send(ProcessEvent::Other(exited)).await;
         });
@@ -85,6 +92,13 @@ impl Processes {
         let written = fs::symlink_metadata(launch).and_then(|it| it.modified());
         let age = written.ok().and_then(|at| at.elapsed().ok());
         age.unwrap_or_default()
+    }
+
+    /// How long ago an instance ended, by its exit file; `None` = its supervisor has written none.
+    fn ended_ago(&self, record: &InstanceRecord) -> Option<Duration> {
+        let ended = self.state().instance(&record.instance).ended();
+        let written = std::fs::symlink_metadata(ended).and_then(|it| it.modified());
+        written.ok()?.elapsed().ok()
     }
 
     /// What became of an instance while no launcher ran; `None` = its supervisor is gone and has not said.

@@ -110,6 +110,9 @@ fn full() -> [(RecordKey, Record); 2] {
         has_run: true,
         max_attempts: 3,
         lease_ms: Some(10),
+        runs: 4,
+        ran_on: Some(node),
+        earlier_runs: vec![(Uuid::from_u128(0xaaa), 2)],
         is_deleted: true,
         told_to_stop: true,
         updated: Some(Demand {

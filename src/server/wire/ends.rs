@@ -9,6 +9,8 @@
 //!         ended: [{seq: 6, instance_uuid: a, how: exited, exit_code: 0}, {seq: 7, instance_uuid: b, how: cut_off}]
 //! ```
 
+use std::time::Duration;
+
 use proto_frames::payload::peek::StatsPeek;
 use proto_frames::payload::{
     self, EndKind, InstanceDeleted, InstanceEnd, InstanceStopped, Payload, StartFailure,
@@ -110,6 +112,7 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
     end.detail = ShortText::from(end.detail).into();
     let instance_uuid = end.instance_uuid.clone();
     let (seq, exit_code) = (Some(end.seq), end.exit_code);
+    let ago = end.age_ms.map(Duration::from_millis);
     let frame = if end.how == EndKind::Deleted {
         let deleted = InstanceDeleted {
             instance_uuid,
@@ -122,6 +125,7 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
             instance_uuid,
             exit_code,
             cut_off: end.how == EndKind::CutOff,
+            exited: end.how == EndKind::Exited,
             seq,
         };
         Frame::new(Kind::INSTANCE_STOPPED, node, stopped.encode())
@@ -131,12 +135,14 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
         instance: InstanceId::new(&end.instance_uuid),
         how: how(end, node),
         exit_code,
+        ago,
         parcel: parcel(frame),
     })
 }
 
 /// What the core does about an end: [`EndKind::Failed`] counts as a failed start with a reason, [`EndKind::CutOff`] as
-/// stopped by its node because its lease was over; anything else is over as usual. A failed start is given with the
+/// stopped by its node because its lease was over,
+/// [`EndKind::Exited`] with an exit status as its own end; anything else is over as usual. A failed start is given with the
 /// StartFailure frame that goes to controllers.
 fn how(end: InstanceEnd, node: Uuid) -> EndHow {
     match end.how {
@@ -158,6 +164,8 @@ fn how(end: InstanceEnd, node: Uuid) -> EndHow {
                 detail: end.detail.into(),
             }))
         }
+        // Without an exit status its launcher has only found that it is gone: of what, nobody knows.
+        EndKind::Exited if end.exit_code.is_some() => EndHow::Exited,
         // A kind of end that this scheduler does not know still means that the instance is gone.
         EndKind::Exited | EndKind::Stopped | EndKind::Other(_) => EndHow::Stopped,
     }

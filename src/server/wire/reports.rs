@@ -72,6 +72,8 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
             let instance = instance("instance_stopped.instance_uuid", &it.instance_uuid)?;
             let told = if it.cut_off {
                 Report::InstanceCutOff(instance)
+            } else if it.exited && it.exit_code.is_some() {
+                Report::InstanceExited(instance)
             } else {
                 Report::InstanceStopped(instance)
             };

@@ -477,6 +477,7 @@ fn what_ended_while_the_scheduler_was_down_is_not_moved() {
         instance: id("a"),
         how: EndHow::Stopped,
         exit_code: Some(0),
+        ago: None,
         parcel: parcel(Kind::INSTANCE_STOPPED, node_uuid(1), Bytes::new()),
     };
     let report = StatsReport {

@@ -22,6 +22,7 @@ fn end(seq: u64, name: &str) -> EndReport {
         instance: id(name),
         how: EndHow::Stopped,
         exit_code: Some(7),
+        ago: None,
         parcel: parcel(
             Kind::INSTANCE_STOPPED,
             Uuid::nil(),

@@ -36,7 +36,7 @@ impl Check for Lost {
                 self.alive.insert(*instance);
             }
             Fact::Turned { instance, state } => self.enters(*instance, state),
-            Fact::Gone { instance } => self.leaves_machine(*instance),
+            Fact::Gone { instance, .. } => self.leaves_machine(*instance),
             Fact::Told {
                 instance: Some(instance),
                 ..

@@ -54,7 +54,7 @@ impl Check for Outcomes {
     }
 
     fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
-        if let Fact::Failed { instance, .. } | Fact::Gone { instance } = *fact {
+        if let Fact::Failed { instance, .. } | Fact::Gone { instance, .. } = *fact {
             self.came.insert(instance, world.now);
         }
         match *fact {
@@ -85,7 +85,7 @@ impl Check for Outcomes {
             }
             // Who is master again is told again what a master alone was told before.
             Fact::Connected { controller } => self.failures.retain(|(it, _), _| *it != controller),
-            Fact::Gone { instance } => {
+            Fact::Gone { instance, .. } => {
                 self.book(instance).gone += 1;
                 self.book(instance).is_open = false;
             }

@@ -68,6 +68,8 @@ pub(crate) struct Entry {
     pub(super) resumption: Resumption,
     /// Stops that its launcher was sent over this connection and has neither carried out nor refused.
     pub(super) stops: u8,
+    /// Whether one was lost with an earlier connection, or could not be sent.
+    pub(super) is_stop_lost: bool,
     /// The least that it claims, whatever is reported, while an UPDATE of it is under way.
     pub(super) floor: Option<Box<Floor>>,
     /// What tells the START that brought it there from others; `None` where that is not known.
@@ -271,6 +273,7 @@ impl Entry {
             suspension: Suspension::None,
             resumption: Resumption::Answered,
             stops: 0,
+            is_stop_lost: false,
             floor: None,
             content: None,
         }

@@ -21,6 +21,8 @@ pub(crate) enum Ended {
     Failed,
     /// It was there and is not any more.
     Gone,
+    /// As `Gone`, and its launcher had sent it no signal: that is its own end, whatever it was to be stopped for.
+    ByItself,
     /// As `Gone`, because its launcher was cut off for longer than its lease.
     CutOff,
     /// It is not there to be deleted.
@@ -104,12 +106,12 @@ impl Ledger {
         let is_counted = std::mem::take(&mut entry.is_starting);
         let is_answer = match (how, entry.claim_state) {
             (Ended::Failed, _) => !is_counted,
-            (Ended::Gone | Ended::CutOff, ClaimState::Placed(_)) => {
+            (Ended::Gone | Ended::ByItself | Ended::CutOff, ClaimState::Placed(_)) => {
                 !std::mem::take(&mut entry.is_doubted)
             }
             (_, ClaimState::InDoubt(_)) => return EntryEnd::Over,
             // That it runs, or that it does not, was said of every START before.
-            (Ended::Gone | Ended::CutOff | Ended::NotThere, _) => false,
+            (Ended::Gone | Ended::ByItself | Ended::CutOff | Ended::NotThere, _) => false,
         };
         let open = entry.open.saturating_sub(u32::from(is_answer));
         match entry.repeated.or(entry.unconfirmed()) {

@@ -44,6 +44,26 @@ impl Ledger {
         }
     }
 
+    /// Notes that a node is to be sent a stop of an instance once it is connected again.
+    pub(crate) fn stop_is_lost(&mut self, instance: &InstanceId) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.is_stop_lost = true;
+            self.has_lost_stops = true;
+        }
+    }
+
+    /// Whether stops are lost that were sent over earlier connections, or could not be sent; once for each time that the
+    /// node was cut off.
+    pub(crate) fn take_lost_stops(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost_stops)
+    }
+
+    /// Whether a stop of an instance is lost, and no other was sent since; once for each.
+    pub(crate) fn take_lost_stop(&mut self, instance: &InstanceId) -> bool {
+        let entry = self.entries.get_mut(instance);
+        entry.is_some_and(|entry| std::mem::take(&mut entry.is_stop_lost) && entry.stops == 0)
+    }
+
     /// Notes that a node could not stop an instance, which answers the first stop it was sent; whether another one is
     /// still open.
     pub(crate) fn stop_failed(&mut self, instance: &InstanceId) -> bool {
@@ -60,6 +80,7 @@ impl Ledger {
         self.set_suspended(instance, Suspension::None);
         self.change(instance, |entry| {
             (entry.resumption, entry.stops) = (Resumption::Answered, 0);
+            entry.is_stop_lost = false;
             entry.reported = None;
         });
     }
@@ -124,11 +145,13 @@ impl Entry {
     }
 
     /// Notes that the connection has ended over which its launcher was sent commands: stops are void, an open RESUME is
-    /// uncertain.
-    pub(super) fn lose_orders(&mut self) {
+    /// uncertain. Whether a stop was lost.
+    pub(super) fn lose_orders(&mut self) -> bool {
+        self.is_stop_lost |= self.may_stop();
         self.stops = 0;
         if self.may_resume() {
             self.resumption = Resumption::Lost;
         }
+        self.is_stop_lost
     }
 }

@@ -147,6 +147,7 @@ impl Life {
         let recovered = records.map(|record| Recovered {
             found: found(&record),
             age: Duration::ZERO,
+            ended_ago: None,
             record,
         });
         let recovered = recovered.collect();

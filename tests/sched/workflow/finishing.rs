@@ -1,0 +1,278 @@
+//! Jobs that finish: an end by itself is final in every state, and the end of an earlier run never becomes the outcome.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto_frames::payload::{CommandFailureReason, Topic};
+use proto_frames::{Kind, Uuid};
+use sched_core::{
+    EndHow, EndReport, EndsReport, LauncherCommand, Message, Report, SessionId, StatsReport,
+};
+
+use crate::support::durability::{LEASE, durable, leased};
+use crate::support::preemption::sized;
+use crate::support::requests::Asking;
+use crate::support::sending::{kind_in, parcel};
+use crate::support::world::{World, config, id, request, running};
+
+impl World {
+    /// A launcher says that an instance has ended by itself.
+    fn finishes(&mut self, node: SessionId, name: &str) {
+        self.say(node, Report::InstanceExited(id(name)));
+    }
+
+    /// The first STATS of a launcher that is back: nothing runs, and this ended so long ago.
+    fn returns_with(&mut self, node: SessionId, name: &str, (how, code): (EndHow, i64), ago: u64) {
+        let end = EndReport {
+            seq: 1,
+            instance: id(name),
+            how,
+            exit_code: Some(code),
+            ago: Some(Duration::from_secs(ago)),
+            parcel: parcel(Kind::INSTANCE_STOPPED, self.uuid_of(node), Bytes::new()),
+        };
+        let report = StatsReport {
+            is_plain: true,
+            node: self.uuid_of(node).to_string().into(),
+            starts_seen: Some(0),
+            ends: Some(Box::new(EndsReport {
+                incarnation: Uuid::from_u128(0xc0),
+                seq: 1,
+                ended: vec![end],
+            })),
+            ..StatsReport::default()
+        };
+        self.say(node, Report::Stats(Box::new(report)));
+    }
+
+    /// The codes, run numbers and whether a later run has begun, of all ended runs of an instance.
+    fn outcomes(&mut self, name: &str) -> Vec<(Option<i64>, Option<i64>, bool)> {
+        let runs = self.ended(name).into_iter();
+        runs.map(|it| (it.exit_code, it.run, it.earlier)).collect()
+    }
+
+    /// It is over: it exists nowhere, and no node is given it.
+    fn is_over(&mut self, name: &str) {
+        self.advance(Duration::from_secs(3600));
+        assert!(self.placements().is_empty());
+        assert!(self.seen(name).is_empty());
+        assert_eq!(self.ended(name).len(), 1);
+    }
+}
+
+#[test]
+fn a_job_that_ends_by_itself_while_it_is_to_move_is_over() {
+    let (mut world, controller, source, target) = World::with_moving();
+    world.finishes(source, "a");
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.reason, CommandFailureReason::WrongState);
+    assert_eq!(world.place(controller, "b", 1000), Some(source));
+    assert_eq!(world.place(controller, "c", 1000), Some(target));
+    world.is_over("a");
+}
+
+#[test]
+fn a_job_that_is_stopped_while_it_is_to_move_goes_on_elsewhere() {
+    let (mut world, _, source, target) = World::with_moving();
+    world.has_stopped(source, "a");
+    assert_eq!(world.given(target).request.instance, id("a"));
+}
+
+#[test]
+fn a_job_that_ends_by_itself_after_its_target_was_lost_is_over() {
+    let (mut world, controller, source, target) = World::with_moving();
+    world.lose(target);
+    world.look_away();
+    world.finishes(source, "a");
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.reason, CommandFailureReason::WrongState);
+    world.is_over("a");
+}
+
+#[test]
+fn a_victim_that_ends_by_itself_is_over_and_its_preemptor_has_the_room() {
+    let mut world = World::with_preemption();
+    let (controller, node) = (world.controller(), world.node_with(1, 100));
+    let victim = sized("low", 100, 10).movable().waiting(600);
+    world.run_on(controller, node, vec![victim]);
+    world.start_as(controller, sized("high", 100, 90));
+    assert_eq!(world.stops(node), ["low"]);
+    world.finishes(node, "low");
+    assert_eq!(world.placements(), [("high".to_owned(), node)]);
+    world.list(node, &["high"]);
+    world.gone(node, Kind::INSTANCE_STOPPED, "high");
+    world.is_over("low");
+}
+
+#[test]
+fn a_job_that_was_to_move_and_runs_on_after_its_node_was_lost_is_over_when_it_ends() {
+    for told in [true, false] {
+        let (mut world, _, source, target) = World::with_moving();
+        world.lose(source);
+        let source = world.node_with(1, 1000);
+        world.list(source, &["a"]);
+        world.look_away();
+        if told {
+            world.finishes(source, "a");
+            assert!(world.told(target).is_empty());
+            world.is_over("a");
+        } else {
+            // An original launcher, or one of an earlier version, cannot tell: it may have been the stop.
+            world.has_stopped(source, "a");
+            assert_eq!(world.placements().len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_job_that_ended_by_itself_while_its_node_was_away_is_over() {
+    let (mut world, _, source, _) = World::with_moving();
+    world.lose(source);
+    world.look_away();
+    let source = world.node_with(1, 1000);
+    world.returns_with(source, "a", (EndHow::Exited, 0), 5);
+    world.is_over("a");
+    assert_eq!(world.outcomes("a"), [(Some(0), Some(1), false)]);
+}
+
+#[test]
+fn a_job_that_waits_to_be_started_again_is_over_if_it_had_ended_by_itself() {
+    let (mut world, _, node) = World::new().with_leased("a");
+    world.lose(node);
+    world.advance(2 * LEASE);
+    assert_eq!(world.seen("a")[0].life, "waiting");
+    let node = world.silent_node(1);
+    world.returns_with(node, "a", (EndHow::Exited, 0), 70);
+    world.is_over("a");
+    assert_eq!(world.outcomes("a"), [(Some(0), Some(1), false)]);
+}
+
+#[test]
+fn a_job_whose_next_run_is_claimed_and_not_given_is_over_if_it_had_ended_by_itself() {
+    let (mut world, _, node) = World::with(durable()).with_leased("a");
+    world.lose(node);
+    world.advance(2 * LEASE);
+    let other = leased(&mut world, 2, 100);
+    world.store.be_slow();
+    let node = world.silent_node(1);
+    world.look_away();
+    world.returns_with(node, "a", (EndHow::Exited, 3), 70);
+    world.store.be_fast();
+    assert!(
+        world
+            .told(other)
+            .iter()
+            .all(|it| !matches!(it, Message::Start(_)))
+    );
+}
+
+#[test]
+fn the_end_of_an_earlier_run_does_not_replace_the_outcome() {
+    let (mut world, _, node) = World::with(durable()).with_leased("a");
+    world.lose(node);
+    world.advance(2 * LEASE);
+    let other = leased(&mut world, 2, 100);
+    assert_eq!(world.placements(), [("a".to_owned(), other)]);
+    world.stats_seen(other, Some(1), vec![running("a", 1)]);
+    world.returns_with(other, "a", (EndHow::Exited, 0), 0);
+    let operator = world.operator(&[Topic::Instances]);
+    world.look_away();
+    let node = world.silent_node(1);
+    world.returns_with(node, "a", (EndHow::CutOff, -9), 80);
+    let told = world.told(operator);
+    assert!(told.is_empty(), "watchers know the outcome: {told:?}");
+    for _ in 0..2 {
+        let outcomes = [(Some(0), Some(2), false), (Some(-9), Some(1), true)];
+        assert_eq!(world.outcomes("a"), outcomes);
+        let ended: Vec<_> = world.ended("a").iter().map(|it| it.ended_at_ms).collect();
+        assert!(ended[1] < ended[0], "each at its own time: {ended:?}");
+        let now = world.now;
+        let row = world
+            .scheduler
+            .instance(now, &id("a"))
+            .expect("it is known");
+        assert_eq!(row.exit_code, Some(0));
+        world.crash(config(), Default::default());
+    }
+}
+
+#[test]
+fn the_end_of_an_earlier_run_is_listed_while_the_later_one_goes_on() {
+    let (mut world, _, node) = World::new().with_leased("a");
+    world.lose(node);
+    world.advance(2 * LEASE);
+    let other = leased(&mut world, 2, 100);
+    world.stats_seen(other, Some(1), vec![running("a", 1)]);
+    let node = world.silent_node(1);
+    world.returns_with(node, "a", (EndHow::CutOff, -9), 80);
+    assert_eq!(world.seen("a")[0].life, "running");
+    assert_eq!(world.outcomes("a"), [(Some(-9), Some(1), true)]);
+    world.returns_with(other, "a", (EndHow::Exited, 0), 0);
+    let outcomes = [(Some(-9), Some(1), true), (Some(0), Some(2), false)];
+    assert_eq!(world.outcomes("a"), outcomes);
+}
+
+#[test]
+fn the_end_of_a_run_that_was_given_up_becomes_known_when_its_node_is_back() {
+    let (mut world, controller, node) = World::new().with_node(100);
+    world.run_movable(controller, node, request("a", 50).movable(), &["a"]);
+    world.lose(node);
+    world.advance(Duration::from_secs(7200));
+    assert_eq!(world.outcomes("a"), [(None, Some(1), false)]);
+    let node = world.silent_node(1);
+    world.returns_with(node, "a", (EndHow::Exited, 4), 100);
+    assert_eq!(world.outcomes("a"), [(Some(4), Some(1), false)]);
+}
+
+#[test]
+fn a_plain_instance_that_was_started_elsewhere_has_the_outcome_of_its_last_run() {
+    let (mut world, controller, node) = World::new().with_node(100);
+    world.place(controller, "a", 50);
+    world.list(node, &["a"]);
+    world.lose(node);
+    world.advance(Duration::from_secs(7200));
+    let other = world.node_with(2, 100);
+    assert_eq!(world.place(controller, "a", 50), Some(other));
+    world.list(other, &["a"]);
+    world.advance(Duration::from_secs(10));
+    world.returns_with(other, "a", (EndHow::Exited, 0), 1);
+    let node = world.silent_node(1);
+    world.returns_with(node, "a", (EndHow::Exited, 5), 3600);
+    let last = world.outcomes("a").into_iter().rfind(|it| !it.2);
+    assert_eq!(last.map(|it| it.0), Some(Some(0)));
+}
+
+#[test]
+fn a_stop_that_a_returning_launcher_has_not_carried_out_is_sent_again() {
+    let (mut world, _, source, target) = World::with_moving();
+    world.cut(source);
+    let source = world.node_with(1, 1000);
+    world.list(source, &["a"]);
+    assert_eq!(world.stops(source), ["a"]);
+    world.list(source, &["a"]);
+    assert!(world.stops(source).is_empty(), "once for each connection");
+    world.has_stopped(source, "a");
+    assert_eq!(world.given(target).request.instance, id("a"));
+}
+
+#[test]
+fn a_deletion_that_a_returning_launcher_has_not_carried_out_is_sent_again() {
+    let (mut world, controller, source, _) = World::with_movable();
+    world.delete(controller, "a", source);
+    world.cut(source);
+    let source = world.node_with(1, 1000);
+    world.list(source, &["a"]);
+    let ordered = world.ordered(source);
+    let [LauncherCommand::Stop(delete)] = &ordered[..] else {
+        panic!("{ordered:?}");
+    };
+    assert!(!delete.stop, "nothing of it is to be kept");
+    world.look_away();
+    world.gone(source, Kind::INSTANCE_DELETED, "a");
+    let told = world.told(controller);
+    let kinds = told.iter().filter_map(|it| match it {
+        Message::Forward(parcel) => Some(kind_in(parcel)),
+        _ => None,
+    });
+    assert!(kinds.into_iter().any(|kind| kind == Kind::INSTANCE_DELETED));
+}

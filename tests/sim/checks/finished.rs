@@ -1,0 +1,163 @@
+//! What has finished stays finished, and is reported as what it was: a process that ended by itself, without having been
+//! asked to, is not started again unless somebody sends another START; and the outcome of an instance is the end of its
+//! last process, also where the end of an earlier one becomes known later.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proto_frames::payload::QueryKind;
+
+use super::Check;
+use crate::facts::Fact;
+use crate::names;
+use crate::world::World;
+
+/// Let off are instances with a START that was taken in while they ran, of which it is open what it came to; and those
+/// whose end the scheduler had in memory alone when it crashed.
+#[derive(Default)]
+pub(super) struct Finished {
+    books: BTreeMap<u32, Book>,
+    /// Of which two processes may have run at once ([`super::once`]).
+    excused: BTreeSet<u32>,
+}
+
+/// What has become of one instance.
+#[derive(Debug, Default)]
+struct Book {
+    /// The machine to which it was given last.
+    placed: Option<usize>,
+    /// How its last process ended, once it has.
+    end: Option<End>,
+    /// Whether a START was taken in since its last process began.
+    is_sent_again: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct End {
+    machine: usize,
+    code: i32,
+    by_itself: bool,
+    /// Whether the scheduler knows of it.
+    is_known: bool,
+}
+
+impl Check for Finished {
+    fn name(&self) -> &'static str {
+        "what has finished stays finished and is reported as what it was"
+    }
+
+    fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
+        match *fact {
+            Fact::Taken {
+                instance,
+                is_unseen,
+            } => {
+                self.book(instance).is_sent_again = true;
+                if is_unseen {
+                    self.excused.insert(instance);
+                }
+            }
+            Fact::Began { instance, .. } => {
+                let book = self.book(instance);
+                book.end = None;
+                book.is_sent_again = false;
+            }
+            Fact::Ended {
+                instance,
+                machine,
+                code,
+                by_itself,
+            } => {
+                self.book(instance).end = Some(End {
+                    machine,
+                    code,
+                    by_itself,
+                    is_known: false,
+                });
+            }
+            Fact::Gone { instance, machine } => {
+                if let Some(end) = &mut self.book(instance).end {
+                    end.is_known |= end.machine == machine;
+                }
+            }
+            Fact::Placed { instance, machine } => return self.placed(instance, machine),
+            Fact::SchedulerCrashed { is_durable } => {
+                // What the disk has of it is not known.
+                for book in self.books.values_mut() {
+                    if let Some(end) = &mut book.end {
+                        end.by_itself = false;
+                        end.is_known &= is_durable;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn at_rest(&mut self, world: &mut World) -> Result<(), String> {
+        let runs = world.ask(&QueryKind::Ended).instances;
+        let live = world.ask(&QueryKind::Instances).instances;
+        let live: BTreeSet<_> = live.into_iter().map(|it| it.instance_uuid).collect();
+        for (&instance, book) in &self.books {
+            let uuid = names::instance_uuid(instance);
+            let is_open = book.is_sent_again || self.excused.contains(&instance);
+            let Some(end) = book.end.filter(|end| end.is_known && !is_open) else {
+                continue;
+            };
+            if live.contains(&uuid) {
+                continue;
+            }
+            let outcomes = runs
+                .iter()
+                .filter(|run| run.instance_uuid == uuid && !run.earlier);
+            let outcomes: Vec<_> = outcomes
+                .map(|run| (names::machine_of(&run.node_uuid), run.exit_code))
+                .collect();
+            if outcomes != [(Some(end.machine), Some(i64::from(end.code)))] {
+                return Err(format!("{instance} is {outcomes:?}: {book:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Finished {
+    fn book(&mut self, instance: u32) -> &mut Book {
+        self.books.entry(instance).or_default()
+    }
+
+    fn placed(&mut self, instance: u32, machine: usize) -> Result<(), String> {
+        let is_excused = self.excused.contains(&instance);
+        let book = self.book(instance);
+        let before = book.placed.replace(machine);
+        let is_over = |end: &End| end.by_itself && end.is_known && before == Some(end.machine);
+        if book.end.as_ref().is_some_and(is_over) && !book.is_sent_again && !is_excused {
+            return Err(format!("{instance} is given to {machine} again: {book:?}"));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_has_finished_is_started_again_by_another_start_alone() {
+    let mut finished = Finished::default();
+    let machine = 0;
+    let ends = |finished: &mut Finished, by_itself| {
+        finished.book(1).is_sent_again = false;
+        finished.book(1).end = Some(End {
+            machine,
+            code: 0,
+            by_itself,
+            is_known: true,
+        });
+    };
+    assert_eq!(finished.placed(1, machine), Ok(()));
+    ends(&mut finished, false);
+    assert_eq!(finished.placed(1, machine), Ok(()), "it was stopped");
+    ends(&mut finished, true);
+    assert!(finished.placed(1, 1).is_err());
+    assert_eq!(finished.placed(1, machine), Ok(()), "its end was elsewhere");
+    ends(&mut finished, true);
+    finished.book(1).is_sent_again = true;
+    assert_eq!(finished.placed(1, machine), Ok(()), "it was sent again");
+}
