@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::QueryKind;
+use proto_frames::payload::{InstanceView, QueryKind};
 
 use super::Check;
 use crate::facts::Fact;
@@ -12,7 +12,7 @@ use crate::names;
 use crate::world::World;
 
 /// Let off are instances with a START that was taken in while they ran, of which it is open what it came to; and those
-/// whose end the scheduler had in memory alone when it crashed.
+/// whose end the scheduler had in memory alone when it crashed; and what a liar has listed once it was gone.
 #[derive(Default)]
 pub(super) struct Finished {
     books: BTreeMap<u32, Book>,
@@ -101,16 +101,22 @@ impl Check for Finished {
         for (&instance, book) in &self.books {
             let uuid = names::instance_uuid(instance);
             let is_open = book.is_sent_again || self.excused.contains(&instance);
-            let Some(end) = book.end.filter(|end| end.is_known && !is_open) else {
+            // The START of a later run may have come to nothing: then that is the outcome.
+            let is_last = |end: &End| book.placed == Some(end.machine);
+            let is_sure = |end: &End| end.is_known && is_last(end) && !is_open;
+            let Some(end) = book.end.filter(is_sure) else {
                 continue;
             };
             if live.contains(&uuid) {
                 continue;
             }
-            let outcomes = runs
-                .iter()
-                .filter(|run| run.instance_uuid == uuid && !run.earlier);
-            let outcomes: Vec<_> = outcomes
+            let of_it = runs.iter().filter(|run| run.instance_uuid == uuid);
+            let is_lied_about = |run: &&InstanceView| names::machine_of(&run.node_uuid).is_none();
+            if of_it.clone().any(|run| is_lied_about(&run)) {
+                continue;
+            }
+            let outcomes: Vec<_> = of_it
+                .filter(|run| !run.earlier)
                 .map(|run| (names::machine_of(&run.node_uuid), run.exit_code))
                 .collect();
             if outcomes != [(Some(end.machine), Some(i64::from(end.code)))] {
