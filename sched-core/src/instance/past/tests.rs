@@ -7,7 +7,8 @@ use sched_model::PhaseName;
 use crate::api::cause::Cause;
 
 use super::{
-    HistoryEvent, InstanceId, MAX_PAST_BYTES, Noted, PRUNE_ABOVE, Past, Run, ShortText, Uuid,
+    HistoryEvent, InstanceId, MAX_PAST_BYTES, Noted, PRUNE_ABOVE, Past, Run, RunNumbers, ShortText,
+    Uuid,
 };
 
 fn run(name: &str, events: usize, len: usize) -> Run {
@@ -18,7 +19,12 @@ fn run(name: &str, events: usize, len: usize) -> Run {
         node: None,
         cause: Cause::Said("x".repeat(len).into()),
     };
-    Run::managed(InstanceId::new(name), at, (0..events).map(event).collect())
+    Run::managed(
+        InstanceId::new(name),
+        RunNumbers::default(),
+        at,
+        (0..events).map(event).collect(),
+    )
 }
 
 /// As long as a run may be: about 10 KiB.
@@ -65,7 +71,7 @@ fn runs_are_found_by_their_instance_and_by_their_end() {
         let name = ["even", "odd"][usize::from(!number.is_multiple_of(2))];
         let mut run = run(name, 1, 1);
         run.set_node(node, ShortText::default());
-        run.set_end(number, None);
+        run.set_end(number, None, None);
         past.note(run);
     }
     forget(&mut past, 10);
@@ -113,7 +119,7 @@ fn only_what_was_noted_since_is_changed() {
     assert!(!past.amend(before, &instance, |_| unreachable!()));
     past.note(run("a", 1, 1));
     assert!(past.amend(before, &instance, |run| {
-        run.set_end(41, Some(3));
+        run.set_end(41, Some(3), None);
         run.set_node(Uuid::nil(), "node".into());
     }));
     let size = past.size();
@@ -160,7 +166,7 @@ fn what_was_remembered_comes_back_in_the_order_of_its_numbers() {
     assert_eq!([name(5), name(3)], [Some("5".to_owned()), None]);
     for number in [20, 12, 16, 14, 30] {
         let mut run = run("one", 1, 1);
-        run.set_end(number, None);
+        run.set_end(number, None, None);
         past.restore(number, run);
     }
     let one = InstanceId::new("one");
@@ -177,7 +183,12 @@ fn noted(start: Instant, name: &str, at_s: u64, events: usize) -> Run {
         node: None,
         cause: Cause::Ended,
     };
-    Run::managed(InstanceId::new(name), at, (0..events).map(event).collect())
+    Run::managed(
+        InstanceId::new(name),
+        RunNumbers::default(),
+        at,
+        (0..events).map(event).collect(),
+    )
 }
 
 /// Since how many seconds after the start every end is remembered.
@@ -195,7 +206,12 @@ fn noted_long(start: Instant, at_s: u64) -> Run {
         node: None,
         cause: Cause::Said("x".repeat(1024).into()),
     };
-    Run::managed(InstanceId::new("long"), at, (0..8).map(event).collect())
+    Run::managed(
+        InstanceId::new("long"),
+        RunNumbers::default(),
+        at,
+        (0..8).map(event).collect(),
+    )
 }
 
 #[test]
@@ -245,4 +261,36 @@ fn what_is_missing_in_numbers_was_forgotten_before_a_restart() {
     assert_eq!(begun(&[(2, 20, 1), (3, 30, 2)]), Some(30));
     assert_eq!(begun(&[(1, 10, 2), (5, 50, 2), (6, 60, 2)]), Some(50));
     assert_eq!(begun(&[(2, 20, 1)]), Some(500));
+}
+
+#[test]
+fn the_outcome_is_the_last_run_in_whatever_order_ends_become_known_and_records_are_read() {
+    let at = crate::simulated::start();
+    let name = InstanceId::new("a");
+    let node = (Uuid::from_u128(1), ShortText::default());
+    let run = |number| {
+        let numbers = RunNumbers::restored(number, None, Vec::new());
+        let run = Run::plain(name.clone(), node.clone(), None, at, Cause::Ended);
+        run.numbered(numbers, None)
+    };
+    let last = |past: &Past| past.last_of(&name).map(|run| run.numbers().latest());
+    let mut past = Past::default();
+    for number in [2, 1, 3] {
+        past.note(run(number));
+    }
+    assert_eq!(last(&past), Some(3));
+    let all: Vec<u64> = past.runs_of_after(&name, 0).iter().map(|it| it.0).collect();
+    assert_eq!(all, [1, 2, 3], "in the order in which they became known");
+    let mut restored = Past::default();
+    for (key, number) in [(3, 3), (1, 2), (2, 1)] {
+        restored.restore(key, run(number));
+    }
+    let order = |past: &Past| -> Vec<u32> {
+        let runs = past.runs_of(&name);
+        runs.map(|run| run.numbers().latest()).collect()
+    };
+    assert_eq!(
+        (order(&past), order(&restored)),
+        (vec![3, 2, 1], vec![3, 2, 1])
+    );
 }
