@@ -165,9 +165,10 @@ fn what_was_remembered_comes_back_in_the_order_of_its_numbers() {
     let name = |number| past.get(number).map(|run| run.instance().to_string());
     assert_eq!([name(5), name(3)], [Some("5".to_owned()), None]);
     for number in [20, 12, 16, 14, 30] {
-        let mut run = run("one", 1, 1);
-        run.set_end(number, None, None);
-        past.restore(number, run);
+        let numbers = RunNumbers::restored(number, None, Vec::new());
+        let mut run = run("one", 1, 1).numbered(numbers, None);
+        run.set_end(number.into(), None, None);
+        past.restore(number.into(), run);
     }
     let one = InstanceId::new("one");
     let ends = past.of(&one).filter_map(|(_, run)| run?.end());
