@@ -97,7 +97,7 @@ impl Processes {
     /// How long ago an instance ended, by its exit file; `None` = its supervisor has written none.
     fn ended_ago(&self, record: &InstanceRecord) -> Option<Duration> {
         let ended = self.state().instance(&record.instance).ended();
-        let written = std::fs::symlink_metadata(ended).and_then(|it| it.modified());
+        let written = fs::symlink_metadata(ended).and_then(|it| it.modified());
         written.ok()?.elapsed().ok()
     }
 
