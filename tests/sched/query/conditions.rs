@@ -29,6 +29,7 @@ impl World {
             instance: id(name),
             how: EndHow::Stopped,
             exit_code: Some(exit_code),
+            ago: None,
             parcel: parcel(Kind::INSTANCE_STOPPED, uuid, Bytes::new()),
         };
         let report = StatsReport {
