@@ -229,7 +229,7 @@ impl Run {
 
     /// Whether no node has said how it ended, and this one had it.
     pub(crate) fn is_open_on(&self, node: Uuid) -> bool {
-        self.node.is_none() && self.end.is_none() && self.numbers.node() == Some(node)
+        self.end.is_none() && self.numbers.node() == Some(node)
     }
 
     /// Its node has said how it ended, long after it was given up as lost.
@@ -301,6 +301,11 @@ impl Run {
     /// Notes that its START failed.
     pub(crate) fn set_failed(&mut self, reason: StartFailureReason) {
         self.failed = Some(reason);
+    }
+
+    /// Notes on which node it was when that was given up: how it ended there is not known.
+    pub(crate) fn set_lost_on(&mut self, node: Uuid, hostname: ShortText) {
+        (self.node, self.hostname) = (Some(node), hostname);
     }
 
     /// Notes which node has said how it ended.

@@ -132,8 +132,11 @@ impl Scheduler {
             }
             let since = (claim.since_ms > 0).then(|| self.instant_of(claim.since_ms));
             let place = (node, ShortText::new(self.name_of(node)));
+            // Not closed: the node may come back and report how it ended.
+            let mut numbers = self.numbers_after(&instance);
+            numbers.begin(node);
             let run = Run::plain(instance, place, since, self.now, why.kept());
-            self.instances.note_run(run);
+            self.instances.note_run(run.numbered(numbers, None));
         }
         self.note_changed_runs();
     }

@@ -100,8 +100,12 @@ impl Scheduler {
             run.set_failed(reason.clone());
         });
         if !is_noted {
+            let mut numbers = self.numbers_after(instance);
+            numbers.begin(place.0);
+            numbers.close(place.0);
             let run = Run::plain(instance.clone(), place, before.since, self.now, why.kept());
-            self.instances.note_run(run.not_started(Some(reason)));
+            let run = run.not_started(Some(reason)).numbered(numbers, None);
+            self.instances.note_run(run);
         }
         self.note_changed_runs();
     }

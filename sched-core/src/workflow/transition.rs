@@ -143,7 +143,7 @@ impl Scheduler {
         }
         if let Some((node, hostname)) = place {
             self.instances
-                .amend_run(before, instance, |run| run.set_node(node, hostname));
+                .amend_run(before, instance, |run| run.set_lost_on(node, hostname));
         }
         self.leave_queue(instance);
         self.cluster.cordons_mut().note_transition(instance, None);

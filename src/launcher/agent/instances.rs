@@ -296,9 +296,11 @@ impl Agent {
         let Some(state) = self.instances.get(id).map(|instance| instance.state) else {
             return;
         };
+        // Nobody had signalled it, also where its lease had just run out.
+        let is_its_own = by_itself && code.is_some();
         match state {
             InstancePhase::Stopping { outcome, .. }
-                if !(by_itself && code.is_some() && outcome == Removal::Stopped) =>
+                if !is_its_own || outcome == Removal::Deleted =>
             {
                 self.remove(now, id, outcome, code);
             }
@@ -308,7 +310,7 @@ impl Agent {
             | InstancePhase::Suspending
             | InstancePhase::Suspended
             | InstancePhase::Resuming => {
-                if self.was_cut_off(now, id, code) {
+                if !is_its_own && self.was_cut_off(now, id, code) {
                     return self.remove(now, id, Removal::CutOff, code);
                 }
                 let state = InstancePhase::Exited {

@@ -52,7 +52,7 @@ impl World {
     }
 
     /// It is over: it exists nowhere, and no node is given it.
-    fn is_over(&mut self, name: &str) {
+    fn is_finished(&mut self, name: &str) {
         self.advance(Duration::from_secs(3600));
         assert!(self.placements().is_empty());
         assert!(self.seen(name).is_empty());
@@ -68,7 +68,7 @@ fn a_job_that_ends_by_itself_while_it_is_to_move_is_over() {
     assert_eq!(failure.reason, CommandFailureReason::WrongState);
     assert_eq!(world.place(controller, "b", 1000), Some(source));
     assert_eq!(world.place(controller, "c", 1000), Some(target));
-    world.is_over("a");
+    world.is_finished("a");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_job_that_ends_by_itself_after_its_target_was_lost_is_over() {
     world.finishes(source, "a");
     let failure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::WrongState);
-    world.is_over("a");
+    world.is_finished("a");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_victim_that_ends_by_itself_is_over_and_its_preemptor_has_the_room() {
     assert_eq!(world.placements(), [("high".to_owned(), node)]);
     world.list(node, &["high"]);
     world.gone(node, Kind::INSTANCE_STOPPED, "high");
-    world.is_over("low");
+    world.is_finished("low");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_job_that_was_to_move_and_runs_on_after_its_node_was_lost_is_over_when_it_en
         if told {
             world.finishes(source, "a");
             assert!(world.told(target).is_empty());
-            world.is_over("a");
+            world.is_finished("a");
         } else {
             // An original launcher, or one of an earlier version, cannot tell: it may have been the stop.
             world.has_stopped(source, "a");
@@ -131,7 +131,7 @@ fn a_job_that_ended_by_itself_while_its_node_was_away_is_over() {
     world.look_away();
     let source = world.node_with(1, 1000);
     world.returns_with(source, "a", (EndHow::Exited, 0), 5);
-    world.is_over("a");
+    world.is_finished("a");
     assert_eq!(world.outcomes("a"), [(Some(0), Some(1), false)]);
 }
 
@@ -143,7 +143,7 @@ fn a_job_that_waits_to_be_started_again_is_over_if_it_had_ended_by_itself() {
     assert_eq!(world.seen("a")[0].life, "waiting");
     let node = world.silent_node(1);
     world.returns_with(node, "a", (EndHow::Exited, 0), 70);
-    world.is_over("a");
+    world.is_finished("a");
     assert_eq!(world.outcomes("a"), [(Some(0), Some(1), false)]);
 }
 

@@ -164,9 +164,10 @@ fn what_was_remembered_comes_back_in_the_order_of_its_numbers() {
     assert_eq!(numbers(2).collect::<Vec<_>>(), [5, 9, 10]);
     let name = |number| past.get(number).map(|run| run.instance().to_string());
     assert_eq!([name(5), name(3)], [Some("5".to_owned()), None]);
+    let start = crate::simulated::start();
     for number in [20, 12, 16, 14, 30] {
         let numbers = RunNumbers::restored(number, None, Vec::new());
-        let mut run = run("one", 1, 1).numbered(numbers, None);
+        let mut run = noted(start, "one", number.into(), 1).numbered(numbers, None);
         run.set_end(number.into(), None, None);
         past.restore(number.into(), run);
     }
