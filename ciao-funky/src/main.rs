@@ -124,15 +124,11 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let uploads = listen(&cli.serve).await?;
 
     let output = Output::open()?;
-    output.line(format_args!(
-        "Listening commands at {}",
-        cli.serve.socket.display()
-    ));
+    let socket_path = cli.serve.socket.display();
+    output.line(format_args!("Listening commands at {socket_path}"));
     if let Some(uploads) = &uploads {
-        output.line(format_args!(
-            "Listening uploads at {}",
-            uploads.local_addr()?
-        ));
+        let address = uploads.local_addr()?;
+        output.line(format_args!("Listening uploads at {address}"));
     }
 
     let (news, shipped) = shipping::channel();
@@ -154,12 +150,8 @@ async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     parts.spawn(shipping::run(client.clone(), tenant, pushed, news));
     parts.spawn(session::run(client, requests, hear));
     if let Some(uploads) = uploads {
-        let uploaders = match cli.serve.upload_any_user {
-            true => Uploaders::Any,
-            false => Uploaders::These(allowed),
-        };
         let null = NullOrigin::of(cli.serve.allow_null_origin);
-        let settings = (shape, null, uploaders);
+        let settings = (shape, null, uploaders(&cli.serve, allowed));
         parts.spawn(upload::serve(uploads, binaries, settings, orders));
     }
     let stopped = tokio::select! {
@@ -200,6 +192,14 @@ fn settings(cli: &CommandLine) -> anyhow::Result<coordinator::Settings> {
 
 /// The port of Funky's own upload server.
 const DEFAULT_UPLOAD_PORT: u16 = 8080;
+
+/// Whose uploads are taken.
+fn uploaders(serve: &ServeFlags, allowed: Allowed) -> Uploaders {
+    match serve.upload_any_user {
+        true => Uploaders::Any,
+        false => Uploaders::These(allowed),
+    }
+}
 
 /// Opens the upload server's listener; `None` with `-upload off`. It warns where the address is not a loopback address
 /// and every client's uploads are taken: they are plain HTTP without authentication, and what is uploaded is run.

@@ -15,7 +15,7 @@ use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice, PlacedStart};
 use crate::api::cause::Cause;
 use crate::api::command::Command;
-use crate::api::ids::{InstanceId, SessionId};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Unknown;
 use crate::api::malformed::Malformed;
 use crate::api::parcel::{Parcel, Tag};
@@ -136,6 +136,7 @@ impl Scheduler {
             return;
         }
         self.note_long(id, name, &parcel);
+        let from = (id, node);
         match report {
             Report::Numbered {
                 seq,
@@ -153,32 +154,17 @@ impl Scheduler {
             Report::CommandFailed(failure) => self.command_failed(id, &failure),
             Report::InstanceState(event) => self.instance_state(id, &event),
             Report::InstanceDeleted(instance) => {
-                self.instance_gone(
-                    (id, node),
-                    parcel,
-                    &instance,
-                    (Ended::Gone, &Cause::Deleted),
-                );
+                self.has_ended(from, parcel, &instance, (Ended::Gone, Cause::Deleted));
             }
             Report::InstanceStopped(instance) => {
                 let why = self.cause_of_end(node);
-                self.instance_gone((id, node), parcel, &instance, (Ended::Gone, &why));
+                self.has_ended(from, parcel, &instance, (Ended::Gone, why));
             }
             Report::InstanceExited(instance) => {
-                self.instance_gone(
-                    (id, node),
-                    parcel,
-                    &instance,
-                    (Ended::ByItself, &Cause::Ended),
-                );
+                self.has_ended(from, parcel, &instance, (Ended::ByItself, Cause::Ended));
             }
             Report::InstanceCutOff(instance) => {
-                self.instance_gone(
-                    (id, node),
-                    parcel,
-                    &instance,
-                    (Ended::CutOff, &Cause::CutOff),
-                );
+                self.has_ended(from, parcel, &instance, (Ended::CutOff, Cause::CutOff));
             }
             Report::StartFailed {
                 instance,
@@ -208,6 +194,17 @@ impl Scheduler {
             Report::TraceReport => self.broadcast(Topic::Stats, id, parcel),
             Report::Output(read) => self.output_read(id, read, parcel),
         }
+    }
+
+    /// A node reports the end of an instance.
+    fn has_ended(
+        &mut self,
+        from: (SessionId, Option<NodeKey>),
+        parcel: Parcel,
+        instance: &InstanceId,
+        (how, why): (Ended, Cause),
+    ) {
+        self.instance_gone(from, parcel, instance, (how, &why));
     }
 
     /// Until a STATS has been read completely, its sender counts as one that does not number ends.

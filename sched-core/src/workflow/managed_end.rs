@@ -137,6 +137,33 @@ impl Scheduler {
         self.cluster.end(key, instance, how)
     }
 
+    /// It has ended on the node where it is and was to stay: it is over, or goes on for `why`. Returns who gets the report.
+    fn ended_where_it_is(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        (why, has_failed): (Option<Cause>, bool),
+    ) -> EndAudience {
+        let event = match why {
+            Some(_) => EventKind::Sought,
+            None => EventKind::Ended,
+        };
+        if !self.may(instance, event) {
+            return EndAudience::NoOne;
+        }
+        self.release(key, instance);
+        let Some(why) = why else {
+            if has_failed {
+                self.start_is_lost(key, instance);
+            } else {
+                self.end_managing(instance, &self.cause_of_end(Some(key)));
+            }
+            return EndAudience::All;
+        };
+        self.reschedule_after_its_end(key, instance, &why);
+        EndAudience::Originals
+    }
+
     /// A launcher reports the end of a managed instance, and no START of it is on its way there. `is_open`: its START
     /// never arrived, so this is its outcome. Returns who gets the report.
     fn managed_ended(
@@ -191,24 +218,7 @@ impl Scheduler {
                 self.note_left((from, to, how), instance, goes_on && !is_own)
             }
             state if state.node() == Some(key) => {
-                let event = match why {
-                    Some(_) => EventKind::Sought,
-                    None => EventKind::Ended,
-                };
-                if !self.may(instance, event) {
-                    return EndAudience::NoOne;
-                }
-                self.release(key, instance);
-                let Some(why) = why else {
-                    if has_failed {
-                        self.start_is_lost(key, instance);
-                    } else {
-                        self.end_managing(instance, &self.cause_of_end(Some(key)));
-                    }
-                    return EndAudience::All;
-                };
-                self.reschedule_after_its_end(key, instance, &why);
-                EndAudience::Originals
+                self.ended_where_it_is(key, instance, (why, has_failed))
             }
             State::Lost { node, then, .. } if node == self.cluster.nodes().node(key).uuid() => {
                 if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {

@@ -151,7 +151,6 @@ impl Scheduler {
         } else if self.cluster.note_no_extras(key) {
             self.note_changes();
         }
-        let missed_stats = self.config.missed_stats;
         self.cluster.note_listed(key);
         if report.starts_seen.is_some() {
             self.cluster.note_counting(key);
@@ -171,7 +170,7 @@ impl Scheduler {
         let rules = MissRules {
             starts_seen: report.starts_seen,
             is_queue_clear: node.backlog() == Backlog::Clear,
-            missed_stats,
+            missed_stats: self.config.missed_stats,
         };
         let mut ledger = self.cluster.ledger_mut(key);
         let (entries, columns) = ledger.with_columns();

@@ -133,7 +133,7 @@ impl Scheduler {
         let is_noted = self.instances.amend_run(before.last_run, instance, |run| {
             run.set_node(place.0, place.1.clone());
         });
-        if !is_noted && !(before.since.is_none() && self.completes_run(key, instance, why)) {
+        if !(is_noted || before.since.is_none() && self.completes_run(key, instance, why)) {
             let mut numbers = self.numbers_after(instance);
             numbers.begin(place.0);
             numbers.close(place.0);

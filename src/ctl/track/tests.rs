@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    CommandRefused, InstanceDeleted, InstanceStopped, RefusalReason, StartFailure,
+    CommandRefused, InstanceDeleted, InstanceStopped, PlacementState, RefusalReason, StartFailure,
     StartFailureReason,
 };
 use serde_json::Value;

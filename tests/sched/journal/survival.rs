@@ -163,7 +163,7 @@ fn a_nights_sweep_is_known_by_name_and_program_after_a_crash() {
     for number in 0..JOBS {
         let instance = format!("job {number}");
         let start = request(&instance, 1);
-        let named = start.placed_as(|asked| asked.name = format!("sweep-{number}").into());
+        let named = start.placed_as(|asked| asked.name = format!("sweep-{number}"));
         world.start_as(controller, named);
         world.stats(node, vec![running(&instance, 1)]);
         let workload = Workload {

@@ -140,7 +140,7 @@ fn the_list_of_ends_says_since_when_none_was_forgotten() {
     world.advance(Duration::from_secs(5));
     assert_eq!(complete_for_s(&mut world), Some(65), "since its start");
     let mut number = 0;
-    while world.forgotten() == None {
+    while world.forgotten().is_none() {
         assert!(number < 1_000, "it is bounded by bytes");
         number += 1;
         run(&mut world, &format!("other {number} {long}"));

@@ -28,7 +28,7 @@ impl World {
     fn row(&mut self, name: &str) -> InstanceView {
         let rows = self.seen(name);
         assert_eq!(rows.len(), 1, "{rows:?}");
-        rows.into_iter().next().unwrap()
+        rows.into_iter().next().expect("it has a row")
     }
 
     /// A node with the plain instance "a", called "web", that is lost and given up.

@@ -26,6 +26,21 @@ struct Scene {
     other: NodeKey,
 }
 
+/// What a node reports that has room for all.
+fn roomy() -> NodeReport {
+    NodeReport {
+        addresses: Box::default(),
+        mem_total_mib: 1000,
+        mem_available_mib: 1000,
+        disk_total_mb: 1000,
+        disk_available_mb: 1000,
+        load: 0,
+        cpus_online: 10,
+        hostname: "".into(),
+        extras: None,
+    }
+}
+
 /// A scheduler with two nodes, and an instance on the first that is put into this state past all checks.
 fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
     let now = crate::simulated::start();
@@ -36,18 +51,7 @@ fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
         let key = scheduler
             .cluster
             .add_node(uuid, Role::AGENT, session, now, None);
-        let report = NodeReport {
-            addresses: Box::default(),
-            mem_total_mib: 1000,
-            mem_available_mib: 1000,
-            disk_total_mb: 1000,
-            disk_available_mb: 1000,
-            load: 0,
-            cpus_online: 10,
-            hostname: "".into(),
-            extras: None,
-        };
-        scheduler.cluster.ready(key, Box::new(report), now);
+        scheduler.cluster.ready(key, Box::new(roomy()), now);
         key
     });
     let (one, other) = (nodes.next(), nodes.next());
