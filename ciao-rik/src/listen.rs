@@ -381,7 +381,7 @@ mod tests {
         let key = "-----BEGIN PRIVATE KEY-----\nMAo=\n-----END PRIVATE KEY-----\n";
         let cert = "-----BEGIN CERTIFICATE-----\nMAo=\n-----END CERTIFICATE-----\n";
         for (pem, lacks) in [
-            ("", "no certificate"),
+            ("", "it is empty"),
             (key, "no certificate"),
             (cert, "no private key"),
         ] {

@@ -41,9 +41,11 @@ async fn a_start_and_a_reason_to_wait_are_seen_without_a_reload() {
     page.browser
         .click("main tbody tr:first-child a[href*=explain]")
         .await;
-    page.says("#verdict", "It fits nowhere").await;
+    page.says("#verdict", "It waits.").await;
     page.says("#nearest", "of the 800 MiB of memory").await;
-    page.says("#decision tr[data-reason=memory]", "2").await;
+    page.says("#decision tr[data-reason=memory]", "300 MiB")
+        .await;
+    page.says("#decision", "zone = b").await;
     what_is_pasted_is_explained(&page).await;
     figures_are_those_of_ciaoctl(&page, &world).await;
     page.is_clean(&[NO_OUTPUT, "/v1/explain"]).await;

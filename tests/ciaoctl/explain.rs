@@ -581,7 +581,7 @@ async fn an_instance_that_waits_is_explained_by_its_own_start() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.out.starts_with("web-1 ("), "{ran:?}");
     assert!(ran.out.contains("waits: "), "{ran:?}");
-    assert!(ran.out.contains("without 'zone = b'"), "{ran:?}");
+    assert!(ran.out.contains("without 'zone=b'"), "{ran:?}");
     assert!(ran.out.contains("short of memory"), "{ran:?}");
     let ran = cluster.ctl(&["queue", "web-1", "--json"]).await.json();
     assert_eq!(ran["queue"][0]["name"], "web-1", "{ran}");

@@ -10,6 +10,7 @@ fn stopped(id: &str, code: i64) -> Message {
     Message::InstanceStopped(proto_frames::payload::InstanceStopped {
         instance_uuid,
         exit_code: Some(code),
+        exited: true,
         ..Default::default()
     })
 }

@@ -96,11 +96,25 @@ fn what_was_written_before_causes_were_data_is_read_and_still_written_so() {
     let keys = full().map(|(key, _)| format::encode_key(&key));
     let mut records = keys.iter().map(Vec::as_slice).zip(BEFORE_CAUSES);
     of_format(directory.path(), 2, &records.clone().collect::<Vec<_>>());
-    assert_eq!(contents(directory.path()), full());
-    assert!(full().iter().all(|(_, record)| {
+    let before_runs = full().map(|(key, record)| (key, before_runs(record)));
+    assert_eq!(contents(directory.path()), before_runs);
+    assert!(before_runs.iter().all(|(_, record)| {
         let (_, bytes) = records.next().unwrap();
         format::encode(record) == bytes
     }));
+}
+
+/// A record as it was before runs had numbers.
+fn before_runs(record: Record) -> Record {
+    match record {
+        Record::Instance(instance) => Record::Instance(Box::new(InstanceRecord {
+            runs: 0,
+            ran_on: None,
+            earlier_runs: Vec::new(),
+            ..*instance
+        })),
+        other => other,
+    }
 }
 
 #[test]
