@@ -107,6 +107,7 @@ const VALUES: &[&str] = &[
     "Left",
     "Limits",
     "Loss",
+    "LostPlain",
     "Members",
     "MissRules",
     "MoveRequest",

@@ -128,11 +128,9 @@ fn text_is_what_is_written() {
 }
 
 #[test]
-fn unknown_keys_are_ignored_and_of_a_repeated_one_the_last_counts() {
-    let read = start(
-        "  restart: true\n  zone: {a: [b]}\n  1: 2\n  restart: false\n  vm_type: qemu\n  vm_type: docker\n",
-    );
-    assert!(!read.restart);
+fn unknown_keys_are_ignored_also_where_they_are_repeated() {
+    let read = start("  restart: true\n  zone: {a: [b]}\n  1: 2\n  zone: c\n  vm_type: docker\n");
+    assert!(read.restart);
     assert_eq!(read.vm_type, "docker");
 }
 

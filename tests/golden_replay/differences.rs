@@ -28,7 +28,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         reason: "the original drops an AttachVolume that names no node, and its sender waits for ever",
         ours: &[
             "ERROR AttachVolumeFailure 0.1 from the scheduler, no trace: \
-             node_uuid: \"\"\ninstance_uuid: \"\"\nvolume_uuid: \"\"\nreason: invalid_data\n",
+             node_uuid: \"\"\ninstance_uuid: \"\"\nvolume_uuid: 67d86208-b46c-4465-9018-e14187d4010\nreason: invalid_data\n",
         ],
     },
     Difference {

@@ -7,6 +7,7 @@
 //! known: a node that was lost reports the end of its run after a later one has ended elsewhere ([`RunNumbers`]).
 
 mod reach;
+mod run;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -286,80 +287,6 @@ impl Run {
         self.end = Some(end);
         self.exit_code = exit_code.or(self.exit_code);
         self.ended = ended.map(|ended| ended.min(self.at)).or(self.ended);
-    }
-
-    /// Why its START failed, if it never ran.
-    pub(crate) fn failed(&self) -> Option<&StartFailureReason> {
-        self.failed.as_ref()
-    }
-
-    /// The same run, of which nothing came: its START failed for this reason.
-    pub(crate) fn not_started(self, failed: Option<StartFailureReason>) -> Self {
-        Self { failed, ..self }
-    }
-
-    /// Notes that its START failed.
-    pub(crate) fn set_failed(&mut self, reason: StartFailureReason) {
-        self.failed = Some(reason);
-    }
-
-    /// Notes on which node it was when that was given up: how it ended there is not known.
-    pub(crate) fn set_lost_on(&mut self, node: Uuid, hostname: ShortText) {
-        (self.node, self.hostname) = (Some(node), hostname);
-    }
-
-    /// Notes which node has said how it ended.
-    pub(crate) fn set_node(&mut self, node: Uuid, hostname: ShortText) {
-        self.numbers.close(node);
-        (self.node, self.hostname) = (Some(node), hostname);
-    }
-
-    /// What became of the instance, oldest first.
-    pub(crate) fn events(&self) -> impl Iterator<Item = Cow<'_, HistoryEvent>> {
-        let (told, plain) = match &self.story {
-            Story::Told(history) => (Some(history), None),
-            Story::Plain { since, cause } => (None, Some((*since, cause))),
-        };
-        let told = told.into_iter().flat_map(History::iter).map(Cow::Borrowed);
-        told.chain(plain.into_iter().flat_map(|(since, cause)| {
-            let event = |at, what, cause| HistoryEvent {
-                at,
-                what,
-                node: self.node,
-                cause,
-            };
-            let (what, why) = match self.failed {
-                Some(_) => (PhaseName::Placing, Cause::Plain),
-                None => (PhaseName::Running, Cause::KnownSince),
-            };
-            let began = since.map(|at| event(at, what.clone(), why.clone()));
-            let gone = event(self.ended(), PhaseName::Gone, cause.clone());
-            began.into_iter().chain([gone]).map(Cow::Owned)
-        }))
-    }
-
-    /// Why it is over.
-    pub(crate) fn cause(&self) -> Option<&Cause> {
-        match &self.story {
-            Story::Told(history) => history.last().map(|event| &event.cause),
-            Story::Plain { cause, .. } => Some(cause),
-        }
-    }
-
-    /// Bytes that it takes: with its place in both tables, and all that it has on the heap.
-    fn bytes(&self) -> usize {
-        /// The number of the latest run by instance, and that entry's place in the table's index.
-        const IN_LATEST: usize = size_of::<(InstanceId, u64)>() + 2 * size_of::<usize>();
-        let story = match &self.story {
-            Story::Told(history) => history.bytes(),
-            Story::Plain { cause, .. } => cause.text_len(),
-        };
-        let id = match &self.instance {
-            InstanceId::Text(text) => 2 * text.len(),
-            InstanceId::Uuid(_) | InstanceId::DryRun(_) => 0,
-        };
-        let texts = self.hostname.len() + self.name.len() + self.program.len();
-        size_of::<Noted>() + IN_LATEST + story + id + texts
     }
 }
 

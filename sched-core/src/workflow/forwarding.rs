@@ -154,17 +154,17 @@ impl Scheduler {
             Report::CommandFailed(failure) => self.command_failed(id, &failure),
             Report::InstanceState(event) => self.instance_state(id, &event),
             Report::InstanceDeleted(instance) => {
-                self.has_ended(from, parcel, &instance, (Ended::Gone, Cause::Deleted));
+                self.take_end(from, parcel, &instance, (Ended::Gone, Cause::Deleted));
             }
             Report::InstanceStopped(instance) => {
                 let why = self.cause_of_end(node);
-                self.has_ended(from, parcel, &instance, (Ended::Gone, why));
+                self.take_end(from, parcel, &instance, (Ended::Gone, why));
             }
             Report::InstanceExited(instance) => {
-                self.has_ended(from, parcel, &instance, (Ended::ByItself, Cause::Ended));
+                self.take_end(from, parcel, &instance, (Ended::ByItself, Cause::Ended));
             }
             Report::InstanceCutOff(instance) => {
-                self.has_ended(from, parcel, &instance, (Ended::CutOff, Cause::CutOff));
+                self.take_end(from, parcel, &instance, (Ended::CutOff, Cause::CutOff));
             }
             Report::StartFailed {
                 instance,
@@ -197,7 +197,7 @@ impl Scheduler {
     }
 
     /// A node reports the end of an instance.
-    fn has_ended(
+    fn take_end(
         &mut self,
         from: (SessionId, Option<NodeKey>),
         parcel: Parcel,

@@ -136,7 +136,7 @@ impl Scheduler {
             _ => None,
         };
         if let (Some(instance), Some(key)) = (&instance, self.peers.node_of(id))
-            && self.is_over_before(key, instance, &told, &parcel, end)
+            && self.take_earlier_end(key, instance, &told, &parcel, end)
         {
             return;
         }
@@ -187,7 +187,7 @@ impl Scheduler {
             EndHow::Deleted => (parcel, Report::InstanceDeleted(instance)),
             EndHow::Stopped | EndHow::Failed(_) => (parcel, Report::InstanceStopped(instance)),
         };
-        if self.is_over_before(key, &ended, &told, &parcel, end) {
+        if self.take_earlier_end(key, &ended, &told, &parcel, end) {
             return;
         }
         self.report(now, id, told, parcel);

@@ -178,7 +178,7 @@ impl Scheduler {
 
     /// A node reports the end of an instance, of which a later run has begun elsewhere, or is over: this is the end of an
     /// earlier run. It is listed as that, and changes nothing about the outcome; whether nothing else is to be done.
-    pub(crate) fn is_over_before(
+    pub(crate) fn take_earlier_end(
         &mut self,
         key: NodeKey,
         instance: &InstanceId,

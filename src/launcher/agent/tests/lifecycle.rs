@@ -10,8 +10,18 @@ fn stopped(id: &str, code: i64) -> Message {
     Message::InstanceStopped(proto_frames::payload::InstanceStopped {
         instance_uuid,
         exit_code: Some(code),
-        exited: true,
         ..Default::default()
+    })
+}
+
+/// The end of what nobody had stopped.
+fn ended(id: &str, code: i64) -> Message {
+    let Message::InstanceStopped(event) = stopped(id, code) else {
+        unreachable!("it is one");
+    };
+    Message::InstanceStopped(proto_frames::payload::InstanceStopped {
+        exited: true,
+        ..event
     })
 }
 
@@ -29,7 +39,7 @@ fn an_end_by_itself_is_reported_once_with_its_code_and_gives_back_what_was_held(
     let mut world = World::connected();
     world.running("a", 1000);
     world.exits("a", 3);
-    assert_eq!(world.answer(), stopped("a", 3));
+    assert_eq!(world.answer(), ended("a", 3));
     world.exits("a", 3);
     assert!(world.stats().instances.is_empty());
     world.advance(INTERVAL * 3);
@@ -51,7 +61,7 @@ fn an_instance_that_ended_by_itself_can_be_started_again_and_deleted() {
         instance: "a".to_owned(),
     });
     world.exits("a", 4);
-    assert_eq!(world.answer(), stopped("a", 4));
+    assert_eq!(world.answer(), ended("a", 4));
     world.delete("a", false);
     assert_eq!(world.answer(), deleted("a", 4));
     world.advance(INTERVAL * 2);
@@ -328,7 +338,7 @@ fn an_end_without_a_connection_is_told_on_the_next() {
     world.advance(INTERVAL * 9);
     world.nothing_else();
     world.connect();
-    assert_eq!(world.sent[..2], [stopped("a", 1), deleted("b", 2)]);
+    assert_eq!(world.sent[..2], [ended("a", 1), deleted("b", 2)]);
     assert_eq!(world.kinds()[2..], [Kind::STATS, Kind::READY]);
 }
 
@@ -338,10 +348,10 @@ fn a_notice_that_may_have_been_lost_with_its_connection_is_sent_again_and_one_th
     let mut world = World::connected();
     world.running("a", 1);
     world.exits("a", 1);
-    assert_eq!(world.answer(), stopped("a", 1));
+    assert_eq!(world.answer(), ended("a", 1));
     world.handle(Input::Disconnected);
     world.connect();
-    assert_eq!(world.answer(), stopped("a", 1));
+    assert_eq!(world.answer(), ended("a", 1));
     world.advance(INTERVAL);
     world.handle(Input::Disconnected);
     world.sent.clear();
