@@ -40,7 +40,7 @@ pub async fn connect(
 }
 
 /// Connects to the first of these endpoints that lets us, and waits for CONNECTED: one round, in order, without waiting
-/// between them. The addresses of one name are tried staggered ([`STAGGER`](crate::net::dial::STAGGER)). Then a task
+/// between them. The addresses of one name are tried staggered (250 ms apart). Then a task
 /// serves the link until it ends. `failed` is called for each endpoint that does not let us, also for the last.
 ///
 /// A handshake that takes long is given up while there is another address to try ([`FIRST_PATIENCE`]): a scheduler that
