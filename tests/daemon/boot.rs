@@ -236,6 +236,12 @@ async fn a_log_that_was_renamed_is_opened_again_on_sighup() {
         entries.map(|entry| entry.unwrap().path()).find(is_log)
     };
     let begun = log().expect("a log is written");
+    // A thread writes it, behind what standard error has already.
+    until("what is logged at the start is in the file", || {
+        let written = std::fs::read_to_string(&begun);
+        written.is_ok_and(|text| text.contains("event=listening"))
+    })
+    .await;
     std::fs::rename(&begun, logs.join("rotated.1")).unwrap();
     daemon.hang_up();
     until("the log is there again", || {

@@ -25,9 +25,9 @@ const FAILURES: usize = 50;
 const REPORTS: usize = 200;
 
 /// What the daemon may keep of it, in KiB: 4 MiB for the controller's queue, a batch of 16 KiB of each launcher and as much
-/// read ahead of it, as much again for what memory costs beside its contents, and 1 KiB for each instance that it gets to
+/// read ahead of it, as much again for what memory costs beside its contents, and 1.5 KiB for each instance that it gets to
 /// know. The launchers' budgets are 50 MiB, and cost twice that.
-const MOST_KIB: usize = 2 * (4 * 1024 + 2 * 16 * LAUNCHERS) + LAUNCHERS * INSTANCES;
+const MOST_KIB: usize = 2 * (4 * 1024 + 2 * 16 * LAUNCHERS) + LAUNCHERS * INSTANCES * 3 / 2;
 
 fn stats(node: Uuid, hostname: &str, instances: impl Iterator<Item = u128>) -> Bytes {
     let stat = |number| InstanceStat {
