@@ -1,7 +1,7 @@
 //! What `ciaoctl` prints of frames from the scheduler: nothing that a terminal or a reader of lines would obey.
 
 use ciao_scheduler::ctl::event::Event;
-use ciao_scheduler::ctl::explanation::{Explanation, reasons_table};
+use ciao_scheduler::ctl::explanation::{Explanation, Of, reasons_table};
 use ciao_scheduler::ctl::resolve::{Candidate, resolve};
 use ciao_scheduler::ctl::table::{Queued, Row, Style, Wide, document, ids, table};
 use ciao_scheduler::printable::{self, Lines, Printable, is_unprintable, is_word};
@@ -69,6 +69,7 @@ pub fn printers(data: &[u8]) {
                 node: None,
                 nearest: None,
                 decision: *decision,
+                of: Of::Start,
             };
             shows_all(&explanation.text(None));
             shows_json(&explanation.json());
