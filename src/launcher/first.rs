@@ -23,7 +23,7 @@ pub fn is_first() -> bool {
     getpid() == Pid::INIT
 }
 
-/// Runs this program again with these arguments, and looks after it and all orphans until it ends; its exit code.
+/// Runs this program again with these arguments, and waits for it and for all orphans until it ends; its exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match look_after(args) {
         Ok(code) => ExitCode::from(code),

@@ -62,7 +62,7 @@ struct TrashState {
     epoch: u128,
     /// Counts the names given.
     named: AtomicU64,
-    /// About how many things are in the trash: some are counted late, and each look of the thread counts them anew.
+    /// About how many things are in the trash: some are counted late, and each look of the thread counts them again.
     count: AtomicUsize,
     /// Set when the launcher ends; the thread then stops after the entry it is at.
     is_over: AtomicBool,

@@ -140,7 +140,7 @@ impl Journal {
         self.claims.away.get(&node).map_or(0, |away| away.lost)
     }
 
-    /// A plain instance is not expected back with its lost node any more: it is given up, or started anew.
+    /// A plain instance is not expected back with its lost node any more: it is given up, or started again.
     pub(crate) fn forget_lost_plain(&mut self, instance: &InstanceId, now: Instant) {
         if let Some(node) = self.claims.forget_lost(instance) {
             self.note_claims(node, now);

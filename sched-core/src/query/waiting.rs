@@ -2,7 +2,7 @@
 //! refusals are.
 //!
 //! A history keeps the cause of each step as it was then. What somebody waits for is another question: nodes have come,
-//! left and filled up since, so it is answered anew whenever it is asked, by the filters and figures of the choice.
+//! left and filled up since, so it is answered again each time it is asked, by the filters and figures of the choice.
 
 use std::time::Instant;
 

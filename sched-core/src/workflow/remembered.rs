@@ -126,7 +126,7 @@ impl Scheduler {
     pub(crate) fn lost_are_over(&mut self, node: Uuid, claims: &[ClaimRecord], why: &Cause) {
         for claim in claims.iter().filter(|claim| claim.is_lost) {
             let instance = InstanceId::new(&claim.instance);
-            // Started anew meanwhile, it is what became of that.
+            // Started again meanwhile, it is what became of that.
             if self.exists(&instance) {
                 continue;
             }

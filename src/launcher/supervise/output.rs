@@ -222,7 +222,7 @@ impl Sink {
         }
     }
 
-    /// Opens the file anew where the workload, or somebody else, has removed it: one without a name takes room on the disk
+    /// Opens the file again where the workload, or somebody else, has removed it: one without a name takes room on the disk
     /// and cannot be read, nor cut.
     fn find_again(&mut self) {
         let is_removed = self.file.metadata().is_ok_and(|it| it.nlink() == 0);
