@@ -24,10 +24,15 @@ const FAILURES: usize = 50;
 /// Further STATS of each; with all the rest more than each launcher's budget.
 const REPORTS: usize = 200;
 
+/// Instances of each that are in none of the further STATS: they have ended.
+const ENDED: usize = INSTANCES - 10;
+
 /// What the daemon may keep of it, in KiB: 4 MiB for the controller's queue, a batch of 16 KiB of each launcher and as much
-/// read ahead of it, as much again for what memory costs beside its contents, and 1.5 KiB for each instance that it gets to
-/// know. The launchers' budgets are 50 MiB, and cost twice that.
-const MOST_KIB: usize = 2 * (4 * 1024 + 2 * 16 * LAUNCHERS) + LAUNCHERS * INSTANCES * 3 / 2;
+/// read ahead of it, as much again for what memory costs beside its contents, 1 KiB for each instance that it gets to know,
+/// and half a KiB for the run of each that has ended, which is remembered (`MAX_PAST_BYTES`). The launchers' budgets are
+/// 50 MiB, and cost twice that.
+const MOST_KIB: usize =
+    2 * (4 * 1024 + 2 * 16 * LAUNCHERS) + LAUNCHERS * INSTANCES + LAUNCHERS * ENDED / 2;
 
 fn stats(node: Uuid, hostname: &str, instances: impl Iterator<Item = u128>) -> Bytes {
     let stat = |number| InstanceStat {
@@ -61,7 +66,7 @@ fn words(launcher: usize, node: Uuid) -> Vec<(Kind, Bytes)> {
     let unknown = (LAUNCHERS * INSTANCES + launcher * FAILURES) as u128;
     let mut words = vec![(Kind::STATS, stats(node, &hostname, own.clone()))];
     words.extend((0..FAILURES).map(|n| (Kind::START_FAILURE, failure(unknown + n as u128))));
-    let report = stats(node, &hostname, own.take(10));
+    let report = stats(node, &hostname, own.take(INSTANCES - ENDED));
     words.extend((0..REPORTS).map(|_| (Kind::STATS, report.clone())));
     words
 }
