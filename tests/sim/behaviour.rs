@@ -9,7 +9,6 @@
 //! run itself: it is done where somebody asks for it.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -20,9 +19,9 @@ use sched_core::{
     SessionId,
 };
 
-use crate::fnv::Fnv;
 use crate::names::SCHEDULER;
 use crate::payload;
+use crate::recipients::{self, Of, Streams};
 
 /// Whether a run is to be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +30,10 @@ pub(crate) enum Measure {
     Whole,
     /// With a line for each thing that happens, to find the first that differs.
     Steps,
+    /// Each recipient for itself ([`recipients`](crate::recipients)).
+    Recipients,
+    /// The same, with a line for each thing.
+    RecipientSteps,
 }
 
 /// What a run that was measured came to.
@@ -61,9 +64,7 @@ enum What {
 /// Everything that a run's scheduler was told and did so far.
 #[derive(Debug)]
 pub(crate) struct Behaviour {
-    hash: Fnv,
-    /// Each thing that happened, with its time and the hash before it; `None` if they are not asked for.
-    steps: Option<String>,
+    streams: Streams,
     /// For each session a connection on which everything arrives at once.
     wires: BTreeMap<SessionId, Wire>,
 }
@@ -96,26 +97,27 @@ impl Wire {
 impl Behaviour {
     pub(crate) fn new(measure: Measure) -> Option<Self> {
         (measure != Measure::No).then(|| Self {
-            hash: Fnv::new(),
-            steps: (measure == Measure::Steps).then(String::new),
+            streams: Streams::new(measure),
             wires: BTreeMap::new(),
         })
     }
 
     /// What all of it comes to.
     pub(crate) fn measured(&self) -> Measured {
-        Measured {
-            hash: self.hash.get(),
-            steps: self.steps.clone().unwrap_or_default(),
-        }
+        self.streams.measured()
+    }
+
+    /// Whether recipients are told apart.
+    pub(crate) fn is_by_recipient(&self) -> bool {
+        self.streams.are_apart()
     }
 
     pub(crate) fn scheduler_starts(&mut self, at: Duration) {
-        self.begin(at, What::SchedulerStarts);
+        self.begin(at, Of::Scheduler, What::SchedulerStarts);
     }
 
     pub(crate) fn scheduler_crashes(&mut self, at: Duration) {
-        self.begin(at, What::SchedulerCrashes);
+        self.begin(at, Of::Scheduler, What::SchedulerCrashes);
         self.wires.clear();
     }
 
@@ -126,7 +128,7 @@ impl Behaviour {
             Input::Disconnected {
                 session, unsent, ..
             } => {
-                self.begin(at, What::Disconnected);
+                self.begin(at, self.streams.of(*session), What::Disconnected);
                 self.session(*session);
                 self.number(unsent.len() as u64);
                 self.wires.remove(session);
@@ -140,17 +142,17 @@ impl Behaviour {
             | Input::Malformed {
                 session, parcel, ..
             } => {
-                self.begin(at, What::Receives);
+                self.begin(at, self.streams.of(*session), What::Receives);
                 self.session(*session);
                 self.frame(&sim_support::frame_of(parcel));
             }
             Input::Unknown { session, tag, .. } => {
-                self.begin(at, What::Receives);
+                self.begin(at, self.streams.of(*session), What::Receives);
                 self.session(*session);
                 self.number(u64::from(tag.0));
             }
             Input::Backlog { session, backlog } => {
-                self.begin(at, What::Backlog);
+                self.begin(at, self.streams.of(*session), What::Backlog);
                 self.session(*session);
                 self.number(match backlog {
                     Backlog::Clear => 0,
@@ -159,11 +161,11 @@ impl Behaviour {
                 });
             }
             Input::Committed(ticket) => {
-                self.begin(at, What::Committed);
+                self.begin(at, Of::Disk, What::Committed);
                 self.number(ticket.0);
             }
             Input::Disk(state) => {
-                self.begin(at, What::Disk);
+                self.begin(at, Of::Disk, What::Disk);
                 self.number(u64::from(matches!(state, DiskState::Refuses(_))));
             }
             Input::Leaving | Input::Tick => {}
@@ -171,7 +173,8 @@ impl Behaviour {
     }
 
     fn connects(&mut self, at: Duration, session: SessionId, hello: &Hello) {
-        self.begin(at, What::Connects);
+        self.streams.belongs(session, hello.uuid);
+        self.begin(at, self.streams.of(session), What::Connects);
         self.session(session);
         self.uuid(hello.uuid);
         self.number(u64::from(hello.role.0));
@@ -186,7 +189,7 @@ impl Behaviour {
         encoding: Encoding,
         message: &Message,
     ) {
-        self.begin(at, What::Sends);
+        self.begin(at, Of::Peer(peer), What::Sends);
         self.session(to);
         let wires = &mut self.wires;
         let wire = wires.entry(to).or_insert_with(|| Wire::new(encoding));
@@ -203,7 +206,7 @@ impl Behaviour {
 
     /// The core ends a connection.
     pub(crate) fn disconnects(&mut self, at: Duration, session: SessionId, why: DisconnectReason) {
-        self.begin(at, What::Disconnects);
+        self.begin(at, self.streams.of(session), What::Disconnects);
         self.session(session);
         match why {
             DisconnectReason::Replaced { by } => {
@@ -217,16 +220,21 @@ impl Behaviour {
 
     /// The core has the nodes that it knows remembered.
     pub(crate) fn remembers(&mut self, at: Duration, nodes: &[KnownNode]) {
-        self.begin(at, What::RemembersNodes);
+        self.begin(at, Of::Disk, What::RemembersNodes);
         self.number(nodes.len() as u64);
         nodes.iter().for_each(|node| self.uuid(node.uuid));
     }
 
     /// The core has records put or deleted.
     pub(crate) fn persists(&mut self, at: Duration, change: &Change) {
-        self.begin(at, What::Persists);
+        self.begin(at, Of::Disk, What::Persists);
         self.number(change.ticket.0);
-        for (key, record) in &change.entries {
+        let mut entries: Vec<_> = change.entries.iter().collect();
+        let is_by_recipient = self.is_by_recipient();
+        if is_by_recipient {
+            entries.sort_by_key(|(key, _)| key);
+        }
+        for (key, record) in entries {
             let (kind, uuid) = match key {
                 RecordKey::Instance(id) => (1, Uuid::try_parse(id).unwrap_or_default()),
                 RecordKey::Node(uuid) => (2, *uuid),
@@ -238,28 +246,25 @@ impl Behaviour {
             self.number(kind);
             self.uuid(uuid);
             self.number(u64::from(record.is_some()));
+            if is_by_recipient {
+                self.number(record.as_ref().map_or(0, recipients::content));
+            }
         }
     }
 
-    fn begin(&mut self, at: Duration, what: What) {
-        let (before, seconds) = (self.hash.get(), at.as_secs_f64());
-        self.say(format_args!("\n{before:016x} {seconds:>10.3} {what:?}"));
-        self.hash.write(&at.as_nanos().to_le_bytes());
+    fn begin(&mut self, at: Duration, of: Of, what: What) {
+        let (before, seconds) = (self.streams.turn_to(of), at.as_secs_f64());
+        self.streams
+            .say(format_args!("\n{before:016x} {seconds:>10.3} {what:?}"));
+        self.streams.write(&at.as_nanos().to_le_bytes());
         self.number(what as u64);
-    }
-
-    /// Adds to the lines, which do not count.
-    fn say(&mut self, what: fmt::Arguments<'_>) {
-        if let Some(steps) = &mut self.steps {
-            steps.write_fmt(what).expect("a string takes everything");
-        }
     }
 
     fn frame(&mut self, frame: &Frame) {
         let (kind, version) = (frame.kind, frame.version);
-        self.say(format_args!(" {kind}"));
+        self.streams.say(format_args!(" {kind}"));
         let head = [kind.ty.0, kind.operand, version.major, version.minor];
-        self.hash.write(&head);
+        self.streams.write(&head);
         self.uuid(frame.origin);
         self.number(u64::from(frame.trace.is_some()));
         self.number(payload::hash(&frame.payload));
@@ -270,10 +275,10 @@ impl Behaviour {
     }
 
     fn number(&mut self, number: u64) {
-        self.hash.write(&number.to_le_bytes());
+        self.streams.write(&number.to_le_bytes());
     }
 
     fn uuid(&mut self, uuid: Uuid) {
-        self.hash.write(uuid.as_bytes());
+        self.streams.write(uuid.as_bytes());
     }
 }

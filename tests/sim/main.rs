@@ -28,6 +28,7 @@ mod network;
 mod observer;
 mod payload;
 mod plan;
+mod recipients;
 mod run;
 mod scheduler;
 mod seeds;

@@ -12,6 +12,7 @@ use sched_core::{
 };
 
 use crate::agenda::Event;
+use crate::behaviour::Behaviour;
 use crate::controller;
 use crate::disk::Trouble;
 use crate::facts::{Fact, News};
@@ -276,13 +277,20 @@ impl World {
     }
 
     fn take_actions(&mut self) {
+        if self
+            .behaviour
+            .as_ref()
+            .is_some_and(Behaviour::is_by_recipient)
+        {
+            return self.take_actions_by_recipient();
+        }
         while let Some(mut action) = self.core.as_mut().and_then(Scheduler::poll_action) {
             sim_support::word(&mut action);
             self.act_on(action);
         }
     }
 
-    fn act_on(&mut self, action: Action) {
+    pub(crate) fn act_on(&mut self, action: Action) {
         self.see_action(&action);
         match action {
             Action::Send { to, message } if Some(to) == self.observer.session => {

@@ -20,7 +20,8 @@
 //! which no words count ([`crate::behaviour`]); `failed` in place of the hash of a run that failed. It is empty if
 //! not all seeds were run. A change that only moves, renames or words something leaves it as it is. With `SIM_SEED=n` in
 //! place of `SIM_SEEDS` the file also has a line for each thing that happened, with the hash before it: `diff` finds the
-//! first that differs.
+//! first that differs. `SIM_RECIPIENTS=1` beside `SIM_HASHES` has the order between recipients not count
+//! ([`crate::recipients`]).
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -167,9 +168,12 @@ impl Hashes {
     /// Empties the file, so that one of an earlier run is not taken for this run's.
     fn new() -> Self {
         let file = env::var_os("SIM_HASHES").map(PathBuf::from);
+        let is_by_recipient = env::var_os("SIM_RECIPIENTS").is_some();
         let measure = match (&file, env::var_os("SIM_SEED")) {
             (None, _) => Measure::No,
+            (Some(_), None) if is_by_recipient => Measure::Recipients,
             (Some(_), None) => Measure::Whole,
+            (Some(_), Some(_)) if is_by_recipient => Measure::RecipientSteps,
             (Some(_), Some(_)) => Measure::Steps,
         };
         let hashes = Self {
