@@ -24,6 +24,7 @@ pub(crate) mod report;
 pub(crate) mod resources;
 pub(crate) mod rules;
 pub(crate) mod sent;
+pub(crate) mod start;
 pub(crate) mod tally;
 pub(crate) mod text;
 pub(crate) mod unread;

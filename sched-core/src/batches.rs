@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use indexmap::{IndexMap, IndexSet};
 use sched_model::{Batch as BatchAsked, Uuid};
 
-use crate::api::action::PlacedStart;
 use crate::api::declined::Refusal;
 use crate::api::ids::InstanceId;
+use crate::api::start::PlacedStart;
 use crate::maps::Map;
 use crate::peers::owner::Owner;
 

@@ -44,11 +44,9 @@ use std::time::{Duration, Instant};
 
 use sched_model::{Group, Uuid};
 
-use crate::api::action::PlacedStart;
 use crate::api::cause::Cause;
 use crate::api::ids::{NodeKey, SessionId};
-use crate::api::input::StartRequest;
-use crate::api::record::Demand;
+use crate::api::start::{Demand, PlacedStart, StartRequest};
 use crate::cluster::ledger::Ended;
 use crate::cluster::view::is_apart_by_node;
 use crate::instance::tried::{AllTried, Tried};

@@ -27,8 +27,8 @@ mod timers;
 mod workflow;
 
 pub use api::action::{
-    Action, DisconnectReason, LauncherCommand, Message, Notice, PlacedStart, RefusedConnect,
-    StartChanges, StatsWithout, TargetedCommand,
+    Action, DisconnectReason, LauncherCommand, Message, Notice, RefusedConnect, StatsWithout,
+    TargetedCommand,
 };
 pub use api::cause::Cause;
 pub use api::command::{Command, ImageCommand, Target};
@@ -48,7 +48,7 @@ pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
     Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, Dialect,
     EndHow, EndReport, EndsReport, FailedStart, Hello, Input, InstanceReport, InstanceState,
-    NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Unknown,
+    NewConfiguration, NodeExtras, NodeReport, StatsReport, Unknown,
 };
 pub use api::known_node::KnownNode;
 pub use api::malformed::{Fault, Malformed};
@@ -81,15 +81,15 @@ pub use api::phase::{EventKind, IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};
 pub use api::provider::{Claimed, Constraint, Consumed, Having, Stock};
 pub use api::record::{
-    Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, Demand, DrainRecord, EndsRecord,
-    Event, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RestoredStart, RunRecord,
-    Ticket,
+    Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, DrainRecord, EndsRecord, Event,
+    InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RunRecord, Ticket,
 };
 pub use api::resources::Resources;
 pub use api::rules::{
     Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, OfferRules, PolicyRules,
     RuleError, Rules, TenantId, WeigherRule,
 };
+pub use api::start::{Demand, PlacedStart, RestoredStart, StartChanges, StartRequest};
 pub use api::tally::{Reasons, TIME_BOUNDS_MS, Times};
 pub use api::text::{MAX_TEXT_LEN, ShortText};
 pub use api::vm_types::{VmType, VmTypes};

@@ -8,9 +8,9 @@ use std::time::Instant;
 use indexmap::IndexSet;
 use sched_model::Uuid;
 
-use crate::api::action::PlacedStart;
 use crate::api::config::{Config, MAX_RECOVERING, MAX_RECOVERING_BYTES};
 use crate::api::ids::InstanceId;
+use crate::api::start::PlacedStart;
 use crate::maps::Map;
 
 /// STARTs tried again when one node becomes ready: all of them would make the return of a large cluster quadratic.

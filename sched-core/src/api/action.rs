@@ -5,7 +5,6 @@
 //! `src/server/wire/render.rs` and a [`Notice`] into a log line; nothing here knows either form.
 
 use core::net::SocketAddr;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,8 +12,8 @@ use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus, Delete,
     DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced, InstanceQueued,
     InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, NodePressure,
-    OutputPart, PlacementDecision, QueryResult, ReadOutput, ReportReceived, Resume, Scheduling,
-    Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    OutputPart, PlacementDecision, QueryResult, ReadOutput, ReportReceived, Resume, Snapshot,
+    StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 use sched_model::{Role, Uuid};
 
@@ -22,15 +21,15 @@ use crate::api::command::Target;
 use crate::api::disk::DiskSilence;
 use crate::api::explained::{DrainCauses, Explained, RowCauses};
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::input::StartRequest;
 use crate::api::known_node::KnownNode;
 use crate::api::parcel::Parcel;
 use crate::api::phase::IllegalTransition;
 use crate::api::pressure::PressureNews;
-use crate::api::record::{Change, Demand};
+use crate::api::record::Change;
 use crate::api::refused::Refused;
 use crate::api::rules::{OfferRules, RuleError};
 use crate::api::sent::Sent;
+use crate::api::start::PlacedStart;
 use crate::api::text::ShortText;
 use crate::api::unread::Unread;
 
@@ -161,54 +160,6 @@ pub enum Message {
     NoOutput(Box<Explained<OutputPart, Unread>>),
 }
 
-/// A START on its way to a node, or waiting to be placed. It holds the frame as it came, so that it can be forwarded
-/// byte for byte, and the decoded request beside it, so that no part of the core has to read the frame.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PlacedStart {
-    /// The session that sent it and is answered. After a restart of the scheduler it is `SessionId(0)`, which no
-    /// session has: all controllers are answered then.
-    pub sender: SessionId,
-    /// What it asks for; shared with the queue and with searches, and copied only when it is changed.
-    pub request: Arc<StartRequest>,
-    /// The frame as it came: what the launcher gets.
-    pub parcel: Parcel,
-    /// What its payload does not say, because it came to be so since; `None` as long as the payload says it all.
-    pub changes: Option<Box<StartChanges>>,
-}
-
-impl PlacedStart {
-    /// Makes it a restart, because its instance ran before: a launcher then takes up what is left of it instead of
-    /// preparing it again. Does nothing where the START says so itself.
-    pub(crate) fn set_restart(&mut self) {
-        if !self.request.restart {
-            Arc::make_mut(&mut self.request).restart = true;
-            self.changes.get_or_insert_default().restart = true;
-        }
-    }
-
-    /// Makes it ask for other amounts: after an UPDATE, for each further placement. Request and changes are set
-    /// together, so that what is claimed is what the launcher is told.
-    pub(crate) fn set_demand(&mut self, demand: Demand) {
-        let request = Arc::make_mut(&mut self.request);
-        request.asked = demand.base();
-        let resources = demand.resources.iter();
-        let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
-        let resources: BTreeMap<_, _> = resources.collect();
-        match &mut request.scheduling {
-            Some(scheduling) => scheduling.resources = resources,
-            None if resources.is_empty() => {}
-            none => {
-                let scheduling = Scheduling {
-                    resources,
-                    ..Scheduling::default()
-                };
-                *none = Some(Box::new(scheduling));
-            }
-        }
-        self.changes.get_or_insert_default().demand = Some(demand);
-    }
-}
-
 /// A STATS that lists instances of other nodes. It is forwarded without them: a controller would take the sender for
 /// their node.
 #[derive(Debug, PartialEq)]
@@ -220,21 +171,6 @@ pub struct StatsWithout {
     /// Whether its text has the plain layout that ciao's encoder writes, in which rows can be cut out of the bytes.
     /// Any other text is decoded and encoded again.
     pub is_plain: bool,
-}
-
-/// What has changed of a START since its payload was written. A launcher gets it as an overrides frame before the
-/// START, or, if it takes none, edited into the payload.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct StartChanges {
-    /// Whether the launcher that is given the START takes them beside the payload ([`Capabilities::OVERRIDES`]). Decided
-    /// for each launcher when the START is given to it; `false` before.
-    ///
-    /// [`Capabilities::OVERRIDES`]: crate::Capabilities::OVERRIDES
-    pub as_fields: bool,
-    /// Whether it has become a restart.
-    pub restart: bool,
-    /// The amounts that it asks for since an UPDATE; `None` = those of the payload.
-    pub demand: Option<Demand>,
 }
 
 /// A command that the core gives a launcher on its own decision. A client's DELETE is not one: it is forwarded as it

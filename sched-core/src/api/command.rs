@@ -8,8 +8,9 @@ use sched_model::{
 };
 
 use crate::api::ids::InstanceId;
-use crate::api::input::{NewConfiguration, StartRequest};
+use crate::api::input::NewConfiguration;
 use crate::api::sent::CommandName;
+use crate::api::start::StartRequest;
 
 /// A command, with the few of its values that matter here.
 #[derive(Debug)]

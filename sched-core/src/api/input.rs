@@ -4,11 +4,10 @@ use core::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sched_model::{Role, Scheduling, StartFailureReason, Uuid};
+use sched_model::{Role, StartFailureReason, Uuid};
 
 use crate::api::action::Message;
 use crate::api::command::Command;
-use crate::api::content::Content;
 use crate::api::disk::DiskState;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::malformed::Malformed;
@@ -16,10 +15,10 @@ use crate::api::parcel::{Parcel, Tag};
 use crate::api::record::Ticket;
 use crate::api::report::Report;
 use crate::api::resources::Resources;
-use crate::api::rules::{Rules, TenantId};
+use crate::api::rules::Rules;
 use crate::api::sent::Sent;
 use crate::api::text::ShortText;
-use crate::api::vm_types::{VmType, VmTypes};
+use crate::api::vm_types::VmTypes;
 
 /// One thing that happened.
 #[derive(Debug)]
@@ -168,63 +167,6 @@ pub enum Backlog {
     Filling,
     /// No byte has left it for a while: nothing is placed there.
     Stalled,
-}
-
-/// What a START asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartRequest {
-    /// The instance to be.
-    pub instance: InstanceId,
-    /// What it needs.
-    pub asked: Resources,
-    /// Whether it needs a network node rather than a compute node.
-    pub network_node: bool,
-    /// The one node it may run on, by UUID as the payload writes it.
-    pub node_id: Option<Box<str>>,
-    /// The host it may run on, by name.
-    pub hostname: Option<Box<str>>,
-    /// Whether it is a restart; only echoed in failures.
-    pub restart: bool,
-    /// The tenant it belongs to.
-    pub tenant: Option<TenantId>,
-    /// The image it runs, by name.
-    pub image: Option<Box<str>>,
-    /// Whether that is one that its launcher has to fetch where it is not there, rather than one of the node's own.
-    pub fetches_image: bool,
-    /// The further images that its launcher has to fetch, by name; none unless it fetches the first. Which ones they
-    /// are does not matter for its placement.
-    pub more_images: Box<[Box<str>]>,
-    /// What runs it; `None` where that is not known, as of an instance whose START is not.
-    pub vm_type: Option<VmType>,
-    /// The volumes and ports that it uses, by id.
-    pub volumes: Box<[Box<str>]>,
-    /// What it says about its placement.
-    pub scheduling: Option<Box<Scheduling>>,
-    /// What tells it from other STARTs of the instance; `None` where that is not known.
-    pub content: Option<Content>,
-}
-
-impl StartRequest {
-    /// One that asks for nothing, and so could run anywhere.
-    #[must_use]
-    pub fn plain(instance: InstanceId) -> Self {
-        Self {
-            instance,
-            asked: Resources::ZERO,
-            network_node: false,
-            node_id: None,
-            hostname: None,
-            restart: false,
-            tenant: None,
-            image: None,
-            fetches_image: false,
-            more_images: Box::default(),
-            vm_type: None,
-            volumes: Box::default(),
-            scheduling: None,
-            content: None,
-        }
-    }
 }
 
 /// Parts of a new cluster configuration that matter here.

@@ -6,16 +6,13 @@
 //! field means is a new format of the store, with a step that converts the older records.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use sched_model::Uuid;
 use serde::{Deserialize, Serialize};
 
 use crate::api::cause::Cause;
-use crate::api::input::StartRequest;
-use crate::api::parcel::Parcel;
-use crate::api::resources::Resources;
+use crate::api::start::{Demand, RestoredStart};
 
 /// The number of a [`Change`]. Counted up from 1, so that the default is before every change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -69,15 +66,6 @@ pub struct Restored {
     pub record: Record,
     /// The START of an instance's record; `None` if it has no payload, or one that cannot be read any more.
     pub start: Option<Box<RestoredStart>>,
-}
-
-/// A START that was kept, read again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RestoredStart {
-    /// What it asks for.
-    pub request: Arc<StartRequest>,
-    /// The same as it is carried on: the record's payload, from the record's sender.
-    pub parcel: Parcel,
 }
 
 /// What is kept of an instance.
@@ -208,32 +196,6 @@ pub struct Event {
     /// Why; only on the way to the server.
     #[serde(skip)]
     pub cause: Cause,
-}
-
-/// Amounts an instance asks for, in place of those of its START.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Demand {
-    /// Memory, in MiB.
-    pub mem_mib: i64,
-    /// Virtual CPUs.
-    pub vcpus: i64,
-    /// Disk, in MiB.
-    pub disk_mib: i64,
-    /// Custom resources, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resources: BTreeMap<Box<str>, i64>,
-}
-
-impl Demand {
-    /// Memory, vcpus and disk of it.
-    pub(crate) fn base(&self) -> Resources {
-        Resources {
-            mem_mib: self.mem_mib,
-            vcpus: self.vcpus,
-            disk_mib: self.disk_mib,
-        }
-    }
 }
 
 /// What is kept of a node.

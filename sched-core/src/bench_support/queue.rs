@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sched_model::Uuid;
 
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
+use crate::api::start::StartRequest;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::queue::{Begin, Found, Queue, Rank, Room, Waiter};

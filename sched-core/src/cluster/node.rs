@@ -11,9 +11,10 @@ use sched_model::{Role, Uuid};
 
 use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::SessionId;
-use crate::api::input::{Backlog, Capabilities, Departure, NodeReport, StartRequest};
+use crate::api::input::{Backlog, Capabilities, Departure, NodeReport};
 use crate::api::resources::Resources;
 use crate::api::rules::OfferRules;
+use crate::api::start::StartRequest;
 use crate::api::text::ShortText;
 use crate::cluster::advice::Advised;
 use crate::cluster::failures::Failures;

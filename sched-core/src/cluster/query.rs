@@ -10,9 +10,8 @@ use std::sync::Arc;
 use sched_model::{Scheduling, Uuid};
 
 use crate::api::ids::{InstanceId, canonical_uuid};
-use crate::api::input::StartRequest;
-use crate::api::record::Demand;
 use crate::api::resources::Resources;
+use crate::api::start::{Demand, StartRequest};
 use crate::cluster::node::Pool;
 
 /// A question for a node. It shares the START that it is about, so that it costs nothing to ask another one.

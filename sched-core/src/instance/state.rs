@@ -11,7 +11,7 @@ use sched_model::{PhaseName, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::phase::EventKind;
-use crate::api::record::Demand;
+use crate::api::start::Demand;
 
 /// How far an instance is: each state is named for what it waits for, or for where it rests.
 #[derive(Debug, Clone, PartialEq, Eq)]

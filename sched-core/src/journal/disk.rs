@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use sched_model::{StartFailure, StoreState, StoreView};
 
-use crate::api::action::PlacedStart;
 use crate::api::cause::Cause;
 use crate::api::disk::{DISK_PATIENCE, DiskState};
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
+use crate::api::start::PlacedStart;
 use crate::journal::Journal;
 use crate::timers::earlier;
 

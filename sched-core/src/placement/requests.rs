@@ -8,7 +8,7 @@
 use sched_model::Expression;
 
 use crate::api::declined::Refusal;
-use crate::api::input::StartRequest;
+use crate::api::start::StartRequest;
 use crate::cluster::facts;
 use crate::placement::Placement;
 

@@ -13,8 +13,8 @@
 //! To be able to place a START again its payload has to be kept; a plain START is kept here, a managed one by its
 //! instance. Number and bytes are bounded, and all of it is only in memory.
 
-use crate::api::action::PlacedStart;
 use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::start::PlacedStart;
 use crate::maps::Map;
 use crate::placement::Placement;
 

@@ -12,11 +12,11 @@ use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::StartRequest;
 use crate::api::no_fit::{Amount, Countable};
 use crate::api::provider::{Claimed, Constraint, Consumed, Stock};
 use crate::api::resources::{MAX_REPORTED, Resources};
 use crate::api::rules::TenantId;
+use crate::api::start::StartRequest;
 use crate::cluster::Cluster;
 use crate::cluster::columns::Columns;
 use crate::cluster::facts::{AGGREGATE, is_reserved};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sched_model::{Expression, Scheduling, Uuid};
 
 use crate::api::ids::InstanceId;
-use crate::api::input::StartRequest;
+use crate::api::start::StartRequest;
 use crate::cluster::query::Query;
 
 /// What decides which nodes could run a START.

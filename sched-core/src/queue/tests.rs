@@ -12,8 +12,8 @@ use sched_model::{Expression, Scheduling, Uuid};
 
 use super::{AllowedNodes, Purpose, Queue, Room, Shape, Waiter};
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
+use crate::api::start::StartRequest;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::{Rank, Shape};
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
+use crate::api::start::StartRequest;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use sched_model::{OnNodeLoss, StartFailureReason, Uuid};
 
 use crate::Scheduler;
-use crate::api::action::{Notice, PlacedStart};
+use crate::api::action::Notice;
 use crate::api::content::Content;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::StartRequest;
+use crate::api::start::{PlacedStart, StartRequest};
 use crate::cluster::ledger::Entry;
 use crate::cluster::query::Query;
 use crate::instance::{AfterLoss, Awaits, Placing, State};

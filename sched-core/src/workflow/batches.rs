@@ -16,10 +16,11 @@ use std::time::Instant;
 use sched_model::StartFailureReason;
 
 use crate::Scheduler;
-use crate::api::action::{Notice, PlacedStart};
+use crate::api::action::Notice;
 use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::start::PlacedStart;
 use crate::batches::{BATCH_TIME, BatchId};
 use crate::cluster::query::Query;
 use crate::peers::owner::Owner;

@@ -16,13 +16,14 @@ use sched_model::{Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{
-    Action, DisconnectReason, LauncherCommand, Message, Notice, PlacedStart, TargetedCommand,
+    Action, DisconnectReason, LauncherCommand, Message, Notice, TargetedCommand,
 };
 use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, Dialect, Hello};
+use crate::api::start::PlacedStart;
 use crate::cluster::node::Node;
 use crate::instance::{AfterStop, LifecycleEvent, State, SuspendedBy};
 use crate::peers::ControllerPlace;

@@ -9,12 +9,12 @@ use indexmap::IndexMap;
 use sched_model::{DecidedPlacement, PlacementDecision, StartFailureReason};
 
 use crate::Scheduler;
-use crate::api::action::{Message, PlacedStart};
+use crate::api::action::Message;
 use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::StartRequest;
+use crate::api::start::{PlacedStart, StartRequest};
 use crate::cluster::query::Query;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, name_taken};

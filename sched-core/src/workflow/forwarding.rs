@@ -12,7 +12,7 @@ use sched_model::Role;
 use sched_model::Topic;
 
 use crate::Scheduler;
-use crate::api::action::{Action, Message, Notice, PlacedStart};
+use crate::api::action::{Action, Message, Notice};
 use crate::api::cause::Cause;
 use crate::api::command::Command;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
@@ -22,6 +22,7 @@ use crate::api::parcel::{Parcel, Tag};
 use crate::api::refused::{RefusalCause, Refused};
 use crate::api::report::Report;
 use crate::api::sent::{CommandName, ReportName, Sent};
+use crate::api::start::PlacedStart;
 use crate::cluster::ledger::Ended;
 use crate::cluster::node::NodeStatus;
 use crate::peers::permissions;

@@ -17,13 +17,14 @@ use std::time::Instant;
 use sched_model::{EvacuateMode, StartFailure, StartFailureReason};
 
 use crate::Scheduler;
-use crate::api::action::{Notice, PlacedStart};
+use crate::api::action::Notice;
 use crate::api::command::Command;
 use crate::api::declined::Refusal;
 use crate::api::disk::{DiskSilence, DiskState};
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::refused::RefusalCause;
+use crate::api::start::PlacedStart;
 use crate::instance::{Placing, State};
 use crate::journal::disk::Unwritten;
 use crate::placement::explain::Explanation;

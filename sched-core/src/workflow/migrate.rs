@@ -27,7 +27,7 @@ use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
-use crate::api::record::Demand;
+use crate::api::start::Demand;
 use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
 use crate::cluster::query::Query;
 use crate::instance::{AfterStop, LifecycleEvent, Move, MoveRequest, State, SuspendedBy};

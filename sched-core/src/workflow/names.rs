@@ -4,8 +4,8 @@
 
 use crate::Scheduler;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::input::StartRequest;
 use crate::api::report::Workload;
+use crate::api::start::StartRequest;
 use crate::instance::InstanceInfo;
 
 impl Scheduler {

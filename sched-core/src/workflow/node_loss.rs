@@ -10,13 +10,14 @@ use indexmap::IndexSet;
 use sched_model::{Delete, LeaseRenewed, ReportReceived, StartFailureReason, Uuid};
 
 use crate::Scheduler;
-use crate::api::action::{Action, DisconnectReason, LauncherCommand, Message, PlacedStart};
+use crate::api::action::{Action, DisconnectReason, LauncherCommand, Message};
 use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::api::phase::EventKind;
+use crate::api::start::PlacedStart;
 use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::Presence;
 use crate::cluster::query::Query;

@@ -13,11 +13,12 @@ use sched_model::Uuid;
 use sched_model::{PhaseName, StartFailureReason};
 
 use crate::Scheduler;
-use crate::api::action::{Notice, PlacedStart};
+use crate::api::action::Notice;
 use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored, RestoredStart};
+use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
+use crate::api::start::{PlacedStart, RestoredStart};
 use crate::api::text::ShortText;
 use crate::instance::tried::Tried;
 use crate::instance::{

@@ -7,8 +7,8 @@ use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
+use crate::api::start::StartRequest;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::DEFAULT_PRIORITY;

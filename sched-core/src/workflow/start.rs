@@ -11,10 +11,11 @@ use std::time::Instant;
 use sched_model::{InstancePlaced, Topic};
 
 use crate::Scheduler;
-use crate::api::action::{Action, Message, Notice, PlacedStart};
+use crate::api::action::{Action, Message, Notice};
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Capabilities, StartRequest};
+use crate::api::input::Capabilities;
+use crate::api::start::{PlacedStart, StartRequest};
 use crate::cluster::Released;
 use crate::cluster::ledger::{ClaimState, Entry, Extras, Unconfirmed};
 use crate::cluster::node::Pool;

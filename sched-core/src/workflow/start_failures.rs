@@ -9,12 +9,12 @@ use std::time::Instant;
 use sched_model::{StartFailure, StartFailureReason, Topic, Uuid};
 
 use crate::Scheduler;
-use crate::api::action::{Message, Notice, PlacedStart};
+use crate::api::action::{Message, Notice};
 use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::input::StartRequest;
+use crate::api::start::{PlacedStart, StartRequest};
 use crate::api::text::ShortText;
 use crate::cluster::ledger::Unconfirmed;
 use crate::cluster::node::Pool;

@@ -22,7 +22,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState};
 use crate::api::no_fit::{Amount, Countable};
 use crate::api::phase::EventKind;
-use crate::api::record::Demand;
+use crate::api::start::Demand;
 use crate::cluster::columns::Amounts;
 use crate::cluster::ledger::{Floor, larger};
 use crate::cluster::query::Query;

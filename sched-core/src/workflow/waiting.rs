@@ -10,12 +10,13 @@ use std::time::Instant;
 use sched_model::{InstanceQueued, StartFailureReason, Topic};
 
 use crate::Scheduler;
-use crate::api::action::{Message, PlacedStart};
+use crate::api::action::Message;
 use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Backlog, StartRequest};
+use crate::api::input::Backlog;
+use crate::api::start::{PlacedStart, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::cluster::query::Query;
 use crate::instance::{Instance, LifecycleEvent, State, SuspendedBy};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::api::cause::Cause;
-use crate::api::record::Demand;
+use crate::api::start::Demand;
 use crate::instance::lifecycle::TRANSITIONS;
 use crate::instance::{
     AfterLoss, AfterStop, Awaits, Before, DemandChange, LateEffects, Loss, Move, Placing,

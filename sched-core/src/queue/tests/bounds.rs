@@ -7,8 +7,8 @@ use super::super::{
 };
 use super::{amounts, instance, label, labelled, queue_of, request, room, shape_of, waiter};
 use crate::api::ids::InstanceId;
-use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
+use crate::api::start::StartRequest;
 use crate::cluster::node::Pool;
 
 const POOL: Pool = Pool::Compute;

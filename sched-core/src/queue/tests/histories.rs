@@ -11,8 +11,8 @@ use super::super::{
 use super::oracle::Oracle;
 use super::{amounts, epoch, instance, label, labelled, request, room, shape_of};
 use crate::api::ids::NodeKey;
-use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
+use crate::api::start::StartRequest;
 use crate::cluster::node::Pool;
 
 /// Nodes in play.

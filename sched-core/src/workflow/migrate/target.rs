@@ -8,8 +8,8 @@ use super::Declined;
 use crate::Scheduler;
 use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
-use crate::api::input::{Capabilities, StartRequest};
-use crate::api::record::Demand;
+use crate::api::input::Capabilities;
+use crate::api::start::{Demand, StartRequest};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 

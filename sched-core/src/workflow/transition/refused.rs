@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use sched_model::{Role, Uuid};
 
-use crate::api::action::PlacedStart;
 use crate::api::cause::Cause;
 use crate::api::config::Config;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{ClusterConfiguration, NodeReport, StartRequest};
+use crate::api::input::{ClusterConfiguration, NodeReport};
 use crate::api::parcel::{Parcel, Tag};
+use crate::api::start::{PlacedStart, StartRequest};
 use crate::cluster::ledger::{Entry, Extras};
 use crate::instance::{
     AfterLoss, AfterStop, Instance, LateEffects, LifecycleEvent, Move, OnLoss, State, SuspendedBy,
