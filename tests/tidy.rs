@@ -174,6 +174,11 @@ fn the_core_is_pure() {
     }
     assert!(seen > 5, "the core is where it was");
     none("what the core must not know", &impure);
+    let root = std::fs::read_to_string(root().join("sched-core/src/lib.rs")).unwrap();
+    assert!(
+        root.contains("#[cfg(test)]\nmod simulated;"),
+        "{CLOCK_OF_TESTS} is in tests alone"
+    );
 }
 
 /// The first literal of a line that looks like a sentence: three words in a row, in lower case.
