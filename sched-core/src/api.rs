@@ -2,6 +2,7 @@
 
 pub(crate) mod action;
 pub(crate) mod cause;
+pub(crate) mod clock;
 pub(crate) mod command;
 pub(crate) mod condition;
 pub(crate) mod config;

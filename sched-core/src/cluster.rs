@@ -219,6 +219,17 @@ impl Cluster {
         &self.absent
     }
 
+    /// The host name of a node, whether it is connected or not; empty where it is not known.
+    pub(crate) fn name_of(&self, uuid: Uuid) -> &str {
+        match self.nodes.by_uuid(uuid) {
+            Some(key) => self.nodes.node(key).hostname(),
+            None => {
+                let node = self.absent.get(uuid);
+                node.map_or("", |node| &*node.hostname)
+            }
+        }
+    }
+
     /// Remembers a node that is not connected. Returns the one that was forgotten to make room, if the list was full.
     pub(crate) fn note_absent(&mut self, node: KnownNode) -> Option<KnownNode> {
         self.absent.insert(node)

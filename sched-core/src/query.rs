@@ -6,10 +6,11 @@
 //! bytes (`page`), and a client asks for the next with the cursor it was given. Causes stay data here; the server adds
 //! the sentences to the rows afterwards.
 //!
-//! Each kind of row has its file: `nodes`, `instances` (and the queue), `history` (and runs that are over), `totals`,
+//! Each kind of row has its file: `nodes`, `drains`, `instances` (and the queue), `history` (and runs that are over), `totals`,
 //! `queue_totals`, `waiting` (why now), `conditions` (what is not well), `heartbeat`, `providers`. Nothing here changes what the scheduler decides.
 
 mod conditions;
+mod drains;
 mod heartbeat;
 mod history;
 mod instances;
@@ -32,7 +33,6 @@ use sched_model::{
 };
 
 use crate::Scheduler;
-use crate::api::action::Message;
 use crate::api::cause::Cause;
 use crate::api::explained::{Explained, QueryProblem, RowCauses};
 use crate::api::ids::SessionId;
@@ -63,12 +63,6 @@ fn push_row(row: InstanceRow, rows: &mut Vec<InstanceView>, causes: &mut Vec<Cau
 }
 
 impl Scheduler {
-    /// QUERY from a session: sends it one page. Permission was checked when the frame came in (`peers::permissions`).
-    pub(crate) fn query(&mut self, now: Instant, id: SessionId, query: &Query) {
-        let result = self.look_up(now, query);
-        self.send(id, Message::QueryResult(Box::new(result)));
-    }
-
     /// The images named by STARTs that are kept: those of managed instances, under the names that node labels use.
     /// Plain instances keep no START, so their images are not among these. O(managed instances).
     #[must_use]
@@ -144,7 +138,9 @@ impl Scheduler {
             file: file.clone(),
             ends_at_s: *ends_at_s,
         };
-        let uptime = now.saturating_duration_since(self.started).as_secs();
+        let uptime = now
+            .saturating_duration_since(self.clock.started())
+            .as_secs();
         StatusView {
             uuid: self.config.uuid.to_string(),
             version: about.version.clone(),

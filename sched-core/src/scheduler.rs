@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::api::action::{Action, Message, Notice};
+use crate::api::clock::Clock;
 use crate::api::config::Config;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::{ClusterConfiguration, Input};
@@ -59,8 +60,8 @@ pub struct Scheduler {
     pub(crate) batches: Batches,
     /// Totals for the metrics; nothing is decided by them.
     pub(crate) counters: Counters,
-    /// When it was made: the fixed point by which `Instant` and unix time are converted (`unix_ms`, `instant_of`).
-    pub(crate) started: Instant,
+    /// When it was made, and how moments and unix time are converted.
+    pub(crate) clock: Clock,
     /// The time of the input being handled; set first thing in [`Scheduler::handle`], so that all that one input causes
     /// has one time.
     pub(crate) now: Instant,
@@ -120,6 +121,7 @@ impl Scheduler {
         };
         let restored = std::mem::take(&mut config.restored);
         let known_nodes = std::mem::take(&mut config.known_nodes);
+        let clock = Clock::new(now, config.start_unix_ms);
         let config = Arc::new(config);
         let cluster = Cluster::new(Arc::clone(&config), cluster.flags, cluster.rules);
         let journal = Journal::new(config.durable);
@@ -136,7 +138,7 @@ impl Scheduler {
             sync: SnapshotSync::default(),
             batches: Batches::default(),
             counters: Counters::default(),
-            started: now,
+            clock,
             now,
             actions: VecDeque::new(),
         };

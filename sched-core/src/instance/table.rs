@@ -23,6 +23,7 @@ use super::{Effects, HistoryEvent, Instance, LifecycleEvent, State};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::phase::{EventKind, IllegalTransition, Phase};
 use crate::api::rules::TenantId;
+use crate::cluster::query::Query;
 use crate::maps::Map;
 
 /// All instances that are managed.
@@ -66,6 +67,15 @@ impl Instances {
             return None;
         }
         self.managed.get(instance).map(|managed| &**managed)
+    }
+
+    /// The search for an instance as its START asks, without the nodes that could not start it and restricted to the
+    /// node it is pinned to. `None` without its START.
+    pub(crate) fn query_of(&self, instance: &InstanceId) -> Option<Query> {
+        let managed = self.get(instance)?;
+        let tried = managed.tried().iter().map(|tried| tried.node);
+        let query = Query::of(managed.request()?).avoiding(tried);
+        Some(query.pinned(managed.pinned()))
     }
 
     /// A managed instance, to be changed in all but its state.

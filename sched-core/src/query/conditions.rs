@@ -93,7 +93,7 @@ impl Scheduler {
             list.add(Unwell::Store, store.since_s);
         }
         if self.recovery.is_open() {
-            let up = now.saturating_duration_since(self.started);
+            let up = now.saturating_duration_since(self.clock.started());
             list.add(Unwell::Recovering, Some(up.as_secs()));
         }
         self.node_conditions(now, &mut list);
@@ -127,7 +127,7 @@ impl Scheduler {
                 }
             }
         }
-        let now_ms = self.unix_ms(now);
+        let now_ms = self.clock.unix_ms(now);
         let absent = self.cluster.absent().iter_from(Uuid::nil());
         for node in absent {
             // One that is expected back is part of the recovery.
@@ -197,7 +197,8 @@ impl Scheduler {
         }
         if let Some(cordon) = self.cluster.cordons().get(node.uuid()) {
             let since_ms = cordon.since_ms();
-            let for_s = (since_ms > 0).then(|| self.unix_ms(now).saturating_sub(since_ms) / 1000);
+            let for_s =
+                (since_ms > 0).then(|| self.clock.unix_ms(now).saturating_sub(since_ms) / 1000);
             let what = match self.drain_summary(node.uuid()) {
                 Some(drain) => Unwell::Drained(named(node), drain),
                 None => Unwell::Cordoned(named(node)),
@@ -220,7 +221,7 @@ impl Scheduler {
                     let left = left.and_then(|left| u64::try_from(left).ok());
                     let what = Unwell::InstanceLost(
                         self.named_instance(instance),
-                        self.name_of(node).into(),
+                        self.cluster.name_of(node).into(),
                         left,
                     );
                     list.add(what, None);
@@ -292,7 +293,7 @@ impl Scheduler {
 
     /// Certificates that end soon, or have: the scheduler's own, then those of peers that are connected.
     fn certificate_conditions(&self, now: Instant, list: &mut List) {
-        let now_s = i64::try_from(self.unix_ms(now) / 1000).unwrap_or(i64::MAX);
+        let now_s = i64::try_from(self.clock.unix_ms(now) / 1000).unwrap_or(i64::MAX);
         for (file, ends_at_s) in &self.config.about.certificates {
             let left_s = ends_at_s.saturating_sub(now_s);
             if left_s < CERTIFICATE_SOON_S {

@@ -17,8 +17,16 @@ use crate::api::ids::InstanceId;
 use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::Presence;
 use crate::instance::{HistoryEvent, Output, Run};
+use crate::journal::LostPlain;
 
 impl Scheduler {
+    /// A plain instance of a lost node that is listed as such: it is nowhere else.
+    pub(crate) fn lost_plain(&self, instance: &InstanceId) -> Option<LostPlain<'_>> {
+        let is_elsewhere =
+            self.instances.contains(instance) || self.cluster.placement(instance).is_some();
+        self.journal.lost_plain(instance).filter(|_| !is_elsewhere)
+    }
+
     /// The transitions of one instance, oldest first, then where its output is kept. The pattern is the whole
     /// identifier.
     ///
@@ -56,7 +64,7 @@ impl Scheduler {
     /// A row of a history. `run` is given for the event that ended a run, and adds its node and exit code.
     fn history_row(&self, event: &HistoryEvent, run: Option<&Run>) -> HistoryRow {
         HistoryRow {
-            at_ms: ms(self.unix_ms(event.at)),
+            at_ms: ms(self.clock.unix_ms(event.at)),
             what: event.what.as_str().to_owned(),
             node_uuid: uuid_text(event.node.or(run.and_then(Run::node))),
             detail: String::new(),
@@ -89,7 +97,7 @@ impl Scheduler {
         let is_proven = !self.journal.lacks_reports();
         let since = since.map(|since| match is_proven {
             true => since,
-            false => since.max(self.started),
+            false => since.max(self.clock.started()),
         });
         let complete_for = since.map(|since| self.now.saturating_duration_since(since));
         result.complete_for_ms = complete_for.map(whole_ms);
@@ -134,12 +142,15 @@ impl Scheduler {
             instance_uuid: run.instance().to_string(),
             node_uuid: uuid_text(run.node()),
             hostname: match run.hostname().as_str() {
-                "" => run.node().map_or("", |node| self.name_of(node)).to_owned(),
+                "" => run
+                    .node()
+                    .map_or("", |node| self.cluster.name_of(node))
+                    .to_owned(),
                 hostname => hostname.to_owned(),
             },
             state: PlacementState::Ended,
             age_s: self.now.saturating_duration_since(run.ended()).as_secs() as i64,
-            ended_at_ms: Some(ms(self.unix_ms(run.ended()))),
+            ended_at_ms: Some(ms(self.clock.unix_ms(run.ended()))),
             exit_code: run.exit_code(),
             failed: run.failed().map(|reason| reason.as_str().to_owned()),
             name: run.name().to_owned(),
@@ -155,7 +166,7 @@ impl Scheduler {
     fn plain_history(&self, instance: &InstanceId) -> Option<(HistoryRow, Cause)> {
         if let Some(lost) = self.lost_plain(instance) {
             let row = HistoryRow {
-                at_ms: ms(self.unix_ms(lost.since)),
+                at_ms: ms(self.clock.unix_ms(lost.since)),
                 what: PhaseName::Lost.as_str().to_owned(),
                 node_uuid: uuid_text(Some(lost.node)),
                 ..HistoryRow::default()
@@ -171,7 +182,7 @@ impl Scheduler {
             (_, ClaimState::Running) => ("running", Cause::ListedSince),
         };
         let row = HistoryRow {
-            at_ms: ms(self.unix_ms(entry.since())),
+            at_ms: ms(self.clock.unix_ms(entry.since())),
             what: what.to_owned(),
             node_uuid: uuid_text(Some(node.uuid())),
             detail: String::new(),

@@ -188,7 +188,7 @@ impl Scheduler {
         let mut row = InstanceView {
             instance_uuid: instance.to_string(),
             node_uuid: node.to_string(),
-            hostname: self.name_of(node).to_owned(),
+            hostname: self.cluster.name_of(node).to_owned(),
             state: PlacementState::Lost,
             mem_mb: asked(claim.mem_mib),
             vcpus: asked(claim.vcpus),
@@ -200,7 +200,7 @@ impl Scheduler {
         let named = claim.resources.iter();
         row.resources = named.map(|(name, it)| (name.to_string(), *it)).collect();
         if claim.since_ms > 0 {
-            let age = now.saturating_duration_since(self.instant_of(claim.since_ms));
+            let age = now.saturating_duration_since(self.clock.instant_of(claim.since_ms));
             row.age_s = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
         }
         Some(self.with_about(instance, InstanceRow::new(row, Cause::MayRunOnLostNode)))
@@ -333,7 +333,7 @@ impl Scheduler {
         let mut row = InstanceView {
             instance_uuid: instance.to_string(),
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
-            hostname: node.map_or_else(String::new, |uuid| self.name_of(uuid).to_owned()),
+            hostname: node.map_or_else(String::new, |uuid| self.cluster.name_of(uuid).to_owned()),
             state,
             ..InstanceView::default()
         };

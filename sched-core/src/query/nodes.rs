@@ -78,7 +78,7 @@ impl Scheduler {
     fn absent_row(&self, node: &KnownNode) -> NodeView {
         let lost_ms = node
             .lost_since_ms
-            .map(|since_ms| self.unix_ms(self.now).saturating_sub(since_ms));
+            .map(|since_ms| self.clock.unix_ms(self.now).saturating_sub(since_ms));
         let status = if lost_ms.is_some() { LOST } else { EXPECTED };
         NodeView {
             node_uuid: node.uuid.to_string(),

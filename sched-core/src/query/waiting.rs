@@ -39,7 +39,7 @@ impl Scheduler {
         if !matches!(managed.state(), State::Waiting { .. }) {
             return None;
         }
-        let query = self.query_of(instance)?;
+        let query = self.instances.query_of(instance)?;
         let why = self.placement.why_waits(&mut self.cluster, &query, now);
         Some(with(why))
     }

@@ -66,7 +66,7 @@ impl Scheduler {
         let first_known = node.first_known();
         let is_new = first_known.is_some_and(|first| since < first + LOST_TIME);
         let known = KnownNode {
-            lost_since_ms: Some(self.unix_ms(since)),
+            lost_since_ms: Some(self.clock.unix_ms(since)),
             instances: (node.ledger().len() + managed) as u64,
             is_brief: has_nothing && is_new && !self.cluster.cordons().contains(uuid),
             ..known(node)
@@ -88,7 +88,7 @@ impl Scheduler {
         for node in expected {
             self.notice(Notice::NodeNotBack(Box::new(node.clone())));
             self.note_absent(KnownNode {
-                lost_since_ms: Some(self.unix_ms(self.now)),
+                lost_since_ms: Some(self.clock.unix_ms(self.now)),
                 ..node
             });
         }
@@ -97,7 +97,7 @@ impl Scheduler {
     /// When the next of the lost nodes is to be forgotten that were known only briefly.
     pub(crate) fn brief_due(&self) -> Option<Instant> {
         let since_ms = self.cluster.absent().first_brief()?;
-        Some(self.instant_of(since_ms) + LOST_TIME)
+        Some(self.clock.instant_of(since_ms) + LOST_TIME)
     }
 
     /// Forgets lost nodes that were known only briefly, once their time is over.
@@ -164,17 +164,6 @@ impl Scheduler {
         let node = forgotten.unwrap_or_else(|| uuid.into());
         self.notice(Notice::NodeForgotten(Box::new(node)));
         self.act(Action::RememberNodes);
-    }
-
-    /// The host name of a node, whether it is connected or not; empty where it is not known.
-    pub(crate) fn name_of(&self, uuid: Uuid) -> &str {
-        match self.cluster.nodes().by_uuid(uuid) {
-            Some(key) => self.cluster.nodes().node(key).hostname(),
-            None => {
-                let node = self.cluster.absent().get(uuid);
-                node.map_or("", |node| &*node.hostname)
-            }
-        }
     }
 }
 

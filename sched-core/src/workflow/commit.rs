@@ -73,7 +73,7 @@ impl Scheduler {
                 }
                 Name::Node(node) => (RecordKey::Node(node), self.node_record(node)),
                 Name::Binding(uuid) => {
-                    let since_ms = self.unix_ms(self.now);
+                    let since_ms = self.clock.unix_ms(self.now);
                     let record = Record::Binding(BindingRecord { since_ms });
                     (RecordKey::Binding(uuid), Some(record))
                 }

@@ -136,7 +136,7 @@ impl Scheduler {
 
     /// Cordons a node and records that.
     fn cordon(&mut self, uuid: Uuid) {
-        if self.cluster.cordon(uuid, self.unix_ms(self.now)) {
+        if self.cluster.cordon(uuid, self.clock.unix_ms(self.now)) {
             self.journal.note_node(uuid);
         }
     }
@@ -176,7 +176,7 @@ impl Scheduler {
             lease_ms: None,
             ends,
             drain: cordon.drain().map(|drain| DrainRecord {
-                deadline_ms: drain.due().map(|due| self.unix_ms(due)),
+                deadline_ms: drain.due().map(|due| self.clock.unix_ms(due)),
                 parallel: count(drain.parallel()),
                 total: count(drain.total()),
                 moved: count(drain.total().saturating_sub(there)),
@@ -195,7 +195,7 @@ impl Scheduler {
             return;
         }
         let Some(drain) = record.drain else { return };
-        let now_ms = self.unix_ms(self.now);
+        let now_ms = self.clock.unix_ms(self.now);
         let left = |at_ms: u64| Duration::from_millis(at_ms.saturating_sub(now_ms));
         let due = drain.deadline_ms.map(|at_ms| self.now + left(at_ms));
         let ended = drain.ended as usize;
@@ -203,11 +203,6 @@ impl Scheduler {
         drain.count_ended(ended);
         self.cluster.cordons_mut().begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
-    }
-
-    /// Instances with an entry on a node.
-    fn len_of(&self, key: NodeKey) -> usize {
-        self.cluster.nodes().node(key).ledger().len()
     }
 
     /// EVACUATE in mode `relocate`: cordons the node and begins to drain it. The first event, sent at once, says how
@@ -369,16 +364,6 @@ impl Scheduler {
         let waiting = waiting.into_iter().map(|(.., instance)| instance);
         census.waiting = waiting.collect();
         census
-    }
-
-    /// Whether an instance is about to leave a node: it moves, or was told to stop.
-    fn is_leaving(&self, key: NodeKey, instance: &InstanceId) -> bool {
-        let managed = self.instances.get(instance);
-        managed.is_some_and(|managed| match managed.state() {
-            State::Migrating { from, .. } => *from == key,
-            State::Stopping { .. } => true,
-            _ => false,
-        })
     }
 
     /// Begins as many moves as may be under way at once; whether all that wait were tried. After [`UNMOVABLE_PER_LOOK`]

@@ -131,7 +131,7 @@ impl Scheduler {
     /// The choice itself: a node that fits, else preemption, else the queue. Without its START the instance cannot be
     /// placed, and is no longer managed.
     fn place_or_wait(&mut self, instance: &InstanceId, cause: &Cause) {
-        let Some(query) = self.query_of(instance) else {
+        let Some(query) = self.instances.query_of(instance) else {
             return self.end_managing(instance, &Cause::StartForgotten);
         };
         if let Some(key) = self.choose_again(instance, &query) {
@@ -183,15 +183,6 @@ impl Scheduler {
         self.choose_avoiding_failing(query)
     }
 
-    /// The search for an instance as its START asks, without the nodes that could not start it and restricted to the
-    /// node it is pinned to. `None` without its START.
-    pub(crate) fn query_of(&self, instance: &InstanceId) -> Option<Query> {
-        let managed = self.instances.get(instance)?;
-        let tried = managed.tried().iter().map(|tried| tried.node);
-        let query = Query::of(managed.request()?).avoiding(tried);
-        Some(query.pinned(managed.pinned()))
-    }
-
     /// Claims room on a node for an instance that waited or is placed again. It is given to the node once the claim is
     /// on disk: after a crash before that, it would be placed again and could run twice. Does nothing if its state does
     /// not allow it.
@@ -219,7 +210,7 @@ impl Scheduler {
     /// Claims on a node what an instance asks for; its launcher is not sent anything yet. `false` if its START is not
     /// known.
     pub(crate) fn claim_room(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
-        let Some(query) = self.query_of(instance) else {
+        let Some(query) = self.instances.query_of(instance) else {
             return false;
         };
         self.claim_as(&query, key);
@@ -395,7 +386,7 @@ impl Scheduler {
         let reason = failure.reason.clone();
         let before = self.instances.last_run();
         self.end_managing(instance, &why.cause);
-        let place = node.map(|uuid| (uuid, ShortText::new(self.name_of(uuid))));
+        let place = node.map(|uuid| (uuid, ShortText::new(self.cluster.name_of(uuid))));
         self.instances.amend_run(before, instance, |run| {
             run.set_failed(reason);
             if let Some((uuid, hostname)) = place {

@@ -144,7 +144,7 @@ impl Scheduler {
             return Err(Declined::new(CommandFailureReason::WrongState, why));
         };
         let uuid = self.cluster.nodes().node(target).uuid();
-        let query = self.query_of(instance);
+        let query = self.instances.query_of(instance);
         if let Some(query) = query.map(|query| pinned(query, uuid)) {
             let why = self.why_not(&query?);
             if why.never {

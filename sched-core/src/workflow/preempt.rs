@@ -113,7 +113,7 @@ impl Scheduler {
     /// Preempts on a node for the first of these for which that is possible; whether there is one.
     fn preempt_for_first(&mut self, key: NodeKey, waiting: Vec<InstanceId>) -> bool {
         waiting.into_iter().any(|instance| {
-            let query = self.query_of(&instance);
+            let query = self.instances.query_of(&instance);
             query.is_some_and(|query| self.preempt_on(&[key], &instance, &query))
         })
     }
@@ -368,7 +368,7 @@ impl Scheduler {
             managed.note_ran();
             managed.forget_refusals();
         }
-        match self.query_of(victim) {
+        match self.instances.query_of(victim) {
             Some(query) => {
                 self.wait_or_fail(victim, &query, cause);
                 self.queue
@@ -392,7 +392,7 @@ impl Scheduler {
             if !managed.is_some_and(|managed| managed.state().is_waiting()) {
                 continue;
             }
-            let Some(query) = self.query_of(&instance) else {
+            let Some(query) = self.instances.query_of(&instance) else {
                 continue;
             };
             any = true;

@@ -50,7 +50,7 @@ impl Scheduler {
         let told = first.map_or(seq, |first| first.saturating_sub(1));
         match self.journal.begin_ends(uuid, incarnation, (seq, told)) {
             Missing::None => {}
-            Missing::UntilStart => self.note_missing_ends(uuid, self.started),
+            Missing::UntilStart => self.note_missing_ends(uuid, self.clock.started()),
             Missing::UntilNow => self.note_missing_ends(uuid, now),
         }
         if report.starts_seen.is_some() {
@@ -83,7 +83,8 @@ impl Scheduler {
     /// The history of ends has a gap up to this moment, as a node's numbers say; also after the next restart.
     fn note_missing_ends(&mut self, node: Uuid, until: Instant) {
         self.instances.note_gap(until);
-        self.journal.note_missing_ends(node, self.unix_ms(until));
+        self.journal
+            .note_missing_ends(node, self.clock.unix_ms(until));
     }
 
     /// A node is no longer known: it has left in order and empty, or was forgotten. Its report is not waited for any
@@ -105,7 +106,7 @@ impl Scheduler {
         let until_ms = self.journal.ends_missing_until_ms();
         if until_ms > 0 {
             // Whatever the clock was set to since, it was before this start.
-            let until = self.instant_of(until_ms).min(self.started);
+            let until = self.clock.instant_of(until_ms).min(self.clock.started());
             self.instances.note_gap(until);
         }
     }

@@ -7,7 +7,7 @@
 //! A record has fewer states than the core ([`Life`]): only what a restarted scheduler can act on. What was known of
 //! others' commands (who asked, which victims) is not kept.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sched_model::Uuid;
 use sched_model::{PhaseName, StartFailureReason};
@@ -15,6 +15,7 @@ use sched_model::{PhaseName, StartFailureReason};
 use crate::Scheduler;
 use crate::api::action::Notice;
 use crate::api::cause::Cause;
+use crate::api::clock::whole_ms;
 use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
@@ -52,8 +53,8 @@ impl Scheduler {
             life: life(managed.state()),
             node,
             target,
-            arrived_ms: self.unix_ms(managed.arrived()),
-            deadline_ms: managed.waits_until().map(|until| self.unix_ms(until)),
+            arrived_ms: self.clock.unix_ms(managed.arrived()),
+            deadline_ms: managed.waits_until().map(|until| self.clock.unix_ms(until)),
             attempts: u32::try_from(managed.tried().len()).unwrap_or(u32::MAX),
             order: managed.order(),
             tried: managed.tried().iter().map(attempt_record).collect(),
@@ -65,7 +66,7 @@ impl Scheduler {
             by_operator: managed.state().suspended_by() == Some(&SuspendedBy::Command),
             has_run: managed.has_run(),
             max_attempts: managed.max_attempts(),
-            lease_ms: managed.lease().map(ms),
+            lease_ms: managed.lease().map(whole_ms),
             runs: managed.runs().latest(),
             ran_on: managed.runs().node(),
             earlier_runs: managed.runs().earlier().to_vec(),
@@ -89,7 +90,7 @@ impl Scheduler {
             batch: Some(batch.to_string().into()),
             batch_operator: batch.operator(),
             node: self.has_plain(instance),
-            arrived_ms: self.unix_ms(self.now),
+            arrived_ms: self.clock.unix_ms(self.now),
             ..InstanceRecord::default()
         })))
     }
@@ -106,7 +107,7 @@ impl Scheduler {
     /// stored.
     pub(crate) fn event_record(&self, event: &HistoryEvent) -> record::Event {
         record::Event {
-            at_ms: self.unix_ms(event.at),
+            at_ms: self.clock.unix_ms(event.at),
             what: event.what.as_str().into(),
             node: event.node,
             detail: Box::default(),
@@ -153,9 +154,11 @@ impl Scheduler {
         if count > 0 {
             self.notice(Notice::Restored(count));
         }
-        let since = begun.map_or(self.started, |unix_ms| self.instant_of(unix_ms));
+        let since = begun.map_or(self.clock.started(), |unix_ms| {
+            self.clock.instant_of(unix_ms)
+        });
         self.instances
-            .begin_history(since.min(self.started), self.started);
+            .begin_history(since.min(self.clock.started()), self.clock.started());
         self.restore_gaps();
         self.forget_old_claims();
     }
@@ -199,7 +202,7 @@ impl Scheduler {
         if !waits {
             return;
         }
-        let Some(query) = self.query_of(instance) else {
+        let Some(query) = self.instances.query_of(instance) else {
             return self.end_managing(instance, &Cause::StartUnreadable);
         };
         self.enqueue_unlimited(instance, &query);
@@ -218,7 +221,7 @@ impl Scheduler {
             }
             start
         });
-        let mut waits_until = record.deadline_ms.map(|at| self.instant_of(at));
+        let mut waits_until = record.deadline_ms.map(|at| self.clock.instant_of(at));
         if waits && !record.has_run && waits_until.is_none() {
             // No one was told that it waits: it has as long as nodes have to come back.
             waits_until = Some(self.now + self.config.recovery_window);
@@ -243,7 +246,7 @@ impl Scheduler {
             lease: record.lease_ms.map(Duration::from_millis),
             history: record.history.iter().map(|it| self.event_of(it)).collect(),
         };
-        let arrived = self.instant_of(record.arrived_ms);
+        let arrived = self.clock.instant_of(record.arrived_ms);
         Instance::started(terms, record.order, arrived).with_past(past)
     }
 
@@ -283,30 +286,11 @@ impl Scheduler {
     /// An event of a history from its record. Its cause is the recorded sentence.
     pub(crate) fn event_of(&self, record: &record::Event) -> HistoryEvent {
         HistoryEvent {
-            at: self.instant_of(record.at_ms),
+            at: self.clock.instant_of(record.at_ms),
             what: PhaseName::from(&*record.what),
             node: record.node,
             cause: Cause::from(&*record.detail).kept(),
         }
-    }
-
-    /// A moment as unix time in milliseconds, counted from the scheduler's start by the monotonic clock: it does not
-    /// jump with the system's clock.
-    pub(crate) fn unix_ms(&self, at: Instant) -> u64 {
-        let after = ms(at.saturating_duration_since(self.started));
-        let before = ms(self.started.saturating_duration_since(at));
-        (self.config.start_unix_ms + after).saturating_sub(before)
-    }
-
-    /// The moment of a unix time in milliseconds; one that the monotonic clock cannot show becomes that of the start.
-    pub(crate) fn instant_of(&self, unix_ms: u64) -> Instant {
-        let start = self.config.start_unix_ms;
-        let after = Duration::from_millis(unix_ms.saturating_sub(start));
-        let before = Duration::from_millis(start.saturating_sub(unix_ms));
-        let moment = self.started.checked_add(after);
-        moment
-            .and_then(|moment| moment.checked_sub(before))
-            .unwrap_or(self.started)
     }
 }
 
@@ -434,9 +418,4 @@ fn is_deleted(state: &State) -> bool {
         State::Lost { then, .. } => *then == AfterLoss::Delete,
         _ => false,
     }
-}
-
-/// Whole milliseconds.
-pub(crate) fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -64,7 +64,7 @@ impl Scheduler {
             group: entry.group().map(|group| (&**group).into()),
             is_lost: is_listed(entry),
             is_unknown: !entry.is_known(),
-            since_ms: self.unix_ms(entry.since()),
+            since_ms: self.clock.unix_ms(entry.since()),
             ..self.named_record(instance)
         };
         entries.map(record).collect()
@@ -130,8 +130,8 @@ impl Scheduler {
             if self.exists(&instance) {
                 continue;
             }
-            let since = (claim.since_ms > 0).then(|| self.instant_of(claim.since_ms));
-            let place = (node, ShortText::new(self.name_of(node)));
+            let since = (claim.since_ms > 0).then(|| self.clock.instant_of(claim.since_ms));
+            let place = (node, ShortText::new(self.cluster.name_of(node)));
             // Not closed: the node may come back and report how it ended.
             let mut numbers = self.numbers_after(&instance);
             numbers.begin(node);
@@ -139,13 +139,6 @@ impl Scheduler {
             self.instances.note_run(run.numbered(numbers, None));
         }
         self.note_changed_runs();
-    }
-
-    /// A plain instance of a lost node that is listed as such: it is nowhere else.
-    pub(crate) fn lost_plain(&self, instance: &InstanceId) -> Option<LostPlain<'_>> {
-        let is_elsewhere =
-            self.instances.contains(instance) || self.cluster.placement(instance).is_some();
-        self.journal.lost_plain(instance).filter(|_| !is_elsewhere)
     }
 
     /// An operator gives up a plain instance of a lost node; whether it was one.
@@ -193,7 +186,7 @@ impl Scheduler {
             };
             let since = match claim.since_ms {
                 0 => self.now,
-                since_ms => self.instant_of(since_ms).min(self.now),
+                since_ms => self.clock.instant_of(since_ms).min(self.now),
             };
             let entry = Entry::remembered(asked, extras, since);
             restored.push((instance, entry.known_if(!claim.is_unknown)));

@@ -303,7 +303,7 @@ impl Scheduler {
         let unknown = kept.iter().filter(|run| !is_known(run));
         let learnt: Vec<Run> = unknown
             .map(|run| {
-                let at = self.instant_of(run.at_ms).min(self.now);
+                let at = self.clock.instant_of(run.at_ms).min(self.now);
                 let gone = HistoryEvent {
                     at,
                     what: PhaseName::Gone,
@@ -336,7 +336,7 @@ impl Scheduler {
         let run = self.instances.run(number)?;
         Some(Record::Run(Box::new(RunRecord {
             instance: run.instance().to_string().into(),
-            at_ms: self.unix_ms(run.at()),
+            at_ms: self.clock.unix_ms(run.at()),
             node: run.node(),
             hostname: run.hostname().as_str().into(),
             name: run.name().into(),
@@ -345,7 +345,7 @@ impl Scheduler {
             exit_code: run.exit_code(),
             end: run.end(),
             run: run.numbers().latest(),
-            ended_ms: run.reported_end().map(|at| self.unix_ms(at)),
+            ended_ms: run.reported_end().map(|at| self.clock.unix_ms(at)),
             ran_on: run.numbers().node(),
             earlier_runs: run.numbers().earlier().to_vec(),
             history: run.events().map(|it| self.event_record(&it)).collect(),
@@ -357,7 +357,7 @@ impl Scheduler {
         let run = Run::restored(
             InstanceId::new(&record.instance),
             (record.node, ShortText::new(&record.hostname)),
-            self.instant_of(record.at_ms),
+            self.clock.instant_of(record.at_ms),
             (record.exit_code, record.end),
             record.history.iter().map(|it| self.event_of(it)).collect(),
         );
@@ -366,7 +366,7 @@ impl Scheduler {
             .called(&record.name, &record.program)
             .not_started(failed);
         let numbers = RunNumbers::restored(record.run, record.ran_on, record.earlier_runs);
-        let ended = record.ended_ms.map(|at_ms| self.instant_of(at_ms));
+        let ended = record.ended_ms.map(|at_ms| self.clock.instant_of(at_ms));
         let run = run.numbered(numbers, ended);
         self.instances.restore_run(number, run);
         self.note_changed_runs();

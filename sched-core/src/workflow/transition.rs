@@ -171,7 +171,7 @@ impl Scheduler {
                 Some(self.cluster.nodes().node(key).uuid())
             }
         };
-        node.map(|uuid| (uuid, ShortText::new(self.name_of(uuid))))
+        node.map(|uuid| (uuid, ShortText::new(self.cluster.name_of(uuid))))
     }
 
     /// Takes an instance out of the queue, if it is there. Others may get what it was in the way of: instances that it

@@ -123,7 +123,7 @@ impl Scheduler {
     /// Changes what an instance that waits for room asks for. What could never fit is refused; otherwise it leaves the
     /// queue and is placed again, and may fit at once. It keeps its order of arrival, so it does not lose its place.
     fn update_waiting(&mut self, instance: &InstanceId, update: &Update) -> Result<(), Declined> {
-        let Some(query) = self.query_of(instance) else {
+        let Some(query) = self.instances.query_of(instance) else {
             let why = Cause::StartForgotten;
             return Err(Declined::new(CommandFailureReason::WrongState, why));
         };

@@ -12,6 +12,7 @@ use sched_model::{InstanceQueued, StartFailureReason, Topic};
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::cause::Cause;
+use crate::api::clock::whole_ms;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
@@ -25,7 +26,6 @@ use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Room, Shape, Waiter};
 use crate::timers::Timer;
 use crate::workflow::admission::NewStart;
-use crate::workflow::records::ms;
 use crate::workflow::suspend::RESUME_ELSEWHERE_AFTER;
 
 /// Awake nodes dealt with in one round: bounds how long the return of many nodes delays everything else. What is left
@@ -54,7 +54,7 @@ impl Scheduler {
         let Some(instance) = self.keep(start) else {
             return;
         };
-        let Some(query) = self.query_of(&instance) else {
+        let Some(query) = self.instances.query_of(&instance) else {
             return;
         };
         if !self.preempt(&instance, &query) {
@@ -229,11 +229,14 @@ impl Scheduler {
             position: position as u64,
             waiting: self.queue.len() as u64,
             priority: i64::from(managed.priority()),
-            deadline_ms: left.map(ms),
+            deadline_ms: left.map(whole_ms),
             detail: String::new(),
         };
         let sender = start.sender;
-        let why = self.query_of(instance).map(|query| self.why_not(&query));
+        let why = self
+            .instances
+            .query_of(instance)
+            .map(|query| self.why_not(&query));
         let cause = why.map(|why| why.cause).unwrap_or_default();
         Some((sender, Explained::new(event, cause)))
     }
@@ -380,7 +383,7 @@ impl Scheduler {
 
     /// Places an instance that waits to be started, on whichever node the policy now likes best; whether one fits.
     fn serve_start(&mut self, instance: &InstanceId) -> bool {
-        let Some(query) = self.query_of(instance) else {
+        let Some(query) = self.instances.query_of(instance) else {
             return false;
         };
         let Some(chosen) = self.choose_again(instance, &query) else {
@@ -409,7 +412,7 @@ impl Scheduler {
             let Some(waiter) = self.queue.take_due(now) else {
                 return;
             };
-            let Some(query) = self.query_of(waiter.instance()) else {
+            let Some(query) = self.instances.query_of(waiter.instance()) else {
                 continue;
             };
             let why = self.why_not(&query);

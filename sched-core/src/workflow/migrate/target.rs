@@ -40,7 +40,7 @@ impl Scheduler {
         demand: Option<&Demand>,
     ) -> Query {
         let node = self.cluster.nodes().node(key);
-        let query = self.query_of(instance).unwrap_or_else(|| {
+        let query = self.instances.query_of(instance).unwrap_or_else(|| {
             let mut request = StartRequest::plain(instance.clone());
             request.network_node = node.slots()[Pool::Compute as usize].is_none();
             Query::of(&Arc::new(request))
