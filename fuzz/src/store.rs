@@ -1,6 +1,6 @@
 //! Records of the store: what is read is written as the same, and what ends too early is no record.
 
-use ciao_scheduler::server::fuzz_support::{old_record, record, record_bytes};
+use ciao_scheduler::server::fuzz_support::{record, record_bytes};
 
 use crate::choice;
 
@@ -10,10 +10,6 @@ pub fn store(data: &[u8]) {
         return;
     };
     let (key, value) = data.split_at(key_len.min(data.len()));
-    if let Some((name, found)) = old_record(key, value) {
-        let (key, value) = record_bytes(&name, &found);
-        assert_eq!(record(&key, &value), Some((name, found)), "converted");
-    }
     let Some((name, found)) = record(key, value) else {
         return;
     };

@@ -34,13 +34,6 @@ pub fn record(key: &[u8], value: &[u8]) -> Option<(RecordKey, Record)> {
     format::decode(key, value).ok()
 }
 
-/// The record of these bytes, in the oldest format that is read; `None` if they are none.
-#[must_use]
-pub fn old_record(key: &[u8], value: &[u8]) -> Option<(RecordKey, Record)> {
-    let upgraded = format::upgrade(format::OLDEST, key, value).ok()?;
-    record(key, upgraded.as_deref().unwrap_or(value))
-}
-
 /// A record as it is written.
 #[must_use]
 pub fn record_bytes(key: &RecordKey, record: &Record) -> (Vec<u8>, Vec<u8>) {

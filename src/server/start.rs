@@ -5,7 +5,7 @@
 //! listen. [`Server::run`] serves until the caller's shutdown future ends, and then lets queues run empty
 //! ([`super::hub`]'s `leave`).
 //!
-//! The order in `bind` matters: the store is opened last, because that may convert it or set it aside, which a daemon
+//! The order in `bind` matters: the store is opened last, because that may set it aside, which a daemon
 //! that cannot start must not do; the core is made after it, because it is given what was kept.
 
 #[cfg(test)]

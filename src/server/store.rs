@@ -129,16 +129,10 @@ impl Opened {
 
 /// How what was found is said in the log.
 impl file::OpenedStore {
-    /// Logs what opening the file came to (converted, truncated, unreadable records, how many were found) and passes
+    /// Logs what opening the file came to (truncated, unreadable records, how many were found) and passes
     /// the rest on.
     fn into_opened(self, path: &Path) -> Opened {
         let path = path.display();
-        if let Some(version) = self.upgraded_from {
-            info!(
-                event = "store_converted",
-                "{path}: converted from format {version}"
-            );
-        }
         if self.rolled_back {
             warn!(
                 event = "store_truncated",

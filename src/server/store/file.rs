@@ -83,9 +83,6 @@ pub(super) struct OpenedStore {
     pub(super) records: Vec<(RecordKey, Record)>,
     /// Records that could not be read, and why. They stay in the file.
     pub(super) unreadable: Vec<String>,
-    /// The older format it was in. `None` as well where the conversion was not written, because the disk takes no
-    /// writes.
-    pub(super) upgraded_from: Option<u64>,
     /// Whether the last transaction was damaged, and the one before it is the last now.
     pub(super) rolled_back: bool,
     /// Why the disk takes no writes, where it does not: what was found was read nevertheless.
@@ -121,7 +118,7 @@ pub(super) enum IfAbsent {
     Fail,
 }
 
-/// Opens a store; reads all of it, converting it if it is of an older format. One on a disk that takes no writes is
+/// Opens a store; reads all of it. One on a disk that takes no writes is
 /// only read. Takes time in proportion to the file: its checksums are verified and every record is decoded.
 ///
 /// # Errors
@@ -157,7 +154,6 @@ pub(super) fn open_on(
         file,
         records: contents.records,
         unreadable: contents.unreadable,
-        upgraded_from: contents.upgraded_from.filter(|_| refused.is_none()),
         rolled_back: contents.rolled_back,
         refused,
     })
@@ -168,17 +164,15 @@ pub(super) fn open_on(
 struct Contents {
     records: Vec<(RecordKey, Record)>,
     unreadable: Vec<String>,
-    /// The format that it was in, if it was converted on opening.
-    upgraded_from: Option<u64>,
     /// Whether the last transaction did not verify and was left out.
     rolled_back: bool,
 }
 
 impl StoreFile {
-    /// Opens the database for writing, converts it if need be, and reads it. Whatever the database says, a write that
+    /// Opens the database for writing, and reads it. Whatever the database says, a write that
     /// the disk refused counts as [`OpenError::Refused`]: the database may call the same thing damage.
     ///
-    /// Order: open and lock the file, verify checksums, convert, read, sync the directory (so that a file just made
+    /// Order: open and lock the file, verify checksums, compare formats, read, sync the directory (so that a file just made
     /// survives a crash).
     fn open_database(&mut self) -> Result<(Database, Contents), OpenError> {
         self.held = None;
@@ -186,10 +180,9 @@ impl StoreFile {
         let opened = caught(|| {
             let file = self.open_file()?;
             let (database, rolled_back) = database_on(file)?;
-            let upgraded_from = bring_up_to_date(&database)?;
+            stamp(&database)?;
             let mut contents = read(&database)?;
             sync_directory(&self.path).map_err(|error| OpenError::Refused(error.to_string()))?;
-            contents.upgraded_from = upgraded_from;
             contents.rolled_back = rolled_back;
             Ok((database, contents))
         })
@@ -231,7 +224,7 @@ impl StoreFile {
     }
 
     /// Reads the file without writing to it, and holds it against other processes. What the database wants to write
-    /// while it opens (a repair, a conversion) goes to memory and is thrown away. A file that is not there, or has
+    /// while it opens (a repair, its format) goes to memory and is thrown away. A file that is not there, or has
     /// nothing in it, is an empty store.
     fn read_only(&mut self) -> Result<Contents, OpenError> {
         let open = || self.medium.open(&self.path, Access::Read);
@@ -245,9 +238,8 @@ impl StoreFile {
                 return Ok(None);
             }
             let (database, rolled_back) = database_on(Overlay::over(file).map_err(io)?)?;
-            let upgraded_from = bring_up_to_date(&database)?;
+            stamp(&database)?;
             let mut contents = read(&database)?;
-            contents.upgraded_from = upgraded_from;
             contents.rolled_back = rolled_back;
             Ok(Some(contents))
         })
@@ -296,36 +288,32 @@ fn not_opened(error: &io::Error) -> OpenError {
     }
 }
 
-/// Converts older records, format by format, in one transaction; the format they were in, `None` if nothing was to be
-/// done. A file that has just been made gets its format. Either all of it is on disk afterwards or none.
+/// Puts the format into a file that has just been made, and leaves any other as it is.
 ///
 /// # Errors
-/// [`OpenError::Unusable`] for a format newer than this program or older than any.
-fn bring_up_to_date(database: &Database) -> Result<Option<u64>, OpenError> {
-    let found = match format_of(database)? {
-        Some(format::FORMAT) => return Ok(None),
+/// [`OpenError::Unusable`] for any other format than this program's.
+fn stamp(database: &Database) -> Result<(), OpenError> {
+    match format_of(database)? {
+        Some(format::FORMAT) => return Ok(()),
         Some(version) if version > format::FORMAT => {
             return Err(OpenError::Unusable(format!(
                 "it is of format {version}, this program knows formats up to {}",
                 format::FORMAT
             )));
         }
-        Some(version) if version < format::OLDEST => {
+        Some(version) => {
             return Err(OpenError::Unusable(format!("there is no format {version}")));
         }
-        found => found,
-    };
+        None => {}
+    }
     let transaction = database.begin_write().map_err(redb::Error::from)?;
     {
-        let mut records = transaction.open_table(RECORDS).map_err(redb::Error::from)?;
-        for version in found.unwrap_or(format::FORMAT)..format::FORMAT {
-            convert(&mut records, version)?;
-        }
+        transaction.open_table(RECORDS).map_err(redb::Error::from)?;
         let mut about = transaction.open_table(ABOUT).map_err(redb::Error::from)?;
         about.insert(FORMAT_KEY, format::FORMAT)?;
     }
     transaction.commit().map_err(redb::Error::from)?;
-    Ok(found)
+    Ok(())
 }
 
 /// The format a file says it is in; `None` for one that has just been made.
@@ -339,26 +327,6 @@ fn format_of(database: &Database) -> Result<Option<u64>, OpenError> {
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
         Err(error) => Err(redb::Error::from(error).into()),
     }
-}
-
-/// The table of records inside a transaction that writes.
-type Records<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
-
-/// Brings records from this format to the next. One that cannot be read stays as it is, and is found when all are read.
-/// Changes are collected first, because the table cannot be written while it is walked: memory for all converted
-/// records.
-fn convert(records: &mut Records<'_>, version: u64) -> Result<(), OpenError> {
-    let mut changed = Vec::new();
-    for entry in records.iter()? {
-        let (key, value) = entry?;
-        if let Ok(Some(value)) = format::upgrade(version, key.value(), value.value()) {
-            changed.push((key.value().to_vec(), value));
-        }
-    }
-    for (key, value) in changed {
-        records.insert(&key[..], &value[..])?;
-    }
-    Ok(())
 }
 
 /// Every record. One that cannot be decoded is named in `unreadable` and stays in the file, for a program that knows

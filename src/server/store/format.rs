@@ -1,4 +1,4 @@
-//! What a record is in bytes, in the format of this program and in older ones.
+//! What a record is in bytes.
 //!
 //! ```text
 //! key     'i' and the instance as payloads write it
@@ -16,13 +16,9 @@
 //! The payload, which is most of a record, is outside of it. Damaged bytes are not looked for here: the database has
 //! checksums.
 //!
-//! | format | |
-//! | --- | --- |
-//! | 1 | instances have no history |
-//! | 2 | the history of an instance begins with its arrival |
-//!
-//! A kind of record that is added makes no new format: a program that does not know it names such records as unreadable
-//! and leaves them where they are. So it was with bound UUIDs, with claims and with runs that are over.
+//! A field that is added makes no new format: where it is missing it has its default, and a program that does not know it
+//! passes it over. Nor does a kind of record: a program that does not know it names such records as unreadable and leaves
+//! them where they are. A format that is newer than this program's is refused.
 //!
 //! An instance `web-1` with a payload of 29 bytes, its length as hexadecimal digits:
 //!
@@ -37,17 +33,13 @@ use bytes::Bytes;
 use proto_frames::Uuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
 
 use sched_core::{
     BindingRecord, ClaimsRecord, InstanceRecord, NodeRecord, Record, RecordKey, RunRecord,
 };
 
-/// The format that is written.
+/// The format that is written, and the only one that is read: no program was released that wrote another.
 pub(super) const FORMAT: u64 = 2;
-
-/// The oldest format that can be read.
-pub(in crate::server) const OLDEST: u64 = 1;
 
 /// The first byte of a key says the kind of record. Kinds are added and never given another meaning.
 const INSTANCE: u8 = b'i';
@@ -169,31 +161,6 @@ fn run_number(name: &[u8]) -> Option<u64> {
 /// A UUID, or the bytes escaped where they are none.
 fn uuid_or_bytes(name: &[u8]) -> String {
     Uuid::from_slice(name).map_or_else(|_| name.escape_ascii().to_string(), |uuid| uuid.to_string())
-}
-
-/// The value of a record as the next format has it; `None` if it stays as it is. `from` is the format that the value is
-/// in; the result is in format `from + 1`. Called for every record, once for each format between that of the file and
-/// [`FORMAT`].
-///
-/// # Errors
-/// The value is none of that format; it is then left as it is.
-pub(in crate::server) fn upgrade(
-    from: u64,
-    key: &[u8],
-    value: &[u8],
-) -> Result<Option<Vec<u8>>, Unreadable> {
-    match (from, key.first()) {
-        (1, Some(&INSTANCE)) => {
-            let (payload, rest) = split(value)?;
-            // What is no object is no record, whatever else it is.
-            let mut record: Map<String, Value> = from_json(rest)?;
-            let arrived = record.get("arrived_ms").cloned().unwrap_or(json!(0));
-            let history = json!([{ "at_ms": arrived, "what": "arrived", "detail": "" }]);
-            record.insert("history".to_owned(), history);
-            Ok(Some(join(payload, &record)))
-        }
-        _ => Ok(None),
-    }
 }
 
 /// A payload's length, the payload, and the rest as JSON.

@@ -187,7 +187,7 @@ impl StorageBackend for Watched {
 }
 
 /// A file that is read, with writes kept in memory: as much as a database writes while it is opened, which is a few
-/// pages, or all records where they are converted. Dropped with the database; the file was never written to.
+/// pages. Dropped with the database; the file was never written to.
 #[derive(Debug)]
 pub(super) struct Overlay {
     /// Only read.

@@ -1,4 +1,4 @@
-//! Formats: older ones are converted, newer ones set aside, and one record that cannot be read harms no other.
+//! Formats: those of other programs are set aside, and one record that cannot be read harms no other.
 
 use redb::{Database, TableDefinition};
 
@@ -22,57 +22,10 @@ fn of_format(directory: &Path, format: u64, records: &[(&[u8], &[u8])]) {
     transaction.commit().unwrap();
 }
 
-/// A value of format 1, as it was written.
+/// A value as a program wrote it before instances had a history.
 const FIRST: &[u8] =
     b"\x00\x00\x00\x07start: {\"sender\":\"00000000-0000-0000-0000-000000000001\",\
     \"life\":\"suspended\",\"arrived_ms\":1795000000000,\"order\":3}";
-
-#[test]
-fn a_store_of_the_first_format_is_converted() {
-    let directory = tempfile::tempdir().unwrap();
-    let node = Uuid::from_u128(5);
-    let node_key = [b"n", &node.as_bytes()[..]].concat();
-    of_format(
-        directory.path(),
-        1,
-        &[
-            (b"iweb-1", FIRST),
-            (&node_key, b"\xff\xff\xff\xff{\"cordoned\":true}"),
-        ],
-    );
-    let instance = InstanceRecord {
-        payload: Some(Bytes::from_static(b"start: ")),
-        sender: Uuid::from_u128(1),
-        life: Life::Suspended,
-        arrived_ms: 1_795_000_000_000,
-        order: 3,
-        history: vec![Event {
-            at_ms: 1_795_000_000_000,
-            what: "arrived".into(),
-            ..Event::default()
-        }],
-        ..InstanceRecord::default()
-    };
-    let cordoned = NodeRecord {
-        cordoned: true,
-        ..NodeRecord::default()
-    };
-    let expected = [
-        (
-            RecordKey::Instance("web-1".into()),
-            Record::Instance(Box::new(instance)),
-        ),
-        (RecordKey::Node(node), Record::Node(cordoned)),
-    ];
-    // Once, and not again at the next start.
-    for upgraded_from in [Some(1), None] {
-        let path = directory.path().join(STORE_FILE);
-        let found = file::open(&path, IfAbsent::Fail).unwrap();
-        assert_eq!(found.upgraded_from, upgraded_from);
-        assert_eq!(found.records, expected);
-    }
-    assert_eq!(kept(directory.path()), Vec::<String>::new());
-}
 
 /// What the program wrote of [`full`] before it kept causes and states as data: the instance, and its node.
 const BEFORE_CAUSES: [&[u8]; 2] = [
@@ -155,16 +108,19 @@ fn a_store_of_a_newer_program_is_set_aside_whole() {
 }
 
 #[test]
-fn a_format_that_never_was_is_set_aside() {
-    let directory = tempfile::tempdir().unwrap();
-    of_format(directory.path(), 0, &[]);
-    assert!(contents(directory.path()).is_empty());
-    assert_eq!(kept(directory.path()), ["store.redb.damaged-1"]);
+fn a_format_that_was_never_released_is_set_aside() {
+    for format in [0, 1] {
+        let directory = tempfile::tempdir().unwrap();
+        of_format(directory.path(), format, &[(b"iweb-1", FIRST)]);
+        assert!(contents(directory.path()).is_empty());
+        assert_eq!(kept(directory.path()), ["store.redb.damaged-1"]);
+    }
 }
 
 #[test]
 fn one_record_that_cannot_be_read_harms_no_other() {
     let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let values: [(&[u8], &[u8]); 8] = [
         (b"ino-length", b"\x00\x00"),
         (b"itoo-short", b"\x00\x00\x00\xffstart"),
@@ -175,15 +131,11 @@ fn one_record_that_cannot_be_read_harms_no_other() {
         (b"", b"\xff\xff\xff\xff{}"),
         (b"xother", b"\xff\xff\xff\xff{}"),
     ];
-    for format in [1, format::FORMAT] {
-        let directory = directory.path().join(format.to_string());
-        std::fs::create_dir(&directory).unwrap();
-        of_format(&directory, format, &values);
-        write(&directory, [put(1, 1)]);
-        let found = file::open(&directory.join(STORE_FILE), IfAbsent::Fail).unwrap();
-        assert_eq!(found.records, [(instance(1), waiting(1))]);
-        assert_eq!(found.unreadable.len(), values.len());
-    }
+    of_format(directory, format::FORMAT, &values);
+    write(directory, [put(1, 1)]);
+    let found = file::open(&directory.join(STORE_FILE), IfAbsent::Fail).unwrap();
+    assert_eq!(found.records, [(instance(1), waiting(1))]);
+    assert_eq!(found.unreadable.len(), values.len());
 }
 
 #[test]
@@ -232,12 +184,4 @@ fn a_bound_uuid_is_kept_without_a_new_format_and_named_where_it_is_damaged() {
     );
     assert_eq!(format::name(&key), format!("bound UUID {uuid}"));
     assert_eq!(format::name(b"bshort"), "bound UUID short");
-}
-
-#[test]
-fn an_old_record_that_is_no_object_is_unreadable() {
-    for rest in ["0", "[]", "\"x\"", "null", "true"] {
-        let value = [&u32::MAX.to_be_bytes()[..], rest.as_bytes()].concat();
-        assert!(format::upgrade(1, b"iweb-1", &value).is_err(), "{rest}");
-    }
 }
