@@ -115,6 +115,9 @@ pub(crate) struct Cluster {
 pub(crate) enum ClusterChange {
     /// A node offers more than before, or is another one: it may be what a request waits for.
     Capacity(NodeKey),
+    /// A node may run less than before: who waited for it may not be able to run there any more, and gives way to who is
+    /// suspended there.
+    Narrowed(NodeKey),
     /// A node joined, left or is another one, with the tables it is in: what is reserved on it may be for an instance
     /// that it cannot run any more.
     Altered(NodeKey, [bool; 2]),

@@ -425,6 +425,17 @@ impl Queue {
         !matches!(round, Round::Done(None))
     }
 
+    /// Who waits to be resumed on a node and asks for no more than these vcpus, first in order first.
+    pub(crate) fn resumable(&self, node: NodeKey, vcpus: i64) -> Vec<InstanceId> {
+        let keys = self.lines.iter().flat_map(|line| line.waiting_for(node));
+        let waiters = keys.filter_map(|key| self.by_key(key));
+        let fits = |it: &&Waiter| it.purpose == Purpose::Resume && it.asked.vcpus <= vcpus;
+        let mut fitting: Vec<&Waiter> = waiters.filter(fits).collect();
+        fitting.sort_unstable_by_key(|waiter| waiter.rank());
+        let instances = fitting.into_iter();
+        instances.map(|waiter| waiter.instance.clone()).collect()
+    }
+
     /// Who waits for this very node ([`AllowedNodes::Only`]), in no particular order: to be moved when it is given up.
     pub(crate) fn waiting_for(&self, node: NodeKey) -> Vec<InstanceId> {
         let keys = self.lines.iter().flat_map(|line| line.waiting_for(node));
@@ -433,7 +444,7 @@ impl Queue {
             .collect()
     }
 
-    /// When the first has waited for as long as it may: [`Queue::take_due`].
+    /// When the first has waited for as long as it may: [`Queue::due`].
     pub(crate) fn deadline_due(&self) -> Option<Instant> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
@@ -454,14 +465,10 @@ impl Queue {
         self.rules.iter().filter_map(ReservationRule::due).min()
     }
 
-    /// Takes out one whose time to wait is over, the earliest first.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Waiter> {
+    /// One whose time to wait is over, the earliest first.
+    pub(crate) fn due(&self, now: Instant) -> Option<&Waiter> {
         let &(deadline, key) = self.deadlines.first()?;
-        if deadline > now {
-            return None;
-        }
-        let instance = self.by_key(key)?.instance.clone();
-        self.remove(&instance)
+        (deadline <= now).then(|| self.by_key(key))?
     }
 
     /// Recomputes every order, sum and minimum and compares.

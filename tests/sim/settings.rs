@@ -74,8 +74,6 @@ impl Settings {
     pub(crate) fn time_to_settle(&self) -> Duration {
         const OF_BATCHES: Duration = sched_core::BATCH_TIME;
         const OF_RETURNS: Duration = Duration::from_secs(30);
-        /// A suspended instance that the queue cannot offer room, as on a cordoned node, is looked at once in 60 s.
-        const OF_SUSPENDED: Duration = Duration::from_secs(60);
         let missed = self.report_interval * (2 + u32::from(sched_core::MISSED_STATS));
         self.in_doubt_time
             + self.recovery_window
@@ -83,6 +81,5 @@ impl Settings {
             + missed
             + OF_BATCHES
             + OF_RETURNS
-            + OF_SUSPENDED
     }
 }

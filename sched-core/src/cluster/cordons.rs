@@ -11,7 +11,7 @@ use sched_model::evacuate::DEFAULT_PARALLEL;
 
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterChange};
 
 /// Nodes that may be cordoned at once, connected or not: as many as the largest cluster this is built for has.
 pub(crate) const MAX_CORDONS: usize = 100_000;
@@ -272,6 +272,9 @@ impl Cluster {
             node.is_cordoned = is_cordoned;
             if is_new {
                 self.count_generation(key);
+                if is_cordoned {
+                    self.changes.push_back(ClusterChange::Narrowed(key));
+                }
             }
             self.refresh_offer(key);
         }

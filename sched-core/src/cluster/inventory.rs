@@ -30,9 +30,10 @@ impl Cluster {
         if node.ledger.take_claims_changed() && !node.is_native {
             self.changes.push_back(ClusterChange::Claims(node.uuid));
         }
-        let mut is_place_free = false;
+        let (mut is_place_free, mut has_joined) = (false, false);
         for (group, change) in node.ledger.take_group_changes() {
             is_place_free |= change.in_place < 0;
+            has_joined |= change.all > 0;
             self.groups
                 .count(&group, key, node.slots, &node.traits.labels, change);
         }
@@ -40,6 +41,8 @@ impl Cluster {
         if is_place_free {
             // A member may wait for the place alone.
             self.changes.push_back(ClusterChange::Capacity(key));
+        } else if has_joined {
+            self.changes.push_back(ClusterChange::Narrowed(key));
         }
         if self.nodes.are_any_shared() {
             for relative in self.nodes.relatives(key) {
@@ -52,21 +55,24 @@ impl Cluster {
     /// has for a last resort (`NodeStore::last_resort`) is kept beside.
     ///
     /// If it offers more of anything than before, STARTs that wait may fit now: that is announced by
-    /// `ClusterChange::Capacity`. Less of everything is announced to no one.
+    /// `ClusterChange::Capacity`. So are vcpus that become free on a node that offers nothing, as one that is cordoned:
+    /// what is suspended there may be resumed. Less of everything is announced to no one.
     fn offer(&mut self, key: NodeKey) {
         let node = self.nodes.node(key);
         let is_on_offer = node.is_on_offer();
+        let free = self.nodes.free(key);
         if node.status == NodeStatus::Full && node.session().is_some() && node.has_room_again() {
             self.full.insert(key);
         } else if !self.full.is_empty() {
             self.full.swap_remove(&key);
         }
         let (offer, last_resort) = if is_on_offer {
-            (self.nodes.free(key), Resources::NEVER)
+            (free, Resources::NEVER)
         } else {
             (Resources::NEVER, self.nodes.last_resort(key))
         };
-        let mut has_grown = false;
+        let mut has_grown = free.vcpus > node.free_vcpus;
+        let is_less = free.vcpus < node.free_vcpus;
         for (table, slot) in self.tables.iter_mut().zip(node.slots) {
             let Some(slot) = slot else { continue };
             let earlier = table.set_offer(slot, offer);
@@ -80,6 +86,9 @@ impl Cluster {
         if last_resort != node.last_resort {
             has_grown |= !node.last_resort.covers(&last_resort);
             self.nodes.node_mut(key).last_resort = last_resort;
+        }
+        if has_grown || is_less {
+            self.nodes.node_mut(key).free_vcpus = free.vcpus;
         }
         if has_grown {
             self.changes.push_back(ClusterChange::Capacity(key));

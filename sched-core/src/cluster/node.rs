@@ -185,6 +185,8 @@ pub(crate) struct Node {
     pub(super) starts_sent: u64,
     /// What it offered outside the tables when that was computed last (`NodeStore::last_resort`).
     pub(super) last_resort: Resources,
+    /// The vcpus that were free on it then, whether or not it takes work: what it has suspended waits for those alone.
+    pub(super) free_vcpus: i64,
     /// Larger than that of any node before, whenever it has changed in what it is.
     pub(super) generation: u64,
     /// Its slots in the compute and the network table.
@@ -236,6 +238,7 @@ impl Node {
             questions: Questions::default(),
             starts_sent: 0,
             last_resort: Resources::NEVER,
+            free_vcpus: i64::MIN,
             generation: 0,
             slots: [None; 2],
         }
@@ -250,6 +253,7 @@ impl Node {
         self.status = NodeStatus::Connected;
         self.ledger.stop_counting_released();
         self.backlog = Backlog::Clear;
+        self.free_vcpus = i64::MIN;
         self.starts_sent = 0;
         self.leased_at = None;
         self.advised = Advised::default();

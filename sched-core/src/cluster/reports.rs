@@ -14,9 +14,9 @@ use crate::api::input::{Backlog, Departure, NodeExtras, NodeReport};
 use crate::api::known_node::KnownNode;
 use crate::api::sent::{CommandName, ReportName};
 use crate::api::text::ShortText;
-use crate::cluster::Cluster;
 use crate::cluster::node::{IsOther, Node, NodeStatus, Presence};
 use crate::cluster::questions::Asker;
+use crate::cluster::{Cluster, ClusterChange};
 
 impl Cluster {
     /// A node that was not known: it enters the tables of its roles, and offers nothing before it reports. If it was
@@ -169,7 +169,10 @@ impl Cluster {
 
     /// Notes that a node has listed what runs on it, for as long as the node is known.
     pub(crate) fn note_listed(&mut self, key: NodeKey) {
-        self.nodes.node_mut(key).has_listed = true;
+        if !std::mem::replace(&mut self.nodes.node_mut(key).has_listed, true) {
+            // Members of groups wait for that.
+            self.changes.push_back(ClusterChange::Capacity(key));
+        }
     }
 
     /// How many instances an original launcher has listed whose claims are not known; 0 if that was said on this

@@ -78,6 +78,11 @@ impl Queue {
         self.preemptions.outranked.insert(key);
     }
 
+    /// Forgets that no one was resumed on a node for that reason; whether it was noted.
+    pub(crate) fn take_outranked(&mut self, key: NodeKey) -> bool {
+        self.preemptions.outranked.remove(&key)
+    }
+
     /// One of the nodes where no one was resumed for that reason.
     pub(crate) fn next_outranked(&mut self) -> Option<NodeKey> {
         self.preemptions.outranked.pop_first()

@@ -25,6 +25,11 @@ impl Scheduler {
     fn note_change(&mut self, change: ClusterChange) {
         match change {
             ClusterChange::Capacity(key) => self.capacity_changed(key),
+            ClusterChange::Narrowed(key) => {
+                if self.queue.take_outranked(key) {
+                    self.queue.wake(key);
+                }
+            }
             ClusterChange::Altered(key, tables) => self.reconsider_reservations(key, tables),
             ClusterChange::Claims(node) => self.journal.note_claims(node, self.now),
             ClusterChange::TwoZones(node, zone) => self.notice(Notice::TwoZones(node, zone)),

@@ -308,7 +308,7 @@ impl Scheduler {
 
     /// An instance was ended by its launcher and is placed again; a preemptor that waited for its room has it.
     fn reschedule_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
-        self.queue.remove(instance);
+        self.leave_queue(instance);
         self.give_up_command(key, instance);
         self.reschedule(instance, cause);
         self.note_out_of_the_way(instance);

@@ -248,7 +248,7 @@ impl Scheduler {
         }
         // No one waits for a node that is not there any more.
         for instance in self.queue.waiting_for(key) {
-            self.queue.remove(&instance);
+            self.leave_queue(&instance);
         }
     }
 
@@ -319,7 +319,7 @@ impl Scheduler {
         };
         self.transition(instance, LifecycleEvent::NodeLost(loss), &Cause::NodeLost);
         self.batches.note_lost(instance);
-        self.queue.remove(instance);
+        self.leave_queue(instance);
         self.release(key, instance);
     }
 
@@ -463,7 +463,7 @@ impl Scheduler {
                 if !self.may(instance, listed.kind()) {
                     return;
                 }
-                self.queue.remove(instance);
+                self.leave_queue(instance);
                 self.take_up(key, instance);
                 self.transition(instance, listed, &Cause::Found);
             }

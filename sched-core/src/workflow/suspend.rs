@@ -459,14 +459,8 @@ impl Scheduler {
         };
         let is_able = self.cluster.nodes().node(key).session().is_some()
             && self.cluster.nodes().node(key).can(Capabilities::SUSPEND);
-        let entry = self.cluster.nodes().node(key).ledger().get(instance);
-        if entry.is_none_or(Entry::may_resume) {
-            // Its launcher was sent a RESUME already, and has not answered.
-            return false;
-        }
-        let has_room = self.has_vcpus_for(instance, key);
-        let has_room = has_room.and_then(|()| self.has_place_for(instance, key));
-        if node != key || !is_able || has_room.is_err() {
+        let has_room = self.has_vcpus_for(instance, key).is_ok();
+        if node != key || !is_able || !has_room || !self.is_to_resume(instance, key) {
             return false;
         }
         let slots = self.cluster.nodes().node(key).slots();
@@ -484,12 +478,24 @@ impl Scheduler {
         true
     }
 
+    /// Whether the place of a suspended instance in its group is free on its node, and its launcher has answered the
+    /// latest RESUME.
+    pub(crate) fn is_to_resume(&self, instance: &InstanceId, key: NodeKey) -> bool {
+        let entry = self.cluster.nodes().node(key).ledger().get(instance);
+        let is_free = entry.is_some_and(|entry| !entry.may_resume());
+        is_free && self.has_place_for(instance, key).is_ok()
+    }
+
     /// Whether a START of higher priority waits that this node could run if it were empty. Its whole capacity is
-    /// compared, because what runs there may leave: resuming the instance would take room from that START.
+    /// compared, because what runs there may leave: resuming the instance would take room from that START. A cordoned
+    /// node runs none.
     fn is_outranked(&self, instance: &InstanceId, key: NodeKey) -> bool {
         let Some(managed) = self.instances.get(instance) else {
             return false;
         };
+        if self.cluster.nodes().node(key).is_cordoned() {
+            return false;
+        }
         let mut room = self.room(key);
         room.free = self.cluster.nodes().node(key).capacity();
         let slots = self.cluster.nodes().node(key).slots();

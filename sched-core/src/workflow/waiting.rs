@@ -291,7 +291,7 @@ impl Scheduler {
                 other => return other,
             }
         }
-        if self.preempt_for_waiting(key) {
+        if self.serve_suspended(key) || self.preempt_for_waiting(key) {
             return Served::One;
         }
         Served::NoOne
@@ -331,6 +331,21 @@ impl Scheduler {
             };
         }
         Served::More(begin)
+    }
+
+    /// Resumes the first that waits for that on a node whose room goes to no one else, or not all of it: what is
+    /// suspended has all but its vcpus there, and needs those alone, also where the node is cordoned, full or has a
+    /// fault. What keeps the first from being resumed keeps the others too; whether one was.
+    fn serve_suspended(&mut self, key: NodeKey) -> bool {
+        let node = self.cluster.nodes().node(key);
+        if node.takes_work() || node.session().is_none() || node.backlog() == Backlog::Stalled {
+            return false;
+        }
+        let vcpus = self.cluster.nodes().free(key).vcpus;
+        let waiting = self.queue.resumable(key, vcpus);
+        let mut waiting = waiting.iter();
+        let first = waiting.find(|instance| self.is_to_resume(instance, key));
+        first.is_some_and(|instance| self.resume_evicted(instance, key))
     }
 
     /// A node as the queue sees it when it is served: of one that called itself full, what was released since.
@@ -409,15 +424,14 @@ impl Scheduler {
     /// Fails those whose deadline of waiting is over, with the reason why nothing fits now.
     pub(crate) fn fail_late_waiters(&mut self, now: Instant, most: usize) {
         for _ in 0..most {
-            let Some(waiter) = self.queue.take_due(now) else {
+            let Some(instance) = self.queue.due(now).map(|waiter| waiter.instance().clone()) else {
                 return;
             };
-            let Some(query) = self.instances.query_of(waiter.instance()) else {
-                continue;
-            };
-            let why = self.why_not(&query);
-            let reason = StartFailureReason::QueueTimeout;
-            self.fail_managed(waiter.instance(), reason, None, why);
+            let why = self.instances.query_of(&instance).map(|query| self.why_not(&query));
+            self.leave_queue(&instance);
+            if let Some(why) = why {
+                self.fail_managed(&instance, StartFailureReason::QueueTimeout, None, why);
+            }
         }
     }
 }

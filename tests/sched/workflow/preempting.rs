@@ -1,8 +1,8 @@
 //! STARTs that fit nowhere take the room of lower priorities: who leaves, how, and what becomes of whom.
 
 use proto_frames::Kind;
-use proto_frames::payload::StartFailureReason;
-use sched_core::SessionId;
+use proto_frames::payload::{EvacuateMode, StartFailureReason};
+use sched_core::{Report, SessionId};
 
 use crate::support::preemption::{TOO_LONG, cpus, frozen, preempting, sized};
 use crate::support::requests::Asking;
@@ -543,4 +543,18 @@ fn a_start_that_asks_for_more_than_can_be_counted_is_refused() {
         world.failures(controller),
         one_failure("high", StartFailureReason::FullCloud)
     );
+}
+
+#[test]
+fn where_a_node_takes_no_work_what_is_suspended_there_is_resumed_once_its_vcpus_are_free() {
+    let (mut world, controller, node) = World::preempted();
+    world.evacuate(controller, node, EvacuateMode::Cordon);
+    world.stopped(node, "high");
+    assert_eq!(world.orders(node), ["resume low"], "it is there already");
+    world.resumed(node, "low");
+
+    let (mut world, _, node) = World::preempted();
+    world.say(node, Report::Full);
+    world.stopped(node, "high");
+    assert_eq!(world.orders(node), ["resume low"]);
 }

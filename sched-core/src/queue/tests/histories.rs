@@ -219,7 +219,8 @@ impl History {
 
     fn take_due(&mut self) {
         let now = self.start + Duration::from_secs(self.chance.u64(0..100));
-        while let Some(waiter) = self.queue.take_due(now) {
+        while let Some(waiter) = self.queue.due(now).cloned() {
+            self.queue.remove(waiter.instance());
             assert_eq!(waiter.deadline, self.oracle.due(), "the earliest first");
             assert!(waiter.deadline <= Some(now));
             assert!(self.oracle.remove(&waiter.instance).is_some());
