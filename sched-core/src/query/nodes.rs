@@ -97,7 +97,7 @@ impl Scheduler {
         }
     }
 
-    /// How many instances are listed as lost with a node that is not in the store.
+    /// How many instances are listed as lost with a node that is not in the store, or is back and has not listed them yet.
     fn lost_with(&self, node: Uuid) -> usize {
         self.instances.lost_count(node) + self.journal.lost_plain_on(node)
     }
@@ -128,7 +128,7 @@ impl Scheduler {
             cpus_online: of(|report| report.cpus_online),
             vcpus_free: free.vcpus.max(-1),
             load: of(|report| report.load),
-            instances: node.ledger().len() as i64,
+            instances: (node.ledger().len() + self.lost_with(node.uuid())) as i64,
             unconfirmed: node.ledger().unconfirmed() as i64,
             connected_s: match lost_since {
                 Some(_) => UNKNOWN,
