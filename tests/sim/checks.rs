@@ -9,6 +9,7 @@ mod ends;
 mod finished;
 mod fooled;
 mod forgotten;
+mod listed;
 mod lost;
 mod once;
 mod order;
@@ -72,6 +73,7 @@ impl Checks {
                 Box::new(lost::Lost::default()),
                 Box::new(ends::Ends::default()),
                 Box::new(finished::Finished::default()),
+                Box::new(listed::Listed::default()),
                 Box::new(order::Order::default()),
                 Box::new(drains::Drains),
                 Box::new(fooled::Fooled),

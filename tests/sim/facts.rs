@@ -1,5 +1,7 @@
 //! What really happened, as checks see it: told by the world as it happens, true whatever the peers believe.
 
+use std::collections::BTreeSet;
+
 use proto_frames::payload::PhaseName;
 
 use crate::work::Amounts;
@@ -73,6 +75,14 @@ pub(crate) enum Fact {
         room: Amounts,
         waiting: Vec<Waiting>,
     },
+    /// An operator looked at what the scheduler lists; `away`: machines with which no connection stands.
+    Looked {
+        rows: Vec<Row>,
+        nodes: Vec<NodeRow>,
+        away: BTreeSet<usize>,
+    },
+    /// An operator gave up an instance of a lost node.
+    GivenUp { instance: u32 },
     /// The scheduler said that a machine is drained.
     Drained { machine: usize },
     /// The scheduler said how far a drain is: instances in all, those that have left and how many of them had ended, those
@@ -90,6 +100,26 @@ pub(crate) enum Fact {
     SchedulerStarted { restored: Vec<u32> },
     /// The scheduler crashed: what it had in memory alone is gone.
     SchedulerCrashed { is_durable: bool },
+}
+
+/// An instance as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) instance: u32,
+    /// `None`: it is on no node, or on one that is no machine.
+    pub(crate) machine: Option<usize>,
+    /// Whether it is said to be lost, or in doubt: its node has not confirmed it.
+    pub(crate) is_lost: bool,
+    pub(crate) name: String,
+}
+
+/// A node as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeRow {
+    pub(crate) machine: usize,
+    pub(crate) status: String,
+    /// How many instances it is said to have.
+    pub(crate) instances: i64,
 }
 
 /// Who waits for room.

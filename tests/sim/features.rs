@@ -21,6 +21,12 @@ pub(crate) enum Feature {
     /// Most of what may wait is a member of a group of which each machine takes one or two, and those of lower priority
     /// leave for them. Runs of their own have it.
     Members,
+    /// Connections on which nothing arrives any more, in one direction or both, and nobody is told. Runs of their own have
+    /// it.
+    SilentLinks,
+    /// An operator looks at what is listed again and again, some plain instances have names, and lost ones are forgotten.
+    /// Runs of their own have it.
+    Looks,
 }
 
 /// Those that all runs have.
@@ -41,6 +47,8 @@ const NAMES: &[(&str, Feature)] = &[
     ("liars", Feature::Liars),
     ("disk", Feature::FullDisk),
     ("members", Feature::Members),
+    ("silent", Feature::SilentLinks),
+    ("looks", Feature::Looks),
 ];
 
 /// Those of a run.

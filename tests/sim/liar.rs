@@ -47,6 +47,8 @@ pub(crate) struct Lies {
     foreign: BTreeSet<u64>,
     /// Those that were about an instance which no node had, and so may be told, whenever they are said again.
     told: BTreeSet<u64>,
+    /// The instances that each liar has listed to a scheduler.
+    pub(crate) listed: BTreeSet<(usize, u32)>,
 }
 
 impl World {
@@ -206,8 +208,9 @@ impl World {
 
     /// What a liar's frame is about, as the scheduler has it before it gets it. Whether it is to get it: what a launcher
     /// lists that no node has is its own from then on, and no lie.
-    pub(crate) fn see_lie(&mut self, frame: &Frame) -> bool {
-        for lie in marks(&frame.payload) {
+    pub(crate) fn see_lie(&mut self, liar: usize, frame: &Frame) -> bool {
+        let lies = marks(&frame.payload);
+        for &lie in &lies {
             let Some(&instance) = self.lies.about.get(&lie) else {
                 continue;
             };
@@ -225,6 +228,11 @@ impl World {
             } else {
                 self.lies.told.insert(lie);
             }
+        }
+        if frame.kind == Kind::STATS {
+            let about = lies.iter().filter_map(|lie| self.lies.about.get(lie));
+            let listed = about.map(|&instance| (liar, instance));
+            self.lies.listed.extend(listed);
         }
         true
     }

@@ -70,6 +70,18 @@ fn members_are_apart_under_random_faults() {
     assert!(sums.steps > 0, "something happened");
 }
 
+/// Seeds of runs with silent connections, in which an operator looks at what is listed.
+const SEEDS_OF_SILENCE: u64 = 60;
+
+#[test]
+fn what_is_listed_is_true_across_silent_links() {
+    let sums = for_each_seed(&[], SEEDS_OF_SILENCE, |seed, measure| {
+        run_with(seed, measure, &[Feature::SilentLinks, Feature::Looks])
+    });
+    println!("{sums}");
+    assert!(sums.steps > 0, "something happened");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let hash = |sums: &Sums| sums.behaviour.as_ref().expect("it was measured").hash;

@@ -25,6 +25,9 @@ use crate::world::World;
 const PEER_LEARNS_MS: u64 = 2_000;
 const SCHEDULER_LEARNS_MS: u64 = 10_000;
 
+/// Longest time until an end of a silent connection finds out, in ms: by what is not acknowledged, as both ends do.
+const SILENCE_MS: u64 = 40_000;
+
 /// After how long without progress a queue counts as stalled.
 const STALL_TIME: Duration = Duration::from_secs(1);
 
@@ -56,6 +59,28 @@ impl Peer {
     }
 }
 
+/// In which directions nothing arrives any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// From the peer to the scheduler.
+    Up,
+    /// From the scheduler to the peer.
+    Down,
+    Both,
+}
+
+impl Silence {
+    pub(crate) const ALL: [Self; 3] = [Self::Up, Self::Down, Self::Both];
+
+    fn is_up(self) -> bool {
+        self != Self::Down
+    }
+
+    fn is_down(self) -> bool {
+        self != Self::Up
+    }
+}
+
 /// The number of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Link(pub(crate) u64);
@@ -77,6 +102,8 @@ pub(crate) struct Connection {
     is_held: bool,
     /// Whether nothing that is written arrives any more.
     is_broken: bool,
+    /// In which directions nothing arrives any more, although neither end knows it.
+    silence: Option<Silence>,
     /// What the scheduler has for the peer and has not begun to write.
     outbox: VecDeque<Message>,
     down: Lane,
@@ -193,6 +220,7 @@ impl World {
             session: None,
             is_held: true,
             is_broken: false,
+            silence: None,
             outbox: VecDeque::new(),
             down,
             up,
@@ -267,7 +295,7 @@ impl World {
         };
         let told = told.map(|(instance, _)| instance).into_iter().collect();
         let flying = Flying { bytes, told };
-        if connection.is_broken {
+        if connection.is_broken || connection.silence.is_some_and(Silence::is_up) {
             return;
         }
         if connection.is_held_back {
@@ -285,6 +313,9 @@ impl World {
     pub(crate) fn queue(&mut self, link: Link, message: Message) {
         if let Some(connection) = self.network.get_mut(link) {
             connection.outbox.push_back(message);
+            if connection.silence.is_some_and(Silence::is_down) {
+                self.agenda.put(self.now + STALL_TIME, Event::Stalls(link));
+            }
             self.pump(link);
             self.look_at.push(link);
         }
@@ -308,7 +339,7 @@ impl World {
             let mut bytes = BytesMut::new();
             let (peer, encoder) = (connection.peer, &mut connection.down.encoder);
             sim_support::encode(&message, SCHEDULER, peer.uuid(), encoder, &mut bytes);
-            if connection.is_broken {
+            if connection.is_broken || connection.silence.is_some_and(Silence::is_down) {
                 connection.voided += 1;
                 self.unheard(peer, &told);
             } else {
@@ -424,7 +455,7 @@ impl World {
     /// Nothing has left a queue for a while, if that is still so.
     pub(crate) fn stalls(&mut self, link: Link) {
         if let Some(connection) = self.network.get_mut(link)
-            && !connection.reads
+            && (!connection.reads || connection.silence.is_some_and(Silence::is_down))
             && !connection.outbox.is_empty()
         {
             connection.is_stalled = true;

@@ -6,16 +6,17 @@ use std::time::Instant;
 
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{
-    DrainProgress, DrainState, InstanceStateEvent, InstanceView, NodeView, Payload, PhaseName,
-    Query, QueryKind, QueryResult, Topic, Watch,
+    Delete, DrainProgress, DrainState, Evacuate, EvacuateMode, InstanceStateEvent, InstanceView,
+    NodeView, Payload, PhaseName, PlacementState, Query, QueryKind, QueryResult, Topic, Watch,
 };
-use proto_frames::{Frame, Kind, Role};
+use proto_frames::{Frame, Kind, Role, Uuid};
 use sched_core::{Hello, Input, Message, SessionId};
 
 use crate::controller;
-use crate::facts::{Fact, News, Waiting};
+use crate::facts::{Fact, News, NodeRow, Row, Waiting};
 use crate::liar;
 use crate::names::{self, OBSERVER};
+use crate::network::Peer;
 use crate::work::Amounts;
 use crate::world::World;
 
@@ -65,6 +66,76 @@ impl World {
         };
         let frame = Frame::new(kind, OBSERVER, payload);
         self.hand_in(sim_support::input(session, frame));
+    }
+
+    /// The operator has a node forgotten that is lost.
+    pub(crate) fn forget_node(&mut self, node: Uuid) {
+        self.note(format_args!("{node} is to be forgotten"));
+        let evacuate = Evacuate {
+            workload_agent_uuid: node.to_string(),
+            mode: EvacuateMode::Forget,
+            ..Evacuate::default()
+        };
+        self.operate(Kind::EVACUATE, evacuate.encode());
+    }
+
+    /// The operator looks at what is listed.
+    pub(crate) fn look_at_lists(&mut self) {
+        if self.core.is_none() {
+            return;
+        }
+        let rows = self.ask(&QueryKind::Instances).instances;
+        let nodes = self.ask(&QueryKind::Nodes).nodes;
+        // What liars list, and nobody else, is on no machine and in nobody's way.
+        let rows = rows
+            .iter()
+            .filter(|row| names::liar_of(&row.node_uuid).is_none());
+        let rows = rows.filter_map(|row| {
+            Some(Row {
+                instance: names::instance_of(&row.instance_uuid)?,
+                machine: names::machine_of(&row.node_uuid),
+                is_lost: matches!(row.state, PlacementState::Lost | PlacementState::InDoubt),
+                name: row.name.clone(),
+            })
+        });
+        let nodes = nodes.iter().filter_map(|node| {
+            Some(NodeRow {
+                machine: names::machine_of(&node.node_uuid)?,
+                status: node.status.clone(),
+                instances: node.instances,
+            })
+        });
+        let away = (0..self.machines.len())
+            .filter(|&at| self.network.session_of(Peer::Machine(at)).is_none());
+        self.facts.push(Fact::Looked {
+            rows: rows.collect(),
+            nodes: nodes.collect(),
+            away: away.collect(),
+        });
+    }
+
+    /// The operator gives up one of the instances that are listed as lost, if there are any.
+    pub(crate) fn forget_lost(&mut self, drawn: u64) {
+        if self.core.is_none() {
+            return;
+        }
+        let rows = self.ask(&QueryKind::Instances).instances;
+        let lost = rows.iter().filter(|row| row.state == PlacementState::Lost);
+        let lost: Vec<u32> = lost
+            .filter_map(|row| names::instance_of(&row.instance_uuid))
+            .collect();
+        if lost.is_empty() {
+            return;
+        }
+        let instance = lost[drawn as usize % lost.len()];
+        self.note(format_args!("{instance} is given up"));
+        let forget = Delete {
+            instance_uuid: names::instance_uuid(instance),
+            forget: true,
+            ..Delete::default()
+        };
+        self.facts.push(Fact::GivenUp { instance });
+        self.operate(Kind::DELETE, forget.encode());
     }
 
     /// The scheduler says something to the operator.

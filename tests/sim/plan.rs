@@ -9,7 +9,7 @@ use proto_frames::payload::{Evacuate, EvacuateMode, Migrate, Span};
 use crate::disk::Trouble;
 use crate::features::Feature;
 use crate::names;
-use crate::network::Peer;
+use crate::network::{Peer, Silence};
 use crate::work;
 use crate::world::World;
 
@@ -168,6 +168,8 @@ const OPERATIONS: &[Operation] = &[
 #[derive(Debug)]
 pub(crate) struct Plan {
     chance: Rng,
+    /// For what some runs have beside, so that it changes nothing in the others.
+    beside: Rng,
     left: u32,
     due: Option<Instant>,
     /// Instances named so far.
@@ -182,6 +184,7 @@ impl Plan {
         let left = chance.u32(OPERATIONS_IN_RUN / 3..=OPERATIONS_IN_RUN);
         Self {
             chance,
+            beside: Rng::with_seed(seed.rotate_left(32)),
             left,
             due: None,
             instances: 0,
@@ -216,6 +219,7 @@ impl Plan {
     pub(crate) fn act(&mut self, world: &mut World) {
         self.due = None;
         self.left -= 1;
+        self.act_beside(world);
         let all: u32 = OPERATIONS.iter().map(|(_, weight, _)| weight).sum();
         let mut drawn = self.chance.u32(..all);
         for (name, weight, act) in OPERATIONS {
@@ -224,6 +228,25 @@ impl Plan {
                 return act(self, world);
             }
             drawn -= weight;
+        }
+    }
+
+    /// Does what only some runs have.
+    fn act_beside(&mut self, world: &mut World) {
+        let drawn = self.beside.u8(..);
+        if world.settings.has(Feature::SilentLinks) && drawn < 16 {
+            let links = world.network.open_links();
+            if let Some(link) = self.beside.choice(&links) {
+                let silence = Silence::ALL[self.beside.usize(..Silence::ALL.len())];
+                world.fall_silent(*link, silence);
+            }
+        }
+        if world.settings.has(Feature::Looks) {
+            match drawn % 32 {
+                0 => world.forget_lost(self.beside.u64(..)),
+                1..8 => world.look_at_lists(),
+                _ => {}
+            }
         }
     }
 
@@ -264,6 +287,9 @@ impl Plan {
         let mut start = draw(&mut self.chance, instance);
         if world.settings.has(Feature::Members) && start.scheduling.is_some() {
             start = work::of_group(start, instance);
+        }
+        if world.settings.has(Feature::Looks) && instance.is_multiple_of(2) {
+            start = work::called(start, instance);
         }
         let number = self.controller(world);
         world.start(number, instance, start);

@@ -139,6 +139,9 @@ impl World {
     fn clear_away(&mut self) {
         self.note(format_args!("all is cleared away"));
         let master = self.master().expect("a controller is back by now");
+        for liar in 0..self.liars.len() {
+            self.forget_node(names::liar_uuid(liar));
+        }
         for at in 0..self.machines.len() {
             self.restore(master, at);
             let view = &self.controllers[master].view;

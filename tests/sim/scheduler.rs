@@ -108,7 +108,7 @@ impl World {
         let input = sim_support::input(session, frame);
         match peer {
             Peer::Machine(machine) => self.see_report(machine, &told),
-            Peer::Liar(_) if !self.see_lie(&told) => return,
+            Peer::Liar(liar) if !self.see_lie(liar, &told) => return,
             Peer::Liar(_) | Peer::Controller(_) => {}
         }
         let before = self.facts.len();

@@ -158,6 +158,18 @@ pub(crate) fn of_group(start: Start, instance: u32) -> Start {
     }
 }
 
+/// The same START with one of few names: as a rule another instance has that name, or had it.
+pub(crate) fn called(start: Start, instance: u32) -> Start {
+    let scheduling = Scheduling {
+        name: format!("name-{}", instance % 5),
+        ..start.scheduling.unwrap_or_default()
+    };
+    Start {
+        scheduling: Some(scheduling),
+        ..start
+    }
+}
+
 /// Draws a change of what an instance asks for.
 pub(crate) fn change(chance: &mut Rng) -> Update {
     Update {

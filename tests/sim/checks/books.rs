@@ -89,10 +89,13 @@ fn is_told(listed: &BTreeSet<(usize, u32)>, run: &BTreeSet<(usize, u32)>) -> boo
 
 fn scheduler_knows(world: &mut World, runs: &Runs) -> Result<(), String> {
     let mut rows = world.ask(&QueryKind::Instances).instances;
-    // What a hostile launcher said that it had is lost with it: it does not come back.
-    let is_of_liar = |it: &InstanceView| {
-        it.state == PlacementState::Lost && names::liar_of(&it.node_uuid).is_some()
-    };
+    let is_of_liar = |it: &InstanceView| names::liar_of(&it.node_uuid).is_some();
+    if let Some(row) = rows
+        .iter()
+        .find(|it| is_of_liar(it) && !is_left_by_liar(it, world, runs))
+    {
+        return Err(format!("the scheduler takes a lie for true: {row:?}"));
+    }
     rows.retain(|it| it.state != PlacementState::Waiting && !is_of_liar(it));
     if let Some(row) = rows.iter().find(|it| !is_sure(it)) {
         return Err(format!("the scheduler is not sure of {row:?}"));
@@ -107,6 +110,20 @@ fn scheduler_knows(world: &mut World, runs: &Runs) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Whether a row is what a hostile launcher may leave: what it listed, and nobody else had any more, is the only copy
+/// that there is as far as anybody can know, as with any launcher. It is lost with the liar's node, and its UUID stays
+/// taken until somebody forgets that node. What an honest launcher has is never a liar's.
+fn is_left_by_liar(row: &InstanceView, world: &World, runs: &Runs) -> bool {
+    let liar = names::liar_of(&row.node_uuid);
+    let instance = names::instance_of(&row.instance_uuid);
+    let (Some(liar), Some(instance)) = (liar, instance) else {
+        return false;
+    };
+    let is_listed = world.lies.listed.contains(&(liar, instance));
+    let runs_elsewhere = runs.keys().any(|&(_, it)| it == instance);
+    row.state == PlacementState::Lost && is_listed && !runs_elsewhere
 }
 
 /// Whether nothing is under way with an instance.
@@ -139,8 +156,7 @@ fn runs_as(row: &InstanceView) -> ((usize, u32), Amounts) {
 /// Nothing is left in the scheduler's tables and on its disk.
 fn nothing_is_known(world: &mut World) -> Result<(), String> {
     for what in [QueryKind::Instances, QueryKind::Queue] {
-        let mut rows = world.ask(&what).instances;
-        rows.retain(|it| names::liar_of(&it.node_uuid).is_none());
+        let rows = world.ask(&what).instances;
         if let Some(row) = rows.first() {
             return Err(format!("the scheduler still has {row:?}"));
         }
@@ -166,9 +182,7 @@ fn nothing_is_known(world: &mut World) -> Result<(), String> {
 
 /// Every node offers all that its machine has.
 fn nodes_are_free(world: &mut World) -> Result<(), String> {
-    let mut rows = world.ask(&QueryKind::Nodes).nodes;
-    // A hostile launcher that has left is listed as lost for good.
-    rows.retain(|row| row.status != "LOST" || names::liar_of(&row.node_uuid).is_none());
+    let rows = world.ask(&QueryKind::Nodes).nodes;
     if rows.len() != world.machines.len() {
         return Err(format!("there are nodes too many or too few: {rows:?}"));
     }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::{InstanceView, QueryKind};
+use proto_frames::payload::{InstanceView, PhaseName, QueryKind};
 
 use super::Check;
 use crate::facts::Fact;
@@ -12,7 +12,8 @@ use crate::names;
 use crate::world::World;
 
 /// Let off are instances with a START that was taken in while they ran, of which it is open what it came to; and those
-/// whose end the scheduler had in memory alone when it crashed; and what a liar has listed once it was gone.
+/// whose end the scheduler had in memory alone when it crashed. Of what a liar has listed once it was gone the end need not
+/// be the outcome.
 #[derive(Default)]
 pub(super) struct Finished {
     books: BTreeMap<u32, Book>,
@@ -27,6 +28,10 @@ struct Book {
     placed: Option<usize>,
     /// How its last process ended, once it has.
     end: Option<End>,
+    /// Whether it was to go on after that: it waited, or was given to a machine.
+    goes_on: bool,
+    /// Whether that came to its end without another process: a START failed, or it was deleted while it waited.
+    has_failed: bool,
     /// Whether a START was taken in since its last process began.
     is_sent_again: bool,
 }
@@ -59,6 +64,8 @@ impl Check for Finished {
             Fact::Began { instance, .. } => {
                 let book = self.book(instance);
                 book.end = None;
+                book.goes_on = false;
+                book.has_failed = false;
                 book.is_sent_again = false;
             }
             Fact::Ended {
@@ -67,7 +74,9 @@ impl Check for Finished {
                 code,
                 by_itself,
             } => {
-                self.book(instance).end = Some(End {
+                let book = self.book(instance);
+                (book.goes_on, book.has_failed) = (false, false);
+                book.end = Some(End {
                     machine,
                     code,
                     by_itself,
@@ -80,12 +89,22 @@ impl Check for Finished {
                 }
             }
             Fact::Placed { instance, machine } => return self.placed(instance, machine),
+            // Before the end is known it is taken for open, and the end is the outcome once it is.
+            Fact::Failed { instance, .. } => {
+                let book = self.book(instance);
+                book.has_failed = book.end.is_some_and(|end| end.is_known);
+                book.goes_on &= book.has_failed;
+            }
+            Fact::Turned {
+                instance,
+                ref state,
+            } => self.book(instance).turns(state),
             Fact::SchedulerCrashed { is_durable } => {
                 // What the disk has of it is not known.
                 for book in self.books.values_mut() {
                     if let Some(end) = &mut book.end {
                         end.by_itself = false;
-                        end.is_known &= is_durable;
+                        end.is_known &= is_durable && !book.goes_on;
                     }
                 }
             }
@@ -101,32 +120,71 @@ impl Check for Finished {
         for (&instance, book) in &self.books {
             let uuid = names::instance_uuid(instance);
             let is_open = book.is_sent_again || self.excused.contains(&instance);
-            // The START of a later run may have come to nothing: then that is the outcome.
-            let is_last = |end: &End| book.placed == Some(end.machine);
-            let is_sure = |end: &End| end.is_known && is_last(end) && !is_open;
-            let Some(end) = book.end.filter(is_sure) else {
+            let Some(end) = book.end.filter(|end| end.is_known && !is_open) else {
                 continue;
             };
             if live.contains(&uuid) {
                 continue;
             }
             let of_it = runs.iter().filter(|run| run.instance_uuid == uuid);
+            // What a liar has listed once it was gone is a later run, as far as anybody can know.
             let is_lied_about = |run: &&InstanceView| names::machine_of(&run.node_uuid).is_none();
-            if of_it.clone().any(|run| is_lied_about(&run)) {
-                continue;
-            }
-            let outcomes: Vec<_> = of_it
-                .filter(|run| !run.earlier)
-                .map(|run| (names::machine_of(&run.node_uuid), run.exit_code))
-                .collect();
-            let is_told = outcomes == [(Some(end.machine), Some(i64::from(end.code)))];
-            // How what was killed ended may be unknown; it is not to be said to have ended otherwise.
-            let is_unknown = !end.by_itself && outcomes == [(Some(end.machine), None)];
-            if !is_told && !is_unknown {
-                return Err(format!("{instance} is {outcomes:?}: {book:?}"));
+            let is_lied_about = of_it.clone().any(|run| is_lied_about(&run));
+            let came: Vec<Outcome> = of_it.map(Outcome::of).collect();
+            let last: Vec<&Outcome> = came.iter().filter(|it| !it.is_earlier).collect();
+            let has_end = match () {
+                // A process that was told to end with its lease may have ended by itself at that moment.
+                () if book.has_failed && end.code >= 0 => {
+                    last.iter().all(|it| it.code.is_none() || it.is_of(&end))
+                }
+                () if book.has_failed => last.iter().all(|it| it.code.is_none()),
+                () if book.goes_on => true,
+                () if is_lied_about => came.iter().any(|it| it.is_of(&end)),
+                () => last.iter().all(|it| it.is_of(&end)),
+            };
+            let holds = last.len() == 1 && has_end;
+            if !holds {
+                return Err(format!("{instance} is {came:?}: {book:?}"));
             }
         }
         Ok(())
+    }
+}
+
+/// What a run came to, as the scheduler says.
+#[derive(Debug)]
+struct Outcome {
+    machine: Option<usize>,
+    code: Option<i64>,
+    is_earlier: bool,
+}
+
+impl Outcome {
+    fn of(run: &InstanceView) -> Self {
+        Self {
+            machine: names::machine_of(&run.node_uuid),
+            code: run.exit_code,
+            is_earlier: run.earlier,
+        }
+    }
+
+    fn is_of(&self, end: &End) -> bool {
+        self.machine == Some(end.machine) && self.code == Some(i64::from(end.code))
+    }
+}
+
+impl Book {
+    /// The scheduler says that it has come to another state.
+    fn turns(&mut self, state: &PhaseName) {
+        match state {
+            PhaseName::Waiting | PhaseName::Placing => self.goes_on |= self.end.is_some(),
+            // The own end of its process is final, whatever was to follow.
+            PhaseName::Gone if self.goes_on => {
+                self.has_failed = self.end.is_some_and(|end| end.is_known && !end.by_itself);
+                self.goes_on = self.has_failed;
+            }
+            _ => {}
+        }
     }
 }
 
@@ -139,6 +197,8 @@ impl Finished {
         let is_excused = self.excused.contains(&instance);
         let book = self.book(instance);
         let before = book.placed.replace(machine);
+        book.goes_on = book.end.is_some();
+        book.has_failed = false;
         let is_over = |end: &End| end.by_itself && end.is_known && before == Some(end.machine);
         if book.end.as_ref().is_some_and(is_over) && !book.is_sent_again && !is_excused {
             return Err(format!("{instance} is given to {machine} again: {book:?}"));

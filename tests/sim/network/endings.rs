@@ -2,7 +2,9 @@
 
 use sched_core::{Departure, Input, Message, SessionId};
 
-use super::{Link, PEER_LEARNS_MS, Peer, SCHEDULER_LEARNS_MS, STALL_TIME, told};
+use super::{
+    Link, PEER_LEARNS_MS, Peer, SCHEDULER_LEARNS_MS, SILENCE_MS, STALL_TIME, Silence, told,
+};
 use crate::agenda::Event;
 use crate::facts::Fact;
 use crate::world::World;
@@ -24,6 +26,23 @@ impl World {
         self.agenda.put(at, Event::SchedulerLearns(link));
     }
 
+    /// Nothing arrives any more in some directions, and no end is told: each finds out by itself, some time later, and
+    /// what it does then does not reach the other. What is on its way already arrives.
+    pub(crate) fn fall_silent(&mut self, link: Link, silence: Silence) {
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        if connection.silence.is_some() {
+            return;
+        }
+        connection.silence = Some(silence);
+        self.note(format_args!("{link:?} falls silent: {silence:?}"));
+        let at = self.within_ms(SILENCE_MS);
+        self.agenda.put(at, Event::PeerLearns(link));
+        let at = self.within_ms(SILENCE_MS);
+        self.agenda.put(at, Event::SchedulerLearns(link));
+    }
+
     /// The peer's end is closed: of what it sent some arrives, nothing reaches it any more.
     pub(crate) fn let_go(&mut self, link: Link) {
         self.lose_up(link);
@@ -34,12 +53,15 @@ impl World {
         connection.is_broken = true;
         connection.queued.clear();
         let (peer, up) = (connection.peer, connection.up.last);
+        let is_silent = connection.silence.is_some_and(Silence::is_up);
         let lost = std::mem::take(&mut connection.down.wire);
         for flying in lost {
             self.unheard(peer, &flying.told);
         }
-        let at = up.max(self.within_ms(PEER_LEARNS_MS));
-        self.agenda.put(at, Event::SchedulerLearns(link));
+        if !is_silent {
+            let at = up.max(self.within_ms(PEER_LEARNS_MS));
+            self.agenda.put(at, Event::SchedulerLearns(link));
+        }
         self.tidy(link);
     }
 
@@ -84,8 +106,10 @@ impl World {
         connection.up.wire.clear();
         connection.outbox.clear();
         let down = connection.down.last;
-        let at = down.max(self.within_ms(PEER_LEARNS_MS));
-        self.agenda.put(at, Event::PeerLearns(link));
+        if !connection.silence.is_some_and(Silence::is_down) {
+            let at = down.max(self.within_ms(PEER_LEARNS_MS));
+            self.agenda.put(at, Event::PeerLearns(link));
+        }
         self.tidy(link);
     }
 
