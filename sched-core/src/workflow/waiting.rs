@@ -427,7 +427,10 @@ impl Scheduler {
             let Some(instance) = self.queue.due(now).map(|waiter| waiter.instance().clone()) else {
                 return;
             };
-            let why = self.instances.query_of(&instance).map(|query| self.why_not(&query));
+            let why = self
+                .instances
+                .query_of(&instance)
+                .map(|query| self.why_not(&query));
             self.leave_queue(&instance);
             if let Some(why) = why {
                 self.fail_managed(&instance, StartFailureReason::QueueTimeout, None, why);
