@@ -1,7 +1,7 @@
 //! The operator's client, `ciaoctl`.
 //!
 //! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
-//! - [`event`], [`track`], [`operation`], [`explanation`], [`health`], [`hosts`], [`start_file`], [`resolve`], [`selection`], [`status`], [`natural`], [`neutral`], [`table`], [`tips`], [`units`], [`unknown_keys`], [`yaml`]: what is known, remembered and shown, pure.
+//! - [`event`], [`track`], [`operation`], [`explanation`], [`health`], [`hosts`], [`start_file`], [`resolve`], [`selection`], [`status`], [`natural`], [`neutral`], [`table`], [`tips`], [`units`], [`yaml`]: what is known, remembered and shown, pure.
 //! - [`commands`]: one after the other what `ciaoctl` can do in a session.
 //! - [`contexts`]: where schedulers are, under names, in a file of the user's own.
 //! - [`web`]: the page for a browser without a certificate.
@@ -32,7 +32,6 @@ pub mod table;
 pub mod tips;
 pub mod track;
 pub mod units;
-pub mod unknown_keys;
 pub mod web;
 pub mod yaml;
 

@@ -21,6 +21,7 @@ pub mod printable;
 pub mod private;
 pub mod server;
 pub mod shutdown;
+pub mod start_warnings;
 
 /// What `--version` says: the version, then of an optimised build its commit, and the profile.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("CIAO_BUILD"), ")");

@@ -202,6 +202,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "printable",
             "private",
             "shutdown",
+            "start_warnings",
         ],
     ),
     (
@@ -236,9 +237,11 @@ const LAYERS: &[(&str, &[&str])] = &[
             "net",
             "printable",
             "private",
+            "start_warnings",
         ],
     ),
     ("shutdown", &["logging"]),
+    ("start_warnings", &["printable"]),
 ];
 
 #[test]

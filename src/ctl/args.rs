@@ -278,7 +278,7 @@ pub struct ShapeArgs {
 /// Option of the commands that read START files.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct StrictArgs {
-    /// Refuse a file that has keys which mean nothing there, as misspelt ones, rather than warn of them
+    /// Refuse a file rather than warn of what in it does not do what it seems to, such as misspelt keys
     #[arg(long)]
     pub strict: bool,
 }
@@ -290,7 +290,7 @@ pub struct StartArgs {
     /// none or --count asks for several
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Whether keys without a meaning are a mistake.
+    /// Whether what would be warned of is a mistake.
     #[command(flatten)]
     pub strict: StrictArgs,
     /// What to do with them.
@@ -351,7 +351,7 @@ pub struct ExplainArgs {
         conflicts_with_all = ["instance", "mem", "cpus", "ShapeArgs", "PlacementArgs"]
     )]
     pub files: Vec<PathBuf>,
-    /// Whether keys without a meaning are a mistake.
+    /// Whether what would be warned of is a mistake.
     #[command(flatten)]
     pub strict: StrictArgs,
     /// Instead of a file: why this instance waits, as its own START asks; name, UUID, or a unique prefix of it

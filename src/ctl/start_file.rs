@@ -21,9 +21,9 @@ use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::identifier::usual_form;
 use proto_frames::payload::{Payload, PayloadError, Start};
 
-use crate::ctl::unknown_keys::UnknownKeys;
 use crate::edit;
-use crate::printable::{Lines, counted};
+use crate::printable::Lines;
+use crate::start_warnings::StartWarnings;
 
 /// A START payload as a file has it.
 ///
@@ -65,16 +65,16 @@ pub enum StartFileError {
         /// The underlying error.
         source: io::Error,
     },
-    /// Keys of it mean nothing where they stand, and that is to be a mistake.
+    /// It has what would be warned of, and that is to be a mistake.
     #[error(
-        "{name}: {} nothing there, which --strict takes for a mistake; nothing was started",
-        mean(.keys.count())
+        "{name}: {}, which --strict takes for a mistake; nothing was started",
+        .warnings.summary()
     )]
-    UnknownKeys {
+    Doubtful {
         /// The file.
         name: String,
-        /// Which.
-        keys: UnknownKeys,
+        /// What.
+        warnings: StartWarnings,
     },
     /// It is to be run as a process, and no program is named.
     #[error(
@@ -110,23 +110,14 @@ pub enum StartFileError {
     },
 }
 
-/// `1 key means`, `2 keys mean`.
-fn mean(keys: usize) -> String {
-    let verb = if keys == 1 { "means" } else { "mean" };
-    format!("{} {verb}", counted(keys as u64, "key"))
-}
-
 impl StartFileError {
     /// A line for each thing that its text counts.
     #[must_use]
     pub fn details(&self) -> Lines {
         let mut lines = Lines::default();
-        if let Self::UnknownKeys { keys, .. } = self {
-            for key in &keys.named {
-                lines.push(format_args!("  {key}"));
-            }
-            if keys.more > 0 {
-                lines.push(format_args!("  and {} more", keys.more));
+        if let Self::Doubtful { warnings, .. } = self {
+            for mistake in warnings.mistakes() {
+                lines.push(format_args!("  {mistake}"));
             }
         }
         lines
@@ -247,10 +238,23 @@ impl StartFile {
         &self.name
     }
 
-    /// The keys of it that mean nothing where they stand: the scheduler and the launcher ignore them.
+    /// What it says that does not do what it seems to, such as misspelt keys.
     #[must_use]
-    pub fn unknown_keys(&self) -> UnknownKeys {
-        UnknownKeys::of(first_document(&self.bytes, SMALL).unwrap_or_default())
+    pub fn warnings(&self) -> StartWarnings {
+        StartWarnings::of(&self.bytes, &self.start)
+    }
+
+    /// The same, a line each.
+    #[must_use]
+    pub fn warning_lines(&self) -> Lines {
+        let texts = self.warnings().texts().into_iter();
+        let mut lines = Lines::default();
+        for text in texts {
+            // `FILE, line 4: …`, and `FILE: …` of what has no place.
+            let end = if text.starts_with("line ") { "," } else { ":" };
+            lines.push(format_args!("warning: {}{end} {text}", self.name));
+        }
+        lines
     }
 
     /// Whether a launcher could run it, as far as the file says: a process needs a program or an image.
@@ -267,20 +271,6 @@ impl StartFile {
         }
         let name = self.name.clone();
         Err(StartFileError::NoProgram { name })
-    }
-
-    /// That a program is named and `vm_type` is not, where that is so: without it a START is for a launcher that runs
-    /// `qemu`, as with the original.
-    #[must_use]
-    pub fn missing_type(&self) -> Option<String> {
-        let start = &self.start;
-        let is_missing = start.vm_type.is_empty() && !start.command.is_empty();
-        is_missing.then(|| {
-            format!(
-                "warning: {}: start.vm_type is missing, which means 'qemu'; `command` is run by `vm_type: process`",
-                self.name
-            )
-        })
     }
 
     /// What tells this file from others: the beginning of the SHA-256 of its contents, in hex.

@@ -24,8 +24,8 @@ const MAX_SHOWN: u64 = 64 * 1024;
 
 /// Reads START files; every instance gets a UUID.
 ///
-/// Before the cluster is up: an unusable file ends the program at once. Keys that mean nothing are warned of on standard
-/// error.
+/// Before the cluster is up: an unusable file ends the program at once. What does not do what it seems to is warned of on
+/// standard error.
 pub(super) fn read(
     files: &[PathBuf],
     count: NonZeroU32,
@@ -33,10 +33,8 @@ pub(super) fn read(
     let mut requests = Vec::new();
     for file in files {
         let file = StartFile::read(file)?;
-        for warning in file.unknown_keys().warnings(file.name()) {
-            // With standard error gone, warnings have no reader.
-            let _ = writeln!(std::io::stderr(), "{}", Printable::new(warning));
-        }
+        // With standard error gone, warnings have no reader.
+        let _ = write!(std::io::stderr(), "{}", file.warning_lines());
         file.check_program()?;
         requests.extend(file.requests(count.get(), || Uuid::new_v4().to_string())?);
     }

@@ -72,6 +72,26 @@ async fn what_is_pasted_is_explained(page: &Page) {
             "start:\n  requirements: {mem_mb: many}\n",
             "start.requirements.mem_mb",
         ),
+        (
+            "{start: {requirements: {mem_mb: 7, vcpus: 1}}}",
+            "not valid JSON",
+        ),
+        (
+            "start:\n  requirements: {mem_mb: 7, vcpus: 1, vcpu: 2}\n",
+            "Warning: line 2: start.requirements.vcpu: no such key, ignored; did you mean 'vcpus'?",
+        ),
+        (
+            "{\"start\": {\n\"requirements\": {\"mem_mb\": 7, \"vcpus\": 1},\n\"<img src=x>\\u202e\": 1}}",
+            "Warning: line 3: start.<img src=x>\\u{202e}: no such key",
+        ),
+        (
+            "start: {restart: true, requirements: {mem_mb: many, vcpus: 1}}\n",
+            "start.requirements.mem_mb",
+        ),
+        (
+            "start:\n  restart: true\n  requirements: {mem_mb: 5000, vcpus: 1}\n",
+            "Warning: start.restart is the original's mark",
+        ),
     ] {
         let text = serde_json::to_string(text).unwrap();
         let paste = format!(

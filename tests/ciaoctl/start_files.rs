@@ -97,6 +97,35 @@ ciaoctl: FILE: 2 keys mean nothing there, which --strict takes for a mistake; no
 }
 
 #[tokio::test]
+async fn the_mark_of_a_restart_is_not_taken_for_a_wish_to_be_started_again() {
+    let scheduler = placing().await;
+    let text = "start:\n  vm_type: process\n  command: [true]\n  restart: true\n";
+    let meaning = "start.restart is the original's mark that the instance ran before: nothing is started again by it; \
+                   did you mean 'start.scheduling.on_node_loss: restart'?\n";
+    let ran = with_file(&scheduler, &["start"], text).await;
+    let expected = format!("ciaoctl: warning: FILE: {meaning}");
+    assert_eq!((ran.code, ran.err), (Some(0), expected));
+    assert_eq!(scheduler.seen(Kind::START).len(), 1);
+    for args in [
+        &["start", "--strict"][..],
+        &["set", "create", "--strict", "web"],
+    ] {
+        let ran = with_file(&scheduler, args, text).await;
+        let expected = format!(
+            "ciaoctl: FILE: start.restart does not do what it seems to, which --strict takes for a mistake; nothing was \
+             started\n  {meaning}"
+        );
+        assert_eq!((ran.code, ran.err), (Some(2), expected), "{args:?}");
+    }
+    assert_eq!(scheduler.seen(Kind::START).len(), 1);
+    let both = format!("{text}  comand: [x]\n");
+    let ran = with_file(&scheduler, &["start", "--strict"], &both).await;
+    let summary =
+        "FILE: 1 key means nothing there, and start.restart does not do what it seems to, which";
+    assert!(ran.err.contains(summary), "{ran:?}");
+}
+
+#[tokio::test]
 async fn of_many_keys_that_mean_nothing_the_first_are_named() {
     let scheduler = placing().await;
     let keys: String = (0..15).map(|number| format!("  qq{number}: 1\n")).collect();

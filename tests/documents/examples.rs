@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use ciao_scheduler::ctl::unknown_keys::UnknownKeys;
 use ciao_scheduler::server::fuzz_support;
+use ciao_scheduler::start_warnings::UnknownKeys;
 use proto_frames::payload::Start;
 
 use crate::{documents, root, text};

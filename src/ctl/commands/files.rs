@@ -1,5 +1,5 @@
-//! START files as commands read them: with a warning for each key that means nothing there, and no process without a
-//! program.
+//! START files as commands read them: with a warning for all that does not do what it seems to, and no process without
+//! a program.
 
 use std::path::Path;
 
@@ -7,28 +7,24 @@ use crate::ctl::args::StrictArgs;
 use crate::ctl::commands::CommandError;
 use crate::ctl::output::Output;
 use crate::ctl::start_file::{StartFile, StartFileError};
-use crate::printable::Printable;
 
-/// Reads a START file, and warns of keys that mean nothing where they stand.
+/// Reads a START file, and warns of what in it does not do what it seems to.
 ///
 /// # Errors
-/// [`CommandError::StartFile`]: it cannot be used, names no program, or with `--strict` has such keys.
+/// [`CommandError::StartFile`]: it cannot be used, names no program, or with `--strict` has something to warn of.
 pub(super) fn read(
     path: &Path,
     strict: StrictArgs,
     out: &mut Output<'_>,
 ) -> Result<StartFile, CommandError> {
     let file = StartFile::read(path)?;
-    let keys = file.unknown_keys();
-    if strict.strict && keys.count() > 0 {
+    let warnings = file.warnings();
+    if strict.strict && !warnings.is_empty() {
         let name = file.name().to_owned();
-        return Err(StartFileError::UnknownKeys { name, keys }.into());
+        return Err(StartFileError::Doubtful { name, warnings }.into());
     }
-    for warning in keys.warnings(file.name()) {
-        out.remark(&Printable::new(warning))?;
-    }
-    if let Some(warning) = file.missing_type() {
-        out.remark(&Printable::new(warning))?;
+    for warning in file.warning_lines().iter() {
+        out.remark(warning)?;
     }
     // Last: that a program is missing may come of a misspelt key.
     file.check_program()?;

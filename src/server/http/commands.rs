@@ -11,7 +11,7 @@
 //! every [`LOOK_EVERY`] besides: messages to its session (failures), events about its instance, and the instance's row
 //! ([`Until`] says what the row must show).
 //!
-//! STARTs are in [`starts`](super::starts), which uses [`follow`] and [`instance_answer`] of this file.
+//! STARTs are in [`starts`](super::starts), which uses [`follow`] and [`instance_answer_with`] of this file.
 
 use std::time::Duration;
 
@@ -212,8 +212,17 @@ pub(super) fn instance_answer(
     id: &str,
     outcome: &CommandOutcome,
 ) -> axum::response::Response {
+    instance_answer_with(app, id, outcome, Map::new())
+}
+
+/// The same, with these members beside.
+pub(super) fn instance_answer_with(
+    app: &App,
+    id: &str,
+    outcome: &CommandOutcome,
+    mut content: Map<String, Value>,
+) -> axum::response::Response {
     let (at, row) = app.instance(id);
-    let mut content = Map::new();
     let row = row.as_ref().map(to_json);
     content.insert(
         "instance".to_owned(),

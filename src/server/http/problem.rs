@@ -125,6 +125,13 @@ impl Problem {
         self
     }
 
+    /// Adds what there was to warn of in what the request sent, which may be why this came of it.
+    #[must_use]
+    pub(super) fn with_warnings(mut self, warnings: &[String]) -> Self {
+        self.0.more.insert("warnings".to_owned(), warnings.into());
+        self
+    }
+
     /// Adds the keys of a message.
     fn with(mut self, record: &impl Record) -> Self {
         self.0.more = to_json(record);

@@ -11,12 +11,16 @@ use proto_frames::payload::{
     ControllerView, Evacuate, HistoryRow, ImageRow, InstanceView, Migrate, NodeView,
     PlacementDecision, Resume, Suspend, Update,
 };
-use sched_model::output::MAX_TAIL_LINES;
-use sched_model::query::MAX_LIMIT;
 use sched_model::value::{Field, Record};
 
 use super::call::{Answer, Call};
 use super::{commands, events, images, metrics, openapi, output, probes, read, starts, status};
+use params::{
+    AFTER, ALTERNATES, COUNT, ENDED, FIELDS, FOLLOW, FORGET, LIMIT, LIST, MATCH, READ, SELECTOR,
+    STRICT, TENANT, UNTIL, VERBOSE, WAIT, WAIT_FOR_END,
+};
+
+mod params;
 
 /// Who may use a route, by the roles that the client certificate grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +73,7 @@ pub(super) struct Param {
 /// What a request's body is. A route without one refuses bodies.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body {
-    /// A START, as JSON or YAML.
+    /// A START, as JSON or YAML. The answer has `warnings` beside what `content` says.
     Start,
     /// An object with these keys, all optional, or nothing. The text is the schema's name in the OpenAPI document. Keys
     /// that say which instance or node is meant are overwritten from the path.
@@ -138,164 +142,6 @@ impl std::fmt::Debug for Route {
         write!(f, "{} {}", self.method, self.path)
     }
 }
-
-/// `match` of lists. Looked up in the core, unlike `selector`.
-const MATCH: Param = Param {
-    name: "match",
-    about: "Only rows whose id begins with this, or whose host name is this.",
-    kind: Kind::Text,
-};
-
-/// `after` of lists: opaque to clients.
-const AFTER: Param = Param {
-    name: "after",
-    about: "Where the page begins: `next` of an earlier page.",
-    kind: Kind::Text,
-};
-
-/// `limit` of lists; the same bounds as a query by SSNTP has.
-const LIMIT: Param = Param {
-    name: "limit",
-    about: "Rows wanted at most. There may be fewer on a page that is not the last.",
-    kind: Kind::Number {
-        min: 1,
-        max: MAX_LIMIT,
-    },
-};
-
-/// `selector` of lists. Tried on rows as JSON, outside the core's lock.
-const SELECTOR: Param = Param {
-    name: "selector",
-    about: "An expression that rows must meet, as in `scheduling.require`: about a node's labels, else about fields of the row. \
-            May be given several times.",
-    kind: Kind::Selector,
-};
-
-/// `fields` of lists and single rows.
-const FIELDS: Param = Param {
-    name: "fields",
-    about: "The fields of a row that are wanted, separated by commas.",
-    kind: Kind::Words(&[]),
-};
-
-/// `wait` of commands.
-const WAIT: Param = Param {
-    name: "wait",
-    about: "How long to wait for the outcome, such as 30s; at most 5 minutes. Without it the answer says where to follow it.",
-    kind: Kind::Wait,
-};
-
-/// `until` of `POST /v1/instances`.
-const UNTIL: Param = Param {
-    name: "until",
-    about: "What `wait` waits for: `running`, as without it, or `ended`.",
-    kind: Kind::OneOf(&["running", "ended"]),
-};
-
-/// `wait` of `GET /v1/instances/{id}`.
-const WAIT_FOR_END: Param = Param {
-    name: "wait",
-    about: "How long to wait until it has ended, such as 30s; at most 5 minutes. It is answered as it is then: `state` says \
-            whether it has.",
-    kind: Kind::Wait,
-};
-
-/// `count` of `POST /v1/explain`; overrides that of the START.
-const COUNT: Param = Param {
-    name: "count",
-    about: "How many instances of this kind are asked about.",
-    kind: Kind::Number {
-        min: 1,
-        max: sched_model::scheduling::MAX_COUNT,
-    },
-};
-
-/// `alternates` of `POST /v1/explain`; overrides that of the START.
-const ALTERNATES: Param = Param {
-    name: "alternates",
-    about: "How many further nodes are to be named that it could go to instead, best first.",
-    kind: Kind::Number {
-        min: 0,
-        max: sched_model::scheduling::MAX_ALTERNATES,
-    },
-};
-
-/// `ended` of `GET /v1/instances`.
-const ENDED: Param = Param {
-    name: "ended",
-    about: "Whether to list those that have ended, as far as they are remembered, rather than those that are there.",
-    kind: Kind::Flag,
-};
-
-/// `tenant` of `PUT /v1/images/{id}`.
-const TENANT: Param = Param {
-    name: "tenant",
-    about: "The tenant against whose quota the image counts.",
-    kind: Kind::Text,
-};
-
-/// `forget` of `DELETE /v1/instances/{id}`.
-const FORGET: Param = Param {
-    name: "forget",
-    about: "Whether to forget it although its node is lost and it is not known whether it runs.",
-    kind: Kind::Flag,
-};
-
-/// `verbose` of `GET /readyz`.
-const VERBOSE: Param = Param {
-    name: "verbose",
-    about: "Whether to say how each of the conditions is.",
-    kind: Kind::Flag,
-};
-
-/// Parameters that lists have in common.
-const LIST: &[Param] = &[MATCH, AFTER, LIMIT, SELECTOR, FIELDS];
-
-/// Parameters of `GET /v1/events`. Those that narrow the stream must all hold.
-const FOLLOW: &[Param] = &[
-    Param {
-        name: "topics",
-        about: "Which events, separated by commas; all of these without it.",
-        kind: Kind::Words(events::TOPICS),
-    },
-    Param {
-        name: "instance",
-        about: "Only those about this instance.",
-        kind: Kind::Text,
-    },
-    Param {
-        name: "node",
-        about: "Only those about the node with this UUID.",
-        kind: Kind::Text,
-    },
-    Param {
-        name: "from",
-        about: "Behind which event to begin: an id or `sequence` of an answer, or `now`. `Last-Event-ID` counts over it.",
-        kind: Kind::Text,
-    },
-];
-
-/// Parameters of `GET /v1/instances/{id}/output`. `tail` counts over `offset` where both are given.
-const READ: &[Param] = &[
-    Param {
-        name: "tail",
-        about: "Begin with so many of the last lines, rather than with the first that is kept.",
-        kind: Kind::Number {
-            min: 0,
-            max: MAX_TAIL_LINES as u32,
-        },
-    },
-    Param {
-        name: "offset",
-        about: "Begin behind so many bytes from the first that was written.",
-        kind: Kind::Offset,
-    },
-    Param {
-        name: "follow",
-        about: "Whether to go on with what is written until the instance ends.",
-        kind: Kind::Flag,
-    },
-];
 
 /// A handler of the table: boxes the future of an `async fn`, because each has a type of its own.
 macro_rules! handler {
@@ -454,7 +300,7 @@ pub(super) static ROUTES: &[Route] = &[
         ..command(
             ("POST", "/v1/explain"),
             "Where a START would go now, or why it fits nowhere. Nothing is claimed.",
-            &[COUNT, ALTERNATES],
+            &[COUNT, ALTERNATES, STRICT],
             (
                 Some(Body::Start),
                 Content::One("decision", "PlacementDecision", PlacementDecision::FIELDS),
@@ -466,7 +312,7 @@ pub(super) static ROUTES: &[Route] = &[
     command(
         ("POST", "/v1/instances"),
         "Starts an instance. The same again answers with the instance that is there; another START of it is a conflict.",
-        &[WAIT, UNTIL],
+        &[WAIT, UNTIL, STRICT],
         (Some(Body::Start), INSTANCE),
         handler!(starts::start),
     ),

@@ -11,6 +11,7 @@
 //! ```
 //!
 //! A START that came as YAML goes to its launcher byte for byte; one that came as JSON is written as YAML once, here.
+//! What in it does not do what it seems to is in every answer as `warnings`, or with `?strict` refuses it.
 
 use std::sync::Arc;
 
@@ -18,16 +19,18 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use indexmap::IndexMap;
-use proto_frames::payload::{InstanceView, PlacementState, Start};
-use serde_json::Value;
+use proto_frames::payload::{InstanceView, Payload, PlacementState, Start};
+use serde_json::{Map, Value};
 
-use super::call::{Answer, Call, answer_with};
+use super::call::{Answer, Call, answer};
 use super::caller::{Subject, Waiter, problem_in};
-use super::commands::{CommandOutcome, Until, follow, instance_answer};
+use super::commands::{CommandOutcome, Until, follow, instance_answer_with};
 use super::json::to_json;
 use super::limits::MAX_POSTED;
 use super::problem::Problem;
+use super::ring::EventId;
 use crate::server::wire::{self, Ordered};
+use crate::start_warnings::StartWarnings;
 use sched_core::{Command, CommandName, Content, Input, InstanceId, Message};
 
 /// STARTs that came over HTTP, by instance: the digest of each payload, 32 bytes rather than up to 256 KiB. Beyond
@@ -111,26 +114,47 @@ fn asks_alike(start: &Start, row: &InstanceView) -> bool {
         && resources.map_or(row.resources.is_empty(), |it| *it == row.resources)
 }
 
+/// A START as a request has it.
+struct Sent {
+    /// As it goes to the core.
+    payload: Bytes,
+    start: Start,
+    /// What in it does not do what it seems to.
+    warnings: Vec<String>,
+}
+
 /// `POST /v1/instances`. With `?wait=` the answer comes once the instance runs, with `&until=ended` once it has ended.
+///
+/// # Errors
+/// 400, 415 or 422 where the START cannot be read, or with `?strict` has something to warn of, 409 `instance_exists`,
+/// 503 where the scheduler leaves, and what the core or, while the request waits, the node says of a START that failed.
+pub(super) async fn start(call: Call) -> Answer {
+    let sent = read(&call, None)?;
+    if sent.start.scheduling.as_ref().is_some_and(|it| it.dry_run) {
+        let problem = Problem::invalid_data("start.scheduling.dry_run", "nothing would be started");
+        return Err(problem.with_help("POST /v1/explain"));
+    }
+    // As events and paths have it; `follow` looks for the instance by the path's `id`, which this route does not have.
+    let id = InstanceId::new(&sent.start.instance_uuid).to_string();
+    let call = Call { id, ..call };
+    match submit(&call, &sent).await {
+        Ok(outcome) => {
+            let more = warnings_member(&sent.warnings);
+            Ok(instance_answer_with(&call.app, &call.id, &outcome, more))
+        }
+        Err(problem) => Err(problem.with_warnings(&sent.warnings)),
+    }
+}
+
+/// Hands in a START, unless it is known, and waits as long as the request does.
 ///
 /// The order matters: the answer's [`Waiter`] is registered, then `posted` is locked, then the core is asked what it
 /// knows and is given the START, and only then `posted` is unlocked. So of two equal requests at once one is `New` and
 /// the other finds it. The core's lock is taken twice in that time; a START of the same instance that comes by SSNTP in
 /// between is for the core to answer.
-///
-/// # Errors
-/// 400, 415 or 422 where the START cannot be read, 409 `instance_exists`, 503 where the scheduler leaves, and what the
-/// core or, while the request waits, the node says of a START that failed.
-pub(super) async fn start(call: Call) -> Answer {
-    let payload = payload(&call, None)?;
-    let start = wire::checked_start(&payload)?;
-    if start.scheduling.as_ref().is_some_and(|it| it.dry_run) {
-        let problem = Problem::invalid_data("start.scheduling.dry_run", "nothing would be started");
-        return Err(problem.with_help("POST /v1/explain"));
-    }
+async fn submit(call: &Call, sent: &Sent) -> Result<CommandOutcome, Problem> {
+    let Sent { payload, start, .. } = sent;
     let instance = InstanceId::new(&start.instance_uuid);
-    // As events and paths have it.
-    let id = instance.to_string();
     // The session is opened, and its budget waited for, before the lock below is taken: nothing may wait under that.
     let caller = call.connection.caller(&call.app).await?;
     let input = wire::ordered(
@@ -145,12 +169,12 @@ pub(super) async fn start(call: Call) -> Answer {
         let (begun, row, is_known) = call.app.hub.read_now(|scheduler, now| {
             let row = scheduler.instance(now, &instance);
             let content = scheduler.content(&instance);
-            let is_same = content.map(|it| it == Content::of(&payload));
+            let is_same = content.map(|it| it == Content::of(payload));
             let known = (scheduler.is_known(&instance), is_same);
             (call.app.ring.end(), row, known)
         });
-        let digest = digest_of(&payload);
-        let known = posted.known((&instance, &digest), &start, is_known, row.as_deref());
+        let digest = digest_of(payload);
+        let known = posted.known((&instance, &digest), start, is_known, row.as_deref());
         if known == Known::New {
             posted.note(&instance, digest);
             caller.hand_in(input, &waiter);
@@ -159,29 +183,34 @@ pub(super) async fn start(call: Call) -> Answer {
     };
     match known {
         Known::Other => {
-            let detail = format!("instance '{id}' is there, and was made by another START");
+            let detail = format!(
+                "instance '{}' is there, and was made by another START",
+                call.id
+            );
             let problem = Problem::new(StatusCode::CONFLICT, "instance_exists", detail);
-            return Err(problem
+            Err(problem
                 .at("start.instance_uuid")
-                .with_help("give each instance a UUID of its own"));
+                .with_help("give each instance a UUID of its own"))
         }
         // Nothing was handed in, so nothing will be answered.
-        Known::Same => drop(waiter),
+        Known::Same => Ok(CommandOutcome::Done),
         Known::New => {
             if let Some(problem) = first_failure(&mut waiter) {
                 return Err(problem);
             }
-            // `follow` looks for the instance by the path's `id`, which this route does not have.
-            let call = Call { id, ..call };
             let until = match call.query.text("until") {
                 Some("ended") => Until::Ended,
                 _ => Until::Runs,
             };
-            let outcome = follow(&call, &mut waiter, begun.sequence, None, until).await?;
-            return Ok(instance_answer(&call.app, &call.id, &outcome));
+            follow(call, &mut waiter, begun.sequence, None, until).await
         }
     }
-    Ok(instance_answer(&call.app, &id, &CommandOutcome::Done))
+}
+
+/// Warnings as a member of an answer.
+fn warnings_member(warnings: &[String]) -> Map<String, Value> {
+    let member = ("warnings".to_owned(), warnings.into());
+    Map::from_iter([member])
 }
 
 /// Why the core refused a START or could not place it, if it has said so: it does before `handle` returns.
@@ -191,20 +220,30 @@ fn first_failure(waiter: &mut Waiter) -> Option<Problem> {
 
 /// `POST /v1/explain`: where a START would go, or why nowhere, with the search that a real one would use. The START is
 /// read and checked like a real one; then `dry_run` is set in the request that the core gets, whatever the body says,
-/// so that nothing is claimed. A START in JSON needs no `instance_uuid` here. Viewers may ask as well.
+/// so that nothing is claimed. A START needs no `instance_uuid` here. Viewers may ask as well.
 ///
 /// `count` and `alternates` of the query string come before those of the body.
 ///
 /// # Errors
-/// 400, 415 or 422 where the START cannot be read; what the core says of a START that it refuses; 503 if it gives no
-/// decision. A START that fits nowhere is no error: the decision has `fits: 0` and the reasons.
+/// 400, 415 or 422 where the START cannot be read, or with `?strict` has something to warn of; what the core says of a
+/// START that it refuses; 503 if it gives no decision. A START that fits nowhere is no error: the decision has `fits: 0`
+/// and the reasons.
 pub(super) async fn explain(call: Call) -> Answer {
     let nameless = proto_frames::Uuid::new_v4().to_string();
-    let payload = payload(&call, Some(&nameless))?;
-    let start = wire::checked_start(&payload)?;
-    let instance = InstanceId::new(&start.instance_uuid);
+    let sent = read(&call, Some(&nameless))?;
+    let decided = decide(&call, &sent).await;
+    let (at, decision) = decided.map_err(|problem| problem.with_warnings(&sent.warnings))?;
+    let mut content = warnings_member(&sent.warnings);
+    content.insert("decision".to_owned(), decision);
+    Ok(answer(StatusCode::OK, at, content))
+}
+
+/// What the core decides of a START that is not to be started, and when.
+async fn decide(call: &Call, sent: &Sent) -> Result<(EventId, Value), Problem> {
+    let instance = InstanceId::new(&sent.start.instance_uuid);
     let caller = call.connection.caller(&call.app).await?;
-    let mut input = wire::ordered(caller.session, caller.uuid, &Ordered::Start(payload))?;
+    let start = Ordered::Start(sent.payload.clone());
+    let mut input = wire::ordered(caller.session, caller.uuid, &start)?;
     if let Input::Command {
         command: Command::Start(request),
         ..
@@ -223,10 +262,7 @@ pub(super) async fn explain(call: Call) -> Answer {
     let at = call.app.ring.end();
     // The core decides a dry run before `handle` returns, so the answer is in the channel.
     match waiter.try_next() {
-        Some(Message::PlacementDecision(decision)) => {
-            let decision = to_json(&decision.payload).into();
-            Ok(answer_with(StatusCode::OK, at, "decision", decision))
-        }
+        Some(Message::PlacementDecision(decision)) => Ok((at, to_json(&decision.payload).into())),
         Some(message) => Err(problem_in(&message).unwrap_or_else(undecided)),
         None => Err(undecided()),
     }
@@ -253,43 +289,99 @@ fn digest_of(payload: &[u8]) -> [u8; 32] {
     bytes
 }
 
-/// The START in a body as YAML: as it came, or written once from JSON. `nameless` is the instance to give to a JSON
-/// START that names none; YAML is not edited, and must name one.
+/// The START of a request, as YAML, and what is to be warned of in it. `nameless` is the instance to give to one that
+/// names none, where that is no mistake.
 ///
-/// The media type decides; where it says nothing of use (curl's default for `--data`, `text/plain`, none) a body that
-/// begins with `{` is JSON. Only the shape is checked here that is needed to find `instance_uuid`: the rest is for
-/// [`wire::checked_start`].
+/// Warnings are about the body as it came: their lines are the sender's.
 ///
 /// # Errors
-/// 415 `unsupported_media_type`; 400 where it is not JSON; 422 where `start` is missing or no object.
-fn payload(call: &Call, nameless: Option<&str>) -> Result<Bytes, Problem> {
-    let media_type = call.media_type();
-    let is_json = match media_type.as_str() {
-        "application/json" => true,
-        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => false,
+/// 400, 415 or 422 where it cannot be read; 422 where `?strict` makes a mistake of what is warned of.
+fn read(call: &Call, nameless: Option<&str>) -> Result<Sent, Problem> {
+    let is_json = is_json(call)?;
+    let payload = match is_json {
+        true => yaml_of_json(call, nameless)?,
+        false => named(&call.body, nameless),
+    };
+    let start = wire::checked_start(&payload)?;
+    let warnings = match is_json {
+        true => StartWarnings::of_json(&call.body, &start),
+        false => StartWarnings::of(&call.body, &start),
+    };
+    if call.query.flag("strict") && !warnings.is_empty() {
+        return Err(doubtful(&warnings));
+    }
+    let warnings = warnings.texts().into_iter().map(|text| text.to_string());
+    Ok(Sent {
+        payload,
+        start,
+        warnings: warnings.collect(),
+    })
+}
+
+/// 422: what would be warned of is to be a mistake.
+fn doubtful(warnings: &StartWarnings) -> Problem {
+    let mistakes = warnings.mistakes();
+    let mistakes: Vec<&str> = mistakes.iter().map(|text| &**text).collect();
+    let problem = Problem::invalid_data(warnings.first().unwrap_or_default(), mistakes.join("; "));
+    problem.with_help("mend it, or leave out `strict` to have it ignored")
+}
+
+/// Whether a body is JSON rather than YAML.
+///
+/// The media type decides; where it says nothing of use (curl's default for `--data`, `text/plain`, none) a body that
+/// begins with `{` is JSON.
+///
+/// # Errors
+/// 415 `unsupported_media_type`.
+fn is_json(call: &Call) -> Result<bool, Problem> {
+    match call.media_type().as_str() {
+        "application/json" => Ok(true),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(false),
         // What curl says of --data, and nothing at all: by how it begins.
         "" | "application/x-www-form-urlencoded" | "text/plain" => {
-            call.body.trim_ascii_start().first() == Some(&b'{')
+            Ok(call.body.trim_ascii_start().first() == Some(&b'{'))
         }
         other => {
             let detail = format!("'{other}' is neither application/json nor application/yaml");
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return Err(Problem::new(status, "unsupported_media_type", detail).at("content-type"));
+            Err(Problem::new(status, "unsupported_media_type", detail).at("content-type"))
         }
-    };
-    if !is_json {
-        return Ok(call.body.clone());
     }
+}
+
+/// A START in JSON as YAML. Only the shape is checked here that is needed to find `instance_uuid`: the rest is for
+/// [`wire::checked_start`].
+///
+/// # Errors
+/// 400 where it is not JSON; 422 where `start` is missing or no object.
+fn yaml_of_json(call: &Call, nameless: Option<&str>) -> Result<Bytes, Problem> {
     let mut value = call.json()?;
     let Some(start) = value.get_mut("start").and_then(Value::as_object_mut) else {
         let problem = Problem::invalid_data("start", "missing or no object");
         return Err(problem.with_help(r#"{"start": {"instance_uuid": …, "requirements": {…}}}"#));
     };
     if let Some(nameless) = nameless {
-        let entry = start.entry("instance_uuid");
-        entry.or_insert_with(|| nameless.into());
+        let instance = start.entry("instance_uuid").or_insert(Value::Null);
+        if instance.is_null() || *instance == "" {
+            *instance = nameless.into();
+        }
     }
     wire::start_of_json(&value).map_err(|error| Problem::invalid_payload("", error))
+}
+
+/// A START in YAML that names this instance if it named none, written again for that. For one that nobody is to run: of
+/// what is written again, keys that are not known are gone.
+fn named(payload: &Bytes, nameless: Option<&str>) -> Bytes {
+    let instance_uuid = nameless.unwrap_or_default();
+    match Start::decode_template(payload) {
+        Ok(start) if start.instance_uuid.is_empty() && !instance_uuid.is_empty() => Start {
+            instance_uuid: instance_uuid.to_owned(),
+            ..start
+        }
+        .encode(),
+        // What is wrong with it is said where it is checked.
+        _ => payload.clone(),
+    }
 }
 
 #[cfg(test)]

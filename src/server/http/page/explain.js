@@ -18,9 +18,6 @@ const EXAMPLE = `start:
     require: []
 `;
 
-/** What stands in for an instance that is not there yet. */
-const NO_INSTANCE = "00000000-0000-4000-8000-000000000000";
-
 export function explain(id) {
   const text = h("textarea", { id: "start-text", spellcheck: "false", autocapitalize: "off" });
   text.value = EXAMPLE;
@@ -72,15 +69,14 @@ export function explain(id) {
   async function decide() {
     const mine = ++asked;
     ask.disabled = true;
-    const isJson = text.value.trimStart().startsWith("{");
-    const type = isJson ? "application/json" : "application/yaml";
+    const type = text.value.trimStart().startsWith("{") ? "application/json" : "application/yaml";
     try {
-      const response = await request("POST", `/v1/explain?count=${Number(number.value) || 1}`, { body: withInstance(text.value, isJson), type });
-      const { decision } = await json(response);
-      if (mine === asked) fill(result, decisionParts(decision));
+      const response = await request("POST", `/v1/explain?count=${Number(number.value) || 1}`, { body: text.value, type });
+      const { decision, warnings } = await json(response);
+      if (mine === asked) fill(result, [warningParts(warnings), decisionParts(decision)]);
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
-      if (mine === asked) fill(result, note("bad", problem.words));
+      if (mine === asked) fill(result, [warningParts(problem.document.warnings), note("bad", problem.words)]);
     } finally {
       ask.disabled = false;
     }
@@ -124,26 +120,13 @@ function startOf(row) {
   return `${JSON.stringify({ start: { vm_type: "process", requirements, ...(Object.keys(scheduling).length ? { scheduling } : {}) } }, null, 2)}\n`;
 }
 
-/** A dry run needs an instance's name as every START does. */
-function withInstance(text, isJson) {
-  if (!isJson) {
-    const line = /^([ \t]+)instance_uuid:[ \t]*(""|''|)[ \t]*$/m;
-    if (line.test(text)) return text.replace(line, `$1instance_uuid: ${NO_INSTANCE}`);
-    if (/^[ \t]+instance_uuid:/m.test(text)) return text;
-    // Beside the first key, in the same column.
-    return text.replace(/^(start:[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*)([ \t]+)/m, `$1$2instance_uuid: ${NO_INSTANCE}\n$2`);
-  }
-  try {
-    const document = JSON.parse(text);
-    if (document.start && !document.start.instance_uuid) document.start.instance_uuid = NO_INSTANCE;
-    return JSON.stringify(document);
-  } catch {
-    return text;
-  }
-}
-
 function note(kind, text) {
   return h("p", { class: `note ${kind}`, text });
+}
+
+/** What in a START does not do what it seems to. */
+function warningParts(warnings = []) {
+  return warnings.map((text) => h("p", { class: "note warn", "data-warning": "" }, h("b", { text: "Warning: " }), text));
 }
 
 function waitParts(row) {

@@ -1,4 +1,4 @@
-//! Keys of a START file that mean nothing where they stand, so that a misspelt one is noticed. Pure.
+//! Keys of a START that mean nothing where they stand, so that a misspelt one is noticed. Pure.
 //!
 //! Peers ignore such keys, as those of the original do. Which keys there are is what the records say that a START is
 //! read into ([`Record::FIELDS`]); no list of them is kept here. Keys of `scheduling` are not looked for, because an
@@ -12,7 +12,7 @@ use proto_frames::payload::{Position, Start, similar};
 use sched_model::value::{Field, Record, Shape};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::printable::counted;
+use crate::printable::Printable;
 
 /// Most unknown keys of one file that are named; the rest is counted. Each takes a line, and one pass over the document.
 pub const MAX_NAMED: usize = 10;
@@ -46,33 +46,37 @@ pub struct UnknownKeys {
 }
 
 impl UnknownKeys {
-    /// Those of the first document of a START, which has been decoded before.
+    /// Those of the first document of a START in YAML, which has been decoded before.
     ///
     /// What cannot be read has none: it is refused for another reason.
     #[must_use]
     pub fn of(document: &[u8]) -> Self {
-        let named: Vec<UnknownKey> = (0..MAX_NAMED)
-            .map_while(|nth| Search::new(nth).run(document).0)
-            .collect();
-        let (_, all) = Search::new(usize::MAX).run(document);
-        let more = all.saturating_sub(named.len());
-        Self { named, more }
+        Self::found_by(|search| search.run(document))
     }
 
-    /// What to warn of in a file of this name: a line for each that is named, and one for the others.
+    /// Those of a START in JSON, which has been decoded before.
+    ///
+    /// JSON is read as such: not all of it is YAML.
     #[must_use]
-    pub fn warnings(&self, name: &str) -> Vec<String> {
-        let named = self.named.iter();
-        let mut lines: Vec<String> = named
-            .map(|key| format!("warning: {name}, {}", key.warning()))
-            .collect();
-        if self.more > 0 {
-            let more = counted(self.more as u64, "more key");
-            lines.push(format!(
-                "warning: {name}: {more} that do not exist, ignored"
-            ));
-        }
-        lines
+    pub fn of_json(document: &[u8]) -> Self {
+        Self::found_by(|search| search.run_json(document))
+    }
+
+    /// Passes over the document until there are enough; once where there is no unknown key.
+    fn found_by(run: impl Fn(Search) -> (Option<UnknownKey>, usize)) -> Self {
+        let mut named = Vec::new();
+        let all = loop {
+            match run(Search::new(named.len())) {
+                (Some(key), _) if named.len() + 1 < MAX_NAMED => named.push(key),
+                (Some(key), _) => {
+                    named.push(key);
+                    break run(Search::new(usize::MAX)).1;
+                }
+                (None, all) => break all,
+            }
+        };
+        let more = all.saturating_sub(named.len());
+        Self { named, more }
     }
 
     /// How many there are.
@@ -134,20 +138,30 @@ impl Search {
     /// the key's place.
     fn run(self, document: &[u8]) -> (Option<UnknownKey>, usize) {
         let first = serde_yaml::Deserializer::from_slice(document).next();
-        let root = Value {
-            search: &self,
-            shape: &Shape::Record(DOCUMENT),
-        };
-        let stop = first.and_then(|first| root.deserialize(first).err());
+        let stop = first.and_then(|first| self.root().deserialize(first).err());
         let place = stop.and_then(|error| error.location());
+        self.end(place.map(|at| (at.line(), at.column())))
+    }
+
+    /// The same of JSON.
+    fn run_json(self, document: &[u8]) -> (Option<UnknownKey>, usize) {
+        let mut json = serde_json::Deserializer::from_slice(document);
+        let stop = self.root().deserialize(&mut json).err();
+        self.end(stop.map(|error| (error.line(), error.column())))
+    }
+
+    fn root(&self) -> Value<'_> {
+        Value {
+            search: self,
+            shape: &Shape::Record(DOCUMENT),
+        }
+    }
+
+    /// What was found, where the parser was stopped at this line and column.
+    fn end(self, place: Option<(usize, usize)>) -> (Option<UnknownKey>, usize) {
         let state = self.state.into_inner();
-        let found = state.found.map(|key| UnknownKey {
-            position: place.map(|at| Position {
-                line: at.line(),
-                column: at.column(),
-            }),
-            ..key
-        });
+        let position = place.map(|(line, column)| Position { line, column });
+        let found = state.found.map(|key| UnknownKey { position, ..key });
         (found, state.seen)
     }
 
@@ -161,7 +175,7 @@ impl Search {
         let known: Vec<&str> = fields.iter().map(|field| field.key).collect();
         let meant = similar(key, &known).map(ToOwned::to_owned);
         let mut path = state.path.concat();
-        path.push_str(&shorten(key));
+        path.push_str(&Printable::new(shorten(key)));
         state.found = Some(UnknownKey {
             meant: meant.or_else(|| elsewhere(key)),
             path: path.clone(),
