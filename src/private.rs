@@ -1,10 +1,12 @@
 //! Files that no other user may read: state directories, which hold the commands and environments of workloads, and
-//! private keys.
+//! private keys; and errors about files of which nothing may be shown.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+
+use serde_json::error::Category;
 
 /// Mode of a directory that its owner alone may use.
 const DIRECTORY: u32 = 0o700;
@@ -17,6 +19,43 @@ const OTHERS: u32 = 0o077;
 
 /// The bits of a mode that `chmod` sets.
 const MODE: u32 = 0o7777;
+
+/// What is wrong with JSON that may hold secrets, such as the environments of workloads: where, and what was expected.
+/// Nothing of its content: errors of `serde_json` quote values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} column {column}: {what}")]
+pub struct JsonFault {
+    line: usize,
+    column: usize,
+    what: String,
+}
+
+impl From<serde_json::Error> for JsonFault {
+    fn from(error: serde_json::Error) -> Self {
+        // The name of a field is the reader's own.
+        const MISSING: &str = "missing field `";
+        let text = error.to_string();
+        let missing = text.strip_prefix(MISSING);
+        let missing = missing.and_then(|rest| rest.split_once('`'));
+        let what = match (error.classify(), missing) {
+            (Category::Data, Some((field, _))) => format!("`{field}` is missing"),
+            (Category::Data, None) => "a value of another kind is expected there".to_owned(),
+            (Category::Eof, _) => "it ends too early".to_owned(),
+            (Category::Syntax | Category::Io, _) => "it is not JSON".to_owned(),
+        };
+        Self {
+            line: error.line(),
+            column: error.column(),
+            what,
+        }
+    }
+}
+
+impl From<JsonFault> for io::Error {
+    fn from(fault: JsonFault) -> Self {
+        Self::new(io::ErrorKind::InvalidData, fault)
+    }
+}
 
 /// Opens a directory that its owner alone may use, making it if need be; what is above it is made as the umask has it.
 ///
@@ -111,4 +150,50 @@ fn mode(path: &Path) -> io::Result<u32> {
 
 fn close(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::JsonFault;
+
+    #[test]
+    fn nothing_of_a_content_is_in_what_is_wrong_with_it() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Record {
+            _name: Kind,
+            _count: u8,
+        }
+
+        #[derive(Debug, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Kind {
+            Plain,
+        }
+
+        let long = "hunter2".repeat(200_000);
+        let long = format!(r#"{{"_name": "plain", "_count": "{long}"}}"#);
+        for (text, wanted) in [
+            (r#"{"_name": "hunter2"}"#, "another kind"),
+            (r#"{"_name": "plain", "_count": "hunter2"}"#, "another kind"),
+            (r#"{"_name": "plain", "_count": 7777}"#, "another kind"),
+            (r#"{"hunter2": 1}"#, "another kind"),
+            (r#""hunter2""#, "another kind"),
+            (r#"{"_name": "plain"}"#, "`_count` is missing"),
+            (r#"{"_name": "hunter2"#, "ends too early"),
+            ("hunter2", "not JSON"),
+            (r#"{"_name": hunter2}"#, "not JSON"),
+            (&long, "another kind"),
+        ] {
+            let fault = JsonFault::from(serde_json::from_str::<Record>(text).unwrap_err());
+            for shown in [fault.to_string(), format!("{fault:?}")] {
+                let is_shown = ["hunter2", "7777"].iter().any(|it| shown.contains(it));
+                assert!(!is_shown, "{shown}");
+            }
+            assert!(fault.to_string().contains(wanted), "{fault}");
+            assert!(fault.to_string().starts_with("line 1 column "), "{fault}");
+        }
+    }
 }

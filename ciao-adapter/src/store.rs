@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use ciao_scheduler::private;
+use ciao_scheduler::private::{self, JsonFault};
 use redb::{
     Database, Key, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition,
     Value, WriteTransaction,
@@ -118,7 +118,7 @@ pub enum StoreError {
         /// Table and key of the record, for people, such as `task 7`.
         key: String,
         /// Where in the value, and what was expected there.
-        source: serde_json::Error,
+        source: JsonFault,
     },
 }
 
@@ -132,7 +132,7 @@ pub enum ReadError {
         /// Table and key of the record, for people, such as `task 7`.
         key: String,
         /// Where in the value, and what was expected there.
-        source: serde_json::Error,
+        source: JsonFault,
     },
 }
 
@@ -299,7 +299,7 @@ pub fn rows<K: Key + 'static, V: Value + 'static, R>(
 pub fn record<T: DeserializeOwned>(key: impl fmt::Display, bytes: &[u8]) -> Result<T, ReadError> {
     serde_json::from_slice(bytes).map_err(|source| ReadError::Record {
         key: key.to_string(),
-        source,
+        source: source.into(),
     })
 }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use aws_lc_rs::{digest, rand};
 use ciao_adapter::store::make_private;
+use ciao_scheduler::private::JsonFault;
 use clap::ValueEnum;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
@@ -85,13 +86,16 @@ pub(crate) enum TokenError {
         /// Why.
         source: io::Error,
     },
-    /// It is not the JSON above.
-    #[error("{}: {source}", path.display())]
+    /// It is not the JSON above. Nothing of it is shown.
+    #[error(
+        "{}: {source}; expected the list of tokens as `ciao-rik token` writes it: name, role, sha256 and banned of each",
+        path.display()
+    )]
     Contents {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: serde_json::Error,
+        source: JsonFault,
     },
     /// It is empty, too long, or has other characters.
     #[error("{0:?} cannot be a token's name: 1 to {MAX_NAME} letters, digits, '-', '_' or '.'")]
@@ -174,9 +178,10 @@ pub(crate) fn ban(state: &Path, name: &str) -> Result<(), TokenError> {
 pub(crate) fn list(state: &Path) -> Result<Vec<Token>, TokenError> {
     let path = file(state);
     match fs::read(&path) {
-        Ok(text) => {
-            serde_json::from_slice(&text).map_err(|source| TokenError::Contents { path, source })
-        }
+        Ok(text) => serde_json::from_slice(&text).map_err(|source| TokenError::Contents {
+            path,
+            source: source.into(),
+        }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(source) => Err(TokenError::File { path, source }),
     }
@@ -387,6 +392,29 @@ mod tests {
         );
         assert!(ban(state.path(), "w2").is_err());
     }
+
+    #[test]
+    fn nothing_of_the_file_is_shown_where_it_cannot_be_read() {
+        let state = tempfile::tempdir().unwrap();
+        for text in [
+            r#"["rik_secret"]"#,
+            r#"[{"name": "w1", "role": "rik_secret", "sha256": "", "banned": false}]"#,
+            r#"[{"name": "w1", "role": "worker", "sha256": "", "banned": "rik_secret"}]"#,
+            "rik_secret\n",
+            "{\"rik_secret\": 1}",
+        ] {
+            fs::write(file(state.path()), text).unwrap();
+            let error = list(state.path()).unwrap_err();
+            for shown in [error.to_string(), format!("{error:?}")] {
+                assert!(!shown.contains("rik_secret"), "{shown}");
+            }
+            assert!(
+                error.to_string().contains("tokens.json: line 1 column "),
+                "{error}"
+            );
+        }
+    }
+
     #[test]
     fn commands_at_the_same_time_lose_no_change_of_each_other() {
         const COMMANDS: usize = 8;

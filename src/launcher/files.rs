@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::Cgroup;
 use super::limits::Limits;
 use super::procfs::ProcessId;
-use crate::private;
+use crate::private::{self, JsonFault};
 
 /// Largest file that is read here, in bytes: a START's payload has 4 MiB at most, and JSON takes up to six times as
 /// much for a byte of it. A workload can make any of its instance's files larger.
@@ -305,7 +305,10 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T
     }
     let mut text = Vec::new();
     file.take(MAX_FILE_BYTES).read_to_end(&mut text)?;
-    Ok(Some(serde_json::from_slice(&text)?))
+    // Environments of workloads are in some of them.
+    Ok(Some(
+        serde_json::from_slice(&text).map_err(JsonFault::from)?,
+    ))
 }
 
 /// How to open what may be something else than it should, by a workload's doing: pipes do not block, links are not

@@ -34,6 +34,7 @@ use proto_frames::Uuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::private::JsonFault;
 use sched_core::{
     BindingRecord, ClaimsRecord, InstanceRecord, NodeRecord, Record, RecordKey, RunRecord,
 };
@@ -62,7 +63,7 @@ pub(in crate::server) enum Unreadable {
     Short,
     /// The rest of it is not what it should be.
     #[error(transparent)]
-    Json(#[from] serde_json::Error),
+    Json(#[from] JsonFault),
 }
 
 /// The bytes of a key. Keys of one kind stand together in the table; those of runs ascend with their number, because it
@@ -189,5 +190,5 @@ fn split(value: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Unreadable> {
 }
 
 fn from_json<T: DeserializeOwned>(rest: &[u8]) -> Result<T, Unreadable> {
-    Ok(serde_json::from_slice(rest)?)
+    Ok(serde_json::from_slice(rest).map_err(JsonFault::from)?)
 }
