@@ -15,7 +15,7 @@
 //! - [`serve`] has connections and the way of a request to its handler; [`progress`] ends those that take nothing, and
 //!   [`presence`] those whose client has left.
 //! - Reading takes the core's lock in steps of a few rows ([`read`], [`status`], [`mod@metrics`]); what is read is
-//!   turned into JSON outside it ([`json`]).
+//!   turned into JSON outside it ([`json`]). No list shows an instance on two of its pages ([`listings`]).
 //! - Commands go to the core as those of peers do: each connection that sends one has a session of an operator
 //!   ([`caller`]), and what the core answers comes to the request that asked ([`commands`], [`starts`]).
 //! - Output of workloads is fetched from launchers while it is answered ([`output`]), by a limited number of readers
@@ -40,6 +40,7 @@ mod images;
 mod interest;
 mod json;
 mod limits;
+mod listings;
 mod metrics;
 mod mounted;
 mod openapi;

@@ -48,6 +48,10 @@ pub(super) const PING_EVERY: Duration = Duration::from_secs(20);
 /// Rows asked of the core while its lock is held once: well below a millisecond.
 pub(super) const ROWS_PER_STEP: u32 = 200;
 
+/// Instances of lists that go on, remembered so that none is on two pages: 64 bytes each, some 8 MiB in all. A list of as
+/// many that wait or are lost is remembered whole; one that has more, or was given up, may show some twice.
+pub(super) const MAX_SHOWN: usize = 131_072;
+
 /// Steps of one page, so that at most 10 000 rows are tried with its selectors. A selector that few rows meet is not to
 /// keep a request going for ever: what was found by then is answered, with where to go on.
 pub(super) const MAX_STEPS: usize = 50;

@@ -193,7 +193,7 @@ fn fields_of(route: &Route) -> Vec<&'static str> {
 
 /// What a route answers: 200, for commands 202 as well, for `/readyz` 503 as well, and a problem document for all else.
 fn responses(route: &Route) -> Value {
-    let (status, content) = match route.content {
+    let (status, mut content) = match route.content {
         Content::Page(name, _) => ("200", json_content(&page(reference(name)))),
         Content::One(key, name, _) => ("200", json_content(&one(key, &reference(name)))),
         Content::Outcome(key, name, _) => ("202", json_content(&outcome(key, &reference(name)))),
@@ -204,6 +204,13 @@ fn responses(route: &Route) -> Value {
             ("200", json!({kind: {"schema": {"type": "string"}}}))
         }
     };
+    if let Some(Body::Start) = route.body {
+        let schema = &mut content["application/json"]["schema"];
+        schema["properties"]["warnings"] = warnings();
+        if let Some(required) = schema["required"].as_array_mut() {
+            required.push("warnings".into());
+        }
+    }
     let mut responses = Map::new();
     let described = json!({"description": route.about, "content": content});
     // A command has two good ends: done within its `wait`, or taken in.
@@ -244,6 +251,11 @@ fn page(item: Value) -> Value {
         "properties": {
             "items": {"type": "array", "items": item},
             "next": {"type": ["string", "null"], "description": "Where the next page begins; null on the last."},
+            "forgotten": {"type": "integer", "description": "With `ended`: how many earlier ends are forgotten."},
+            "complete_for_ms": {
+                "type": ["integer", "null"],
+                "description": "With `ended`: for how long none was forgotten, by the last page.",
+            },
             "sequence": reference("Sequence"),
         },
     })
@@ -268,6 +280,15 @@ fn outcome(key: &str, item: &Value) -> Value {
             "sequence": reference("Sequence"),
             "follow": {"type": "string"},
         },
+    })
+}
+
+/// The schema of what is warned of in a START.
+fn warnings() -> Value {
+    json!({
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "What in the START does not do what it seems to, such as misspelt keys.",
     })
 }
 
@@ -321,6 +342,7 @@ fn schemas() -> Value {
             "reason": {"type": "string", "description": "The scheduler's word for it."},
             "field": {"type": "string", "description": "The field or parameter at fault."},
             "help": {"type": "string", "description": "What helps."},
+            "warnings": warnings(),
         },
     });
     schemas.insert("Problem".to_owned(), problem);

@@ -3,7 +3,9 @@
 //! A list may have a hundred thousand rows, and the core's lock may not be held for so long. So a page is gathered in
 //! steps of [`ROWS_PER_STEP`] rows, between which the lock is free; rows become JSON, and selectors are tried, outside
 //! it. The order of a query is stable, so what is there all the while is on some page, whatever comes and goes
-//! meanwhile.
+//! meanwhile; and an instance is on one page, although it comes back from a lost node between two ([`listings`]).
+//!
+//! [`listings`]: super::listings
 //!
 //! A selector is tried on JSON rows rather than in the core. A page whose selector few rows meet ends after
 //! [`MAX_STEPS`] steps with what was found and where to go on; that is why a page may be short, or empty, without being
@@ -27,6 +29,7 @@ use super::commands::patience;
 use super::interest::Filter;
 use super::json::to_json;
 use super::limits::{LOOK_EVERY, MAX_STEPS, ROWS_PER_STEP};
+use super::listings::{Page, is_on_none};
 use super::problem::Problem;
 use super::ring::EventId;
 use super::serve::App;
@@ -91,13 +94,21 @@ async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
         _ => call.query.text("match"),
     };
     let wanted = Wanted {
-        what,
+        what: what.clone(),
         matching,
         limit: call.query.number("limit").unwrap_or(DEFAULT_LIMIT) as usize,
         selectors: call.query.selectors(known)?,
     };
-    let after = call.query.text("after").map(str::to_owned);
-    let (at, mut rows, next) = page(&call.app, &wanted, after).await?;
+    let after = call.query.text("after");
+    let (of_list, after) = match what {
+        QueryKind::Instances => Page::at(after),
+        _ => (Page::default(), after),
+    };
+    let page = page(&call.app, &wanted, after.map(str::to_owned)).await?;
+    let (mut rows, mut next) = (page.rows, page.next);
+    if what == QueryKind::Instances {
+        next = call.app.listings.pass(of_list, &mut rows, next);
+    }
     if let Some(fields) = fields {
         for row in &mut rows {
             row.retain(|key, _| fields.contains(&&**key));
@@ -107,12 +118,29 @@ async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
     let items = rows.into_iter().map(Value::Object);
     content.insert("items".to_owned(), items.collect());
     content.insert("next".to_owned(), next.into());
-    Ok(answer(StatusCode::OK, at, content))
+    if what == QueryKind::Ended {
+        content.insert("forgotten".to_owned(), page.forgotten.into());
+        content.insert("complete_for_ms".to_owned(), page.complete_for_ms.into());
+    }
+    Ok(answer(StatusCode::OK, page.at, content))
 }
 
-/// Gathers a page of rows: the place in the stream of events at which it begins to hold, the rows, where to go on.
+/// A page as it was gathered.
+struct Gathered {
+    /// The place in the stream of events at which it begins to hold.
+    at: EventId,
+    rows: Vec<Row>,
+    /// Where to go on.
+    next: Option<String>,
+    /// Of those that have ended: how many earlier ends are forgotten, by the last step.
+    forgotten: u64,
+    /// Of those that have ended: for how long none was.
+    complete_for_ms: Option<i64>,
+}
+
+/// Gathers a page of rows.
 ///
-/// That place is the first step's: what happens behind it may be in rows of later steps already, so a client that
+/// The place at which it holds is the first step's: what happens behind it may be in rows of later steps already, so a client that
 /// follows from there may be told something twice, but misses nothing. At most [`MAX_STEPS`] steps.
 ///
 /// # Errors
@@ -121,9 +149,10 @@ async fn page(
     app: &App,
     wanted: &Wanted<'_>,
     mut after: Option<String>,
-) -> Result<(EventId, Vec<Row>, Option<String>), Problem> {
+) -> Result<Gathered, Problem> {
     let mut rows = Vec::new();
     let mut begun = None;
+    let (mut forgotten, mut complete_for_ms) = (0, None);
     let mut most = ROWS_PER_STEP;
     for _ in 0..MAX_STEPS {
         let left = wanted.limit - rows.len();
@@ -139,6 +168,8 @@ async fn page(
             ..Query::default()
         });
         begun.get_or_insert(at);
+        forgotten = result.forgotten.unwrap_or(0);
+        complete_for_ms = result.complete_for_ms;
         if let Some(error) = result.error {
             return Err(refused(&wanted.what, error));
         }
@@ -166,24 +197,26 @@ async fn page(
     if wanted.what == QueryKind::Instances {
         drop_superseded(&mut rows);
     }
-    Ok((begun.unwrap_or_else(|| app.ring.end()), rows, after))
+    Ok(Gathered {
+        at: begun.unwrap_or_else(|| app.ring.end()),
+        rows,
+        next: after,
+        forgotten,
+        complete_for_ms,
+    })
 }
 
 /// Leaves out the row of an instance on no node that a later step has on one: it was placed, or its node came back,
 /// between the two.
 fn drop_superseded(rows: &mut Vec<Row>) {
-    let text = |row: &Row, key: &str| row.get(key).and_then(Value::as_str).map(str::to_owned);
-    let is_on_none = |row: &Row| {
-        let state = text(row, "state");
-        state.is_some_and(|state| ["waiting", "lost"].contains(&&*state))
+    let id = |row: &Row| {
+        row.get("instance_uuid")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
     };
     let placed = rows.iter().filter(|row| !is_on_none(row));
-    let placed: HashSet<_> = placed
-        .filter_map(|row| text(row, "instance_uuid"))
-        .collect();
-    rows.retain(|row| {
-        !is_on_none(row) || text(row, "instance_uuid").is_none_or(|id| !placed.contains(&id))
-    });
+    let placed: HashSet<_> = placed.filter_map(id).collect();
+    rows.retain(|row| !is_on_none(row) || id(row).is_none_or(|id| !placed.contains(&id)));
 }
 
 /// With how many of these rows as many meet the selectors as are wanted; `None` if fewer do.

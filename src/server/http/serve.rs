@@ -53,6 +53,7 @@ use super::limits::{
     MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER, MAX_STREAMS, MAX_UPLOADS, MAX_UPLOADS_PER_CALLER,
     MAX_WAITING, MAX_WAITING_PER_CALLER, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
 };
+use super::listings::Listings;
 use super::mounted::Mounted;
 use super::page::ASSETS;
 use super::presence::Presence;
@@ -97,6 +98,8 @@ pub(super) struct App {
     /// Which STARTs came over HTTP. `POST /v1/instances` holds this lock while it takes the core's lock, never the
     /// other way round.
     pub(super) posted: Mutex<Posted>,
+    /// What lists have shown whose next page may be asked for.
+    pub(super) listings: Listings,
     /// Places for requests with `?wait=`: [`MAX_WAITING`] in all, [`MAX_WAITING_PER_CALLER`] for one certificate. A request
     /// that gets none is answered at once, as if it had no `wait`.
     pub(super) waiting: Arc<Shares>,
@@ -162,6 +165,7 @@ impl HttpDoor {
             hub: Arc::clone(hub),
             ring,
             posted: Mutex::default(),
+            listings: Listings::default(),
             waiting: Shares::new(MAX_WAITING, MAX_WAITING_PER_CALLER),
             outputs: Shares::new(MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER),
             uploads: Shares::new(MAX_UPLOADS, MAX_UPLOADS_PER_CALLER),
