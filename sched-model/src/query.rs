@@ -16,7 +16,7 @@ pub const DEFAULT_LIMIT: u32 = 500;
 pub const MAX_LIMIT: u32 = 1000;
 
 record! {
-    /// `query: {id, what, match, after, limit}`.
+    /// `query: {id, what, match, after, limit, within_ms}`.
     pub struct Query {
         /// The asker's number for it, given back in the answer.
         id: u32 as "id",
@@ -28,6 +28,9 @@ record! {
         after: Option<String> as "after" unless empty,
         /// Most entries wanted, 1 to [`MAX_LIMIT`]; [`DEFAULT_LIMIT`] where not said.
         limit: Option<u32> as "limit" unless empty,
+        /// Of those that have ended: only ends that happened within so many milliseconds. Schedulers that do not know it
+        /// give all.
+        within_ms: Option<u64> as "within_ms" unless empty,
     }
 }
 

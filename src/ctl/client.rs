@@ -29,12 +29,14 @@ use crate::net::address::Endpoint;
 use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeouts};
 use crate::net::tls;
 
+mod ends;
 mod error;
 mod images;
 mod lifecycle;
 mod output;
 mod start;
 
+pub use ends::Ended;
 pub use error::{ClientError, ConnectError, StartError};
 pub use images::{ImageError, PushDone, PushFile};
 pub use lifecycle::LifecycleOrder;
@@ -98,20 +100,6 @@ pub struct Listing {
     /// For how long none of the ends was forgotten, if those that have ended were asked for and the scheduler says so.
     pub complete_for: Option<Duration>,
     /// How many earlier ends the scheduler has forgotten, if those that have ended were asked for.
-    pub forgotten: u64,
-}
-
-/// Instances that have ended, as far as the scheduler remembers them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ended {
-    /// The oldest first; the same UUID can be there several times, once for each run.
-    pub instances: Vec<InstanceView>,
-    /// For how long, up to the answer, no end is missing among them: an instance that began within this time and is
-    /// neither here nor among those that exist never ran.
-    ///
-    /// `None` = the scheduler does not say.
-    pub complete_for: Option<Duration>,
-    /// How many earlier ends the scheduler has forgotten, to stay within its memory.
     pub forgotten: u64,
 }
 
@@ -371,42 +359,6 @@ impl Client {
         self.ask(smallest).await.map(drop)
     }
 
-    /// Instances that have ended, the oldest first; none from a scheduler that remembers none.
-    ///
-    /// The same UUID can be there several times, once for each run.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub async fn ended(
-        &mut self,
-        matching: Option<&str>,
-    ) -> Result<Vec<InstanceView>, ClientError> {
-        Ok(self.ended_history(matching).await?.instances)
-    }
-
-    /// The same, and how far back it is known to be complete.
-    ///
-    /// A scheduler that remembers none gives none, and does not say how far back.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub async fn ended_history(&mut self, matching: Option<&str>) -> Result<Ended, ClientError> {
-        match self.list(QueryKind::Ended, matching).await {
-            // Those that the scheduler has learnt from launchers after a restart come in the order of nodes.
-            Ok(listing) => {
-                let mut instances = listing.instances;
-                instances.sort_by_key(|view| view.ended_at_ms);
-                Ok(Ended {
-                    instances,
-                    complete_for: listing.complete_for,
-                    forgotten: listing.forgotten,
-                })
-            }
-            Err(ClientError::Query { .. }) => Ok(Ended::default()),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Everything of a kind as the scheduler sees it: all pages, one result.
     ///
     /// `matching` restricts it to a host name or the beginning of a UUID, as the scheduler compares them; the caller
@@ -420,6 +372,16 @@ impl Client {
         &mut self,
         what: QueryKind,
         matching: Option<&str>,
+    ) -> Result<Listing, ClientError> {
+        self.all_pages(what, matching, None).await
+    }
+
+    /// All pages; of ends those of this time.
+    async fn all_pages(
+        &mut self,
+        what: QueryKind,
+        matching: Option<&str>,
+        within: Option<Duration>,
     ) -> Result<Listing, ClientError> {
         if let Some(name) = matching
             && let Some((at, character)) = name.chars().enumerate().find(|(_, it)| no_name_has(*it))
@@ -436,6 +398,8 @@ impl Client {
         for _ in 0..MAX_PAGES {
             let query = Query {
                 after: after.clone(),
+                within_ms: within
+                    .map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX)),
                 ..self.query_for(what.clone(), matching)
             };
             let page = self.ask(query).await?;
@@ -501,6 +465,7 @@ impl Client {
             matching: matching.map(Into::into),
             after: None,
             limit: Some(PAGE),
+            within_ms: None,
         }
     }
 

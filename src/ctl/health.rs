@@ -5,6 +5,7 @@
 //! workload that failed, is in the glance.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proto_frames::payload::{ConditionView, InstanceView, NodeView, StatusView, StoreState};
 use serde_json::{Value, json};
@@ -15,10 +16,10 @@ use crate::printable::counted;
 /// How long before its end a certificate is not well, in seconds: a month, time enough to make another.
 pub const CERTIFICATE_SOON_S: i64 = 30 * 86_400;
 
-/// For how long a workload that failed is counted, in milliseconds: an hour.
+/// For how long a workload that failed is counted: an hour.
 ///
 /// Older failures say little about how the cluster is.
-const RECENT_MS: i64 = 3_600_000;
+pub const RECENT: Duration = Duration::from_hours(1);
 
 /// Reasons for waiting that are shown, those of most instances first.
 const MAX_REASONS: usize = 4;
@@ -192,9 +193,10 @@ fn instances(seen: &Seen, health: &mut Health) {
 ///
 /// Exit statuses above 0; an unknown one does not count.
 fn failed(seen: &Seen) -> usize {
+    let recent_ms = i64::try_from(RECENT.as_millis()).unwrap_or(i64::MAX);
     let is_recent = |view: &&InstanceView| {
         let at = view.ended_at_ms.unwrap_or_default();
-        at > seen.now_ms.saturating_sub(RECENT_MS)
+        at > seen.now_ms.saturating_sub(recent_ms)
     };
     // An end by a signal is mostly a stop on purpose.
     let has_failed = |view: &&InstanceView| view.exit_code.is_some_and(|code| code > 0);

@@ -11,7 +11,7 @@ use proto_frames::payload::QueryKind;
 use crate::ctl::client::ClientError;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
-use crate::ctl::health::{Seen, health};
+use crate::ctl::health::{RECENT, Seen, health};
 use crate::ctl::units::span;
 use crate::net::tls;
 use crate::printable::{Printable, counted};
@@ -35,7 +35,7 @@ pub async fn status(context: &mut Context<'_>) -> Result<Exit, CommandError> {
         nodes: client.list(QueryKind::Nodes, None).await?.nodes,
         instances: client.list(QueryKind::Instances, None).await?.instances,
         queue: client.list(QueryKind::Queue, None).await?.instances,
-        ended: client.ended(None).await?,
+        ended: client.ended_within(None, RECENT).await?,
         own_certificates: own_certificates(&context.config.cert, &context.config.cacert),
         now_ms: Timestamp::now().as_millisecond(),
     };

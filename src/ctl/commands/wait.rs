@@ -387,7 +387,7 @@ async fn look_at(
         let listing = client.list(QueryKind::Instances, scope.as_deref()).await?;
         changed.extend(observe_kept(client, tracker));
         if tracker.misses(&listing.instances, concerns) {
-            let ended = client.ended(scope.as_deref()).await?;
+            let ended = client.ended_within(scope.as_deref(), within).await?;
             changed.extend(observe_kept(client, tracker));
             changed.extend(tracker.observe_ended(&ended, within));
         }

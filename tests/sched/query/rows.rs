@@ -153,7 +153,50 @@ fn the_list_of_ends_says_since_when_none_was_forgotten() {
     assert_eq!(world.forgotten(), Some(2));
 }
 
+#[test]
+fn the_list_of_ends_can_be_of_the_latest_alone_however_late_they_became_known() {
+    let (mut world, controller, node) = World::new().check_every(1000).with_node(100);
+    for number in 0..40 {
+        let name = format!("old {number}");
+        world.start_as(controller, request(&name, 1).waiting(30));
+        world.stats(node, vec![running(&name, 1)]);
+        world.gone(node, Kind::INSTANCE_STOPPED, &name);
+    }
+    world.advance(Duration::from_secs(3600));
+    world.start_as(controller, request("new", 1).waiting(30));
+    world.stats(node, vec![running("new", 1)]);
+    world.gone(node, Kind::INSTANCE_STOPPED, "new");
+    world.advance(Duration::from_secs(10));
+    world.look_away();
+    let mut within = |within_ms, limit| {
+        let query = Query {
+            what: QueryKind::Ended,
+            within_ms,
+            limit: Some(limit),
+            ..Query::default()
+        };
+        let page = world.ask(query);
+        let names = page.instances.into_iter().map(|row| row.instance_uuid);
+        (names.collect::<Vec<_>>(), page.next)
+    };
+    assert_eq!(within(Some(60_000), 1), (vec!["new".to_owned()], None));
+    assert_eq!(within(Some(9_000), 1000), (vec![], None));
+    assert_eq!(within(Some(u64::MAX), 1000).0.len(), 41);
+    assert_eq!(within(None, 1000).0.len(), 41);
+}
+
 impl World {
+    /// The answer to a query of an operator's.
+    fn ask(&mut self, query: Query) -> QueryResult {
+        let operator = self.operator(&[]);
+        self.look_away();
+        self.say(operator, Command::Query(Box::new(query)));
+        match self.told_once(operator) {
+            Message::QueryResult(result) => result.payload,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// How many ends are forgotten, as the scheduler says.
     fn forgotten(&mut self) -> Option<u64> {
         query(self, QueryKind::Ended, Some(u64::MAX.to_string())).forgotten
