@@ -172,8 +172,11 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
         Err(CommandError::Resolve(error @ ResolveError::NotFound { .. })) => {
             let id = ended_id(context, name).await?;
             let ended = context.client.ended(Some(&id)).await?.into_iter();
-            let mut ended = ended.filter(|view| view.instance_uuid == id);
-            match ended.next_back() {
+            let ended = ended.filter(|view| view.instance_uuid == id);
+            let ended: Vec<InstanceView> = ended.collect();
+            // What became of it is what its last run says, whenever the ends of earlier ones became known.
+            let last = ended.iter().rfind(|view| !view.earlier);
+            match last.or(ended.last()).cloned() {
                 Some(view) => (view, Some(error)),
                 None => return Err(CommandError::Resolve(error)),
             }
@@ -204,15 +207,10 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
     let nodes = told.history.iter().map(|row| row.node_uuid.as_str());
     let hosts = Hosts::of(&mut context.client, nodes).await?;
     let zone = TimeZone::system();
-    let rows = told.history.iter();
-    let cells: Vec<Vec<String>> = rows.map(|row| history::cells(row, &zone, &hosts)).collect();
+    let (columns, cells) = history::table(&told.history, &zone, &hosts);
     if !cells.is_empty() {
         title(context, "History")?;
-        let lines = grid(
-            history::COLUMNS,
-            &cells,
-            Style::with_headers(context.out.width()),
-        );
+        let lines = grid(columns, &cells, Style::with_headers(context.out.width()));
         context.out.lines(&lines)?;
     }
     // Where earlier runs left their output, one line each.
@@ -276,6 +274,10 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
             vec![
                 ("state", state.to_owned()),
                 ("reported", view.reported.clone().unwrap_or_default()),
+                (
+                    "run",
+                    number(view.run.filter(|run| *run > 1).map(|it| it.to_string())),
+                ),
                 ("exit", exit),
                 ("why", view.waits_for.clone()),
                 (

@@ -21,10 +21,19 @@ use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
 use crate::printable::{Printable, counted};
 
-/// `describe` prints the same table as one of its sections.
-pub(super) const COLUMNS: Columns = &[
+/// Of an instance that ran once.
+const COLUMNS: Columns = &[
     Column::text("TIME"),
     Column::text("WHAT"),
+    Column::text("NODE"),
+    Column::text("DETAIL"),
+];
+
+/// Of one that ran more than once: which run an end is of.
+const COLUMNS_OF_RUNS: Columns = &[
+    Column::text("TIME"),
+    Column::text("WHAT"),
+    Column::text("RUN"),
     Column::text("NODE"),
     Column::text("DETAIL"),
 ];
@@ -68,14 +77,14 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     let nodes = rows.iter().map(|row| row.node_uuid.as_str());
     let hosts = Hosts::of(&mut context.client, nodes).await?;
     let zone = TimeZone::system();
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| cells(row, &zone, &hosts)).collect();
+    let (columns, cells) = table(&rows, &zone, &hosts);
     // `--output wide` lifts the limit of the width.
     let style = Style {
         headers: !args.no_headers,
         full_ids: false,
         width: context.out.width().filter(|_| args.output.is_none()),
     };
-    context.out.lines(&grid(COLUMNS, &cells, style))?;
+    context.out.lines(&grid(columns, &cells, style))?;
     for output in &outputs {
         let line = output_line(output, &zone);
         context.out.line(&Printable::new(line))?;
@@ -86,8 +95,33 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     Ok(Exit::Done)
 }
 
+/// Columns and cells of a history. `describe` prints the same table as one of its sections.
+pub(super) fn table(
+    rows: &[HistoryRow],
+    zone: &TimeZone,
+    hosts: &Hosts,
+) -> (Columns, Vec<Vec<String>>) {
+    let has_several = rows.iter().any(|row| row.run.is_some_and(|run| run > 1));
+    let with_run = |row: &HistoryRow| {
+        let mut cells = cells(row, zone, hosts);
+        if has_several {
+            let run = row
+                .run
+                .map_or_else(|| UNKNOWN.to_owned(), |run| run.to_string());
+            cells.insert(2, run);
+        }
+        cells
+    };
+    let columns = if has_several {
+        COLUMNS_OF_RUNS
+    } else {
+        COLUMNS
+    };
+    (columns, rows.iter().map(with_run).collect())
+}
+
 /// The cells of [`COLUMNS`]. `DETAIL` of an end also says how the process exited.
-pub(super) fn cells(row: &HistoryRow, zone: &TimeZone, hosts: &Hosts) -> Vec<String> {
+fn cells(row: &HistoryRow, zone: &TimeZone, hosts: &Hosts) -> Vec<String> {
     let node = match row.node_uuid.as_str() {
         "" => UNKNOWN.to_owned(),
         node => hosts.named(node),
@@ -265,6 +299,27 @@ mod tests {
         assert_eq!(said(ended(2, Some(3_600))).as_deref(), Some(text));
         let unknown = "the history of ends is not whole; 1 earlier end forgotten";
         assert_eq!(said(ended(1, None)).as_deref(), Some(unknown));
+    }
+
+    #[test]
+    fn of_several_runs_each_end_says_which_it_is_of() {
+        let row = |what: &str, run| HistoryRow {
+            what: what.into(),
+            run,
+            ..HistoryRow::default()
+        };
+        let of = |rows: &[HistoryRow]| {
+            let (columns, cells) = table(rows, &TimeZone::UTC, &Hosts::default());
+            assert!(cells.iter().all(|cells| cells.len() == columns.len()));
+            cells
+                .iter()
+                .map(|cells| cells[2].clone())
+                .collect::<Vec<_>>()
+        };
+        let once = [row("running", None), row("gone", Some(1))];
+        assert_eq!(of(&once), ["-", "-"], "the node");
+        let twice = [&once[..], &[row("running", None), row("gone", Some(2))]].concat();
+        assert_eq!(of(&twice), ["-", "1", "-", "2"]);
     }
 
     #[test]

@@ -200,7 +200,11 @@ impl Form for WithEnded {
             or_unknown(id(&view.node_uuid)),
             age,
             ended,
-            why(view, id),
+            match (view.run.filter(|_| view.earlier), why(view, id)) {
+                (Some(run), why) if why.is_empty() => format!("run {run}, an earlier one"),
+                (Some(run), why) => format!("run {run}, an earlier one: {why}"),
+                (None, why) => why,
+            },
         ]
     }
 }

@@ -88,17 +88,20 @@ function facts0(row) {
     ["Tries", row.attempts === undefined ? null : String(row.attempts)], ["Launcher says", row.reported || null],
     ["Age", row.age_s >= 0 ? span(row.age_s) : null],
     ["Deadline", row.deadline_ms === undefined ? null : `in ${span(row.deadline_ms / 1000)}`],
+    ["Run", row.run > 1 ? String(row.run) : null],
     ["Ended", row.ended_at_ms ? clock(row.ended_at_ms) : null],
+    ["Could not be started", row.failed || null],
     ["Exit status", row.exit_code === undefined ? null : row.exit_code < 0 ? `signal ${-row.exit_code}` : String(row.exit_code)],
   ];
 }
 
-function moment({ at_ms, what, node_uuid, detail, exit_code }) {
+function moment({ at_ms, what, node_uuid, detail, exit_code, failed, run }) {
   const at = new Date(at_ms);
   const node = node_uuid ? store.nodes.get(node_uuid)?.hostname ?? shortId(node_uuid) : "";
-  const exit = exit_code === undefined ? "" : `, exit status ${exit_code}`;
+  const exit = failed ? `, could not be started: ${failed}` : exit_code === undefined ? "" : `, exit status ${exit_code}`;
+  const which = run > 1 ? `, run ${run}` : "";
   return h("li", {},
-    h("div", {}, h("b", { text: what }), node ? " on " : "", node ? linkTo("nodes", node_uuid, node) : null, exit),
+    h("div", {}, h("b", { text: what }), node ? " on " : "", node ? linkTo("nodes", node_uuid, node) : null, which, exit),
     detail ? h("div", { class: "quiet", text: detail }) : null,
     h("time", { datetime: at.toISOString(), text: at.toLocaleString("en-GB") }));
 }
