@@ -16,6 +16,8 @@ mod events;
 mod hostile;
 #[path = "http/images.rs"]
 mod images;
+#[path = "http/lists.rs"]
+mod lists;
 #[path = "http/matrix.rs"]
 mod matrix;
 #[path = "http/metrics.rs"]
@@ -28,6 +30,8 @@ mod peer;
 mod reading;
 #[path = "common/site.rs"]
 mod site;
+#[path = "http/warnings.rs"]
+mod warnings;
 #[path = "http/web.rs"]
 mod web;
 #[path = "common/words.rs"]
