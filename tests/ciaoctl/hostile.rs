@@ -1,17 +1,20 @@
 //! A scheduler, and peers behind it, whose texts are made to be obeyed by a terminal, a reader of lines or `xargs`.
 
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, ControllerView, DrainProgress, DrainState, HistoryRow,
-    InstanceQueued, InstanceStateEvent, InstanceView, LifecycleCommand, NodeView, Payload,
-    PhaseName, PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason,
-    StartFailure, StartFailureReason, StoreState, StoreView, UnmovableInstance,
+    CommandFailure, CommandFailureReason, ConditionView, ControllerView, DrainProgress, DrainState,
+    HistoryRow, InstanceQueued, InstanceStateEvent, InstanceView, LifecycleCommand, NodeView,
+    Payload, PhaseName, PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind,
+    RefusalReason, StartFailure, StartFailureReason, StatusView, StoreState, StoreView,
+    UnmovableInstance,
 };
 use proto_frames::{Frame, Kind};
 
 use crate::scheduler::{Ran, Scheduler, instance_of, refusal};
 
-/// Clears the screen, forges a line, colours the rest, turns the direction of writing around, and rings.
-const EVIL: &str = "x\u{1b}[2J\nforged y\r\u{9b}31m\u{202e}\u{7}\u{2028}z";
+/// Clears the screen, forges a line, colours the rest, turns the direction of writing around, rings, and ends a text of C,
+/// of JSON and of HTML.
+const EVIL: &str =
+    "x\u{1b}[2J\nforged y\r\u{9b}31m\u{202e}\u{7}\u{2028}\0\"'<script>alert(1)</script>z";
 
 /// An instance's identifier with a second one in it, as `--quiet` would list them.
 const TWO_IDS: &str = "11111111-evil\n22222222-victim";
@@ -45,6 +48,8 @@ fn instances() -> Vec<InstanceView> {
         target_node_uuid: EVIL.into(),
         position: Some(1),
         failed: Some(EVIL.into()),
+        run: Some(i64::MIN),
+        earlier: true,
         program: EVIL.into(),
         ..InstanceView::default()
     };
@@ -58,6 +63,31 @@ fn instances() -> Vec<InstanceView> {
     ]
     .map(instance)
     .into()
+}
+
+/// Not well, in all that can be.
+fn status() -> StatusView {
+    StatusView {
+        uuid: EVIL.into(),
+        version: EVIL.into(),
+        uptime_s: i64::MIN,
+        well: Some(false),
+        conditions: vec![
+            ConditionView {
+                kind: EVIL.into(),
+                subject: EVIL.into(),
+                name: EVIL.into(),
+                what: EVIL.into(),
+                since_s: Some(i64::MAX),
+                advice: EVIL.into(),
+            },
+            ConditionView {
+                what: EVIL.repeat(1000),
+                ..ConditionView::default()
+            },
+        ],
+        ..StatusView::default()
+    }
 }
 
 /// All of a kind, whatever was asked for: names are the client's to resolve.
@@ -85,6 +115,7 @@ fn listing(query: &Frame) -> Vec<u8> {
                 waiting: i64::MIN,
             });
         }
+        QueryKind::Status => result.status = Some(status()),
         _ => {
             result.history = vec![HistoryRow {
                 what: EVIL.into(),
@@ -92,6 +123,7 @@ fn listing(query: &Frame) -> Vec<u8> {
                 node_uuid: "33333333".into(),
                 detail: EVIL.into(),
                 failed: Some(EVIL.into()),
+                run: Some(i64::MAX),
                 ..HistoryRow::default()
             }]
         }
@@ -227,6 +259,9 @@ async fn no_command_passes_on_what_a_terminal_would_obey() {
         &["instances", "--quiet"],
         &["instances", "--all"],
         &["instances", "--all", "--full"],
+        &["status"],
+        &["describe", "instance", "33333333-good"],
+        &["describe", "node", "n1"],
         &["queue"],
         &["queue", "--quiet"],
         &["controllers"],

@@ -211,7 +211,7 @@ mod tests {
             ("d", Running, "n"),
         ];
         let (shown, end) = pass(&listings, after.as_deref(), &third, None);
-        assert_eq!((&*shown, end), ("x d", None));
+        assert_eq!((&*shown, end), ("d", None));
         // Another list begins anew.
         assert_eq!(pass(&listings, None, &third, None).0, "x b d");
     }
