@@ -61,7 +61,7 @@ pub(crate) use self::numbering::RunNumbers;
 pub use self::outputs::MAX_OUTPUTS;
 pub(crate) use self::outputs::Output;
 pub use self::past::MAX_PAST_BYTES;
-pub(crate) use self::past::Run;
+pub(crate) use self::past::{Run, UnsentFailure};
 pub use self::size::{MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS};
 pub(crate) use self::state::{
     AfterLoss, AfterStop, Awaits, DemandChange, LateEffects, Move, MoveRequest, Placing, State,

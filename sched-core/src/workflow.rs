@@ -45,6 +45,7 @@ pub(crate) mod timers;
 pub(crate) mod transition;
 pub(crate) mod tries;
 mod twins;
+mod unsent_failures;
 pub(crate) mod update;
 pub(crate) mod waiting;
 pub(crate) mod workloads;

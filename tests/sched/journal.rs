@@ -2,3 +2,4 @@
 
 mod disks;
 mod survival;
+mod unsent;

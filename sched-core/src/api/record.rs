@@ -327,6 +327,12 @@ pub struct RunRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
     /// The node that had it, where no node has said how it ended.
+    /// Whether no controller was sent that failure yet. Records of earlier versions lack it, and the next.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unsent: bool,
+    /// Whether the START was one of a restart, which such a failure repeats.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_restart: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ran_on: Option<Uuid>,
     /// Nodes of earlier runs of the instance with their numbers, oldest first.

@@ -10,7 +10,7 @@ mod reach;
 mod run;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
 use sched_model::{PhaseName, StartFailureReason, Uuid};
@@ -49,10 +49,19 @@ pub(crate) struct Run {
     program: Box<str>,
     /// Why its START failed, in the protocol's word, if it never ran.
     failed: Option<StartFailureReason>,
+    /// That failure, where no controller was sent it yet.
+    unsent: Option<UnsentFailure>,
     exit_code: Option<i64>,
     /// The number that the launcher gave this end; two reports with the same number and node are of the same run.
     end: Option<u64>,
     story: Story,
+}
+
+/// A failure of a START that is still to be sent to controllers. The rest of it is what is known of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnsentFailure {
+    /// Whether the START was one of a restart.
+    pub(crate) is_restart: bool,
 }
 
 /// What became of an instance in one run. Two forms, because most runs are of plain instances and have just two events.
@@ -82,6 +91,8 @@ pub(super) struct Past {
     bytes: usize,
     /// Runs that were added, changed or forgotten, and are not noted in the journal yet.
     changed: Vec<u64>,
+    /// Those whose failure is to be sent to the next controller.
+    to_send: BTreeSet<u64>,
     reach: Reach,
 }
 
@@ -112,6 +123,7 @@ impl Run {
             name: Box::default(),
             program: Box::default(),
             failed: None,
+            unsent: None,
             exit_code: None,
             end: None,
             story: Story::Told(history),
@@ -137,6 +149,7 @@ impl Run {
             name: Box::default(),
             program: Box::default(),
             failed: None,
+            unsent: None,
             exit_code: None,
             end: None,
             story: Story::Plain { since, cause },
@@ -161,6 +174,7 @@ impl Run {
             name: Box::default(),
             program: Box::default(),
             failed: None,
+            unsent: None,
             exit_code,
             end,
             story: Story::Told(history),
@@ -338,6 +352,9 @@ impl Past {
         self.last = self.last.max(number);
         self.bytes += run.bytes();
         let before = self.link(number, &run);
+        if run.unsent.is_some() {
+            self.to_send.insert(number);
+        }
         let at = self.runs.partition_point(|noted| noted.number < number);
         self.runs.insert(
             at,
@@ -383,6 +400,7 @@ impl Past {
             };
             self.bytes -= run.bytes();
             self.reach.forget(&run);
+            self.to_send.remove(&number);
             self.changed.push(number);
         }
         if self.latest.len() > PRUNE_ABOVE.max(2 * self.runs.len()) {
@@ -445,6 +463,12 @@ impl Past {
         latest.is_some_and(|latest| std::ptr::eq(latest, run))
     }
 
+    /// The number of the latest run of an instance, if that is remembered.
+    pub(super) fn number_of_last(&self, instance: &InstanceId) -> Option<u64> {
+        let latest = self.latest.get(instance).copied();
+        latest.filter(|number| self.position(*number).is_some())
+    }
+
     /// Changes the latest run of an instance if `wants` says so; whether it does.
     pub(super) fn amend_last(
         &mut self,
@@ -489,6 +513,33 @@ impl Past {
         self.bytes += noted.run.bytes();
         self.changed.push(noted.number);
         true
+    }
+
+    /// Changes a run by its number, if it is remembered.
+    pub(super) fn amend_numbered(&mut self, number: u64, change: impl FnOnce(&mut Run)) {
+        let at = self.position(number);
+        let Some(noted) = at.and_then(|at| self.runs.get_mut(at)) else {
+            return;
+        };
+        self.bytes -= noted.run.bytes();
+        change(&mut noted.run);
+        self.bytes += noted.run.bytes();
+        if noted.run.unsent.is_none() {
+            self.to_send.remove(&number);
+        }
+        self.changed.push(number);
+    }
+
+    /// Has the failure that a run tells of sent to the next controller.
+    pub(super) fn send_later(&mut self, number: u64) {
+        if self.get(number).is_some_and(|run| run.unsent.is_some()) {
+            self.to_send.insert(number);
+        }
+    }
+
+    /// The numbers of runs whose failure is to be sent to the next controller, oldest first.
+    pub(super) fn to_send(&self) -> impl Iterator<Item = u64> {
+        self.to_send.iter().copied()
     }
 
     /// A run that has changed, in no particular order; the same may come more than once. `None` once all were handed

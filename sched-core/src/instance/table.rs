@@ -330,6 +330,26 @@ impl Instances {
         self.past.amend_last(instance, wants, change)
     }
 
+    /// The number of the latest run of an instance that is over and remembered.
+    pub(crate) fn number_of_last_run(&self, instance: &InstanceId) -> Option<u64> {
+        self.past.number_of_last(instance)
+    }
+
+    /// Changes a run by its number, if it is remembered.
+    pub(crate) fn amend_numbered_run(&mut self, number: u64, change: impl FnOnce(&mut Run)) {
+        self.past.amend_numbered(number, change);
+    }
+
+    /// Has the failure that a run tells of, which no controller was sent yet, sent to the next one.
+    pub(crate) fn send_failure_later(&mut self, number: u64) {
+        self.past.send_later(number);
+    }
+
+    /// The numbers of runs whose failure is to be sent to the next controller, oldest first.
+    pub(crate) fn failures_to_send(&self) -> impl Iterator<Item = u64> {
+        self.past.to_send()
+    }
+
     /// Notes a run that is over, with what its instance is called and runs.
     pub(crate) fn note_run(&mut self, run: Run) {
         let run = self.with_its_name(run);

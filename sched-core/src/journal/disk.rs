@@ -62,7 +62,12 @@ struct Failed {
     ticket: u64,
     sender: SessionId,
     failure: Explained<StartFailure>,
+    /// The run whose record says that it is still to be told; `None` where there is none.
+    run: Option<u64>,
 }
+
+/// A failure, to whom it is told, and the run whose record says that it is still to be, if there is one.
+pub(crate) type HeldFailure = (SessionId, Explained<StartFailure>, Option<u64>);
 
 /// The disk itself.
 impl Journal {
@@ -196,30 +201,32 @@ impl Journal {
         unwritten.into_iter().map(|(_, start)| start).collect()
     }
 
-    /// Has the failure of a START that is still on disk wait until it is not. Gives back one that can be told.
+    /// Whether the failure of a START has to wait until the START is off the disk.
+    pub(crate) fn is_failure_to_wait(&self, instance: &InstanceId) -> bool {
+        let is_new = |(_, it): &(Instant, Unwritten)| it.instance == *instance;
+        self.is_recorded(instance) && !self.disk.unwritten.iter().any(is_new)
+    }
+
+    /// Has the failure of a START that is still on disk wait until it is not, and this run is there.
     pub(crate) fn hold_failure(
         &mut self,
-        instance: &InstanceId,
         sender: SessionId,
         failure: Explained<StartFailure>,
-    ) -> Option<Explained<StartFailure>> {
-        let is_new = |(_, it): &(Instant, Unwritten)| it.instance == *instance;
-        if !self.is_recorded(instance) || self.disk.unwritten.iter().any(is_new) {
-            return Some(failure);
-        }
+        run: Option<u64>,
+    ) {
         let ticket = self.ticket();
         self.disk.failed.push_back(Failed {
             ticket,
             sender,
             failure,
+            run,
         });
-        None
     }
 
-    /// A failure that is on disk by now, and to whom it is told.
-    pub(crate) fn take_failure(&mut self) -> Option<(SessionId, Explained<StartFailure>)> {
+    /// A failure that is on disk by now, to whom it is told, and its run.
+    pub(crate) fn take_failure(&mut self) -> Option<HeldFailure> {
         let first = self.has_failure().then(|| self.disk.failed.pop_front())?;
-        first.map(|first| (first.sender, first.failure))
+        first.map(|first| (first.sender, first.failure, first.run))
     }
 
     /// Whether a failure can be told that waited to be on disk.

@@ -297,6 +297,9 @@ impl Scheduler {
                     self.no_such_instance(sender, &target, volume);
                 }
                 (Message::StartFailure(failure), None) => self.pass_on_failure(&failure),
+                (Message::StartFailureCopy(failure), None) if !self.peers.has_controllers() => {
+                    self.failure_not_written(&failure);
+                }
                 (_, None) => {}
             }
         }
@@ -364,6 +367,9 @@ impl Scheduler {
             detail: None,
             reasons: Vec::new(),
             never: false,
+        if !self.peers.has_controllers() {
+            return self.failure_not_written(failure);
+        }
             ..failure.payload.clone()
         });
         self.notify_controllers(Topic::Failures, |session| {

@@ -14,14 +14,13 @@
 
 use std::time::Instant;
 
-use sched_model::{EvacuateMode, StartFailure, StartFailureReason};
+use sched_model::{EvacuateMode, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::action::Notice;
 use crate::api::command::Command;
 use crate::api::declined::Refusal;
 use crate::api::disk::{DiskSilence, DiskState};
-use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::refused::RefusalCause;
 use crate::api::start::PlacedStart;
@@ -160,32 +159,6 @@ impl Scheduler {
             self.look_at_unwritten(start);
         }
         self.fail_unwritten_batches(&self.journal.trouble_cause());
-    }
-
-    /// Holds the failure of a START whose record is still on disk until the record is deleted: after a crash before
-    /// that, the START would be tried, and would fail, a second time. Gives back a failure that may be sent now.
-    pub(crate) fn hold_failure(
-        &mut self,
-        sender: SessionId,
-        failure: Explained<StartFailure>,
-    ) -> Option<Explained<StartFailure>> {
-        let instance = InstanceId::new(&failure.instance_uuid);
-        let is_over =
-            !self.instances.contains(&instance) && self.batches.waiting(&instance).is_none();
-        if failure.reason == StartFailureReason::NotRecorded || !is_over {
-            return Some(failure);
-        }
-        self.journal.hold_failure(&instance, sender, failure)
-    }
-
-    /// Sends failures whose records have been deleted; whether there was any.
-    pub(crate) fn notify_recorded_failures(&mut self) -> bool {
-        let mut any = false;
-        while let Some((sender, failure)) = self.journal.take_failure() {
-            any = true;
-            self.notify_failure_now(sender, failure);
-        }
-        any
     }
 
     /// Fails a START because it could not be recorded. This reason is a word of this project; original peers get the

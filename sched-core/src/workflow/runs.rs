@@ -19,7 +19,7 @@ use crate::api::report::{KeptRun, KeptRuns, Report};
 use crate::api::sent::CommandName;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::Ended;
-use crate::instance::{History, HistoryEvent, Output, Run, RunNumbers};
+use crate::instance::{History, HistoryEvent, Output, Run, RunNumbers, UnsentFailure};
 use crate::workflow::entitlement::{ReportVerdict, Statement};
 
 /// By how much the end of an earlier run is put before that of the later one, where clocks contradict that: the unit in
@@ -342,6 +342,8 @@ impl Scheduler {
             name: run.name().into(),
             program: run.program().into(),
             failed: run.failed().map(|reason| reason.as_str().into()),
+            is_unsent: run.unsent().is_some(),
+            is_restart: run.unsent().is_some_and(|unsent| unsent.is_restart),
             exit_code: run.exit_code(),
             end: run.end(),
             run: run.numbers().latest(),
@@ -367,7 +369,10 @@ impl Scheduler {
             .not_started(failed);
         let numbers = RunNumbers::restored(record.run, record.ran_on, record.earlier_runs);
         let ended = record.ended_ms.map(|at_ms| self.clock.instant_of(at_ms));
-        let run = run.numbered(numbers, ended);
+        let mut run = run.numbered(numbers, ended);
+        run.set_unsent(record.is_unsent.then_some(UnsentFailure {
+            is_restart: record.is_restart,
+        }));
         self.instances.restore_run(number, run);
         self.note_changed_runs();
     }

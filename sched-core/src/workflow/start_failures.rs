@@ -172,9 +172,27 @@ impl Scheduler {
     /// Sends a failure to the sender of the START, and copies to subscribers; to all controllers if the sender has
     /// left. With no controller connected, it is remembered for the next one.
     pub(crate) fn notify_failure_now(&mut self, sender: SessionId, full: Explained<StartFailure>) {
+        self.note_failure(&full);
+        if !self.send_failure(sender, &full) {
+            let message = Message::StartFailure(Box::new(full));
+            self.peers.note_sent(self.now, None, &message);
+        }
+    }
+
+    /// Counts and logs the failure of a START.
+    pub(crate) fn note_failure(&mut self, full: &Explained<StartFailure>) {
         self.counters.failed += 1;
         self.counters.failures.note(&full.reason);
         self.notice(Notice::Failed(Box::new(full.clone())));
+    }
+
+    /// Sends a failure to the sender of the START, and copies to subscribers; to all controllers if the sender has
+    /// left. Whether that is anyone who has to know: the sender, or a controller.
+    pub(crate) fn send_failure(
+        &mut self,
+        sender: SessionId,
+        full: &Explained<StartFailure>,
+    ) -> bool {
         // No word of the original's says that it could not be recorded.
         let cause = match full.reason {
             StartFailureReason::NotRecorded => full.cause.clone(),
@@ -182,27 +200,20 @@ impl Scheduler {
         };
         let plain = Explained::new(full.to_original(), cause);
         let worded = |native: bool| Box::new(if native { full.clone() } else { plain.clone() });
-        match self.peers.get(sender) {
-            Some(session) => {
-                let message = Message::StartFailure(worded(session.is_native()));
-                self.send(sender, message);
-                if still_runs(&full.reason) {
-                    // Nothing has failed for any other operator, who may have started it and wait for its end.
-                    return;
-                }
-                self.notify_subscribers(Topic::Failures, Some(sender), |_| {
-                    Some(Message::StartFailureCopy(worded(true)))
-                });
-            }
-            None => {
-                if !self.peers.has_controllers() {
-                    let message = Message::StartFailure(worded(true));
-                    self.peers.note_sent(self.now, None, &message);
-                }
-                self.notify_controllers(Topic::Failures, |session| {
-                    Some(Message::StartFailureCopy(worded(session.is_native())))
-                });
-            }
+        let Some(session) = self.peers.get(sender) else {
+            self.notify_controllers(Topic::Failures, |session| {
+                Some(Message::StartFailureCopy(worded(session.is_native())))
+            });
+            return self.peers.has_controllers();
+        };
+        let message = Message::StartFailure(worded(session.is_native()));
+        self.send(sender, message);
+        // Nothing has failed for any other operator, who may have started it and wait for its end.
+        if !still_runs(&full.reason) {
+            self.notify_subscribers(Topic::Failures, Some(sender), |_| {
+                Some(Message::StartFailureCopy(worded(true)))
+            });
         }
+        true
     }
 }

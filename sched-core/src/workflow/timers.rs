@@ -60,7 +60,10 @@ impl Scheduler {
             Timer::Sweep => self.sweep(now),
             Timer::QueueDeadlines => self.fail_late_waiters(now, MAX_PER_TICK),
             Timer::States => self.states_due(now, MAX_PER_TICK),
-            Timer::Rest => self.sync_if_due(),
+            Timer::Rest => {
+                self.sync_if_due();
+                self.send_unsent_failures();
+            }
             Timer::Reservations => self.end_reservations(now),
             Timer::Reads => self.fail_late_reads(now, MAX_PER_TICK),
             Timer::DrainRetry => self.cluster.cordons_mut().retry(now),
@@ -72,7 +75,8 @@ impl Scheduler {
     pub(crate) fn set_timers(&mut self) {
         let is_rest = self.queue.has_work()
             || self.cluster.cordons().is_stirred()
-            || self.sync.is_page_due(&self.peers);
+            || self.sync.is_page_due(&self.peers)
+            || self.has_failures_to_send();
         let [deadline, reservation, sweep] = self.queue.dues(self.now);
         let disk = earlier(self.journal.due(), self.brief_due());
         let timers = &mut self.timers;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sched_model::{PhaseName, StartFailureReason, Uuid};
 
-use super::{Noted, Run, Story};
+use super::{Noted, Run, Story, UnsentFailure};
 use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
@@ -24,6 +24,16 @@ impl Run {
     /// Notes that its START failed.
     pub(crate) fn set_failed(&mut self, reason: StartFailureReason) {
         self.failed = Some(reason);
+    }
+
+    /// The failure of its START, where no controller was sent it yet.
+    pub(crate) fn unsent(&self) -> Option<UnsentFailure> {
+        self.unsent
+    }
+
+    /// Notes that no controller was sent the failure of its START yet, or that one was.
+    pub(crate) fn set_unsent(&mut self, unsent: Option<UnsentFailure>) {
+        self.unsent = unsent;
     }
 
     /// Notes on which node it was when that was given up: how it ended there is not known.

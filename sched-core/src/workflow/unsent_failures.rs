@@ -1,0 +1,174 @@
+//! Failures of STARTs that were acknowledged as recorded: each is sent to a controller at least once, whatever happens to
+//! the scheduler meanwhile.
+//!
+//! 1. The START fails: one change takes its record off the disk, and puts a run there that says why it failed and that
+//!    no controller was sent that yet. Nothing is sent before that is on disk: after a crash, the START would be tried,
+//!    and would fail, a second time.
+//! 2. It is on disk: the failure is sent, and the run's record no longer says that it is to be.
+//! 3. After a crash in between, or if there was no controller, it is sent to the controllers that connect next. Whose
+//!    START it was is not known then, so all of them get it. One that has died with the scheduler may get it twice.
+//!
+//! What was never acknowledged is not among these: its sender has no word that it would be remembered.
+
+use sched_model::query::MAX_LIMIT;
+use sched_model::{PhaseName, StartFailure, StartFailureReason};
+
+use crate::Scheduler;
+use crate::api::cause::Cause;
+use crate::api::explained::Explained;
+use crate::api::ids::{InstanceId, SessionId};
+use crate::api::input::Backlog;
+use crate::api::text::ShortText;
+use crate::instance::{History, HistoryEvent, Run, UnsentFailure};
+
+impl Scheduler {
+    /// Has the failure of a START whose record is still on disk wait until the record is deleted. Gives back a failure
+    /// that may be sent now.
+    pub(crate) fn hold_failure(
+        &mut self,
+        sender: SessionId,
+        failure: Explained<StartFailure>,
+    ) -> Option<Explained<StartFailure>> {
+        let instance = InstanceId::new(&failure.instance_uuid);
+        let is_over =
+            !self.instances.contains(&instance) && self.batches.waiting(&instance).is_none();
+        let waits = is_over && self.journal.is_failure_to_wait(&instance);
+        if failure.reason == StartFailureReason::NotRecorded || !waits {
+            return Some(failure);
+        }
+        let run = self.note_unsent(&instance, &failure);
+        self.journal.hold_failure(sender, failure, run);
+        None
+    }
+
+    /// Notes in the run of a START that has failed just now that no controller was sent that. One that waited for the
+    /// rest of its batch has no run yet. `None` where the instance exists all the same: the failure is of another START.
+    fn note_unsent(
+        &mut self,
+        instance: &InstanceId,
+        failure: &Explained<StartFailure>,
+    ) -> Option<u64> {
+        if self.exists(instance) {
+            return None;
+        }
+        let last = self.instances.last_run_of(instance);
+        let is_noted = last.is_some_and(|run| {
+            run.at() == self.now && run.failed() == Some(&failure.reason) && run.unsent().is_none()
+        });
+        if !is_noted {
+            self.note_failed_in_batch(instance, failure);
+        }
+        let number = self.instances.number_of_last_run(instance)?;
+        let unsent = UnsentFailure {
+            is_restart: failure.restart,
+        };
+        self.set_unsent(number, Some(unsent));
+        Some(number)
+    }
+
+    /// A START that waited for the rest of its batch leaves a run that never began.
+    fn note_failed_in_batch(&mut self, instance: &InstanceId, failure: &Explained<StartFailure>) {
+        let gone = HistoryEvent {
+            at: self.now,
+            what: PhaseName::Gone,
+            node: None,
+            cause: failure.cause.kept(),
+        };
+        let history = [gone].into_iter().collect::<History>();
+        let nowhere = (None, ShortText::default());
+        let run = Run::restored(instance.clone(), nowhere, self.now, (None, None), history);
+        let numbers = self.numbers_after(instance);
+        let run = run.not_started(Some(failure.reason.clone()));
+        self.instances.note_run(run.numbered(numbers, None));
+    }
+
+    fn set_unsent(&mut self, number: u64, unsent: Option<UnsentFailure>) {
+        self.instances
+            .amend_numbered_run(number, |run| run.set_unsent(unsent));
+        self.note_changed_runs();
+    }
+
+    /// Sends failures whose records have been deleted; whether there was any. Where there is no one to send one to, it
+    /// is sent to the next controller.
+    pub(crate) fn notify_recorded_failures(&mut self) -> bool {
+        let mut any = false;
+        while let Some((sender, failure, run)) = self.journal.take_failure() {
+            any = true;
+            let Some(number) = run else {
+                self.notify_failure_now(sender, failure);
+                continue;
+            };
+            self.note_failure(&failure);
+            if self.send_failure(sender, &failure) {
+                self.set_unsent(number, None);
+            } else {
+                self.instances.send_failure_later(number);
+            }
+        }
+        any
+    }
+
+    /// A failure was not written to its controller, and there is no other: the next one is sent it.
+    pub(crate) fn failure_not_written(&mut self, failure: &StartFailure) {
+        let instance = InstanceId::new(&failure.instance_uuid);
+        let last = self.instances.last_run_of(&instance);
+        let is_it = last.is_some_and(|run| run.failed() == Some(&failure.reason));
+        if !self.config.durable || !is_it || self.exists(&instance) {
+            return;
+        }
+        if let Some(number) = self.instances.number_of_last_run(&instance) {
+            let unsent = UnsentFailure {
+                is_restart: failure.restart,
+            };
+            self.set_unsent(number, Some(unsent));
+            self.instances.send_failure_later(number);
+        }
+    }
+
+    /// Whether there are failures to be sent, and a master whose queue is short.
+    pub(crate) fn has_failures_to_send(&self) -> bool {
+        let master = self
+            .peers
+            .master()
+            .and_then(|master| self.peers.get(master));
+        master.is_some_and(|session| session.backlog() == Backlog::Clear)
+            && self.instances.failures_to_send().next().is_some()
+    }
+
+    /// Sends the controllers failures of which none was sent before; as many as a page of a snapshot has rows, the rest
+    /// in a tick that is due at once. A failure to start an instance that exists by now, or that ran since, is left
+    /// out.
+    pub(crate) fn send_unsent_failures(&mut self) {
+        if !self.has_failures_to_send() {
+            return;
+        }
+        let numbers: Vec<u64> = self
+            .instances
+            .failures_to_send()
+            .take(MAX_LIMIT as usize)
+            .collect();
+        for number in numbers {
+            if let Some(failure) = self.unsent_failure(number) {
+                self.send_failure(SessionId(0), &failure);
+            }
+            self.set_unsent(number, None);
+        }
+    }
+
+    /// The failure of a START that a run tells of, if it still holds.
+    fn unsent_failure(&self, number: u64) -> Option<Explained<StartFailure>> {
+        let run = self.instances.run(number)?;
+        if self.exists(run.instance()) || !self.instances.is_last_run(run) {
+            return None;
+        }
+        let failure = StartFailure {
+            node_uuid: run.node().map(|node| node.to_string()).unwrap_or_default(),
+            instance_uuid: run.instance().to_string(),
+            reason: run.failed()?.clone(),
+            restart: run.unsent()?.is_restart,
+            ..StartFailure::default()
+        };
+        let cause = run.cause().map_or(Cause::Plain, Cause::kept);
+        Some(Explained::new(failure, cause))
+    }
+}
