@@ -7,5 +7,6 @@ mod floods;
 mod images;
 mod matrix;
 mod random_hostile;
+mod random_lists;
 mod roles;
 mod twins;

@@ -267,8 +267,9 @@ impl Scheduler {
         let is_suspended = reported == InstanceState::ExitPaused;
         match managed.state().clone() {
             // Its launcher is at it, and may yet fail.
-            State::Placing(_) if reported == InstanceState::Pending => {}
-            // Also where its node was not sent the START: it was there when its room was claimed.
+            State::Placing(Placing { pending_on, .. })
+                if reported == InstanceState::Pending && pending_on.is_given() => {}
+            // Also where its node was not sent the START: it was there, or being started, when its room was claimed.
             State::Placing(Placing { node, .. }) if node == key => {
                 if !self.may(instance, EventKind::Listed) {
                     return;

@@ -228,6 +228,14 @@ impl Scheduler {
                 self.end_managing(instance, &self.cause_of_end(Some(key)));
                 EndAudience::All
             }
+            State::Migrating { from, to, .. } if to == key => {
+                // This was a copy that should not have been: the room is still for the one that is to come.
+                let demand = self.move_request_of(instance).demand;
+                let query = self.query_on(from, instance, demand.as_ref());
+                self.release(key, instance);
+                self.claim_as(&query, key);
+                EndAudience::NoOne
+            }
             _ => {
                 // It is elsewhere, or is to be: this was a copy that should not have been.
                 self.release(key, instance);

@@ -168,6 +168,17 @@ impl Scheduler {
         let from = self.movable(instance)?;
         let query = self.query_on(from, instance, plan.move_request.demand.as_ref());
         let to = self.target_for(instance, from, query.clone(), plan.target)?;
+        let may_ship = self.may_ship(instance, from, to) && plan.move_request.demand.is_none();
+        if !may_ship && !self.has_start(instance) {
+            // Not only once it is on disk that it moves: a drain would try the same again and again.
+            let entry = self.cluster.nodes().node(from).ledger().get(instance);
+            let reason = match entry.is_some_and(Entry::is_held_back) {
+                // It can be once it runs.
+                true => CommandFailureReason::WrongState,
+                false => CommandFailureReason::NotSupported,
+            };
+            return Err(Declined::new(reason, Cause::CannotBeShipped));
+        }
         self.ensure_managed(from, instance);
         if let Err(illegal) = self.instances.may(instance, EventKind::MovePlanned) {
             let why = Objection::Illegal(illegal.to_string().into());
@@ -249,14 +260,9 @@ impl Scheduler {
             let cause = Cause::TargetGone(uuid);
             return self.undo_move(instance, CommandFailureReason::Failed, &cause);
         }
-        let both_ship = source.can(Capabilities::MIGRATE) && target.can(Capabilities::MIGRATE);
-        let is_suspended = source
-            .ledger()
-            .get(instance)
-            .is_some_and(Entry::is_held_back);
         // An instance that is shipped keeps its amounts, so a move for other amounts is a cold one.
         let is_changed = self.move_request_of(instance).demand.is_some();
-        let is_shipped = both_ship && !is_suspended && !is_changed;
+        let is_shipped = self.may_ship(instance, from, to) && !is_changed;
         if !is_shipped && !self.has_start(instance) {
             let cause = &Cause::CannotBeShipped;
             return self.undo_move(instance, CommandFailureReason::NotSupported, cause);
@@ -270,6 +276,18 @@ impl Scheduler {
             true => self.order_to_ship(instance, from, to),
             false => self.order_stop(from, instance),
         }
+    }
+
+    /// Whether an instance can be moved with its state: both launchers can do that, and it is not suspended.
+    fn may_ship(&self, instance: &InstanceId, from: NodeKey, to: NodeKey) -> bool {
+        let (source, target) = (
+            self.cluster.nodes().node(from),
+            self.cluster.nodes().node(to),
+        );
+        let entry = source.ledger().get(instance);
+        source.can(Capabilities::MIGRATE)
+            && target.can(Capabilities::MIGRATE)
+            && !entry.is_some_and(Entry::is_held_back)
     }
 
     /// Source, target and stage of a move that is under way.

@@ -225,12 +225,9 @@ impl Scheduler {
             return;
         }
         for instance in self.managed_on(key) {
-            let Some(entry) = self.cluster.nodes().node(key).ledger().get(&instance) else {
-                continue;
-            };
-            let is_claim = entry.claim_state() == ClaimState::Claimed;
             match self.state_of(&instance) {
-                Some(State::Migrating { to, .. }) if to == key && is_claim => {
+                // Also where it listed a copy, and so has more than a claim.
+                Some(State::Migrating { to, .. }) if to == key => {
                     self.unclaim(key, &instance);
                     self.target_is_lost(&instance);
                 }

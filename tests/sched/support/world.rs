@@ -39,7 +39,13 @@ pub(crate) struct World {
     check_every: u32,
     steps: u32,
     ticks: usize,
+    /// Inputs under way, each because what the one before had put on disk is there.
+    nested: usize,
 }
+
+/// Most inputs that follow from each other so. A scheduler that puts ever more on disk because what it put there before
+/// is there writes for ever.
+const MAX_NESTED: usize = 100;
 
 /// The wall clock when a world begins, in unix milliseconds.
 pub(crate) const AT_THE_BEGINNING: u64 = 1_700_000_000_000;
@@ -177,6 +183,7 @@ impl World {
             check_every: 1,
             steps: 0,
             ticks: 0,
+            nested: 0,
         }
     }
 
@@ -241,9 +248,12 @@ impl World {
                 Action::RememberNodes | Action::Notice(_) => {}
             }
         }
+        self.nested += 1;
+        assert!(self.nested < MAX_NESTED, "what is on disk has no end");
         while let Some(ticket) = self.store.next_commit() {
             self.handle(Input::Committed(ticket));
         }
+        self.nested -= 1;
         self.steps += 1;
         if self.steps.is_multiple_of(self.check_every) {
             self.check();

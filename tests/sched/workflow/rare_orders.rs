@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::StartFailureReason;
+use proto_frames::payload::{Evacuate, EvacuateMode, StartFailureReason};
 use proto_frames::{Kind, Role, Uuid};
-use sched_core::{Backlog, Command, Dialect, Hello, Input, Message, RefusedConnect};
+use sched_core::{
+    Backlog, Capabilities, Command, Dialect, Hello, Input, InstanceReport, InstanceState, Message,
+    NodeReport, RefusedConnect,
+};
 
+use crate::support::durability::durable;
+use crate::support::migration::able;
+use crate::support::preemption::{frozen, sized};
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
-use crate::support::world::{Size, World, request, running};
+use crate::support::sending::kind_in;
+use crate::support::world::{Size, World, node_uuid, report, request, running};
 
 const IN_DOUBT: Duration = Duration::from_secs(15);
 
@@ -265,4 +272,82 @@ fn of_starts_that_were_not_sent_the_most_urgent_is_placed_again_first() {
     let other = world.node_with(2, 60);
     world.cut_unsent(node);
     assert_eq!(world.placements(), [("high".to_owned(), other)]);
+}
+
+/// A START has the room of one that leaves for it, and has not been given to the node; which lists it as being started.
+#[test]
+fn a_node_may_list_a_start_as_pending_that_it_was_not_given_because_its_room_is_not_free() {
+    let (mut world, controller) = World::with_preemption().with_controller();
+    let node = world.able(1, 100, 8);
+    world.run_on(controller, node, vec![sized("low", 100, 10)]);
+    world.start_as(controller, sized("high", 100, 90));
+    assert_eq!(world.orders(node), ["stop low"]);
+    assert_eq!(world.placements(), []);
+    let pending = InstanceReport {
+        state: InstanceState::Pending,
+        ..running("high", 0)
+    };
+    world.stats_seen(node, Some(1), vec![running("low", 0), pending]);
+    assert_eq!(world.placements(), [], "it is there");
+    // What it was started by there has failed.
+    world.start_failed(node, "high", StartFailureReason::LaunchFailure);
+    world.stats_seen(node, Some(1), vec![running("low", 0)]);
+    let forwarded = world.told_of(controller, |message| match message {
+        Message::Forward(parcel) => (kind_in(&parcel) == Kind::START_FAILURE).then_some(()),
+        _ => None,
+    });
+    assert_eq!(forwarded.len(), 1);
+}
+
+/// An instance of which no START is known cannot be moved while it is suspended: neither by its launcher nor by being
+/// started elsewhere.
+#[test]
+fn a_drain_does_not_begin_again_and_again_what_cannot_be_moved() {
+    let (mut world, controller) = World::with(durable()).with_controller();
+    let nodes = [1, 2].map(|number| {
+        let node = world.silent_node(number);
+        let all = Capabilities::SUSPEND.and(Capabilities::MIGRATE);
+        let ready = NodeReport {
+            extras: Some(Box::new(able(all))),
+            ..report(Size::of_mem(100))
+        };
+        world.report(node, ready);
+        node
+    });
+    world.stats_seen(nodes[1], Some(0), vec![]);
+    world.stats_seen(nodes[0], Some(0), vec![frozen("found")]);
+    let evacuate = Evacuate {
+        workload_agent_uuid: node_uuid(1).to_string(),
+        mode: EvacuateMode::Relocate,
+        ..Evacuate::default()
+    };
+    world.say(controller, Command::Evacuate(Box::new(evacuate)));
+    world.advance(Duration::from_secs(60));
+    assert_eq!(world.orders(nodes[0]), Vec::<String>::new());
+    // It goes as soon as it runs.
+    world.stats_seen(nodes[0], Some(0), vec![running("found", 1)]);
+    world.advance(Duration::from_secs(60));
+    assert_eq!(world.orders(nodes[0]), ["migrate found"]);
+}
+
+/// The target of a move lists a copy that should not be there, and then not any more: its room is kept for the one that
+/// is to come.
+#[test]
+fn a_copy_on_the_target_of_a_move_does_not_take_the_claim_with_it() {
+    let (mut world, controller, from) = World::new().with_node(100);
+    world.start_as(controller, request("a", 50).movable());
+    world.list(from, &["a"]);
+    let to = world.node_with(2, 100);
+    world.migrate(controller, "a", Some(to));
+    assert_eq!(world.stops(from), ["a"]);
+    world.list(to, &["a"]);
+    world.gone(to, Kind::INSTANCE_DELETED, "a");
+    world.look_away();
+    assert_eq!(
+        world.place(controller, "other", 60),
+        None,
+        "the room is claimed"
+    );
+    world.has_stopped(from, "a");
+    assert_eq!(world.placements(), [("a".to_owned(), to)]);
 }
