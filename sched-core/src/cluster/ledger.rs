@@ -17,6 +17,7 @@
 //! A ledger knows nothing of other nodes, of tables, or of what a managed instance awaits. `Cluster::ledger_mut` hands
 //! it out so that the node's offer is updated afterwards.
 
+mod doubt;
 mod entries;
 mod entry;
 mod open;
@@ -26,6 +27,8 @@ mod window;
 
 use std::sync::Arc;
 use std::time::Instant;
+
+use indexmap::IndexMap;
 
 use crate::api::ids::InstanceId;
 use crate::api::input::{InstanceReport, InstanceState};
@@ -93,6 +96,9 @@ pub(crate) struct Ledger {
     has_lost_stops: bool,
     /// Whether its launcher reports which STARTs it has seen.
     counts_starts: bool,
+    /// STARTs in doubt of which another process than the one that reports now may know, until when that is waited for
+    /// ([`Ledger::put_in_doubt`]). Some may have an outcome since.
+    contested: IndexMap<InstanceId, Instant>,
     /// STATS applied so far; entries note the last one that listed them.
     stats_count: u64,
     /// Processors that its instances use, as the latest STATS says, in per cent of one.
@@ -109,6 +115,7 @@ impl Ledger {
             has_listed: false,
             has_lost_stops: false,
             counts_starts: false,
+            contested: IndexMap::new(),
             stats_count: 0,
             cpu_use: 0,
         }
@@ -332,30 +339,6 @@ impl Ledger {
         Some(instance.clone())
     }
 
-    /// Puts every START given to the node and not answered in doubt; says how many there are.
-    pub(crate) fn put_in_doubt(&mut self) -> usize {
-        for entry in self.entries.values_mut() {
-            self.has_lost_stops |= entry.lose_orders();
-            let start = match entry.claim_state {
-                ClaimState::Placed(start) => Some(start),
-                ClaimState::Running => entry.repeated,
-                ClaimState::Claimed | ClaimState::InDoubt(_) => None,
-            };
-            if let Some(start) = start {
-                let before = entry.claims(self.sums.measured);
-                self.sums.unconfirmed += usize::from(entry.claim_state == ClaimState::Running);
-                entry.is_starting = false;
-                entry.claim_state = ClaimState::InDoubt(Unconfirmed {
-                    ordinal: 0,
-                    ..start
-                });
-                self.sums.claims -= before;
-                self.sums.claims += entry.claims(self.sums.measured);
-            }
-        }
-        self.sums.unconfirmed
-    }
-
     /// Changes how instances that run are counted, and recomputes the sums of claims.
     pub(crate) fn set_measured(&mut self, measured: Measured) {
         self.sums.measured = measured;
@@ -392,7 +375,7 @@ impl Ledger {
             listed += usize::from(self.apply_report(report, misses, columns, now, &mut outcome));
         }
         if listed < self.entries.len() {
-            self.count_missing(is_evidence, misses, &mut outcome);
+            self.count_missing(is_evidence, misses, now, &mut outcome);
         }
         outcome
     }
@@ -518,10 +501,20 @@ impl Ledger {
 
     /// Counts a miss for every entry that this STATS did not list, and removes entries with too many. Without
     /// `is_evidence` the list may just not be complete yet.
-    fn count_missing(&mut self, is_evidence: bool, rules: &MissRules, outcome: &mut StatsOutcome) {
+    fn count_missing(
+        &mut self,
+        is_evidence: bool,
+        rules: &MissRules,
+        now: Instant,
+        outcome: &mut StatsOutcome,
+    ) {
         let (stats_count, measured) = (self.stats_count, self.sums.measured);
         let mut gone = Vec::new();
-        let (entries, sums) = (&mut self.entries, &mut self.sums);
+        self.contested.retain(|_, until| now < *until);
+        let (entries, sums, contested) = (&mut self.entries, &mut self.sums, &self.contested);
+        let waits = |instance: &InstanceId, entry: &Entry| {
+            matches!(entry.claim_state, ClaimState::InDoubt(_)) && contested.contains_key(instance)
+        };
         entries.for_each_mut(|instance, entry| {
             if entry.listed_in == stats_count {
                 return;
@@ -532,7 +525,7 @@ impl Ledger {
             (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
             sums.claims -= before;
             sums.claims += entry.claims(measured);
-            if entry.count_miss(is_evidence, rules) {
+            if !waits(instance, entry) && entry.count_miss(is_evidence, rules) {
                 gone.push(instance.clone());
             }
         });

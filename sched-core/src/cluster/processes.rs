@@ -80,6 +80,17 @@ impl Processes {
         found
     }
 
+    /// Whether two processes were found not long ago: either may be the next to connect.
+    pub(super) fn are_two(&self, now: Instant) -> bool {
+        self.refusing_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether this process is the one that reported last.
+    fn is_latest(&self, incarnation: Uuid) -> bool {
+        let latest = self.known.last();
+        latest.is_some_and(|latest| latest.incarnation == incarnation)
+    }
+
     /// Whether a further connection has to name its process before it takes the place of the present one: newcomers
     /// were found, and the present one was there first.
     fn asks(&self) -> bool {
@@ -119,6 +130,9 @@ impl Cluster {
         now: Instant,
     ) -> Option<(Option<SocketAddr>, Option<SocketAddr>)> {
         let node = self.nodes.node_mut(key);
+        if node.processes.is_latest(incarnation) {
+            node.ledger.settle_contested();
+        }
         let newcomer = node.processes.reports(incarnation, node.address, now)?;
         Some((newcomer, node.address))
     }

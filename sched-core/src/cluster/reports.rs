@@ -43,10 +43,11 @@ impl Cluster {
     }
 
     /// A newer connection of a node that is still connected. Its slots stay; its unconfirmed STARTs are in doubt,
-    /// because they may have been lost with the old connection.
+    /// because they may have been lost with the old connection, or be carried out by another machine with its UUID.
     pub(crate) fn replace_connection(&mut self, key: NodeKey, session: SessionId, now: Instant) {
         let node = self.nodes.node_mut(key);
-        node.ledger.put_in_doubt();
+        let contested = now + self.config.in_doubt_time;
+        node.ledger.put_in_doubt(now, Some(contested));
         node.attach(session, now);
         self.filling.swap_remove(&key);
         self.refresh_offer(key);
@@ -81,10 +82,12 @@ impl Cluster {
         self.leave_tables(key);
         self.filling.swap_remove(&key);
         self.full.swap_remove(&key);
+        let until = now + self.config.in_doubt_time;
         let node = self.nodes.node_mut(key);
         node.presence = Presence::Lost(now);
         node.departure = departure;
-        node.ledger.put_in_doubt()
+        let contested = node.processes.are_two(now).then_some(until);
+        node.ledger.put_in_doubt(now, contested)
     }
 
     /// Forgets a lost node, with its claims, its instances' placements and its members of groups. Its key must not be

@@ -14,8 +14,8 @@ use fastrand::Rng;
 use proto_frames::Role;
 use proto_frames::payload::{Batch, Scheduling, StartFailureReason};
 use sched_core::{
-    CapacityRule, ClusterConfiguration, Config, Dialect, NodeExtras, Resources, Rules, SessionId,
-    StartRequest,
+    CapacityRule, ClusterConfiguration, Config, Dialect, IN_DOUBT_TIME, NodeExtras, Resources,
+    Rules, SessionId, StartRequest,
 };
 
 use crate::support::launchers::{Ask, GPU, Launcher, Listing, Make, Report};
@@ -389,6 +389,8 @@ impl Simulation {
                 self.connect(at);
             }
         }
+        // What another machine with a node's UUID might have is waited for.
+        self.pass(IN_DOUBT_TIME);
         for _ in 0..4 {
             for at in 0..self.nodes.len() {
                 self.run_dry(at);

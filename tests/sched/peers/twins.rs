@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use proto_frames::payload::StartFailureReason;
 use proto_frames::{Role, Uuid};
-use sched_core::{Dialect, Message, NodeExtras, SessionId};
+use sched_core::{Dialect, IN_DOUBT_TIME, Message, NodeExtras, SessionId};
 
-use crate::support::world::{Size, World, node_uuid, report};
+use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
+use crate::support::world::{Size, World, node_uuid, report, request, running};
 
 /// A connection of node 1 that reports as this process.
 fn connects(world: &mut World, process: u128) -> SessionId {
@@ -127,4 +130,107 @@ fn after_a_while_a_process_that_is_not_known_is_let_in() {
     world.advance(Duration::from_secs(600));
     let other = connects(&mut world, 3);
     assert!(is_node(&mut world, other, "b"));
+}
+
+/// A controller, and the first of two machines with one UUID, which has read a START.
+fn with_a_start(world: &mut World) -> (SessionId, SessionId) {
+    let controller = world.controller();
+    let first = connects(world, 1);
+    assert_eq!(world.place(controller, "a", 10), Some(first));
+    (controller, first)
+}
+
+#[test]
+fn what_one_of_two_machines_was_given_has_not_failed_because_the_other_does_not_list_it() {
+    let mut world = World::new();
+    let (controller, _) = with_a_start(&mut world);
+    let newcomer = connects(&mut world, 2);
+    world.stats_seen(newcomer, Some(0), vec![running("theirs", 1)]);
+    let first = connects(&mut world, 1);
+    assert_eq!(world.twins, [node_uuid(1)]);
+    world.stats_seen(first, Some(1), vec![running("a", 1)]);
+    world.advance(2 * IN_DOUBT_TIME);
+    assert_eq!(world.failures(controller), []);
+}
+
+#[test]
+fn nor_is_it_started_elsewhere_or_taken_for_not_being_there() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let first = connects(&mut world, 1);
+    let placed = world.place_as(controller, request("a", 10).movable());
+    assert_eq!(placed, Some(first));
+    world.place(controller, "b", 10);
+    world.node_with(2, 1000);
+    let newcomer = connects(&mut world, 2);
+    world.look_away();
+    world.stats_seen(newcomer, Some(0), vec![]);
+    world.has_none(newcomer, "b");
+    assert_eq!(world.placements(), []);
+    let first = connects(&mut world, 1);
+    world.stats_seen(first, Some(2), vec![running("a", 1), running("b", 1)]);
+    assert_eq!(
+        (world.placements(), world.failures(controller)),
+        (vec![], vec![])
+    );
+}
+
+#[test]
+fn the_same_of_two_original_launchers_which_replace_each_other() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let connects = |world: &mut World| {
+        let session = world.join(Role::AGENT, node_uuid(1), Dialect::Original);
+        world.report(session, report(Size::of_mem(1000)));
+        session
+    };
+    connects(&mut world);
+    assert!(world.place(controller, "a", 10).is_some());
+    for _ in 0..3 {
+        let other = connects(&mut world);
+        world.stats(other, vec![running("theirs", 1)]);
+        world.advance(Duration::from_secs(2));
+    }
+    let first = connects(&mut world);
+    world.stats(first, vec![running("a", 1)]);
+    world.advance(2 * IN_DOUBT_TIME);
+    assert_eq!(world.failures(controller), []);
+}
+
+#[test]
+fn what_neither_lists_in_time_has_failed() {
+    let mut world = World::new();
+    let (controller, _) = with_a_start(&mut world);
+    let newcomer = connects(&mut world, 2);
+    world.stats_seen(newcomer, Some(0), vec![]);
+    assert_eq!(world.failures(controller), []);
+    world.advance(IN_DOUBT_TIME);
+    world.stats_seen(newcomer, Some(0), vec![]);
+    let failed = one_failure("a", StartFailureReason::LaunchFailure);
+    assert_eq!(world.failures(controller), failed);
+}
+
+#[test]
+fn a_process_that_connects_again_says_at_once_what_became_of_what_it_was_given() {
+    let mut world = World::new();
+    let (controller, _) = with_a_start(&mut world);
+    let again = connects(&mut world, 1);
+    world.stats_seen(again, Some(0), vec![]);
+    let failed = one_failure("a", StartFailureReason::LaunchFailure);
+    assert_eq!(world.failures(controller), failed);
+}
+
+#[test]
+fn once_two_are_known_what_one_was_given_is_not_settled_by_the_other_after_a_cut() {
+    let mut world = World::new();
+    for process in [1, 2] {
+        connects(&mut world, process);
+    }
+    let first = connects(&mut world, 1);
+    let controller = world.controller();
+    assert_eq!(world.place(controller, "a", 10), Some(first));
+    world.cut(first);
+    let newcomer = connects(&mut world, 2);
+    world.stats_seen(newcomer, Some(0), vec![]);
+    assert_eq!(world.failures(controller), []);
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
+use proto_frames::Uuid;
 use proto_frames::payload::StartFailureReason;
-use sched_core::{Message, Report, SessionId, StartRequest};
+use sched_core::{Message, NodeExtras, NodeReport, Report, SessionId, StartRequest};
 
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
-use crate::support::world::{Size, World, id, request, running};
+use crate::support::world::{Size, World, id, report, request, running};
 
 const IN_DOUBT: Duration = Duration::from_secs(15);
 const JUST_BEFORE: Duration = Duration::from_millis(14_999);
@@ -133,6 +134,10 @@ fn a_newer_connection_puts_the_older_ones_starts_in_doubt() {
     let again = world.silent_node(1);
     world.ready(again, Size::of_mem(100));
     assert_eq!(world.told(node), []);
+    // It may be another machine's, with the same UUID.
+    world.stats(again, vec![running("other", 0)]);
+    assert_eq!(world.failures(controller), []);
+    world.advance(IN_DOUBT);
     world.stats(again, vec![running("other", 0)]);
     assert_eq!(world.failures(controller), [lost("a")]);
 }
@@ -173,13 +178,28 @@ fn a_start_and_its_delete_that_were_not_written_end_in_failures() {
 /// A node that was given a START and the DELETE of its instance, and is back on a newer connection: the START was written to
 /// the older one, and did not arrive.
 fn deleted_in_doubt(world: &mut World, start: StartRequest, controller: SessionId) -> SessionId {
-    let node = world.node_with(1, 100);
+    let node = connects(world);
     world.stats_seen(node, Some(0), Vec::new());
     let instance = start.instance.to_string();
     world.start_as(controller, start);
     world.look_away();
     world.delete(controller, &instance, node);
-    world.silent_node(1)
+    connects(world)
+}
+
+/// A connection of node 1, always of the same process.
+fn connects(world: &mut World) -> SessionId {
+    let node = world.silent_node(1);
+    let extras = NodeExtras {
+        incarnation: Some(Uuid::from_u128(1)),
+        ..NodeExtras::default()
+    };
+    let ready = NodeReport {
+        extras: Some(Box::new(extras)),
+        ..report(Size::of_mem(100))
+    };
+    world.report(node, ready);
+    node
 }
 
 fn denied(world: &mut World, node: SessionId, name: &str) {
@@ -215,13 +235,14 @@ fn a_start_in_doubt_fails_when_its_node_has_no_instance_to_delete() {
 
 #[test]
 fn a_start_in_doubt_that_was_deleted_fails_when_its_node_does_not_list_it() {
-    let (mut world, controller, node) = World::new().with_node(100);
+    let (mut world, controller) = World::new().with_controller();
+    let node = connects(&mut world);
     world.stats_seen(node, Some(0), Vec::new());
     world.start_as(controller, request("a", 10).waiting(60).priority(50));
     world.delete(controller, "a", node);
     world.look_away();
     // Both were written, and neither arrived.
-    let again = world.silent_node(1);
+    let again = connects(&mut world);
     world.stats_seen(again, Some(0), Vec::new());
     assert_eq!(world.failures(controller), [lost("a")]);
 }

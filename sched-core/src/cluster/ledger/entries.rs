@@ -93,11 +93,6 @@ impl Entries {
         self.iter_from(0).map(|(_, entry)| entry)
     }
 
-    /// All of them, to be changed, in no order that means anything.
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.places.iter_mut().filter_map(EntrySlot::entry_mut)
-    }
-
     /// Shows each in order, to be changed.
     pub(super) fn for_each_mut(&mut self, mut visit: impl FnMut(&InstanceId, &mut Entry)) {
         for (instance, &place) in &self.order {

@@ -96,6 +96,10 @@ impl Ledger {
             return EntryEnd::Unknown;
         };
         if entry.claim_state == ClaimState::Claimed {
+        if how == Ended::NotThere && self.is_contested(instance) {
+            // Another machine with the same UUID may have it.
+            return EntryEnd::Earlier;
+        }
             return EntryEnd::Earlier;
         }
         if !self.counts_starts {

@@ -1,0 +1,52 @@
+//! STARTs in doubt: written to a connection that has ended, or that another has taken the place of, and not answered. The
+//! first STATS of the next connection says what became of them, unless they are *contested*: another machine may have
+//! them.
+
+use std::time::Instant;
+
+use super::{ClaimState, Ledger, Unconfirmed};
+use crate::api::ids::InstanceId;
+
+impl Ledger {
+    /// Puts every START given to the node and not answered in doubt; says how many there are. `contested`: the connection
+    /// to which they were written had not ended when another took its place. It may have been another machine's with the
+    /// same UUID, which has them: until then it is waited for, and what the other does not list has not failed.
+    pub(crate) fn put_in_doubt(&mut self, now: Instant, contested: Option<Instant>) -> usize {
+        self.contested.retain(|_, until| now < *until);
+        let (entries, sums) = (&mut self.entries, &mut self.sums);
+        let (lost_stops, contests) = (&mut self.has_lost_stops, &mut self.contested);
+        entries.for_each_mut(|instance, entry| {
+            *lost_stops |= entry.lose_orders();
+            let start = match entry.claim_state {
+                ClaimState::Placed(start) => Some(start),
+                ClaimState::Running => entry.repeated,
+                ClaimState::Claimed | ClaimState::InDoubt(_) => None,
+            };
+            if let Some(start) = start {
+                let before = entry.claims(sums.measured);
+                sums.unconfirmed += usize::from(entry.claim_state == ClaimState::Running);
+                entry.is_starting = false;
+                entry.claim_state = ClaimState::InDoubt(Unconfirmed {
+                    ordinal: 0,
+                    ..start
+                });
+                sums.claims -= before;
+                sums.claims += entry.claims(sums.measured);
+                if let Some(until) = contested {
+                    contests.insert(instance.clone(), until);
+                }
+            }
+        });
+        self.sums.unconfirmed
+    }
+
+    /// The process that reports now is the one that was sent the STARTs in doubt: it knows what became of them.
+    pub(crate) fn settle_contested(&mut self) {
+        self.contested.clear();
+    }
+
+    /// Whether another process than the one that reports now may have a START in doubt.
+    pub(super) fn is_contested(&self, instance: &InstanceId) -> bool {
+        self.in_doubt(instance).is_some() && self.contested.contains_key(instance)
+    }
+}
