@@ -203,7 +203,10 @@ fn is_fit_command(command: &Command) {
                 .chain(&start.node_id)
                 .for_each(|name| is_shown(name));
         }
-        Command::Delete(target) | Command::Suspend(target) | Command::Resume(target) => {
+        Command::Delete(target)
+        | Command::Stop(target)
+        | Command::Suspend(target)
+        | Command::Resume(target) => {
             is_id(&target.instance);
             is_shown(&target.node);
         }

@@ -10,9 +10,10 @@ pub(super) fn object(command: &Command) -> Option<String> {
     let instance =
         |target: &Target| format!("instance {} on node {}", target.instance, target.node);
     Some(match command {
-        Command::Delete(target) | Command::Suspend(target) | Command::Resume(target) => {
-            instance(target)
-        }
+        Command::Delete(target)
+        | Command::Stop(target)
+        | Command::Suspend(target)
+        | Command::Resume(target) => instance(target),
         Command::Forget(target) => format!("instance {}, to be forgotten", target.instance),
         Command::AttachVolume { target, volume } => {
             format!("volume {volume} to {}", instance(target))

@@ -19,6 +19,8 @@ pub enum Command {
     Start(Arc<StartRequest>),
     /// DELETE.
     Delete(Target),
+    /// DELETE that leaves on the node what a restart there needs.
+    Stop(Target),
     /// DELETE of an instance that the scheduler is to forget because its node is lost.
     Forget(Target),
     /// AttachVolume.
@@ -90,7 +92,7 @@ impl Command {
     pub fn name(&self) -> CommandName {
         match self {
             Self::Start(_) => CommandName::Start,
-            Self::Delete(_) | Self::Forget(_) => CommandName::Delete,
+            Self::Delete(_) | Self::Stop(_) | Self::Forget(_) => CommandName::Delete,
             Self::AttachVolume { .. } => CommandName::AttachVolume,
             Self::Suspend(_) => CommandName::Suspend,
             Self::Resume(_) => CommandName::Resume,
@@ -117,6 +119,7 @@ impl Command {
         match self {
             Self::Start(request) => Some(&request.instance),
             Self::Delete(target)
+            | Self::Stop(target)
             | Self::Forget(target)
             | Self::Suspend(target)
             | Self::Resume(target)

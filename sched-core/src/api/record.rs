@@ -278,6 +278,9 @@ pub struct ClaimRecord {
     /// Whether what it asked for is not known.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_unknown: bool,
+    /// A DELETE of it that was lost with its node, and what that was to leave there. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_delete: Option<LostDelete>,
     /// Since when its node had it, in unix milliseconds; 0 where that is not known.
     #[serde(skip_serializing_if = "is_zero")]
     pub since_ms: u64,
@@ -290,6 +293,16 @@ pub struct ClaimRecord {
     /// What it runs; empty where that is not known.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub program: Box<str>,
+}
+
+/// A DELETE that was lost with its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LostDelete {
+    /// It was to leave nothing.
+    Delete,
+    /// It was to leave what a restart needs.
+    Stop,
 }
 
 /// What is kept of a run of an instance that is over.
@@ -314,6 +327,12 @@ pub struct RunRecord {
     /// Why its START failed, in the protocol's word, if it never ran. Records of earlier versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<Box<str>>,
+    /// Whether no controller was sent that failure yet. Records of earlier versions lack it, and the next.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unsent: bool,
+    /// Whether the START was one of a restart, which such a failure repeats.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_restart: bool,
     /// Its exit status, or minus the signal that ended it; `None` = not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
@@ -327,12 +346,6 @@ pub struct RunRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
     /// The node that had it, where no node has said how it ended.
-    /// Whether no controller was sent that failure yet. Records of earlier versions lack it, and the next.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_unsent: bool,
-    /// Whether the START was one of a restart, which such a failure repeats.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_restart: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ran_on: Option<Uuid>,
     /// Nodes of earlier runs of the instance with their numbers, oldest first.

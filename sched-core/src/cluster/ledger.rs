@@ -47,7 +47,7 @@ pub(crate) use self::entry::{
     ClaimState, Claims, Entry, Extras, Floor, Measured, Members, Suspension, Unconfirmed, larger,
 };
 pub(crate) use self::open::{Ended, EntryEnd};
-pub(crate) use self::orders::Resumption;
+pub(crate) use self::orders::{Remains, Resumption};
 
 /// What one STATS changed; for `workflow::reports` to act on.
 #[derive(Debug, Default)]
@@ -214,6 +214,7 @@ impl Ledger {
     /// Adds or replaces an entry.
     pub(crate) fn insert(&mut self, instance: InstanceId, entry: Entry) {
         self.claims_changed |= entry.is_known;
+        self.has_lost_stops |= entry.is_stop_lost();
         self.sums.count_in(&entry);
         if let Some(old) = self.entries.insert(instance, entry) {
             self.sums.count_out(&old);

@@ -173,7 +173,7 @@ impl Cluster {
     /// Notes that a node has listed what runs on it, for as long as the node is known.
     pub(crate) fn note_listed(&mut self, key: NodeKey) {
         if !std::mem::replace(&mut self.nodes.node_mut(key).has_listed, true) {
-            // Members of groups wait for that.
+            // Members of groups wait for that, and instances that were on it before it was lost.
             self.changes.push_back(ClusterChange::Capacity(key));
         }
     }

@@ -333,13 +333,17 @@ impl Scheduler {
         }
     }
 
-    /// A DELETE of a managed instance was never written to its node: it has failed, and so is not to be carried out
-    /// when the node comes back. The instance is again what it was: being changed, starting, suspended or running.
+    /// A DELETE was never written to its node: it has failed, and so is not to be carried out when the node comes back. A
+    /// managed instance is again what it was: being changed, starting, suspended or running.
     fn delete_unsent(&mut self, peer: Uuid, instance: &InstanceId) {
         let Some(key) = self.cluster.nodes().by_uuid(peer) else {
             return;
         };
         let state = self.instances.get(instance).map(|managed| managed.state());
+        if state.is_none() {
+            // Of a managed one its state says what is to be stopped.
+            let _ = self.cluster.ledger_mut(key).take_lost_stop(instance);
+        }
         let is_to_end = matches!(
             state,
             Some(State::Stopping { node, then: AfterStop::End(_), .. }) if *node == key
@@ -363,13 +367,13 @@ impl Scheduler {
 
     /// A START's sender has left before it was sent the failure: the other controllers get it.
     fn pass_on_failure(&mut self, failure: &Explained<StartFailure>) {
+        if !self.peers.has_controllers() {
+            return self.failure_not_written(failure);
+        }
         let plain = Explained::from(StartFailure {
             detail: None,
             reasons: Vec::new(),
             never: false,
-        if !self.peers.has_controllers() {
-            return self.failure_not_written(failure);
-        }
             ..failure.payload.clone()
         });
         self.notify_controllers(Topic::Failures, |session| {

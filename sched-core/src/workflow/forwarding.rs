@@ -23,7 +23,7 @@ use crate::api::refused::{RefusalCause, Refused};
 use crate::api::report::Report;
 use crate::api::sent::{CommandName, ReportName, Sent};
 use crate::api::start::PlacedStart;
-use crate::cluster::ledger::Ended;
+use crate::cluster::ledger::{Ended, Remains};
 use crate::cluster::node::NodeStatus;
 use crate::peers::permissions;
 use crate::peers::session::Session;
@@ -63,7 +63,8 @@ impl Scheduler {
                 };
                 self.start(now, Box::new(start));
             }
-            Command::Delete(target) => self.delete(id, parcel, target),
+            Command::Delete(target) => self.delete(id, parcel, target, Remains::Nothing),
+            Command::Stop(target) => self.delete(id, parcel, target, Remains::ForRestart),
             Command::Forget(target) => self.forget_lost(id, &target.instance),
             Command::AttachVolume { target, volume } => {
                 self.forward_to_named_node(id, parcel, target, Some(volume))

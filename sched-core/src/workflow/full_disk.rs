@@ -176,7 +176,9 @@ impl Scheduler {
             && self.is_to_be_written(command);
         if is_refused {
             let instance = match command {
-                Command::Delete(target) | Command::Forget(target) => Some(target.instance.clone()),
+                Command::Delete(target) | Command::Stop(target) | Command::Forget(target) => {
+                    Some(target.instance.clone())
+                }
                 Command::Migrate(it) => Some(InstanceId::new(&it.instance_uuid)),
                 Command::Update(it) => Some(InstanceId::new(&it.instance_uuid)),
                 _ => None,
@@ -190,7 +192,7 @@ impl Scheduler {
     /// Whether the outcome of a command would have to survive a restart.
     fn is_to_be_written(&self, command: &Command) -> bool {
         match command {
-            Command::Delete(target) | Command::Forget(target) => {
+            Command::Delete(target) | Command::Stop(target) | Command::Forget(target) => {
                 self.is_here_alone(&target.instance)
             }
             Command::Migrate(_) | Command::Update(_) | Command::Restore(_) => true,

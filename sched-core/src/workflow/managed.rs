@@ -172,7 +172,12 @@ impl Scheduler {
     /// The node for an instance that is placed again: the one it had last if it fits there, else any, those with recent
     /// failures only if no other fits.
     pub(crate) fn choose_again(&mut self, instance: &InstanceId, query: &Query) -> Option<NodeKey> {
-        let last = self.instances.get(instance)?.last_node();
+        let managed = self.instances.get(instance)?;
+        let (last, ran_on) = (managed.last_node(), managed.runs().node());
+        if let Some(unheard) = ran_on.filter(|node| !query.avoids(*node) && self.is_to_list(*node))
+        {
+            return self.choose_again(instance, &query.clone().avoiding([unheard]));
+        }
         if let Some(last) = last
             && !query.names_node()
             && !query.avoids(last)
@@ -181,6 +186,15 @@ impl Scheduler {
             return Some(key);
         }
         self.choose_avoiding_failing(query)
+    }
+
+    /// Whether a node is back and has not reported yet what it has, nor what has ended there. The next run of an instance
+    /// that it had is not given to it before: the run before may have been the last, as its launcher is about to report.
+    fn is_to_list(&self, node: Uuid) -> bool {
+        self.cluster.nodes().by_uuid(node).is_some_and(|key| {
+            let node = self.cluster.nodes().node(key);
+            node.session().is_some() && !node.has_listed()
+        })
     }
 
     /// Claims room on a node for an instance that waited or is placed again. It is given to the node once the claim is
@@ -229,7 +243,9 @@ impl Scheduler {
             return;
         };
         let (key, start) = (*node, Box::new(start.clone()));
-        if self.cluster.nodes().node(key).session().is_none() {
+        let had_it = managed.runs().node();
+        let node = self.cluster.nodes().node(key);
+        if node.session().is_none() || had_it == Some(node.uuid()) && !node.has_listed() {
             return self.release_and_reschedule(key, instance, &Cause::NodeLostUntold);
         }
         if !self.may(instance, EventKind::Given) {

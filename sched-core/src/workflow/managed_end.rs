@@ -28,7 +28,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
 use crate::api::phase::EventKind;
 use crate::api::sent::CommandName;
-use crate::cluster::ledger::{Ended, Entry, EntryEnd};
+use crate::cluster::ledger::{Ended, Entry, EntryEnd, Remains};
 use crate::instance::{
     AfterLoss, AfterStop, Instance, LifecycleEvent, Move, Placing, State, SuspendedBy,
 };
@@ -506,14 +506,26 @@ impl Scheduler {
         if !self.cluster.ledger_mut(key).take_lost_stops() {
             return;
         }
+        let deletes = self.cluster.ledger_mut(key).take_lost_deletes();
+        for (instance, remains) in deletes {
+            // Copies of what is elsewhere are stopped as they are found.
+            if self.cluster.placement(&instance) == Some(key) {
+                self.order_end(key, &instance, remains);
+            }
+        }
         for instance in self.managed_on(key) {
             if !self.cluster.ledger_mut(key).take_lost_stop(&instance) {
                 continue;
             }
+            let entry = self.cluster.nodes().node(key).ledger().get(&instance);
+            let remains = entry.map(Entry::remains).unwrap_or_default();
             match self.state_of(&instance) {
                 Some(State::Stopping { node, then, .. }) if node == key => {
-                    let stop = !matches!(then, AfterStop::End(_));
-                    self.order_end(key, &instance, stop);
+                    let remains = match then {
+                        AfterStop::End(_) => remains,
+                        AfterStop::Wait(_) | AfterStop::Again(_) => Remains::ForRestart,
+                    };
+                    self.order_end(key, &instance, remains);
                 }
                 Some(State::Migrating {
                     from,

@@ -18,7 +18,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::api::phase::EventKind;
 use crate::api::start::PlacedStart;
-use crate::cluster::ledger::ClaimState;
+use crate::cluster::ledger::{ClaimState, Remains};
 use crate::cluster::node::Presence;
 use crate::cluster::query::Query;
 use crate::instance::{
@@ -503,11 +503,11 @@ impl Scheduler {
     /// Sends a node's launcher DELETE with `stop: true`, which ends the instance and keeps what a restart needs. While the
     /// node is not connected, it is only noted that this is to be sent ([`Scheduler::send_stops_again`]).
     pub(crate) fn order_stop(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.order_end(key, instance, true);
+        self.order_end(key, instance, Remains::ForRestart);
     }
 
-    /// The same; `stop` is that of the DELETE: without it nothing is left that a restart needs.
-    pub(crate) fn order_end(&mut self, key: NodeKey, instance: &InstanceId, stop: bool) {
+    /// The same, with what is left on the node.
+    pub(crate) fn order_end(&mut self, key: NodeKey, instance: &InstanceId, remains: Remains) {
         let Some(session) = self.cluster.nodes().node(key).session() else {
             return self.cluster.ledger_mut(key).stop_is_lost(instance);
         };
@@ -516,7 +516,7 @@ impl Scheduler {
         let delete = Delete {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid().to_string(),
-            stop,
+            stop: remains == Remains::ForRestart,
             ..Delete::default()
         };
         self.send(

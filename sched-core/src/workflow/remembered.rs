@@ -13,11 +13,11 @@ use crate::Scheduler;
 use crate::api::action::Notice;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::record::{ClaimRecord, ClaimsRecord, Record};
+use crate::api::record::{ClaimRecord, ClaimsRecord, LostDelete, Record};
 use crate::api::resources::Resources;
 use crate::api::rules::TenantId;
 use crate::api::text::ShortText;
-use crate::cluster::ledger::{ClaimState, Entry, Extras, Ledger};
+use crate::cluster::ledger::{ClaimState, Entry, Extras, Ledger, Remains};
 use crate::cluster::node::Node;
 use crate::instance::{InstanceInfo, Run};
 use crate::journal::LostPlain;
@@ -64,6 +64,10 @@ impl Scheduler {
             group: entry.group().map(|group| (&**group).into()),
             is_lost: is_listed(entry),
             is_unknown: !entry.is_known(),
+            lost_delete: entry.is_stop_lost().then(|| match entry.remains() {
+                Remains::Nothing => LostDelete::Delete,
+                Remains::ForRestart => LostDelete::Stop,
+            }),
             since_ms: self.clock.unix_ms(entry.since()),
             ..self.named_record(instance)
         };
@@ -189,7 +193,12 @@ impl Scheduler {
                 since_ms => self.clock.instant_of(since_ms).min(self.now),
             };
             let entry = Entry::remembered(asked, extras, since);
-            restored.push((instance, entry.known_if(!claim.is_unknown)));
+            let lost_delete = claim.lost_delete.map(|lost| match lost {
+                LostDelete::Delete => Remains::Nothing,
+                LostDelete::Stop => Remains::ForRestart,
+            });
+            let entry = entry.known_if(!claim.is_unknown);
+            restored.push((instance, entry.with_lost_delete(lost_delete)));
         }
         self.cluster.restore_claims(key, restored);
     }

@@ -21,6 +21,7 @@ use crate::api::parcel::Parcel;
 use crate::api::refused::RefusalCause;
 use crate::api::rules::Rules;
 use crate::api::sent::{CommandName, Sent};
+use crate::cluster::ledger::Remains;
 use crate::cluster::questions::Asker;
 use crate::peers::configuration::ClusterPayload;
 use crate::peers::session::LAUNCHER;
@@ -30,7 +31,13 @@ impl Scheduler {
     /// DELETE. What waits somewhere without being managed (in the recovery window, for the disk, in a batch) is
     /// cancelled first: its START fails. Then the managed instance is deleted, or the command goes to the node it
     /// names.
-    pub(crate) fn delete(&mut self, id: SessionId, parcel: Parcel, target: Target) {
+    pub(crate) fn delete(
+        &mut self,
+        id: SessionId,
+        parcel: Parcel,
+        target: Target,
+        remains: Remains,
+    ) {
         if self.recovery.len() > 0
             && let Some(start) = self.recovery.take_instance(&target.instance)
         {
@@ -38,6 +45,10 @@ impl Scheduler {
         }
         self.cancel_held(&target.instance);
         self.cancel_batch(&target.instance);
+        if let Some(key) = self.cluster.placement(&target.instance) {
+            let mut ledger = self.cluster.ledger_mut(key);
+            ledger.set_remains(&target.instance, remains);
+        }
         if self.instances.contains(&target.instance) {
             return self.delete_managed(id, parcel, &target);
         }

@@ -82,9 +82,10 @@ const ATTACH_VOLUME_KEYS: TargetKeys = [
 fn delete(payload: &[u8]) -> Read {
     let it = Delete::decode(payload)?;
     let target = target(DELETE_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
-    Ok(match it.forget {
-        true => Command::Forget(target),
-        false => Command::Delete(target),
+    Ok(match (it.forget, it.stop) {
+        (true, _) => Command::Forget(target),
+        (false, true) => Command::Stop(target),
+        (false, false) => Command::Delete(target),
     })
 }
 

@@ -6,14 +6,15 @@ use bytes::Bytes;
 use proto_frames::payload::{CommandFailureReason, Topic};
 use proto_frames::{Kind, Uuid};
 use sched_core::{
-    EndHow, EndReport, EndsReport, LauncherCommand, Message, Report, SessionId, StatsReport,
+    Command, EndHow, EndReport, EndsReport, IN_DOUBT_TIME, LauncherCommand, Message, Report,
+    SessionId, StatsReport, Target,
 };
 
-use crate::support::durability::{LEASE, durable, leased};
+use crate::support::durability::{LEASE, crash, durable, leased, leased_ready};
 use crate::support::preemption::sized;
 use crate::support::requests::Asking;
 use crate::support::sending::{kind_in, parcel};
-use crate::support::world::{World, config, id, request, running};
+use crate::support::world::{World, config, id, node_uuid, request, running};
 
 impl World {
     /// A launcher says that an instance has ended by itself.
@@ -275,4 +276,92 @@ fn a_deletion_that_a_returning_launcher_has_not_carried_out_is_sent_again() {
         _ => None,
     });
     assert!(kinds.into_iter().any(|kind| kind == Kind::INSTANCE_DELETED));
+}
+
+#[test]
+fn a_node_that_is_back_is_not_given_the_next_run_before_it_has_said_what_ended_there() {
+    for (how, code) in [(EndHow::Exited, 0), (EndHow::CutOff, -9)] {
+        let (mut world, _, node) = World::new().with_leased("a");
+        world.lose(node);
+        world.advance(2 * LEASE);
+        assert_eq!(world.seen("a")[0].life, "waiting");
+        let node = world.silent_node(1);
+        leased_ready(&mut world, node, 100);
+        assert_eq!(world.placements(), []);
+        world.returns_with(node, "a", (how, code), 70);
+        if code == 0 {
+            world.is_finished("a");
+            assert_eq!(world.outcomes("a"), [(Some(0), Some(1), false)]);
+        } else {
+            assert_eq!(world.placements(), [("a".to_owned(), node)]);
+        }
+    }
+}
+
+/// The DELETEs that a node was sent by the scheduler itself since the test last looked: whether they leave something.
+fn deletes(world: &mut World, node: SessionId) -> Vec<(String, bool)> {
+    let ordered = world.ordered(node).into_iter();
+    let deletes = ordered.map(|order| match order {
+        LauncherCommand::Stop(delete) => (delete.instance_uuid, delete.stop),
+        other => panic!("{other:?}"),
+    });
+    deletes.collect()
+}
+
+/// A plain instance on node 1 of which a DELETE was written, and not carried out, when the connection ended.
+fn with_lost_delete(command: impl Fn(Target) -> Command) -> (World, SessionId) {
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
+    world.place(controller, "a", 50);
+    world.list(node, &["a"]);
+    let target = Target {
+        instance: id("a"),
+        node: node_uuid(1).to_string().into(),
+    };
+    world.say(controller, command(target));
+    world.cut(node);
+    (world, controller)
+}
+
+#[test]
+fn a_delete_of_a_plain_instance_that_was_lost_is_sent_again_once_its_launcher_is_back_with_it() {
+    let (delete, stop): (fn(Target) -> Command, fn(Target) -> Command) =
+        (Command::Delete, Command::Stop);
+    for (command, leaves) in [(delete, false), (stop, true)] {
+        for away in [Duration::ZERO, 2 * IN_DOUBT_TIME] {
+            let (mut world, _) = with_lost_delete(command);
+            world.advance(away);
+            let node = world.node_with(1, 100);
+            world.list(node, &["a"]);
+            assert_eq!(deletes(&mut world, node), [("a".to_owned(), leaves)]);
+            world.list(node, &["a"]);
+            assert_eq!(deletes(&mut world, node), [], "once for each connection");
+            world.cut(node);
+            let node = world.node_with(1, 100);
+            world.list(node, &[]);
+            assert_eq!(deletes(&mut world, node), [], "it is not there any more");
+        }
+    }
+}
+
+#[test]
+fn nor_does_a_crash_of_the_scheduler_forget_it_once_the_node_is_given_up() {
+    let (mut world, _) = with_lost_delete(Command::Delete);
+    world.advance(2 * IN_DOUBT_TIME);
+    crash(&mut world, 1);
+    let node = world.node_with(1, 100);
+    world.list(node, &["a"]);
+    assert_eq!(deletes(&mut world, node), [("a".to_owned(), false)]);
+}
+
+#[test]
+fn a_lost_delete_does_not_end_what_was_started_again_after_it() {
+    let (mut world, controller, node) = World::new().with_node(100);
+    world.place(controller, "a", 50);
+    world.list(node, &["a"]);
+    world.delete(controller, "a", node);
+    assert_eq!(world.place(controller, "a", 50), Some(node));
+    world.cut(node);
+    let node = world.node_with(1, 100);
+    world.list(node, &["a"]);
+    assert_eq!(deletes(&mut world, node), []);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::window::{Sample, Usage, Window};
-use super::{MissRules, Resumption};
+use super::{MissRules, Remains, Resumption};
 use crate::api::config::{Accounting, Config};
 use crate::api::content::Content;
 use crate::api::ids::SessionId;
@@ -70,6 +70,8 @@ pub(crate) struct Entry {
     pub(super) stops: u8,
     /// Whether one was lost with an earlier connection, or could not be sent.
     pub(super) is_stop_lost: bool,
+    /// What it leaves where it is ended as was asked for last.
+    pub(super) remains: Remains,
     /// The least that it claims, whatever is reported, while an UPDATE of it is under way.
     pub(super) floor: Option<Box<Floor>>,
     /// What tells the START that brought it there from others; `None` where that is not known.
@@ -274,6 +276,7 @@ impl Entry {
             resumption: Resumption::Answered,
             stops: 0,
             is_stop_lost: false,
+            remains: Remains::Nothing,
             floor: None,
             content: None,
         }

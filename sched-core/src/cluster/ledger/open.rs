@@ -54,6 +54,10 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
+        if !entry.is_managed {
+            // Whoever starts it again does not want it ended by a DELETE from before that was lost.
+            (entry.stops, entry.is_stop_lost) = (0, false);
+        }
         match entry.claim_state {
             ClaimState::Running => {
                 entry.repeated = Some(start);
@@ -92,14 +96,14 @@ impl Ledger {
     /// the report. The caller releases an entry that is over. (What a node no longer lists is judged by the STARTs that
     /// its launcher has seen: [`Ledger::apply_stats`].)
     pub(crate) fn end(&mut self, instance: &InstanceId, how: Ended) -> EntryEnd {
-        let Some(entry) = self.entries.get_mut(instance) else {
-            return EntryEnd::Unknown;
-        };
-        if entry.claim_state == ClaimState::Claimed {
         if how == Ended::NotThere && self.is_contested(instance) {
             // Another machine with the same UUID may have it.
             return EntryEnd::Earlier;
         }
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return EntryEnd::Unknown;
+        };
+        if entry.claim_state == ClaimState::Claimed {
             return EntryEnd::Earlier;
         }
         if !self.counts_starts {

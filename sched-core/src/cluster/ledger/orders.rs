@@ -20,6 +20,16 @@ pub(crate) enum Resumption {
     Lost,
 }
 
+/// What an instance that is ended leaves on its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Remains {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What a restart needs: a DELETE with `stop: true`.
+    ForRestart,
+}
+
 impl Ledger {
     /// Notes that a node is sent a RESUME of an instance.
     pub(crate) fn resume_sent(&mut self, instance: &InstanceId) {
@@ -42,6 +52,34 @@ impl Ledger {
         if let Some(entry) = self.entries.get_mut(instance) {
             entry.stops = entry.stops.saturating_add(1);
         }
+    }
+
+    /// Notes what an instance is to leave that somebody wants ended.
+    pub(crate) fn set_remains(&mut self, instance: &InstanceId, remains: Remains) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.remains = remains;
+        }
+    }
+
+    /// Plain instances that the latest STATS lists, although a DELETE of them was lost and no other was sent since; each
+    /// once. Those that it does not list may be on a later one.
+    pub(crate) fn take_lost_deletes(&mut self) -> Vec<(InstanceId, Remains)> {
+        let (stats_count, mut found) = (self.stats_count, Vec::new());
+        let has_lost_stops = &mut self.has_lost_stops;
+        self.entries.for_each_mut(|instance, entry| {
+            if !entry.is_stop_lost || entry.is_managed {
+                return;
+            }
+            if entry.listed_in != stats_count {
+                *has_lost_stops = true;
+                return;
+            }
+            entry.is_stop_lost = false;
+            if entry.stops == 0 {
+                found.push((instance.clone(), entry.remains));
+            }
+        });
+        found
     }
 
     /// Notes that a node is to be sent a stop of an instance once it is connected again.
@@ -137,6 +175,25 @@ impl Entry {
     /// Whether it is suspended, as its launcher has reported last or as the ledger counts it.
     pub(crate) fn is_held_back(&self) -> bool {
         self.is_suspended() || self.reported == Some(InstanceState::ExitPaused)
+    }
+
+    /// What it leaves where it is ended as was asked for last.
+    pub(crate) fn remains(&self) -> Remains {
+        self.remains
+    }
+
+    /// Whether a DELETE of it was lost with a connection.
+    pub(crate) fn is_stop_lost(&self) -> bool {
+        self.is_stop_lost
+    }
+
+    /// The same entry, of which a DELETE was lost.
+    pub(crate) fn with_lost_delete(self, lost: Option<Remains>) -> Self {
+        Self {
+            is_stop_lost: lost.is_some(),
+            remains: lost.unwrap_or_default(),
+            ..self
+        }
     }
 
     /// Whether its launcher may still carry out a stop.
