@@ -118,6 +118,9 @@ impl Scheduler {
         self.timers.cancel(&Timer::GiveUp(key));
         self.cluster.return_node(key, roles, id, now);
         self.note_changes();
+        // A native launcher says itself from now on what it has.
+        self.journal
+            .note_claims(self.cluster.nodes().node(key).uuid(), now);
         self.announce_node(key);
     }
 
@@ -215,6 +218,9 @@ impl Scheduler {
         self.fail_reads(key);
         let in_doubt = self.cluster.lose_node(key, departure, now);
         self.note_changes();
+        // Should the scheduler die before the node is back or given up, its plain instances are known.
+        self.journal
+            .note_claims(self.cluster.nodes().node(key).uuid(), now);
         let node = self.cluster.nodes().node(key);
         let (uuid, node_type) = (node.uuid(), node_type(node.roles()));
         if in_doubt > 0 {

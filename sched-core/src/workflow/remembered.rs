@@ -3,7 +3,8 @@
 //!
 //! A native launcher says in each STATS what its instances asked for; an original one does not, so only the scheduler
 //! that gave it the START knows. Its claims are put on disk after a while
-//! ([`Journal::note_claims`](crate::journal::Journal)), and are also remembered in memory when a node is given up.
+//! ([`Journal::note_claims`](crate::journal::Journal)), and are also remembered in memory when a node is given up. The plain
+//! instances of any node are put there when its connection ends, until it is back.
 //! A node that comes back has them in its ledger from the moment it connects; those that it does not list are dropped
 //! like any other.
 
@@ -31,8 +32,14 @@ impl Scheduler {
             .by_uuid(uuid)
             .map(|key| self.cluster.nodes().node(key))
         {
-            Some(node) if node.is_native() => return None,
-            Some(node) => self.claims_of(node.ledger(), false),
+            Some(node) if !node.is_native() => self.claims_of(node.ledger(), false),
+            // It reports all itself, once it is back; until then its plain instances may be lost with it.
+            Some(node) if node.session().is_some() => return None,
+            Some(node) => {
+                let mut claims = self.claims_of(node.ledger(), true);
+                claims.retain(|claim| claim.is_lost);
+                claims
+            }
             None => self.journal.claims_away(uuid)?.to_vec(),
         };
         (!claims.is_empty()).then_some(Record::Claims(ClaimsRecord { claims }))

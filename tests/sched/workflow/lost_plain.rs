@@ -304,3 +304,27 @@ fn a_node_that_was_known_only_briefly_is_forgotten_in_an_hour_and_any_other_is_n
     world.advance(LONG);
     assert_eq!(nodes(&mut world), 1, "one was there for hardly a minute");
 }
+
+#[test]
+fn a_scheduler_that_dies_before_a_lost_node_is_given_up_knows_its_plain_instances_afterwards() {
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
+    world.start_as(controller, web("a"));
+    world.start_as(controller, request("unheard", 10));
+    world.stats_seen(node, Some(1), vec![running("a", 1)]);
+    assert_eq!(
+        world.store.len(),
+        0,
+        "nothing of it while its node is there"
+    );
+    world.cut(node);
+    world.advance(Duration::from_secs(1));
+    crash(&mut world, 1);
+    let row = world.row("a");
+    assert_eq!((row.state, &*row.name), (PlacementState::Lost, "web"));
+    assert_eq!(world.seen("unheard"), []);
+    let node = world.node_with(1, 100);
+    world.stats(node, vec![running("a", 1)]);
+    assert_eq!(world.row("a").state, PlacementState::Running);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.store.len(), 0, "it says all itself");
+}
