@@ -29,9 +29,16 @@ impl Check for Listed {
             Fact::Gone { instance, machine } if self.on.get(instance) == Some(machine) => {
                 self.on.remove(instance);
             }
-            Fact::Failed { instance, .. }
-            | Fact::Taken { instance, .. }
-            | Fact::GivenUp { instance } => {
+            Fact::Taken {
+                instance,
+                is_unseen,
+            } => {
+                self.on.remove(instance);
+                if *is_unseen {
+                    self.twice.insert(*instance);
+                }
+            }
+            Fact::Failed { instance, .. } | Fact::GivenUp { instance } => {
                 self.on.remove(instance);
             }
             Fact::Turned { instance, .. } => {
@@ -39,8 +46,8 @@ impl Check for Listed {
                 self.managed.insert(*instance);
             }
             Fact::SchedulerStarted { restored } => {
-                *self = Self::default();
-                self.managed.extend(restored);
+                self.on.clear();
+                self.managed = restored.iter().copied().collect();
             }
             Fact::Looked { rows, nodes, away } => return self.holds(rows, nodes, away),
             _ => {}
@@ -66,13 +73,14 @@ impl Listed {
     }
 
     fn holds(&self, rows: &[Row], nodes: &[NodeRow], away: &BTreeSet<usize>) -> Result<(), String> {
-        let mut names = BTreeSet::new();
+        let mut names = BTreeMap::new();
         let mut instances = BTreeSet::new();
         for row in rows {
-            if !instances.insert(row.instance) {
+            if !instances.insert(row.instance) && !self.twice.contains(&row.instance) {
                 return Err(format!("{} is listed twice: {rows:?}", row.instance));
             }
-            if !row.name.is_empty() && !names.insert(&row.name) {
+            let namesake = names.insert(&row.name, row.instance);
+            if !row.name.is_empty() && namesake.is_some_and(|it| it != row.instance) {
                 return Err(format!("two are called {}: {rows:?}", row.name));
             }
             if row.machine.is_some_and(|at| away.contains(&at)) && !row.is_lost {
