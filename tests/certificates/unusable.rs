@@ -6,8 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use ciao_scheduler::cert::{Anchor, Spec};
-use ciao_scheduler::net::tls::load_identity;
+use ciao_scheduler::net::tls::{
+    explain_certificate, load_anchors, load_identity, pem, server_config,
+};
 use proto_frames::Role;
+use rustls::pki_types::UnixTime;
 
 fn unusable(name: &str) -> PathBuf {
     Path::new(concat!(
@@ -72,6 +75,25 @@ fn nothing_of_a_file_whose_line_ends_were_lost_is_shown() {
             error.contains("expected") || error.contains("line"),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn a_ca_whose_signatures_cannot_be_checked_is_named_as_what_it_is() {
+    for (name, says) in [
+        ("rsa-1024", "an RSA key of 1024 bits"),
+        ("rsa-pss", "an RSA-PSS key"),
+        ("secp256k1", "an ECDSA key on the curve secp256k1"),
+    ] {
+        let anchors = load_anchors(&unusable(&format!("{name}-ca.pem"))).unwrap();
+        let signed = load_identity(&unusable(&format!("of-{name}-ca.pem"))).unwrap();
+        let error = server_config(&signed, &anchors).unwrap_err().to_string();
+        assert!(error.contains(says), "{name}: {error}");
+        let file = std::fs::read(unusable(&format!("of-{name}-ca.pem"))).unwrap();
+        let peer = pem::certificates(&file).unwrap().remove(0);
+        let error = anchors.verify(&peer, UnixTime::now()).unwrap_err();
+        let error = explain_certificate(&error);
+        assert!(error.contains(says), "{name}: {error}");
     }
 }
 

@@ -306,15 +306,20 @@ async fn the_examples_can_be_started_as_they_are() {
     }
 }
 
-#[tokio::test]
-async fn quiet_says_on_standard_error_what_failed() {
-    let scheduler = Scheduler::playing(|peers, from, frame| {
+/// A scheduler of a cluster that has room for nothing.
+async fn full() -> Scheduler {
+    Scheduler::playing(|peers, from, frame| {
         if frame.kind == Kind::START {
             let failure = failure(&instance_of(frame));
             peers.send(from, Kind::START_FAILURE, failure.encode());
         }
     })
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn quiet_says_on_standard_error_what_failed() {
+    let scheduler = full().await;
     let file = start_file(scheduler.certs.path(), ID);
     let ran = scheduler.ctl(&["start", "-q", &file]).await;
     assert_eq!((ran.code, &*ran.out), (Some(1), ""), "it is no instance");
@@ -324,13 +329,7 @@ async fn quiet_says_on_standard_error_what_failed() {
 
 #[tokio::test]
 async fn starts_that_fail_alike_are_a_line_and_a_count() {
-    let scheduler = Scheduler::playing(|peers, from, frame| {
-        if frame.kind == Kind::START {
-            let failure = failure(&instance_of(frame));
-            peers.send(from, Kind::START_FAILURE, failure.encode());
-        }
-    })
-    .await;
+    let scheduler = full().await;
     let file = start_file(scheduler.certs.path(), ID);
     let run = ["start", "--count", "50", &file];
     let ran = scheduler.ctl(&run).await;

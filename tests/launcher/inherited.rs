@@ -125,6 +125,18 @@ async fn without_a_cgroup_sixteen_threads_fit_into_small_memory() {
     assert_ne!(kib[0], kib[2], "{output}");
 }
 
+/// The same command as process 1 of a container of its own.
+fn as_process_1(inner: &Command) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "--pid", "--fork"])
+        .args(["--mount-proc", "--kill-child"])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .stdin(Stdio::null());
+    command
+}
+
 #[tokio::test]
 async fn as_process_1_of_a_container_it_waits_for_orphans_and_ends_when_it_is_told_to() {
     let world = World::new().await;
@@ -132,19 +144,7 @@ async fn as_process_1_of_a_container_it_waits_for_orphans_and_ends_when_it_is_to
     let orphan = world.path("orphan");
     let script = format!("sleep 0.1 & echo $! > {}; exec \"$@\"", orphan.display());
     let inner = behind(&world, &script);
-    let mut command = Command::new("unshare");
-    command
-        .args([
-            "--user",
-            "--map-root-user",
-            "--pid",
-            "--fork",
-            "--mount-proc",
-            "--kill-child",
-        ])
-        .arg(inner.get_program())
-        .args(inner.get_args())
-        .stdin(Stdio::null());
+    let mut command = as_process_1(&inner);
     let mut launcher = Launcher(command.spawn().unwrap());
     let mut peer = world.accept().await;
     let script = format!(
@@ -161,19 +161,7 @@ async fn as_process_1_of_a_container_it_waits_for_orphans_and_ends_when_it_is_to
 async fn a_launcher_in_a_container_that_cannot_start_says_so_as_elsewhere() {
     let world = World::new().await;
     let inner = world.command(&["-cert=/no/such.pem"]);
-    let mut command = Command::new("unshare");
-    command
-        .args([
-            "--user",
-            "--map-root-user",
-            "--pid",
-            "--fork",
-            "--mount-proc",
-            "--kill-child",
-        ])
-        .arg(inner.get_program())
-        .args(inner.get_args())
-        .stdin(Stdio::null());
+    let mut command = as_process_1(&inner);
     let output = tokio::task::spawn_blocking(move || command.output());
     let output = output.await.unwrap().unwrap();
     assert_eq!(output.status.code(), Some(1));

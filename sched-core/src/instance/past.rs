@@ -478,12 +478,17 @@ impl Past {
     ) -> bool {
         let latest = self.latest.get(instance).copied();
         let at = latest.and_then(|number| self.position(number));
-        let Some(noted) = at.and_then(|at| self.runs.get_mut(at)) else {
+        let Some(at) = at.filter(|at| self.runs.get(*at).is_some_and(|it| wants(&it.run))) else {
             return false;
         };
-        if !wants(&noted.run) {
+        self.change(at, change)
+    }
+
+    /// Changes the run at this place; whether there is one.
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Run)) -> bool {
+        let Some(noted) = self.runs.get_mut(at) else {
             return false;
-        }
+        };
         self.bytes -= noted.run.bytes();
         change(&mut noted.run);
         self.bytes += noted.run.bytes();
@@ -502,17 +507,12 @@ impl Past {
         if self.last <= number {
             return false;
         }
-        let mut noted_after = self
-            .runs
-            .range_mut(self.runs.partition_point(|noted| noted.number <= number)..);
-        let Some(noted) = noted_after.rfind(|noted| noted.run.instance == *instance) else {
-            return false;
-        };
-        self.bytes -= noted.run.bytes();
-        change(&mut noted.run);
-        self.bytes += noted.run.bytes();
-        self.changed.push(noted.number);
-        true
+        let first = self.runs.partition_point(|noted| noted.number <= number);
+        let mut noted_after = self.runs.range(first..);
+        match noted_after.rposition(|noted| noted.run.instance == *instance) {
+            Some(at) => self.change(first + at, change),
+            None => false,
+        }
     }
 
     /// Changes a run by its number, if it is remembered.

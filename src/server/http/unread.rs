@@ -30,12 +30,6 @@ pub(super) struct Reading {
     from: Unread,
 }
 
-/// The body of an answer, behind which the rest of the request's is kept.
-struct Before {
-    answer: Body,
-    _rest: Body,
-}
-
 impl Unread {
     /// A body of which nothing was read.
     pub(super) fn new(body: Body) -> Self {
@@ -64,10 +58,11 @@ impl Unread {
             let _ = timeout(BODY_DEADLINE, all).await;
         }
         response.map(|answer| {
-            Body::new(Before {
-                answer,
-                _rest: rest,
-            })
+            // Held by the answer's body, and so dropped with it.
+            Body::new(answer.map_err(move |error| {
+                let _rest = &rest;
+                error
+            }))
         })
     }
 }
@@ -95,25 +90,5 @@ impl HttpBody for Reading {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-impl HttpBody for Before {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.answer).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.answer.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.answer.size_hint()
     }
 }
