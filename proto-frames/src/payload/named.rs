@@ -1,6 +1,6 @@
 //! What a payload names although it cannot be used, so that its sender can be told what the refusal is about.
 //!
-//! Lenient where all other readers are strict: a value of the wrong type, a key of nobody's and a document that breaks
+//! Lenient where all other readers are strict: a value of the wrong type, an unknown key and a document that breaks
 //! off hide only themselves. A key that stands twice leaves a choice and names nothing.
 
 use std::cell::RefCell;

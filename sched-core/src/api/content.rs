@@ -5,7 +5,7 @@ use std::hash::BuildHasher as _;
 
 use foldhash::quality::FixedState;
 
-/// A hash of a START's whole payload. Whoever makes two STARTs that have the same deceives nobody but itself.
+/// A hash of a START's whole payload, not a cryptographic one: a sender that makes two STARTs collide harms only itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content(NonZeroU64);
 
