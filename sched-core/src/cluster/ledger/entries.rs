@@ -2,7 +2,8 @@
 //! position.
 //!
 //! An entry is large, and most instances end soon. So entries stay where they were put, and only the numbers of their
-//! places move when one is removed.
+//! places move when one is removed. They are in blocks, so that a node that is given thousands does not have all of them
+//! copied each time their number doubles.
 
 use super::entry::Entry;
 use crate::api::ids::InstanceId;
@@ -14,9 +15,15 @@ pub(super) struct Entries {
     /// Where the entry of each instance is.
     order: Map<InstanceId, u32>,
     /// Entries and free places; a place does not move while it is taken.
-    places: Vec<EntrySlot>,
+    places: Slots,
     /// The first free place; free places form a linked list.
     vacant: Option<u32>,
+}
+
+/// Places by number: all blocks but the last have [`BLOCK`].
+#[derive(Debug, Clone, Default)]
+struct Slots {
+    blocks: Vec<Vec<EntrySlot>>,
 }
 
 /// Where an entry is, or may be put.
@@ -43,13 +50,52 @@ impl EntrySlot {
     }
 }
 
+impl Slots {
+    /// None, with memory for so many; a block at most.
+    fn with_capacity(count: usize) -> Self {
+        Self {
+            blocks: vec![Vec::with_capacity(count.min(BLOCK))],
+        }
+    }
+
+    fn len(&self) -> usize {
+        let before = self.blocks.len().saturating_sub(1) * BLOCK;
+        self.blocks.last().map_or(0, |last| before + last.len())
+    }
+
+    fn get(&self, place: u32) -> Option<&EntrySlot> {
+        let place = place as usize;
+        self.blocks.get(place / BLOCK)?.get(place % BLOCK)
+    }
+
+    fn get_mut(&mut self, place: u32) -> Option<&mut EntrySlot> {
+        let place = place as usize;
+        self.blocks.get_mut(place / BLOCK)?.get_mut(place % BLOCK)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut EntrySlot> {
+        self.blocks.iter_mut().flatten()
+    }
+
+    fn push(&mut self, slot: EntrySlot) {
+        match self.blocks.last_mut() {
+            Some(last) if last.len() < BLOCK => last.push(slot),
+            _ => {
+                let mut block = Vec::with_capacity(BLOCK);
+                block.push(slot);
+                self.blocks.push(block);
+            }
+        }
+    }
+}
+
 impl Entries {
     /// No entries, with memory for the first few: it is allocated when a node connects rather than when it is given a
     /// START.
     pub(super) fn with_places() -> Self {
         Self {
             order: Map::with_capacity_and_hasher(FIRST_PLACES, Default::default()),
-            places: Vec::with_capacity(FIRST_PLACES),
+            places: Slots::with_capacity(FIRST_PLACES),
             vacant: None,
         }
     }
@@ -66,26 +112,24 @@ impl Entries {
 
     /// The entry of an instance.
     pub(super) fn get(&self, instance: &InstanceId) -> Option<&Entry> {
-        let place = *self.order.get(instance)?;
-        self.places[place as usize].entry()
+        self.places.get(*self.order.get(instance)?)?.entry()
     }
 
     /// The same, to be changed.
     pub(super) fn get_mut(&mut self, instance: &InstanceId) -> Option<&mut Entry> {
-        let place = *self.order.get(instance)?;
-        self.places[place as usize].entry_mut()
+        self.places.get_mut(*self.order.get(instance)?)?.entry_mut()
     }
 
     /// The one at a position.
     pub(super) fn at(&self, position: usize) -> Option<(&InstanceId, &Entry)> {
         let (instance, place) = self.order.get_index(position)?;
-        Some((instance, self.places[*place as usize].entry()?))
+        Some((instance, self.places.get(*place)?.entry()?))
     }
 
     /// All of them from a position on.
     pub(super) fn iter_from(&self, start: usize) -> impl Iterator<Item = (&InstanceId, &Entry)> {
         let rest = self.order.iter().skip(start);
-        rest.filter_map(|(instance, &place)| Some((instance, self.places[place as usize].entry()?)))
+        rest.filter_map(|(instance, &place)| Some((instance, self.places.get(place)?.entry()?)))
     }
 
     /// All of them in order.
@@ -96,7 +140,8 @@ impl Entries {
     /// Shows each in order, to be changed.
     pub(super) fn for_each_mut(&mut self, mut visit: impl FnMut(&InstanceId, &mut Entry)) {
         for (instance, &place) in &self.order {
-            if let Some(entry) = self.places[place as usize].entry_mut() {
+            let place = self.places.get_mut(place);
+            if let Some(entry) = place.and_then(EntrySlot::entry_mut) {
                 visit(instance, entry);
             }
         }
@@ -109,13 +154,13 @@ impl Entries {
         let (at, earlier) = self.order.insert_full(instance, place);
         if let Some(earlier) = earlier {
             self.order[at] = earlier;
-            let place = &mut self.places[earlier as usize];
+            let place = self.places.get_mut(earlier)?;
             return match std::mem::replace(place, EntrySlot::Taken(entry)) {
                 EntrySlot::Taken(replaced) => Some(replaced),
                 EntrySlot::Vacant(_) => None,
             };
         }
-        match self.places.get_mut(place as usize) {
+        match self.places.get_mut(place) {
             Some(vacant) => {
                 if let EntrySlot::Vacant(next) = *vacant {
                     self.vacant = next;
@@ -134,7 +179,7 @@ impl Entries {
         last: impl FnOnce(&Entry) -> T,
     ) -> Option<T> {
         let place = self.order.swap_remove(instance)?;
-        let vacated = &mut self.places[place as usize];
+        let vacated = self.places.get_mut(place)?;
         let found = vacated.entry().map(last);
         *vacated = EntrySlot::Vacant(self.vacant.replace(place));
         if self.places.len() > SHRINK_ABOVE && self.len() < self.places.len() / 4 {
@@ -147,12 +192,12 @@ impl Entries {
     #[cold]
     fn shrink(&mut self) {
         let count = self.len();
-        let mut places = Vec::with_capacity(2 * count);
+        let mut places = Slots::default();
         for place in self.order.values_mut() {
             let new = u32::try_from(places.len()).expect("there are no more than before");
-            let taken =
-                std::mem::replace(&mut self.places[*place as usize], EntrySlot::Vacant(None));
-            places.push(taken);
+            if let Some(old) = self.places.get_mut(*place) {
+                places.push(std::mem::replace(old, EntrySlot::Vacant(None)));
+            }
             *place = new;
         }
         (self.places, self.vacant) = (places, None);
@@ -163,6 +208,9 @@ impl Entries {
 /// Places that a node has from the beginning: 1 KiB or less.
 const FIRST_PLACES: usize = 3;
 
+/// Places in a block: 16 KiB or less.
+const BLOCK: usize = 64;
+
 /// Fewer places than this are never worth giving back.
 const SHRINK_ABOVE: usize = 1024;
 
@@ -171,7 +219,7 @@ mod tests {
     use indexmap::IndexMap;
     use proptest::prelude::*;
 
-    use super::{Entries, Entry, FIRST_PLACES, InstanceId, SHRINK_ABOVE};
+    use super::{BLOCK, Entries, Entry, FIRST_PLACES, InstanceId, SHRINK_ABOVE};
     use crate::api::resources::Resources;
     use crate::cluster::ledger::Extras;
 
@@ -192,12 +240,13 @@ mod tests {
     proptest! {
         #[test]
         fn entries_are_those_of_a_map_in_its_order(
-            steps in proptest::collection::vec((any::<bool>(), 0u32..12), 1..200),
+            names in proptest::sample::select(vec![12, 3 * BLOCK as u32]),
+            steps in proptest::collection::vec((0..3_u8, any::<u32>()), 1..400),
         ) {
             let (mut entries, mut oracle) = (Entries::with_places(), IndexMap::new());
-            for (mem_mib, (is_added, name)) in (0..).zip(steps) {
-                let instance = InstanceId::DryRun(name);
-                if is_added {
+            for (mem_mib, (action, name)) in (0..).zip(steps) {
+                let instance = InstanceId::DryRun(name % names);
+                if action > 0 {
                     let earlier = entries.insert(instance.clone(), asking(mem_mib));
                     let earlier = earlier.map(|entry| entry.asked().mem_mib);
                     prop_assert_eq!(earlier, oracle.insert(instance.clone(), mem_mib));
@@ -209,7 +258,7 @@ mod tests {
                 prop_assert_eq!(found, oracle.get(&instance).copied());
                 prop_assert_eq!(entries.contains(&instance), found.is_some());
                 prop_assert_eq!(all(&entries), oracle.clone().into_iter().collect::<Vec<_>>());
-                prop_assert!(entries.places.len() <= 12, "places are used again");
+                prop_assert!(entries.places.len() <= names as usize, "places are used again");
             }
         }
     }
@@ -224,7 +273,7 @@ mod tests {
         for name in 0..count - 2 {
             entries.remove(&InstanceId::DryRun(name), |_| ());
         }
-        assert!(entries.places.capacity() <= 2 * SHRINK_ABOVE);
+        assert!(entries.places.blocks.len() * BLOCK <= SHRINK_ABOVE);
         let mut left = all(&entries);
         left.sort();
         let expected = [count - 2, count - 1].map(|it| (InstanceId::DryRun(it), i64::from(it)));
@@ -236,5 +285,6 @@ mod tests {
     #[test]
     fn the_first_places_take_no_more_than_they_are_said_to() {
         assert!(FIRST_PLACES * (size_of::<super::EntrySlot>() + 64) <= 1024);
+        assert!(BLOCK * size_of::<super::EntrySlot>() <= 16 * 1024);
     }
 }
