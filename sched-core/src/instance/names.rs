@@ -19,7 +19,7 @@ pub const MAX_NAMED: usize = 262_144;
 /// Below this many entries nothing is pruned.
 const PRUNE_ABOVE: usize = 4096;
 
-/// What is known of one instance.
+/// What was reported of one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct InstanceInfo {
     /// What it is called; empty for nothing.
@@ -32,10 +32,55 @@ pub(crate) struct InstanceInfo {
     pub(crate) since: Option<Instant>,
 }
 
+/// What is known of one instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KnownInfo<'a> {
+    /// What it is called; empty for nothing.
+    pub(crate) name: &'a str,
+    /// Its tenant, if it has one and that is known.
+    pub(crate) tenant: Option<&'a TenantId>,
+    /// What it runs, for people; empty where that is not known.
+    pub(crate) program: &'a str,
+    /// Since when it is there, if its launcher has said so.
+    pub(crate) since: Option<Instant>,
+}
+
+/// An entry of the table. Those of an original controller have a tenant and nothing else, and there are many of them: 64
+/// bytes each with its key.
+#[derive(Debug, Default)]
+struct Known {
+    tenant: Option<TenantId>,
+    rest: Option<Box<Rest>>,
+}
+
+/// The fields of [`KnownInfo`] that most have not.
+#[derive(Debug, Default)]
+struct Rest {
+    name: Box<str>,
+    program: Box<str>,
+    since: Option<Instant>,
+}
+
+impl Known {
+    fn info(&self) -> KnownInfo<'_> {
+        let rest = self.rest.as_deref();
+        KnownInfo {
+            name: self.name(),
+            tenant: self.tenant.as_ref(),
+            program: rest.map_or("", |rest| &rest.program),
+            since: rest.and_then(|rest| rest.since),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.rest.as_deref().map_or("", |rest| &rest.name)
+    }
+}
+
 /// The table and its index by tenant and name.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    abouts: Map<InstanceId, InstanceInfo>,
+    abouts: Map<InstanceId, Known>,
     by_name: Map<(Option<TenantId>, Box<str>), InstanceId>,
     /// Entries that were left by the latest pruning.
     pruned_to: usize,
@@ -52,14 +97,17 @@ impl Names {
         if !about.name.is_empty() {
             let key = (about.tenant.clone(), about.name.clone());
             self.by_name.insert(key, instance.clone());
-            (known.name, known.tenant) = (about.name, about.tenant);
+            known.rest.get_or_insert_default().name = about.name;
+            known.tenant = about.tenant;
         } else if about.tenant.is_some() {
             known.tenant = about.tenant;
         }
         if !about.program.is_empty() {
-            known.program = about.program;
+            known.rest.get_or_insert_default().program = about.program;
         }
-        known.since = about.since.or(known.since);
+        if about.since.is_some() {
+            known.rest.get_or_insert_default().since = about.since;
+        }
     }
 
     /// The instance that was last called so, whether or not it is still there.
@@ -75,16 +123,16 @@ impl Names {
     }
 
     /// What is known of an instance.
-    pub(super) fn get(&self, instance: &InstanceId) -> Option<&InstanceInfo> {
-        self.abouts.get(instance)
+    pub(super) fn get(&self, instance: &InstanceId) -> Option<KnownInfo<'_>> {
+        self.abouts.get(instance).map(Known::info)
     }
 
     /// Instances, living or not, that are called as members of a set are. Walks over all names.
     pub(super) fn named_like_set(&self, set: &str) -> impl Iterator<Item = &InstanceId> {
-        let is_of = move |about: &InstanceInfo| {
-            SetMember::of(&about.name).is_some_and(|member| member.set == set)
+        let is_of = move |known: &Known| {
+            SetMember::of(known.name()).is_some_and(|member| member.set == set)
         };
-        let found = self.abouts.iter().filter(move |(_, about)| is_of(about));
+        let found = self.abouts.iter().filter(move |(_, known)| is_of(known));
         found.map(|(instance, _)| instance)
     }
 
@@ -131,7 +179,7 @@ mod tests {
             },
         );
         let about = names.get(&a).unwrap();
-        assert_eq!((&*about.name, &*about.program), ("web", "nginx"));
+        assert_eq!((about.name, about.program), ("web", "nginx"));
         assert_eq!(names.instance_named(&None, "web"), Some(&a));
         assert_eq!(names.instance_named(&None, "other"), None);
     }

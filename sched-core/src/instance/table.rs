@@ -15,7 +15,7 @@ use indexmap::{IndexMap, IndexSet};
 use sched_model::Uuid;
 
 use super::lifecycle::check;
-use super::names::{InstanceInfo, Names};
+use super::names::{InstanceInfo, KnownInfo, Names};
 use super::outputs::{Output, Outputs};
 use super::past::{Past, Run};
 use super::size::Size;
@@ -359,7 +359,7 @@ impl Instances {
     /// A run with what is known of its instance now: that is forgotten before the run is.
     fn with_its_name(&self, run: Run) -> Run {
         match self.names.get(run.instance()) {
-            Some(about) => run.called(&about.name, &about.program),
+            Some(about) => run.called(about.name, about.program),
             None => run,
         }
     }
@@ -406,7 +406,7 @@ impl Instances {
     }
 
     /// Name, program and start time of an instance, whether or not it still exists.
-    pub(crate) fn about(&self, instance: &InstanceId) -> Option<&InstanceInfo> {
+    pub(crate) fn about(&self, instance: &InstanceId) -> Option<KnownInfo<'_>> {
         self.names.get(instance)
     }
 

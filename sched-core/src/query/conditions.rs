@@ -165,7 +165,7 @@ impl Scheduler {
         let about = self.instances.about(instance);
         NamedInstance {
             instance: instance.clone(),
-            name: about.map_or_else(Box::default, |about| (*about.name).into()),
+            name: about.map_or_else(Box::default, |about| about.name.into()),
         }
     }
 
@@ -272,7 +272,7 @@ impl Scheduler {
                 let is_there =
                     self.instances.contains(instance) || self.cluster.placement(instance).is_some();
                 let about = self.instances.about(instance).filter(|_| is_there);
-                if let Some(member) = about.and_then(|about| SetMember::of(&about.name)) {
+                if let Some(member) = about.and_then(|about| SetMember::of(about.name)) {
                     living += 1;
                     members.remove(&member.number);
                 }

@@ -82,6 +82,6 @@ impl Scheduler {
     /// What an instance is called; empty where it has no name.
     pub(crate) fn called(&self, instance: &InstanceId) -> &str {
         let about = self.instances.about(instance);
-        about.map_or("", |about| &about.name)
+        about.map_or("", |about| about.name)
     }
 }

@@ -209,7 +209,7 @@ impl Scheduler {
     /// Whether an instance has this name. Names are reported by launchers and need not be unique.
     pub(super) fn is_called(&self, instance: &InstanceId, name: &str) -> bool {
         let about = self.instances.about(instance);
-        !name.is_empty() && about.is_some_and(|about| *about.name == *name)
+        !name.is_empty() && about.is_some_and(|about| about.name == name)
     }
 
     /// Adds what launchers report about an instance: its name, its program, and since when it runs if that is longer

@@ -234,7 +234,7 @@ impl Scheduler {
     #[must_use]
     pub fn tenant_of(&self, instance: &InstanceId) -> Option<&TenantId> {
         let request = self.instances.get(instance).and_then(|it| it.request());
-        let said = || self.instances.about(instance)?.tenant.as_ref();
+        let said = || self.instances.about(instance)?.tenant;
         request.and_then(|it| it.tenant.as_ref()).or_else(said)
     }
 

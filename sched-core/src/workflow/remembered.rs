@@ -85,12 +85,9 @@ impl Scheduler {
     fn named_record(&self, instance: &InstanceId) -> ClaimRecord {
         let about = self.instances.about(instance);
         about.map_or_else(ClaimRecord::default, |about| ClaimRecord {
-            name: about.name.clone(),
-            tenant: about
-                .tenant
-                .as_ref()
-                .map(|tenant| tenant.to_string().into()),
-            program: about.program.clone(),
+            name: about.name.into(),
+            tenant: about.tenant.map(|tenant| tenant.to_string().into()),
+            program: about.program.into(),
             ..ClaimRecord::default()
         })
     }

@@ -73,10 +73,6 @@ impl Slots {
         self.blocks.get_mut(place / BLOCK)?.get_mut(place % BLOCK)
     }
 
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut EntrySlot> {
-        self.blocks.iter_mut().flatten()
-    }
-
     fn push(&mut self, slot: EntrySlot) {
         match self.blocks.last_mut() {
             Some(last) if last.len() < BLOCK => last.push(slot),
