@@ -8,6 +8,7 @@
 
 mod reach;
 mod run;
+mod unsent;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -513,33 +514,6 @@ impl Past {
             Some(at) => self.change(first + at, change),
             None => false,
         }
-    }
-
-    /// Changes a run by its number, if it is remembered.
-    pub(super) fn amend_numbered(&mut self, number: u64, change: impl FnOnce(&mut Run)) {
-        let at = self.position(number);
-        let Some(noted) = at.and_then(|at| self.runs.get_mut(at)) else {
-            return;
-        };
-        self.bytes -= noted.run.bytes();
-        change(&mut noted.run);
-        self.bytes += noted.run.bytes();
-        if noted.run.unsent.is_none() {
-            self.to_send.remove(&number);
-        }
-        self.changed.push(number);
-    }
-
-    /// Has the failure that a run tells of sent to the next controller.
-    pub(super) fn send_later(&mut self, number: u64) {
-        if self.get(number).is_some_and(|run| run.unsent.is_some()) {
-            self.to_send.insert(number);
-        }
-    }
-
-    /// The numbers of runs whose failure is to be sent to the next controller, oldest first.
-    pub(super) fn to_send(&self) -> impl Iterator<Item = u64> {
-        self.to_send.iter().copied()
     }
 
     /// A run that has changed, in no particular order; the same may come more than once. `None` once all were handed

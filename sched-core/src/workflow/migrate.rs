@@ -170,10 +170,9 @@ impl Scheduler {
         let to = self.target_for(instance, from, query.clone(), plan.target)?;
         let may_ship = self.may_ship(instance, from, to) && plan.move_request.demand.is_none();
         if !may_ship && !self.has_start(instance) {
-            // Not only once it is on disk that it moves: a drain would try the same again and again.
+            // At once, not after a commit: a drain would try it again and again. What is suspended can be moved once it runs.
             let entry = self.cluster.nodes().node(from).ledger().get(instance);
             let reason = match entry.is_some_and(Entry::is_held_back) {
-                // It can be once it runs.
                 true => CommandFailureReason::WrongState,
                 false => CommandFailureReason::NotSupported,
             };
@@ -276,18 +275,6 @@ impl Scheduler {
             true => self.order_to_ship(instance, from, to),
             false => self.order_stop(from, instance),
         }
-    }
-
-    /// Whether an instance can be moved with its state: both launchers can do that, and it is not suspended.
-    fn may_ship(&self, instance: &InstanceId, from: NodeKey, to: NodeKey) -> bool {
-        let (source, target) = (
-            self.cluster.nodes().node(from),
-            self.cluster.nodes().node(to),
-        );
-        let entry = source.ledger().get(instance);
-        source.can(Capabilities::MIGRATE)
-            && target.can(Capabilities::MIGRATE)
-            && !entry.is_some_and(Entry::is_held_back)
     }
 
     /// Source, target and stage of a move that is under way.

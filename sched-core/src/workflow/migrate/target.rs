@@ -10,6 +10,7 @@ use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
 use crate::api::input::Capabilities;
 use crate::api::start::{Demand, StartRequest};
+use crate::cluster::ledger::Entry;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 
@@ -18,6 +19,18 @@ use crate::cluster::query::Query;
 const MAX_SHIPPING_TARGETS: usize = 16;
 
 impl Scheduler {
+    /// Whether an instance can be moved with its state: both launchers can do that, and it is not suspended.
+    pub(super) fn may_ship(&self, instance: &InstanceId, from: NodeKey, to: NodeKey) -> bool {
+        let (source, target) = (
+            self.cluster.nodes().node(from),
+            self.cluster.nodes().node(to),
+        );
+        let entry = source.ledger().get(instance);
+        source.can(Capabilities::MIGRATE)
+            && target.can(Capabilities::MIGRATE)
+            && !entry.is_some_and(Entry::is_held_back)
+    }
+
     /// The node that a command names as a target, by UUID.
     ///
     /// # Errors
