@@ -12,8 +12,13 @@ pub(crate) enum Fact {
     /// A controller has put a START of this instance on its connection.
     Sent { instance: u32 },
     /// The scheduler took in a START. `is_unseen`: the instance ran already, or was about to, on a machine of which the
-    /// scheduler could not know what runs there.
-    Taken { instance: u32, is_unseen: bool },
+    /// scheduler could not know what runs there. `is_of_batch`: it may wait for others, while its instance goes on as it
+    /// was.
+    Taken {
+        instance: u32,
+        is_unseen: bool,
+        is_of_batch: bool,
+    },
     /// The scheduler gave a START to this machine's launcher.
     Placed { instance: u32, machine: usize },
     /// A START has failed, as the scheduler says or passes on. `is_lost`: the machine it was given to last was out of
@@ -80,6 +85,8 @@ pub(crate) enum Fact {
         rows: Vec<Row>,
         nodes: Vec<NodeRow>,
         away: BTreeSet<usize>,
+        /// Instances that are on at least two machines, or on their way to one.
+        twice: BTreeSet<u32>,
     },
     /// An operator gave up an instance of a lost node.
     GivenUp { instance: u32 },

@@ -107,10 +107,19 @@ impl World {
         });
         let away = (0..self.machines.len())
             .filter(|&at| self.network.session_of(Peer::Machine(at)).is_none());
+        let is_twice = |instance: &u32| {
+            let on_it = self.machines.iter().filter(|it| {
+                it.has(*instance)
+                    || it.knows(*instance)
+                    || self.network.has_start_for(it.number, *instance)
+            });
+            on_it.count() > 1
+        };
         self.facts.push(Fact::Looked {
             rows: rows.collect(),
             nodes: nodes.collect(),
             away: away.collect(),
+            twice: self.starts.keys().copied().filter(is_twice).collect(),
         });
     }
 

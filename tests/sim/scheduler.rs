@@ -126,6 +126,7 @@ impl World {
     fn see_start(&mut self, frame: &Frame) -> Option<Fact> {
         let start = proto_frames::payload::peek::start(&frame.payload).ok()?;
         let instance = names::instance_of(&start.instance_uuid)?;
+        let is_of_batch = start.scheduling.is_some_and(|it| it.batch.is_some());
         let is_unseen = self.machines.iter().any(|machine| {
             let at = machine.number;
             let may_run = machine.has(instance) || self.network.has_start_for(at, instance);
@@ -135,6 +136,7 @@ impl World {
         Some(Fact::Taken {
             instance,
             is_unseen,
+            is_of_batch,
         })
     }
 

@@ -11,8 +11,8 @@ use crate::facts::Fact;
 use crate::names;
 use crate::world::World;
 
-/// Let off are instances with a START that was taken in while they ran, of which it is open what it came to; and those
-/// whose end the scheduler had in memory alone when it crashed. Of what a liar has listed once it was gone the end need not
+/// Let off are instances with a START that was taken in while they ran, or came with a batch before they did, of which it
+/// is open what it came to; and those whose end the scheduler had in memory alone when it crashed. Of what a liar has listed once it was gone the end need not
 /// be the outcome.
 #[derive(Default)]
 pub(super) struct Finished {
@@ -34,6 +34,9 @@ struct Book {
     has_failed: bool,
     /// Whether a START was taken in since its last process began.
     is_sent_again: bool,
+    /// Whether one was taken in that waited for the rest of its batch: it may fail once an earlier one has run. Whether
+    /// that leaves a run of its own depends on whether the START was on disk.
+    is_of_batch: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,8 +58,10 @@ impl Check for Finished {
             Fact::Taken {
                 instance,
                 is_unseen,
+                is_of_batch,
             } => {
                 self.book(instance).is_sent_again = true;
+                self.book(instance).is_of_batch |= is_of_batch;
                 if is_unseen {
                     self.excused.insert(instance);
                 }
@@ -92,6 +97,7 @@ impl Check for Finished {
             // Before the end is known it is taken for open, and the end is the outcome once it is.
             Fact::Failed { instance, .. } => {
                 let book = self.book(instance);
+                book.is_sent_again |= std::mem::take(&mut book.is_of_batch);
                 book.has_failed = book.end.is_some_and(|end| end.is_known);
                 book.goes_on &= book.has_failed;
             }

@@ -8,13 +8,15 @@ use crate::facts::{Fact, NodeRow, Row};
 use crate::world::World;
 
 /// Knows only what launchers have listed to the scheduler that runs, and of plain instances alone: what those are that the
-/// scheduler manages it says itself. Let off are plain ones that two machines have listed, as after a START that was sent
-/// again while a machine could not be seen; and those whose START was sent again, until a machine lists them.
+/// scheduler manages it says itself. Let off are instances that two machines have, as after a START that was sent again
+/// while a machine could not be seen, until one of them has it no longer and it is listed once: of each machine it has one
+/// row at most. And those whose START was sent again, until a machine lists them.
 #[derive(Default)]
 pub(super) struct Listed {
     /// Plain instances that are on a machine, as its launcher said last.
     on: BTreeMap<u32, usize>,
     managed: BTreeSet<u32>,
+    /// Those that two machines may have.
     twice: BTreeSet<u32>,
 }
 
@@ -32,6 +34,7 @@ impl Check for Listed {
             Fact::Taken {
                 instance,
                 is_unseen,
+                ..
             } => {
                 self.on.remove(instance);
                 if *is_unseen {
@@ -49,7 +52,18 @@ impl Check for Listed {
                 self.on.clear();
                 self.managed = restored.iter().copied().collect();
             }
-            Fact::Looked { rows, nodes, away } => return self.holds(rows, nodes, away),
+            Fact::Looked {
+                rows,
+                nodes,
+                away,
+                twice,
+            } => {
+                self.holds(rows, nodes, away)?;
+                let is_listed_twice =
+                    |it: u32| rows.iter().filter(|row| row.instance == it).count() > 1;
+                self.twice
+                    .retain(|it| twice.contains(it) || is_listed_twice(*it));
+            }
             _ => {}
         }
         Ok(())
@@ -75,9 +89,13 @@ impl Listed {
     fn holds(&self, rows: &[Row], nodes: &[NodeRow], away: &BTreeSet<usize>) -> Result<(), String> {
         let mut names = BTreeMap::new();
         let mut instances = BTreeSet::new();
+        let mut places = BTreeSet::new();
         for row in rows {
             if !instances.insert(row.instance) && !self.twice.contains(&row.instance) {
                 return Err(format!("{} is listed twice: {rows:?}", row.instance));
+            }
+            if !places.insert((row.instance, row.machine)) {
+                return Err(format!("{row:?} is there twice: {rows:?}"));
             }
             let namesake = names.insert(&row.name, row.instance);
             if !row.name.is_empty() && namesake.is_some_and(|it| it != row.instance) {
@@ -137,6 +155,10 @@ mod tests {
         assert!(listed.holds(&running, &[node(2)], &away).is_err());
         let doubled = [row(1, 0, true), row(2, 0, true), row(1, 1, false)];
         assert!(listed.holds(&doubled, &[node(2)], &away).is_err());
+        listed.twice.insert(1);
+        assert_eq!(listed.holds(&doubled, &[node(2)], &away), Ok(()));
+        let there_twice = [row(1, 0, true), row(2, 0, true), row(1, 0, true)];
+        assert!(listed.holds(&there_twice, &[node(3)], &away).is_err());
         let namesakes = [row(1, 0, true), row(2, 0, true), row(3, 1, false)];
         assert!(listed.holds(&namesakes, &[node(2)], &away).is_err());
     }

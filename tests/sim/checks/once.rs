@@ -24,6 +24,7 @@ impl Check for Once {
             Fact::Taken {
                 instance,
                 is_unseen: true,
+                ..
             } => {
                 self.excused.insert(instance);
             }
