@@ -103,6 +103,7 @@ const VALUES: &[&str] = &[
     "Floor",
     "HistoryEvent",
     "InstanceInfo",
+    "KnownInfo",
     "LateEffects",
     "Left",
     "Limits",
@@ -127,6 +128,7 @@ const VALUES: &[&str] = &[
     "Tried",
     "Unconfirmed",
     "Unmovable",
+    "UnsentFailure",
     "Unwritten",
     "Window",
 ];

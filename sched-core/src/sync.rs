@@ -57,6 +57,11 @@ impl<Shown: Default> SnapshotSync<Shown> {
         synced.is_some() || unsent.iter().any(is_page)
     }
 
+    /// Whether a controller is being sent a snapshot.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Whether the next page can be queued.
     pub(crate) fn is_page_due(&self, peers: &Peers) -> bool {
         let session = self.open.as_ref().and_then(|it| peers.get(it.to));

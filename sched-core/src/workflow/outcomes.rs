@@ -37,6 +37,9 @@ impl Scheduler {
     /// failure to start an instance that exists by now is left out, because the snapshot has shown it.
     pub(crate) fn replay(&mut self, to: SessionId, missed: Vec<Outcome>) {
         for outcome in missed {
+            if let Outcome::StartFailed(failure) = &outcome {
+                self.failure_is_sent(failure);
+            }
             let message = match outcome {
                 Outcome::StartFailed(failure) => (!self.is_there(&failure.instance_uuid))
                     .then_some(Message::StartFailureCopy(failure)),

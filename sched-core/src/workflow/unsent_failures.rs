@@ -125,13 +125,26 @@ impl Scheduler {
         }
     }
 
-    /// Whether there are failures to be sent, and a master whose queue is short.
+    /// A controller is sent a failure that it missed, in place of the one that its run's record still asks for.
+    pub(crate) fn failure_is_sent(&mut self, failure: &StartFailure) {
+        let instance = InstanceId::new(&failure.instance_uuid);
+        let last = self.instances.last_run_of(&instance);
+        if last.is_some_and(|run| run.unsent().is_some() && run.failed() == Some(&failure.reason))
+            && let Some(number) = self.instances.number_of_last_run(&instance)
+        {
+            self.set_unsent(number, None);
+        }
+    }
+
+    /// Whether there are failures to be sent, and a master whose queue is short and which was sent its snapshot, with the
+    /// failures that it missed.
     pub(crate) fn has_failures_to_send(&self) -> bool {
         let master = self
             .peers
             .master()
             .and_then(|master| self.peers.get(master));
         master.is_some_and(|session| session.backlog() == Backlog::Clear)
+            && !self.sync.is_open()
             && self.instances.failures_to_send().next().is_some()
     }
 
