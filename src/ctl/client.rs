@@ -562,3 +562,32 @@ impl Submitter {
             .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_back_between_two_pages_is_listed_once() {
+        use PlacementState::{Lost, Running, Waiting};
+        let view = |(id, state): (&str, PlacementState)| InstanceView {
+            instance_uuid: id.to_owned(),
+            state,
+            ..InstanceView::default()
+        };
+        let rows = [
+            ("a", Lost),
+            ("b", Lost),
+            ("c", Waiting),
+            ("a", Running),
+            ("c", Running),
+        ];
+        let mut listing = Listing {
+            instances: rows.map(view).into(),
+            ..Listing::default()
+        };
+        listing.drop_superseded();
+        let expected = [("b", Lost), ("a", Running), ("c", Running)];
+        assert_eq!(listing.instances, expected.map(view));
+    }
+}

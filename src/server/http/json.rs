@@ -247,7 +247,7 @@ impl ValueReader for Reader<'_> {
         };
         // An entry's path has its key.
         let read = |(key, value): (&String, &Value)| {
-            let path = format!("{}.{key}", self.path);
+            let path = joined(self.path, &shorten(key));
             Ok((key.clone(), T::read(Reader { path: &path, value })?))
         };
         entries.iter().map(read).collect()
@@ -270,7 +270,8 @@ impl ValueReader for Reader<'_> {
             // `false` says that the record has no such key.
             if !record.set(key, &mut field)? {
                 let known: Vec<&str> = T::FIELDS.iter().map(|field| field.key).collect();
-                let path = joined(self.path, key);
+                // Chosen by who sent the body, and as long as that may be.
+                let path = joined(self.path, &shorten(key));
                 let detail = format!("no such key; expected one of {}", known.join(", "));
                 return Err(Problem::invalid_data(&path, detail));
             }
@@ -353,6 +354,23 @@ mod tests {
         let json = to_json(&row);
         assert_eq!(json["state"], "running");
         assert_eq!(json["position"], u64::MAX);
+    }
+
+    #[test]
+    fn a_key_of_a_body_is_named_shortened() {
+        let long = "\u{1b}[2J".to_owned() + &"k".repeat(1 << 16);
+        for bad in [
+            json!({ &*long: 1 }),
+            json!({"resources": {&*long: "two"}}),
+            json!({"resources": {&*long: {&*long: 1}}}),
+        ] {
+            let problem = from_json::<Update>("update", &bad).unwrap_err();
+            let field = problem.field().unwrap();
+            assert!(field.starts_with("update."), "{field}");
+            assert!(field.ends_with('…') && field.len() < 200, "{field}");
+            let document = format!("{problem:?}");
+            assert!(document.len() < 2_000, "{} bytes", document.len());
+        }
     }
 
     #[test]

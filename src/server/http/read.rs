@@ -424,3 +424,61 @@ impl App {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left of these rows of one answer, by the ends of their identifiers.
+    fn left(rows: &[(&str, PlacementState, &str)]) -> Vec<(String, String)> {
+        let row = |(id, state, node): &(&str, PlacementState, &str)| {
+            to_json(&InstanceView {
+                instance_uuid: (*id).to_owned(),
+                node_uuid: (*node).to_owned(),
+                state: state.clone(),
+                ..InstanceView::default()
+            })
+        };
+        let mut rows: Vec<Row> = rows.iter().map(row).collect();
+        drop_superseded(&mut rows);
+        let text = |row: &Row, key: &str| row[key].as_str().unwrap().to_owned();
+        let shown = rows.iter();
+        shown
+            .map(|row| (text(row, "instance_uuid"), text(row, "state")))
+            .collect()
+    }
+
+    #[test]
+    fn what_came_back_between_two_steps_of_one_answer_is_in_it_once() {
+        use PlacementState::{Lost, Running, Waiting};
+        let rows = [
+            ("back", Lost, "n"),
+            ("still", Lost, "n"),
+            ("placed", Waiting, ""),
+            ("waits", Waiting, ""),
+            ("back", Running, "n"),
+            ("placed", Running, "m"),
+            // Two nodes list it: people have to see that.
+            ("twice", Running, "n"),
+            ("twice", Running, "m"),
+        ];
+        let expected = [
+            ("still", "lost"),
+            ("waits", "waiting"),
+            ("back", "running"),
+            ("placed", "running"),
+            ("twice", "running"),
+            ("twice", "running"),
+        ];
+        let expected = expected.map(|(id, state)| (id.to_owned(), state.to_owned()));
+        assert_eq!(left(&rows), expected);
+    }
+
+    #[test]
+    fn rows_without_an_identifier_stay() {
+        let node = to_json(&NodeView::default());
+        let mut rows = vec![node, Row::new()];
+        drop_superseded(&mut rows);
+        assert_eq!(rows.len(), 2);
+    }
+}
