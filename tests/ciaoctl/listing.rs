@@ -2,8 +2,8 @@
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    InstanceStopped, NodeConnected, NodeType, Payload, Query, QueryKind, QueryResult,
-    RefusalReason, StoreState, StoreView, Topic, Watch,
+    InstanceStopped, InstanceView, NodeConnected, NodeType, Payload, PlacementState, Query,
+    QueryKind, QueryResult, RefusalReason, StoreState, StoreView, Topic, Watch,
 };
 
 use crate::scheduler::{DEADLINE, Scheduler, answer, instance, node, placed, refusal};
@@ -33,6 +33,38 @@ async fn a_listing_is_whole_however_many_pages_it_has() {
     assert!(table.starts_with("NODE "), "{table}");
     assert_eq!(table.lines().count(), 26);
     assert_eq!(scheduler.seen(Kind::QUERY).len(), 9, "three pages each");
+}
+
+#[tokio::test]
+async fn an_instance_that_comes_back_while_pages_are_read_is_listed_once() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        let node = node("4c", "node-a");
+        // The scheduler is in recovery: its first page has both as lost, and the node is back before the second one.
+        let lost = ["11", "22"].map(|begin| InstanceView {
+            state: PlacementState::Lost,
+            ..instance(begin, &node)
+        });
+        let back = InstanceView {
+            state: PlacementState::Running,
+            ..instance("11", &node)
+        };
+        let rows = [&lost[..], &[back]].concat();
+        peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &rows, 2));
+    })
+    .await;
+    let listed = scheduler.ctl(&["instances", "--json"]).await.json();
+    let states = listed["instances"].as_array().unwrap().iter();
+    let states: Vec<_> = states
+        .map(|it| {
+            let text = |key: &str| it[key].as_str().unwrap().to_owned();
+            (text("instance_uuid")[..2].to_owned(), text("state"))
+        })
+        .collect();
+    let expected = [("22", "lost"), ("11", "running")];
+    let expected = expected.map(|(id, state)| (id.to_owned(), state.to_owned()));
+    assert_eq!(states, expected);
+    let quiet = scheduler.ctl(&["instances", "--quiet"]).await;
+    assert_eq!(quiet.out.lines().count(), 2, "{quiet:?}");
 }
 
 #[tokio::test]
