@@ -19,7 +19,7 @@ pub const CERTIFICATE_SOON_S: i64 = 30 * 86_400;
 /// For how long a workload that failed is counted: an hour.
 ///
 /// Older failures say little about how the cluster is.
-pub const RECENT: Duration = Duration::from_hours(1);
+pub const RECENT: Duration = Duration::from_secs(3600);
 
 /// Reasons for waiting that are shown, those of most instances first.
 const MAX_REASONS: usize = 4;

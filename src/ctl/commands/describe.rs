@@ -232,7 +232,6 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
 /// `is_there` is false for an instance that has ended: it has an exit status, and no resources any more. The disk that
 /// is used is in units of 10⁶ bytes, what was asked for is in MiB.
 fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, Facts)> {
-    let of = |used: String, asked: String| format!("{used} used of {asked}");
     let state = match &*view.life {
         "" => view.state.as_str(),
         life => life,
@@ -242,21 +241,6 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
         false => exit_of(view.exit_code, Some(&view.node_uuid)),
     };
     let is_lost = matches!(view.state, PlacementState::Lost | PlacementState::InDoubt);
-    // Only shown for an instance that is still listed.
-    let mut asks = vec![
-        (
-            "memory",
-            of(mebibytes(view.mem_used_mb), mebibytes(view.mem_mb)),
-        ),
-        (
-            "disk",
-            of(megabytes(view.disk_used_mb), mebibytes(view.disk_mb)),
-        ),
-        ("vcpus", count(view.vcpus)),
-    ];
-    for (name, amount) in &view.resources {
-        asks.push(("resource", format!("{name}: {amount}")));
-    }
     let number = |number: Option<String>| number.unwrap_or_default();
     let mut sections = vec![
         (
@@ -304,9 +288,29 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
         ),
     ];
     if is_there {
-        sections.push(("Resources", asks));
+        sections.push(("Resources", resources_of(view)));
     }
     sections
+}
+
+/// What an instance asked for, and uses of it.
+fn resources_of(view: &InstanceView) -> Facts {
+    let of = |used: String, asked: String| format!("{used} used of {asked}");
+    let mut asks = vec![
+        (
+            "memory",
+            of(mebibytes(view.mem_used_mb), mebibytes(view.mem_mb)),
+        ),
+        (
+            "disk",
+            of(megabytes(view.disk_used_mb), mebibytes(view.disk_mb)),
+        ),
+        ("vcpus", count(view.vcpus)),
+    ];
+    for (name, amount) in &view.resources {
+        asks.push(("resource", format!("{name}: {amount}")));
+    }
+    asks
 }
 
 /// The last lines of what an instance wrote, fit for a terminal; `None` where there is none to be had.
