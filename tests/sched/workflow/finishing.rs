@@ -324,9 +324,8 @@ fn with_lost_delete(command: impl Fn(Target) -> Command) -> (World, SessionId) {
 
 #[test]
 fn a_delete_of_a_plain_instance_that_was_lost_is_sent_again_once_its_launcher_is_back_with_it() {
-    let (delete, stop): (fn(Target) -> Command, fn(Target) -> Command) =
-        (Command::Delete, Command::Stop);
-    for (command, leaves) in [(delete, false), (stop, true)] {
+    let commands: [fn(Target) -> Command; 2] = [Command::Delete, Command::Stop];
+    for (command, leaves) in commands.into_iter().zip([false, true]) {
         for away in [Duration::ZERO, 2 * IN_DOUBT_TIME] {
             let (mut world, _) = with_lost_delete(command);
             world.advance(away);
