@@ -5,7 +5,7 @@
 //! `cargo bench --locked --package ciao-rik --bench instances [-- COUNT …]`, 500 and 20 000 instances by default. With
 //! RIK_SCHEDULER=PATH, a `scheduler` of RIK's own built elsewhere, the same workers and controller use that one as well.
 
-#![allow(
+#![expect(
     clippy::unwrap_used,
     dead_code,
     reason = "a bench ends where it fails; the tests use the rest of their modules"

@@ -15,11 +15,6 @@
 //! with a worker in place of processes. [`tokens`] says who may call; [`definition`] makes a START of a controller's
 //! JSON.
 
-#![allow(
-    clippy::result_large_err,
-    reason = "tonic's Status is what a refused call is answered with"
-)]
-
 mod controllers;
 mod coordinator;
 mod definition;

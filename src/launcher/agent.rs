@@ -171,7 +171,7 @@ pub enum Input {
         instance: String,
         /// Its exit code, -n where signal n ended it; `None` = not known.
         code: Option<i32>,
-        /// Whether it is known that nobody had asked it to end.
+        /// Whether it is known that no stop had been requested.
         by_itself: bool,
     },
     /// The answer to [`AgentAction::Freeze`].

@@ -122,7 +122,7 @@ pub(crate) enum Supervision {
 pub(crate) enum Ended {
     /// The program ran and ended with this code, -n where signal n ended it; `None` = not known.
     Exited(Option<i32>),
-    /// The same, and nobody had asked it to end. Supervisors of earlier launchers do not tell that.
+    /// The same, and no stop had been requested. Supervisors of earlier launchers do not tell that.
     ByItself(i32),
     /// The program never ran.
     NeverRan(Obstacle),

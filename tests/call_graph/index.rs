@@ -23,7 +23,7 @@ pub(crate) enum Shape<'a> {
 /// Whose method a function is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
-    /// Nobody's: it is free.
+    /// A free function.
     Free,
     /// That of a type of the core.
     Type(usize),
@@ -100,7 +100,7 @@ pub(crate) struct Index<'a> {
     pub(crate) modules: BTreeMap<String, Module>,
     /// Functions by owner and name.
     pub(crate) owned: BTreeMap<(Owner, String), Vec<usize>>,
-    /// Methods by name, whoever has them.
+    /// Methods by name, of all types.
     pub(crate) by_name: BTreeMap<String, Vec<usize>>,
     /// Which traits of the core each type implements, and which types implement each.
     pub(crate) traits_of: BTreeMap<usize, BTreeSet<usize>>,

@@ -38,7 +38,7 @@ pub(crate) enum Fact {
     },
     /// A process began.
     Began { instance: u32, machine: usize },
-    /// A process ended, with this code; `by_itself`: nobody had asked it to.
+    /// A process ended, with this code; `by_itself`: no stop had been requested.
     Ended {
         instance: u32,
         machine: usize,

@@ -86,7 +86,7 @@ impl World {
         }
         let rows = self.ask(&QueryKind::Instances).instances;
         let nodes = self.ask(&QueryKind::Nodes).nodes;
-        // What liars list, and nobody else, is on no machine and in nobody's way.
+        // What liars alone list is on no machine and takes no capacity.
         let rows = rows
             .iter()
             .filter(|row| names::liar_of(&row.node_uuid).is_none());

@@ -201,7 +201,7 @@ const BLOCK: u64 = 50;
 const UPDATE: &str = "UPDATE_RECIPIENTS";
 
 #[test]
-#[ignore = "compares with another version of the scheduler; a change of behaviour has to record it anew"]
+#[ignore = "compares with another version of the scheduler; record it again after a change of behaviour"]
 fn recipients_get_what_is_recorded() {
     let hashes = Mutex::new(BTreeMap::new());
     for_each_seed(&[], SEEDS, |seed, _| {

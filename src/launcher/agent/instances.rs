@@ -296,7 +296,7 @@ impl Agent {
         let Some(state) = self.instances.get(id).map(|instance| instance.state) else {
             return;
         };
-        // Nobody had signalled it, also where its lease had just run out.
+        // It was sent no signal, also where its lease had just run out.
         let is_its_own = by_itself && code.is_some();
         match state {
             InstancePhase::Stopping { outcome, .. }

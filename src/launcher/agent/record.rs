@@ -130,7 +130,7 @@ pub enum ProcessFate {
     Running,
     /// It ended, with this code if anybody knows.
     Ended(Option<i32>),
-    /// It ended with this code, and nobody had asked it to.
+    /// It ended with this code, and no stop had been requested.
     EndedByItself(i32),
     /// It never ran, and never will.
     NeverRan,

@@ -212,7 +212,7 @@ mod tests {
         ];
         let (shown, end) = pass(&listings, after.as_deref(), &third, None);
         assert_eq!((&*shown, end), ("d", None));
-        // Another list begins anew.
+        // It is another list, from its first page.
         assert_eq!(pass(&listings, None, &third, None).0, "x b d");
     }
 

@@ -164,7 +164,7 @@ fn how(end: InstanceEnd, node: Uuid) -> EndHow {
                 detail: end.detail.into(),
             }))
         }
-        // Without an exit status its launcher has only found that it is gone: of what, nobody knows.
+        // Without an exit status its launcher has only found that it is gone: the cause is unknown.
         EndKind::Exited if end.exit_code.is_some() => EndHow::Exited,
         // A kind of end that this scheduler does not know still means that the instance is gone.
         EndKind::Exited | EndKind::Stopped | EndKind::Other(_) => EndHow::Stopped,

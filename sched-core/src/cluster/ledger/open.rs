@@ -55,7 +55,7 @@ impl Ledger {
             return;
         };
         if !entry.is_managed {
-            // Whoever starts it again does not want it ended by a DELETE from before that was lost.
+            // A new START is not to be ended by a DELETE from before it that was lost.
             (entry.stops, entry.is_stop_lost) = (0, false);
         }
         match entry.claim_state {

@@ -14,7 +14,7 @@ fn stopped(id: &str, code: i64) -> Message {
     })
 }
 
-/// The end of what nobody had stopped.
+/// The end of a process that was sent no signal.
 fn ended(id: &str, code: i64) -> Message {
     let Message::InstanceStopped(event) = stopped(id, code) else {
         unreachable!("it is one");
