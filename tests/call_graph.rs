@@ -28,6 +28,8 @@ mod graph;
 mod index;
 #[path = "call_graph/list.rs"]
 mod list;
+#[path = "common/modules.rs"]
+mod modules;
 #[path = "call_graph/patterns.rs"]
 mod patterns;
 #[path = "call_graph/planted.rs"]

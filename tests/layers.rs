@@ -12,6 +12,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+#[path = "common/modules.rs"]
+mod modules;
+
+use modules::{Edges, cycles, sources};
+
 /// The core's folder.
 const CORE: &str = "sched-core/src";
 
@@ -44,9 +49,6 @@ const CRATES: &[(&str, &[&str])] = &[
     ("sched-core", &["sched-model"]),
 ];
 
-/// Which modules each module names.
-type Graph = BTreeMap<String, BTreeSet<String>>;
-
 #[test]
 fn no_modules_of_the_core_name_each_other_in_a_circle() {
     let sources = sources(CORE);
@@ -76,7 +78,7 @@ fn components_of_the_core_name_components_alone_and_not_in_a_circle() {
         "what components of {CORE} name above them is not what BREACHES lists: have them return values, and take what needs \
          several components to `workflow`; shorten the list if there is less"
     );
-    let components: Graph = COMPONENTS
+    let components: Edges = COMPONENTS
         .iter()
         .map(|from| {
             let named = graph[*from].iter().filter(|to| is_component(to));
@@ -249,7 +251,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 #[test]
 fn modules_outside_the_core_name_what_stands_below_them_alone() {
     let graph = graph(OUTER, &outer_sources());
-    let layers: Graph = LAYERS
+    let layers: Edges = LAYERS
         .iter()
         .map(|(from, to)| {
             let to = to.iter().map(|it| (*it).to_owned());
@@ -300,27 +302,8 @@ fn dependencies(manifest: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The sources of a folder: path below it without `.rs`, and text.
-fn sources(folder: &str) -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|it| it == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                let below = path.strip_prefix(&root).unwrap().with_extension("");
-                found.push((below.to_str().unwrap().replace('\\', "/"), text));
-            }
-        }
-    }
-    found
-}
-
 /// Which modules that stand directly in the folder name which others of them.
-fn graph(folder: &str, sources: &[(String, String)]) -> Graph {
+fn graph(folder: &str, sources: &[(String, String)]) -> Edges {
     graph_with(folder, sources, &BTreeMap::new())
 }
 
@@ -329,10 +312,10 @@ fn graph_with(
     folder: &str,
     sources: &[(String, String)],
     exports: &BTreeMap<String, String>,
-) -> Graph {
+) -> Edges {
     let top = |path: &str| path.split('/').next().unwrap().to_owned();
     let modules: BTreeSet<String> = sources.iter().map(|(path, _)| top(path)).collect();
-    let mut graph: Graph = modules
+    let mut graph: Edges = modules
         .iter()
         .map(|it| (it.clone(), BTreeSet::new()))
         .collect();
@@ -442,34 +425,6 @@ fn tokens(code: &str) -> Vec<String> {
     tokens
 }
 
-/// Modules that reach each other, in groups of two or more.
-fn cycles(graph: &Graph) -> Vec<BTreeSet<&str>> {
-    let reach: BTreeMap<&str, BTreeSet<&str>> = graph
-        .keys()
-        .map(|from| (from.as_str(), reached(graph, from)))
-        .collect();
-    let mut cycles: Vec<BTreeSet<&str>> = Vec::new();
-    for (from, reached) in &reach {
-        let back = reached.iter().filter(|to| reach[*to].contains(from));
-        let cycle: BTreeSet<&str> = back.copied().collect();
-        if cycle.len() > 1 && !cycles.contains(&cycle) {
-            cycles.push(cycle);
-        }
-    }
-    cycles
-}
-
-fn reached<'a>(graph: &'a Graph, from: &str) -> BTreeSet<&'a str> {
-    let mut reached = BTreeSet::new();
-    let mut left: Vec<&str> = graph[from].iter().map(String::as_str).collect();
-    while let Some(module) = left.pop() {
-        if reached.insert(module) {
-            left.extend(graph[module].iter().map(String::as_str));
-        }
-    }
-    reached
-}
-
 #[test]
 fn paths_are_found_however_they_are_written() {
     let sources = [
@@ -529,7 +484,7 @@ fn what_is_exported_is_of_the_module_that_it_is_from() {
 #[test]
 fn circles_are_told_from_what_leads_into_them() {
     let edges = ["a b", "b c", "c b d", "d", "e f", "f g", "g e", "h h"];
-    let graph: Graph = edges
+    let graph: Edges = edges
         .iter()
         .map(|edges| {
             let mut names = edges.split(' ').map(str::to_owned);

@@ -1,12 +1,10 @@
 //! Files that call each other, and what is a cycle of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::index::Index;
+use crate::modules::Edges;
 use crate::walk::Calls;
-
-/// Which files each file calls.
-pub(crate) type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// Calls between files.
 pub(crate) struct Files {
@@ -30,40 +28,6 @@ impl Files {
         let pairs = self.edges.iter();
         pairs.flat_map(|(from, to)| to.iter().map(move |to| (from.as_str(), to.as_str())))
     }
-}
-
-/// All that is reached from one.
-pub(crate) fn reached<'e>(edges: &'e Edges, from: &str) -> BTreeSet<&'e str> {
-    let mut reached = BTreeSet::new();
-    let mut left: Vec<&str> = edges
-        .get(from)
-        .into_iter()
-        .flatten()
-        .map(String::as_str)
-        .collect();
-    while let Some(file) = left.pop() {
-        if reached.insert(file) {
-            left.extend(edges.get(file).into_iter().flatten().map(String::as_str));
-        }
-    }
-    reached
-}
-
-/// Files that reach each other, in groups of two or more.
-pub(crate) fn cycles(edges: &Edges) -> Vec<BTreeSet<&str>> {
-    let reach: BTreeMap<&str, BTreeSet<&str>> = edges
-        .keys()
-        .map(|from| (from.as_str(), reached(edges, from)))
-        .collect();
-    let mut cycles: Vec<BTreeSet<&str>> = Vec::new();
-    for (from, reached) in &reach {
-        let back = reached.iter().filter(|to| reach[*to].contains(from));
-        let cycle: BTreeSet<&str> = back.copied().collect();
-        if cycle.len() > 1 && !cycles.contains(&cycle) {
-            cycles.push(cycle);
-        }
-    }
-    cycles
 }
 
 /// The calls within a cycle.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::graph::{Files, cycles, mutual};
+use crate::graph::{Files, mutual};
 use crate::index::{Index, Owner};
+use crate::modules::cycles;
 use crate::rules::{FLOWS, methods};
 use crate::source::{Source, lines};
 use crate::walk::Calls;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::graph::{Files, cycles, edges_within};
+use crate::graph::{Files, edges_within};
 use crate::index::{FnDef, Index, Owner, Shape};
+use crate::modules::cycles;
 use crate::walk::Calls;
 
 /// The folders whose files decide, and never call each other.

@@ -1,6 +1,6 @@
 //! The sources that are looked at: the core's files without tests and without what is made for tests and benchmarks.
 
-use std::path::Path;
+use crate::modules::sources;
 
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Item, Meta, Token};
@@ -17,21 +17,7 @@ pub(crate) struct Source {
 
 /// The files of the core, by path, without those that only tests have.
 pub(crate) fn of_the_core() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(CORE);
-    let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|it| it == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                let below = path.strip_prefix(&root).unwrap().with_extension("");
-                found.push((below.to_str().unwrap().replace('\\', "/"), text));
-            }
-        }
-    }
-    parse(found)
+    parse(sources(CORE))
 }
 
 /// Parses files, given as path and text, and leaves out those that tests alone have.
