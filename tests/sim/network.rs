@@ -362,7 +362,12 @@ impl World {
             return;
         }
         let peer = connection.peer;
-        let Some(message) = connection.down.decode().filter(|_| connection.is_held) else {
+        if !connection.is_held {
+            // It has closed its end, which the other has not learned: nothing that is written arrives any more.
+            let lost = connection.down.wire.pop_front();
+            return self.unheard(peer, &lost.map_or_else(Vec::new, |flying| flying.told));
+        }
+        let Some(message) = connection.down.decode() else {
             return;
         };
         self.pump(link);
