@@ -122,6 +122,10 @@ impl Scheduler {
         let mut collected = self.queue.take_collected();
         self.put_in_order(&mut collected, |(instance, _)| instance);
         for (instance, cause) in collected {
+            // One of those collected before it may wait by now, for room that this one would take.
+            if let Some(query) = self.instances.query_of(&instance) {
+                self.serve_before(query.request());
+            }
             if let Some(State::Seeking { .. }) = self.state_of(&instance) {
                 self.place_or_wait(&instance, &cause);
             }
