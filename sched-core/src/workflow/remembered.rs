@@ -49,7 +49,7 @@ impl Scheduler {
     /// those of which nothing is to be said but that they are there. Managed instances have records of their own.
     fn claims_of(&self, ledger: &Ledger, is_lost: bool) -> Vec<ClaimRecord> {
         // A START that was never listed has failed when its node is given up.
-        let is_listed = |entry: &Entry| is_lost && entry.claim_state() == ClaimState::Running;
+        let is_listed = |entry: &Entry| is_lost && entry.may_run();
         // Of one that is only claimed the node knows nothing.
         let is_kept_here = |entry: &Entry| {
             let is_there = !entry.is_managed() && entry.claim_state() != ClaimState::Claimed;

@@ -101,6 +101,19 @@ fn a_plain_instance_of_a_lost_node_is_listed_until_its_node_is_back() {
 }
 
 #[test]
+fn a_start_sent_once_more_and_not_answered_does_not_have_what_runs_forgotten() {
+    let (mut world, controller, node) = World::new().with_node(100);
+    world.start_as(controller, web("a"));
+    world.stats(node, vec![running("a", 1)]);
+    world.start_as(controller, web("a"));
+    world.lose(node);
+    world.is_lost("a");
+    world.look_away();
+    world.start_as(controller, web("b"));
+    assert_eq!(world.failures(controller).len(), 1, "its name is taken");
+}
+
+#[test]
 fn while_its_node_may_still_be_back_a_delete_says_what_can_be_done_too() {
     let (mut world, controller, node) = World::new().with_node(100);
     world.start_as(controller, request("a", 10));

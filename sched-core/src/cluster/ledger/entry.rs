@@ -368,6 +368,15 @@ impl Entry {
         self.used_disk_mib
     }
 
+    /// Whether its node had it when it was last heard of, also where a START that was sent once more since is in doubt.
+    pub(crate) fn may_run(&self) -> bool {
+        match self.claim_state {
+            ClaimState::Running => true,
+            ClaimState::InDoubt(_) => self.listed_in > 0 || self.is_remembered,
+            ClaimState::Placed(_) | ClaimState::Claimed => false,
+        }
+    }
+
     /// How certain it is that the instance is on the node.
     pub(crate) fn claim_state(&self) -> ClaimState {
         self.claim_state
