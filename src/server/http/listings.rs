@@ -12,10 +12,10 @@
 //! only it or later ones had. Lists that are given up are forgotten, the oldest first ([`MAX_SHOWN`]); a cursor of one
 //! that is forgotten still leads on, as one that was made otherwise.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
-use indexmap::IndexMap;
 use parking_lot::Mutex;
+use proto_frames::Uuid;
 use serde_json::{Map, Value};
 
 use super::limits::MAX_SHOWN;
@@ -27,12 +27,13 @@ pub(super) struct Listings(Mutex<All>);
 
 #[derive(Debug, Default)]
 struct All {
-    /// By number, the oldest first.
-    by_number: IndexMap<u64, Shown>,
-    /// Instances of all of them.
+    /// By number. Numbers are drawn at random: a client that guessed that of another could have rows left out of the
+    /// other's pages.
+    by_number: HashMap<u64, Shown>,
+    /// Their numbers, the oldest first.
+    oldest: VecDeque<u64>,
+    /// Lists, and the instances of all of them.
     count: usize,
-    /// How many there were.
-    begun: u64,
 }
 
 /// What the pages of one list have shown that may come once more: what was on no node, and of each page what was on the
@@ -92,10 +93,11 @@ impl Listings {
             rows.retain(|row| !shown.has(row, page.number));
         }
         let next = next?;
-        let list = page.list.unwrap_or_else(|| {
-            all.begun += 1;
-            all.begun
-        });
+        // Only a list that was begun here is gone on with: a cursor can be made up.
+        let list = match page.list.filter(|list| all.by_number.contains_key(list)) {
+            Some(list) => list,
+            None => all.begin(),
+        };
         let shown = all.by_number.entry(list).or_default();
         let before = shown.0.len();
         shown.add(rows, page.number);
@@ -107,12 +109,23 @@ impl Listings {
 }
 
 impl All {
+    /// Begins a list; its number.
+    fn begin(&mut self) -> u64 {
+        let (number, _) = Uuid::new_v4().as_u64_pair();
+        if self.by_number.insert(number, Shown::default()).is_none() {
+            self.oldest.push_back(number);
+            self.count += 1;
+        }
+        number
+    }
+
     fn forget_oldest(&mut self) {
         while self.count > MAX_SHOWN {
-            let Some((_, oldest)) = self.by_number.shift_remove_index(0) else {
+            let Some(oldest) = self.oldest.pop_front() else {
                 return;
             };
-            self.count -= oldest.0.len();
+            let shown = self.by_number.remove(&oldest);
+            self.count -= shown.map_or(0, |shown| 1 + shown.0.len());
         }
     }
 }
@@ -192,11 +205,20 @@ mod tests {
         let listings = Listings::default();
         let first = [("a", Lost, "n"), ("b", Waiting, "")];
         let (shown, next) = pass(&listings, None, &first, Some("none:b"));
-        assert_eq!((&*shown, next.as_deref()), ("a b", Some("none:b@1.1")));
+        let list = next
+            .as_deref()
+            .and_then(|next| next.strip_prefix("none:b@"));
+        let list = list
+            .and_then(|list| list.strip_suffix(".1"))
+            .expect("page 1");
+        assert_eq!(shown, "a b");
         assert_eq!(Page::at(next.as_deref()).1, Some("none:b"));
         let second = [("c", Lost, "n"), ("x", Running, "m"), ("a", Running, "n")];
         let (shown, after) = pass(&listings, next.as_deref(), &second, Some("3:1"));
-        assert_eq!((&*shown, after.as_deref()), ("c x", Some("3:1@1.2")));
+        assert_eq!(
+            (shown, after.clone()),
+            ("c x".to_owned(), Some(format!("3:1@{list}.2")))
+        );
         // The same page once more: it has lost nothing of what only it has shown.
         let again = [
             ("x", Running, "m"),
@@ -249,6 +271,29 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_that_was_made_up_changes_no_list_of_another_and_takes_no_memory_for_good() {
+        let listings = Listings::default();
+        let waits = PlacementState::Waiting;
+        let (_, next) = pass(&listings, None, &[("a", waits.clone(), "")], Some("none:a"));
+        for made_up in 0..1000 {
+            let cursor = format!("none:a@{made_up}.0");
+            pass(
+                &listings,
+                Some(&cursor),
+                &[("b", waits.clone(), "")],
+                Some("none:b"),
+            );
+        }
+        let rows = [("b", PlacementState::Running, "n")];
+        assert_eq!(pass(&listings, next.as_deref(), &rows, None).0, "b");
+        for _ in 0..2 * MAX_SHOWN {
+            pass(&listings, None, &[], Some("none:z"));
+        }
+        let all = listings.0.lock();
+        assert!(all.count <= MAX_SHOWN && all.by_number.len() <= MAX_SHOWN);
+    }
+
+    #[test]
     fn lists_that_are_given_up_are_forgotten() {
         let listings = Listings::default();
         for list in 0..50 {
@@ -260,7 +305,7 @@ mod tests {
             pass(&listings, None, &rows, Some("none:z"));
             let all = listings.0.lock();
             assert!(all.count <= MAX_SHOWN);
-            let counted: usize = all.by_number.values().map(|it| it.0.len()).sum();
+            let counted: usize = all.by_number.values().map(|it| 1 + it.0.len()).sum();
             assert_eq!(counted, all.count);
         }
     }
