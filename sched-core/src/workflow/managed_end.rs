@@ -425,7 +425,7 @@ impl Scheduler {
             node: uuid.to_string().into(),
         };
         let Some(session) = session else {
-            return self.no_such_instance(id, &target, None);
+            return self.delete_on_lost(id, key, instance);
         };
         if !self.may(instance, EventKind::Deleted)
             || !self.expect_answer(id, CommandName::Delete, instance)
@@ -443,6 +443,22 @@ impl Scheduler {
             is_readdressed: canonical_uuid(&named.node) != Some(uuid),
         };
         self.send(session, Message::Targeted(Box::new(command)));
+    }
+
+    /// A DELETE for a node that is lost and not given up yet: the instance is to be stopped there, as if its launcher had
+    /// not carried out the DELETE before the loss. It is sent the DELETE when it is back.
+    fn delete_on_lost(&mut self, id: SessionId, key: NodeKey, instance: &InstanceId) {
+        if !self.may(instance, EventKind::Deleted) {
+            return;
+        }
+        let node = self.cluster.nodes().node(key).uuid();
+        // The node is given up before that.
+        let due = self.now + self.config.in_doubt_time + COMMAND_TIME;
+        let cause = &Cause::DeletedLost;
+        self.transition(instance, LifecycleEvent::Deleted { due }, cause);
+        self.cluster.ledger_mut(key).stop_is_lost(instance);
+        // It is not deleted yet, and nobody is told so.
+        self.copy_state(id, instance, PhaseName::Lost, Some(node), cause);
     }
 
     /// An instance that is on no node is deleted here.

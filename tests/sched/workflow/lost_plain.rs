@@ -298,6 +298,35 @@ fn a_delete_of_a_lost_instance_does_not_say_that_it_is_deleted() {
 }
 
 #[test]
+fn a_delete_of_a_managed_instance_counts_while_its_node_may_still_be_back() {
+    for is_back_in_time in [true, false] {
+        let (mut world, controller, node) = World::new().with_node(100);
+        world.start_as(controller, request("a", 10).waiting(30));
+        world.stats(node, vec![running("a", 1)]);
+        world.cut(node);
+        let operator = world.operator(&[]);
+        world.look_away();
+        world.delete_at(operator, "a", node_uuid(1));
+        let told = world.told(operator);
+        let [Message::InstanceState(state)] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert_eq!(state.payload.state.as_str(), "lost");
+        assert_eq!(world.row("a").state, PlacementState::Lost);
+        if !is_back_in_time {
+            world.advance(10 * IN_DOUBT_TIME);
+            assert_eq!(world.row("a").state, PlacementState::Lost);
+        }
+        let node = world.node_with(1, 100);
+        world.stats(node, vec![running("a", 1)]);
+        assert_eq!(world.orders(node), ["stop a"], "{is_back_in_time}");
+        world.gone(node, Kind::INSTANCE_DELETED, "a");
+        assert_eq!(world.seen("a"), []);
+        assert_eq!(world.ended("a").len(), 1);
+    }
+}
+
+#[test]
 fn a_node_that_was_known_only_briefly_is_forgotten_in_an_hour_and_any_other_is_not() {
     let mut world = World::new();
     let nodes = |world: &mut World| {
