@@ -393,9 +393,10 @@ impl Operation {
             CommandProgress::UnderWay(transition) => transition.text(),
             CommandProgress::Done(transition) if self.command == LifecycleCommand::Migrate => {
                 match transition.state {
-                    PhaseName::Waiting => {
-                        format!("{}, for where it was told to", transition.text())
+                    PhaseName::Waiting if transition.target.is_known() => {
+                        format!("waits for room on {}", transition.target)
                     }
+                    PhaseName::Waiting => transition.text(),
                     _ => format!("moved to {}", transition.node),
                 }
             }

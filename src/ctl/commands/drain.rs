@@ -224,8 +224,10 @@ impl Drain {
                 let is_news = self.last.as_ref() != Some(&**progress);
                 let last = self.last.replace((**progress).clone());
                 let is_end = self.is_over();
-                // What fits nowhere else is named once, and again where it is others.
-                let are_named = last.is_some_and(|last| instances(&last) == instances(progress));
+                // What fits nowhere else is named once, and again where it is others. A check only counts it.
+                let are_named = last.is_some_and(|last| {
+                    last.state != DrainState::Checking && instances(&last) == instances(progress)
+                });
                 let text = if are_named {
                     drain_counts
                 } else {
@@ -460,6 +462,25 @@ mod tests {
         assert!(line(1, unmovable("i1", "pinned")).ends_with("; 1 fits nowhere else: i1 (pinned)"));
         assert!(line(2, unmovable("i1", "short of memory")).ends_with("; 1 fits nowhere else"));
         assert!(line(3, unmovable("i2", "pinned")).ends_with(": i2 (pinned)"));
+    }
+
+    #[test]
+    fn a_drain_that_waits_names_what_it_found_to_fit_nowhere_else_before_it_began() {
+        let event = |state| {
+            Event::Drain(Box::new(DrainProgress {
+                node_uuid: "4cb19522-aaaa".into(),
+                state,
+                total: 2,
+                left: 2,
+                unmovable_count: 2,
+                unmovable: vec![unmovable("i1", "no room"), unmovable("i2", "pinned")],
+                ..DrainProgress::default()
+            }))
+        };
+        let mut drain = drain(Goal::Move);
+        drain.observe(&event(DrainState::Checking));
+        let line = drain.observe(&event(DrainState::Moving)).unwrap();
+        assert!(line.ends_with(": i1 (no room), i2 (pinned)"), "{line}");
     }
 
     #[test]
