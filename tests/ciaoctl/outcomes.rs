@@ -2,7 +2,7 @@
 
 use proto_frames::payload::{
     Delete, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStateEvent,
-    InstanceStopped, InstanceView, Payload, PhaseName, PlacementState,
+    InstanceStopped, InstanceView, Payload, PhaseName, PlacementState, Query, QueryKind,
 };
 use proto_frames::{Frame, Kind};
 
@@ -198,6 +198,39 @@ async fn who_is_not_to_reconnect_is_told_that_no_answer_came() {
 }
 
 const ID: &str = "11111111-2222-4333-8444-555555555555";
+
+#[tokio::test]
+async fn a_name_means_the_last_that_had_it_and_no_uuid_that_begins_so() {
+    let run = |begin, code, at| InstanceView {
+        name: "b".into(),
+        ended_at_ms: Some(at),
+        ..ended(begin, Some(code))
+    };
+    let other = ended("bb", Some(2));
+    let views = vec![
+        run("aa", 0, 1_795_000_000_000),
+        run("cc", 3, 1_795_000_001_000),
+        other,
+    ];
+    let scheduler = listing(views).await;
+    let ran = scheduler.ctl(&["wait", "b"]).await;
+    assert!(ran.out.starts_with("cc000000-"), "{ran:?}");
+    assert_eq!(ran.code, Some(6), "{ran:?}");
+    scheduler.ctl(&["history", "b"]).await;
+    let asked = scheduler.seen(Kind::QUERY).into_iter();
+    let asked: Vec<Query> = asked.map(|it| Query::decode(&it).unwrap()).collect();
+    let of_history = asked.iter().rfind(|it| it.what == QueryKind::History);
+    let id = of_history.and_then(|it| it.matching.as_deref());
+    assert!(id.unwrap_or_default().starts_with("cc000000-"), "{asked:?}");
+    // What is deleted is to be one thing.
+    let ran = scheduler.ctl(&["delete", "b"]).await;
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(
+        ran.err
+            .starts_with("ciaoctl: \"b\" means 2 instances; give more of the UUID:\n  cc000000"),
+        "{ran:?}"
+    );
+}
 
 #[tokio::test]
 async fn ended_instances_are_listed_where_all_are_asked_for() {

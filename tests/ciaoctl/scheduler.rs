@@ -344,7 +344,7 @@ pub(crate) fn answer(
             let all = instances
                 .iter()
                 .filter(|i| (i.state == PlacementState::Ended) == has_ended)
-                .filter(|i| fits(&i.instance_uuid, &i.hostname))
+                .filter(|i| fits(&i.instance_uuid, &i.hostname) || i.name == wanted)
                 .cloned()
                 .collect::<Vec<_>>();
             result.instances = all.iter().skip(from).take(page).cloned().collect();

@@ -17,7 +17,7 @@ use proto_frames::payload::{InstanceView, NodeView, PlacementState, QueryKind, R
 use serde_json::{Value, json};
 
 use crate::ctl::args::DescribeCommand;
-use crate::ctl::commands::history::{self, ended_id};
+use crate::ctl::commands::history::{self, latest_called, remark_reach};
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::nodes::node;
 use crate::ctl::commands::{CommandError, Context};
@@ -170,15 +170,13 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
     let (view, error) = match meant {
         Ok(view) => (view, None),
         Err(CommandError::Resolve(error @ ResolveError::NotFound { .. })) => {
-            let id = ended_id(context, name).await?;
-            let ended = context.client.ended(Some(&id)).await?.into_iter();
-            let ended = ended.filter(|view| view.instance_uuid == id);
-            let ended: Vec<InstanceView> = ended.collect();
-            // What became of it is what its last run says, whenever the ends of earlier ones became known.
-            let last = ended.iter().rfind(|view| !view.earlier);
-            match last.or(ended.last()).cloned() {
-                Some(view) => (view, Some(error)),
-                None => return Err(CommandError::Resolve(error)),
+            let known = context.client.ended_history(Some(name)).await?;
+            match latest_called(name, &known.instances)? {
+                Some(view) => (view.clone(), Some(error)),
+                None => {
+                    remark_reach(context, &known)?;
+                    return Err(CommandError::Resolve(error));
+                }
             }
         }
         Err(error) => return Err(error),

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::ctl::args::HistoryArgs;
 use crate::ctl::client::{ClientError, Ended, Listing};
-use crate::ctl::commands::instances::instance;
+use crate::ctl::commands::instances::{ago, instance};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::hosts::Hosts;
-use crate::ctl::resolve::ResolveError;
+use crate::ctl::resolve::{Candidate, ResolveError, resolve};
 use crate::ctl::status::how_it_exited;
 use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
@@ -201,33 +201,82 @@ pub(super) fn json_of_output(output: &OutputRow) -> Value {
     })
 }
 
-/// The UUID of an ended instance that begins so; what was typed if there is none.
+/// The UUID of the ended instance that this name means, see [`latest_called`]; what was typed if there is none.
 ///
-/// `name` is a name, a UUID or the beginning of one. If it fits several different instances, it is returned unchanged:
-/// the caller's next query then finds nothing, which is reported with this text. Where there is none and the scheduler
-/// has forgotten ends, it says how far back its history reaches.
+/// The caller's next query then finds nothing, which is reported with this text. Where there is none and the scheduler has
+/// forgotten ends, it says how far back its history reaches.
+///
+/// # Errors
+/// [`CommandError::Resolve`] where it means several.
 pub(super) async fn ended_id(
     context: &mut Context<'_>,
     name: &str,
 ) -> Result<String, CommandError> {
     let known = context.client.ended_history(Some(name)).await?;
-    if known.instances.is_empty() {
-        remark_reach(context, &known)?;
+    match latest_called(name, &known.instances)? {
+        Some(view) => Ok(view.instance_uuid.clone()),
+        None => {
+            remark_reach(context, &known)?;
+            Ok(usual_form(name).into_owned())
+        }
     }
-    let ended = known.instances;
-    // The scheduler also finds those of a node that is called so.
-    let is_called = |view: &&InstanceView| {
-        let begin = view.instance_uuid.get(..name.len());
-        view.name == name || begin.is_some_and(|begin| begin.eq_ignore_ascii_case(name))
-    };
-    let ended: Vec<_> = ended.iter().filter(is_called).collect();
-    let first = ended.first().map(|view| view.instance_uuid.clone());
-    let is_one = ended
-        .iter()
-        .all(|view| Some(&view.instance_uuid) == first.as_ref());
-    Ok(first
-        .filter(|_| is_one)
-        .unwrap_or_else(|| usual_form(name).into_owned()))
+}
+
+/// The ended instance that a name, a UUID or the beginning of one means, by the rules of [`resolve`]; of several that had
+/// this name one after the other the latest, because a name is free again when its instance has ended.
+///
+/// # Errors
+/// [`ResolveError::Ambiguous`].
+pub(super) fn latest_called<'a>(
+    name: &str,
+    ended: &'a [InstanceView],
+) -> Result<Option<&'a InstanceView>, ResolveError> {
+    match only_called(name, ended) {
+        Err(ResolveError::Ambiguous { candidates, .. })
+            if candidates
+                .iter()
+                .all(|it| it.hostname.as_deref() == Some(name)) =>
+        {
+            let latest = candidates.first().map(|it| &*it.uuid);
+            Ok(latest.and_then(|id| last_run(id, ended)))
+        }
+        found => found,
+    }
+}
+
+/// The same, and of several that had this name none.
+///
+/// `ended` has the oldest first, also such that the scheduler found by the name of their host.
+///
+/// # Errors
+/// [`ResolveError::Ambiguous`], with the latest first.
+pub(super) fn only_called<'a>(
+    name: &str,
+    ended: &'a [InstanceView],
+) -> Result<Option<&'a InstanceView>, ResolveError> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for view in ended.iter().rev() {
+        if !candidates.iter().any(|it| it.uuid == view.instance_uuid) {
+            let ended = view.ended_at_ms.map(|at| format!("ended {}", ago(at)));
+            candidates.push(Candidate {
+                uuid: view.instance_uuid.clone(),
+                hostname: (!view.name.is_empty()).then(|| view.name.clone()),
+                about: ended.unwrap_or_else(|| "ended".to_owned()),
+            });
+        }
+    }
+    match resolve("instance", name, candidates) {
+        Ok(meant) => Ok(last_run(&meant.uuid, ended)),
+        Err(ResolveError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The last run of an instance: it has its outcome, whenever the ends of earlier ones became known.
+fn last_run<'a>(id: &str, ended: &'a [InstanceView]) -> Option<&'a InstanceView> {
+    let mut runs = ended.iter().rev().filter(|view| view.instance_uuid == id);
+    let outcome = runs.clone().find(|view| !view.earlier);
+    outcome.or_else(|| runs.next())
 }
 
 /// Says on standard error how far back the history of ends reaches, where earlier ones are forgotten.

@@ -21,8 +21,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::ctl::args::{InstanceArgs, PlacementArgs};
-use crate::ctl::client::{Client, ClientError};
+use crate::ctl::client::Client;
 use crate::ctl::commands::confirm::confirm;
+use crate::ctl::commands::history::only_called;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::event::Event;
 use crate::ctl::exit::Exit;
@@ -181,9 +182,10 @@ async fn named(
         let target = match instance(&mut context.client, name).await {
             Ok(view) => Target::of(view),
             Err(CommandError::Resolve(not_found @ ResolveError::NotFound { .. })) => {
-                match ended(&mut context.client, name).await? {
+                let ended = context.client.ended(Some(name)).await?;
+                match only_called(name, &ended)? {
                     None => return Err(not_found.into()),
-                    Some(view) => left_by(&mut context.client, view, ending).await?,
+                    Some(view) => left_by(&mut context.client, view.clone(), ending).await?,
                 }
             }
             Err(error) => return Err(error),
@@ -196,24 +198,6 @@ async fn named(
         }
     }
     Ok(targets)
-}
-
-/// The latest run of the one instance with this name, UUID or beginning of one that has ended; `None` where the scheduler
-/// remembers none or several.
-async fn ended(client: &mut Client, name: &str) -> Result<Option<InstanceView>, ClientError> {
-    let mut runs = client.ended(Some(name)).await?;
-    let begins_so = |view: &InstanceView| {
-        let beginning = view.instance_uuid.get(..name.len());
-        beginning.is_some_and(|it| it.eq_ignore_ascii_case(name))
-    };
-    runs.retain(|view| view.name == name || begins_so(view));
-    let Some(last) = runs.pop() else {
-        return Ok(None);
-    };
-    let is_one = runs
-        .iter()
-        .all(|view| view.instance_uuid == last.instance_uuid);
-    Ok(is_one.then_some(last))
 }
 
 /// What an instance that has ended left on its node, as what is to be deleted.
@@ -252,7 +236,7 @@ async fn left_by(
 }
 
 /// How long ago a time in milliseconds since 1970 is, by the clock of this machine.
-fn ago(at_ms: i64) -> String {
+pub(super) fn ago(at_ms: i64) -> String {
     let age = Timestamp::now().as_millisecond().saturating_sub(at_ms);
     format!("{} ago", span_of_ms(age.max(0)))
 }

@@ -21,13 +21,12 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::ctl::aftermath::Aftermath;
 use crate::ctl::args::WaitArgs;
 use crate::ctl::client::{Client, ClientConfig, ClientError};
-use crate::ctl::commands::history::remark_reach;
+use crate::ctl::commands::history::{latest_called, remark_reach};
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::explanation::{Among, reasons_table, what_helps};
 use crate::ctl::output::Output;
-use crate::ctl::resolve::{Candidate, resolve};
 use crate::ctl::track::{Absence, Tracked, Tracker, Until};
 use crate::net::link::LinkClosed;
 use crate::printable::Printable;
@@ -176,27 +175,8 @@ async fn latest(
             found => return found,
         };
         let known = context.client.ended_history(Some(name)).await?;
-        let mut candidates: Vec<Candidate> = Vec::new();
-        for view in &known.instances {
-            if !candidates.iter().any(|it| it.uuid == view.instance_uuid) {
-                candidates.push(Candidate {
-                    uuid: view.instance_uuid.clone(),
-                    hostname: (!view.name.is_empty()).then(|| view.name.clone()),
-                    about: "ended".to_owned(),
-                });
-            }
-        }
-        let is_known = !candidates.is_empty();
-        let mut ended = known.instances.clone();
-        if is_known {
-            let meant = resolve("instance", name, candidates)?;
-            ended.retain(|view| view.instance_uuid == meant.uuid);
-        }
-        // The outcome is that of the last run, whenever the ends of earlier ones became known.
-        let outcome = ended.iter().rposition(|view| !view.earlier);
-        let last = outcome.or(ended.len().checked_sub(1));
-        match last.map(|at| ended.swap_remove(at)) {
-            Some(view) => return Ok(view),
+        match latest_called(name, &known.instances)? {
+            Some(view) => return Ok(view.clone()),
             None if is_whole && Instant::now() + TRY_PAUSE < give_up => sleep(TRY_PAUSE).await,
             None => {
                 remark_reach(context, &known)?;
