@@ -186,6 +186,25 @@ fn agree_on_every_value(payload: &str) {
     }
 }
 
+/// A key that only one of the two readers knows is found by the tests above where a document has it.
+#[test]
+fn the_documents_have_every_key_of_a_report() {
+    let documents = DOCUMENTS.concat();
+    let sources = [
+        include_str!("../src/payload/stats.rs"),
+        include_str!("../src/payload/ready.rs"),
+        include_str!("../src/payload/instance_end.rs"),
+    ];
+    let keys = sources
+        .iter()
+        .flat_map(|source| source.split(" as \"").skip(1));
+    let keys = keys.filter_map(|rest| rest.split_once('"').map(|(key, _)| key));
+    let missing: Vec<&str> = keys
+        .filter(|key| !documents.contains(&format!("{key}:")))
+        .collect();
+    assert_eq!(missing, [] as [&str; 0]);
+}
+
 #[test]
 fn only_the_first_document_of_a_start_counts() {
     let payload = include_bytes!("golden/start-three-documents.yaml");

@@ -156,6 +156,10 @@ instances:
   - 67d86208-b46c-4465-9018-e14187d4010
 starts_seen: 3
 shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
+shared_by:
+- 67d86208-b46c-4465-9018-e14187d4010
+pressure: true
+report_seq: 7
 lease: 1500ms
 lease_seq: 1071
 ends_incarnation: 1f5b2fe6-4493-4561-904a-8f4e956218d9
@@ -165,6 +169,7 @@ ended:
   instance_uuid: 67d86208-b46c-4465-9018-e14187d4010
   how: stopped
   exit_code: -9
+  age_ms: 5400
 - seq: 4294967298
   instance_uuid: fe2970fa-7b36-460b-8b79-9eb4745e62f2
   how: failed

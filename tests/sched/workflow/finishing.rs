@@ -73,6 +73,19 @@ fn a_job_that_ends_by_itself_while_it_is_to_move_is_over() {
 }
 
 #[test]
+fn a_plain_job_that_ended_while_its_launcher_was_away_ended_then() {
+    let (mut world, controller, node) = World::new().with_node(100);
+    world.start_as(controller, request("a", 10));
+    world.stats(node, vec![running("a", 1)]);
+    world.cut(node);
+    world.advance(Duration::from_secs(8));
+    let node = world.node_with(1, 100);
+    world.returns_with(node, "a", (EndHow::Exited, 3), 5);
+    world.advance(Duration::from_secs(10));
+    assert_eq!(world.ended("a")[0].age_s, 15);
+}
+
+#[test]
 fn a_job_that_is_stopped_while_it_is_to_move_goes_on_elsewhere() {
     let (mut world, _, source, target) = World::with_moving();
     world.has_stopped(source, "a");

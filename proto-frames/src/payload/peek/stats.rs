@@ -177,6 +177,7 @@ fn end_found(end: &mut InstanceEnd, key: &str, what: Found<'_>) -> Option<()> {
         ("instance_uuid", Found::Text(text)) => end.instance_uuid = word(text)?.to_owned(),
         ("how", Found::Text(text)) => end.how = word(text)?.into(),
         ("exit_code", Found::Int(code)) => end.exit_code = Some(code),
+        ("age_ms", Found::Int(age)) => end.age_ms = Some(u64::try_from(age).ok()?),
         ("reason", Found::Text(text)) => end.reason = word(text)?.into(),
         ("detail", Found::Text(text)) => end.detail = word(text)?.to_owned(),
         ("restart", Found::Bool(restart)) => end.restart = restart,
