@@ -116,9 +116,14 @@ impl ProcessId {
         })
     }
 
-    /// Whether that very process is still there (running, or ended and not waited for).
-    pub(crate) fn is_there(&self) -> bool {
-        Self::of(self.pid).as_ref() == Some(self)
+    /// Whether that very process still runs. One that has ended does not, although a process 1 that waits for none may leave
+    /// it there for good: what it did last happened when it says so, and not now.
+    pub(crate) fn is_running(&self) -> bool {
+        let Some(stat) = ProcStat::of(self.pid) else {
+            return false;
+        };
+        let is_it = stat.start_ticks == self.start_ticks && boot_id().as_ref() == Some(&self.boot);
+        is_it && !stat.has_ended()
     }
 }
 
@@ -253,23 +258,41 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_there_and_another_start_time_is_another_process() {
+    fn this_process_runs_and_another_start_time_is_another_process() {
         let pid = i32::try_from(std::process::id()).unwrap();
         let me = ProcessId::of(pid).unwrap();
-        assert!(me.is_there());
+        assert!(me.is_running());
         assert!(
             !ProcessId {
                 start_ticks: me.start_ticks + 1,
                 ..me.clone()
             }
-            .is_there()
+            .is_running()
         );
         assert!(
             !ProcessId {
                 boot: "another".to_owned(),
                 ..me
             }
-            .is_there()
+            .is_running()
         );
+    }
+
+    #[test]
+    fn a_process_that_has_ended_and_was_not_waited_for_does_not_run() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let it = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
+        assert!(it.is_running());
+        drop(child.stdin.take());
+        let begun = std::time::Instant::now();
+        while !ProcStat::of(it.pid).unwrap().has_ended() {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60));
+            std::thread::park_timeout(std::time::Duration::from_millis(5));
+        }
+        assert!(!it.is_running());
+        child.wait().unwrap();
     }
 }

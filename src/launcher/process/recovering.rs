@@ -163,7 +163,7 @@ impl Processes {
 fn open(process: &ProcessId) -> Option<Supervisor> {
     let pidfd = open_pid(process.pid).ok()?;
     // Only after opening: the process that has this pid and that start time now had it then.
-    process.is_there().then(|| Supervisor {
+    process.is_running().then(|| Supervisor {
         pid: process.pid,
         pidfd: Arc::new(pidfd),
     })
