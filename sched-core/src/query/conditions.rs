@@ -117,7 +117,7 @@ impl Scheduler {
         for (_, node) in self.cluster.nodes().iter_from(0) {
             match node.presence() {
                 Presence::Lost(since) => {
-                    let instances = node.ledger().len() as u64;
+                    let instances = (node.ledger().len() + self.lost_with(node.uuid())) as u64;
                     let lost = Unwell::Lost(named(node), instances);
                     list.add(lost, Some(now.saturating_duration_since(since).as_secs()));
                     self.lost_plain_conditions(now, node, since, list);
@@ -139,7 +139,9 @@ impl Scheduler {
                 hostname: node.hostname.clone(),
             };
             let for_s = now_ms.saturating_sub(since_ms) / 1000;
-            list.add(Unwell::Lost(name, node.instances), Some(for_s));
+            // As listed: what was started elsewhere since is not on it any more.
+            let instances = self.lost_with(node.uuid) as u64;
+            list.add(Unwell::Lost(name, instances), Some(for_s));
         }
     }
 

@@ -98,7 +98,7 @@ impl Scheduler {
     }
 
     /// How many instances are listed as lost with a node that is not in the store, or is back and has not listed them yet.
-    fn lost_with(&self, node: Uuid) -> usize {
+    pub(super) fn lost_with(&self, node: Uuid) -> usize {
         self.instances.lost_count(node) + self.journal.lost_plain_on(node)
     }
 

@@ -284,10 +284,17 @@ fn attempts(view: &InstanceView) -> String {
         .map_or_else(|| UNKNOWN.into(), |attempts| attempts.to_string())
 }
 
-/// Why it waits, or where it moves to; nothing for most.
+/// Why it waits, where it moves to, or for how long its loss is waited out; nothing for most.
 ///
 /// `to 4cb19522: drain` for one that is moved by a drain.
 fn why(view: &InstanceView, id: &dyn Fn(&str) -> String) -> String {
+    if view.state == PlacementState::Lost
+        && let Some(left) = view.deadline_ms
+    {
+        let why = Some(view.waits_for.as_str()).filter(|why| !why.is_empty());
+        let why = why.unwrap_or("its node is lost");
+        return format!("{why}; given up in {}", span_of_ms(left));
+    }
     match (view.waits_for.as_str(), view.target_node_uuid.as_str()) {
         (why, "") => why.to_owned(),
         ("", target) => format!("to {}", id(target)),
@@ -306,6 +313,17 @@ pub(super) fn or_unknown(text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_what_is_lost_with_its_node_the_time_that_is_left_is_shown() {
+        let view = InstanceView {
+            state: PlacementState::Lost,
+            deadline_ms: Some(9_000),
+            ..InstanceView::default()
+        };
+        let shown = why(&view, &|id| id.to_owned());
+        assert_eq!(shown, "its node is lost; given up in 9s");
+    }
 
     #[test]
     fn disk_that_is_used_is_converted_to_the_unit_of_what_was_asked_for() {

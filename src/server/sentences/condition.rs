@@ -113,7 +113,7 @@ fn words(what: &Unwell, store: &StoreView) -> (String, String) {
             "`ciaoctl uncordon` it once it is to take work again".to_owned(),
         ),
         Unwell::InstanceLost(instance, host, left_ms) => {
-            let left = left_ms.map(|ms| format!(", which is given up in {}", time(to_s(ms / 1000))));
+            let left = left_ms.map(|ms| format!("; it is given up in {}", time(to_s(ms / 1000))));
             (
                 format!(
                     "instance {} is on the lost node {host}{}",

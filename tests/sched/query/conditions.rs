@@ -10,6 +10,7 @@ use sched_core::{
     StatsReport, Unwell,
 };
 
+use crate::support::durability::LEASE;
 use crate::support::requests::Asking;
 use crate::support::sending::parcel;
 use crate::support::world::{AT_THE_BEGINNING, World, config, id, node_uuid, request, running};
@@ -138,6 +139,23 @@ fn a_launcher_that_hangs_is_noticed_after_some_of_its_own_intervals() {
     assert_eq!(world.nodes(operator)[0].reported_s, Some(35));
     world.stats(node, Vec::new());
     assert_eq!(kinds(&mut world), [] as [String; 0]);
+}
+
+#[test]
+fn a_lost_node_has_as_many_instances_as_the_list_of_nodes_says() {
+    let (mut world, _, node) = World::new().with_leased("a");
+    let said = |world: &mut World| {
+        let lost = status(world).conditions.into_iter();
+        let lost = lost.filter(|it| it.kind == "node_lost");
+        lost.map(|it| it.what).collect::<Vec<_>>().concat()
+    };
+    world.lose(node);
+    assert!(said(&mut world).ends_with("with 1 instance"));
+    // It may be started elsewhere by now.
+    world.advance(2 * LEASE);
+    let operator = world.operator(&[]);
+    assert_eq!(world.nodes(operator)[0].instances, 0);
+    assert!(said(&mut world).ends_with("with 0 instances"));
 }
 
 #[test]
