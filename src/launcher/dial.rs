@@ -98,25 +98,22 @@ impl Dialler {
             ..
         } = &*self.config;
         let said = endpoints.first().filter(|_| *is_server_said);
-        let mut failed: Vec<&Endpoint> = Vec::new();
-        let connected = connect_first(endpoints, tls, &self.hello, timeouts, |endpoint, error| {
-            failed.extend(endpoints.iter().find(|it| *it == endpoint));
+        let failed = |_: &Endpoint, error: &ConnectError| {
             let advice = match error.is_elsewhere() {
                 true => "; is ciao-scheduler there? (-server)",
                 false => "",
             };
             warn!(event = "connect_failed", node = %self.hello.uuid, "cannot connect: {error}{advice}");
-        })
-        .await?;
+        };
+        let (found, connected) =
+            connect_first(endpoints, tls, &self.hello, timeouts, failed).await?;
         // It may well be another cluster's, or one that was forgotten on this machine.
-        if let Some(said) = said.filter(|said| failed.contains(said)) {
-            let other = endpoints.iter().find(|it| !failed.contains(it));
+        if let Some(said) = said.filter(|said| *said != found) {
             warn!(
                 event = "other_scheduler",
                 node = %self.hello.uuid,
-                "this is not the scheduler of -server ({said}), which cannot be reached: connected to {} instead, an address \
-                 of the CA certificate or this machine; mend -server if that is not meant",
-                other.unwrap_or(said)
+                "this is not the scheduler of -server ({said}), which cannot be reached: connected to {found} instead, an \
+                 address of the CA certificate or this machine; mend -server if that is not meant"
             );
         }
         Ok(connected)

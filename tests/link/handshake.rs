@@ -228,8 +228,9 @@ async fn failed_before(
     let dial = connect_first(endpoints, &tls, &hello, timeouts, |endpoint, _| {
         failed.push(endpoint.clone())
     });
-    let (link, _accepted) = within(async { tokio::join!(dial, serve) }).await;
-    assert_eq!(link.unwrap().connected.source, SERVER);
+    let (dialed, _accepted) = within(async { tokio::join!(dial, serve) }).await;
+    let (found, link) = dialed.unwrap();
+    assert_eq!((found, link.connected.source), (&server.endpoint(), SERVER));
     failed
 }
 
@@ -365,8 +366,11 @@ async fn a_server_that_was_given_up_for_another_is_tried_again_with_more_time() 
     let dial = connect_first(&endpoints, &tls, &hello, &timeouts, |endpoint, _| {
         failed.push(endpoint.clone())
     });
-    let (link, _accepted) = within(async { tokio::join!(dial, serve) }).await;
-    assert_eq!(link.unwrap().connected.source, SERVER);
+    let (dialed, _accepted) = within(async { tokio::join!(dial, serve) }).await;
+    let (found, link) = dialed.unwrap();
+    assert_eq!(link.connected.source, SERVER);
+    // It failed, and was found at a second try: it is no other one for that.
+    assert_eq!(found, &server.endpoint());
     assert_eq!(failed, [server.endpoint(), closed]);
 }
 

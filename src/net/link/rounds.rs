@@ -36,10 +36,11 @@ pub async fn connect(
     timeouts: &Timeouts,
 ) -> Result<Link, ConnectError> {
     let only = std::slice::from_ref(endpoint);
-    connect_first(only, tls, hello, timeouts, |_, _| {}).await
+    let (_, link) = connect_first(only, tls, hello, timeouts, |_, _| {}).await?;
+    Ok(link)
 }
 
-/// Connects to the first of these endpoints that lets us, and waits for CONNECTED: one round, in order, without waiting
+/// Connects to the first of these endpoints that lets us, which is returned beside the link, and waits for CONNECTED: one round, in order, without waiting
 /// between them. The addresses of one name are tried staggered (250 ms apart). Then a task
 /// serves the link until it ends. `failed` is called for each endpoint that does not let us, also for the last.
 ///
@@ -49,13 +50,13 @@ pub async fn connect(
 ///
 /// # Errors
 /// The first error that no later try can help ([`ConnectError::may_retry`]), else the last one.
-pub async fn connect_first(
-    endpoints: &[Endpoint],
+pub async fn connect_first<'a>(
+    endpoints: &'a [Endpoint],
     tls: &Arc<ClientConfig>,
     hello: &Hello,
     timeouts: &Timeouts,
     mut failed: impl FnMut(&Endpoint, &ConnectError),
-) -> Result<Link, ConnectError> {
+) -> Result<(&'a Endpoint, Link), ConnectError> {
     let mut last = ConnectError::NoEndpoint;
     let mut candidates: Vec<Candidate<'_>> = endpoints.iter().map(Candidate::new).collect();
     // Of a short time there is to be some left for the others.
@@ -73,7 +74,7 @@ pub async fn connect_first(
             };
             let endpoint = candidate.endpoint;
             match round.run(candidate).await {
-                Ok(link) => return Ok(link),
+                Ok(link) => return Ok((endpoint, link)),
                 Err(failure) => {
                     failed(endpoint, &failure.error);
                     if !failure.error.may_retry() {
