@@ -114,9 +114,11 @@ async fn a_slow_form_is_left_alone_while_there_are_places_and_told_why_when_ther
     let answer_of_good = post(to, "", &whole).await;
     assert_eq!(status(&answer_of_good), "200", "{answer_of_good}");
     // All have sent as much: which of them is counted as the slowest depends on when the adapter began to read each.
-    let answers = slow.iter_mut().map(|it| Box::pin(answer(it)));
-    let first = timeout(DEADLINE, select_all(answers)).await.unwrap();
-    let (told, ended, _) = first;
+    let (told, ended) = {
+        let answers = slow.iter_mut().map(|it| Box::pin(answer(it)));
+        let (told, ended, _) = timeout(DEADLINE, select_all(answers)).await.unwrap();
+        (told, ended)
+    };
     assert_eq!(status(&told), "408", "{told}");
     assert!(told.contains("others wait"), "{told}");
     slow.remove(ended);
