@@ -27,6 +27,9 @@ const OVER_HTTP: &str = "over_http";
 /// The default certificate of the original's later releases, tried when the first does not exist.
 const LATER_DEFAULT_CERT: &str = "/etc/pki/ciao/cert-Scheduler-localhost.pem";
 
+/// The CA certificate beside it, as `ciao-cert -all` names both.
+const LATER_DEFAULT_CACERT: &str = "/etc/pki/ciao/CAcert-localhost.pem";
+
 /// The original's log directory.
 pub(crate) const LOG_DIR: &str = "/var/lib/ciao/logs/scheduler";
 
@@ -240,8 +243,8 @@ impl DaemonFlags {
     #[must_use]
     pub(crate) fn server_config(&self) -> ServerConfig {
         ServerConfig {
-            cert: self.certificate(),
-            ca_cert: self.cacert.clone(),
+            cert: or_later(&self.cert, DEFAULT_CERT, LATER_DEFAULT_CERT),
+            ca_cert: or_later(&self.cacert, DEFAULT_CACERT, LATER_DEFAULT_CACERT),
             key_files: KeyFiles::new(self.strict_files),
             listen: self.listen.clone(),
             http: self.http.clone(),
@@ -262,16 +265,6 @@ impl DaemonFlags {
         let tokens = self.placement_tokens.clone()?;
         let listen = self.placement.clone();
         Some(PlacementConfig { listen, tokens })
-    }
-
-    fn certificate(&self) -> PathBuf {
-        let later = Path::new(LATER_DEFAULT_CERT);
-        let is_default = self.cert == Path::new(DEFAULT_CERT);
-        if is_default && !self.cert.exists() && later.exists() {
-            later.to_owned()
-        } else {
-            self.cert.clone()
-        }
     }
 
     fn scheduler(&self) -> sched_core::Config {
@@ -308,6 +301,17 @@ impl LimitFlags {
             drain_deadline: self.drain_deadline,
             max_payload: self.max_payload,
         }
+    }
+}
+
+/// A file that was given; where the default one is not there, the later default if that is.
+fn or_later(given: &Path, default: &str, later: &str) -> PathBuf {
+    let later = Path::new(later);
+    let is_default = given == Path::new(default);
+    if is_default && !given.exists() && later.exists() {
+        later.to_owned()
+    } else {
+        given.to_owned()
     }
 }
 
@@ -373,7 +377,23 @@ fn parse_window(text: &str) -> Result<humantime::Duration, String> {
 mod tests {
     use clap::Parser as _;
 
-    use super::SchedulerFlags;
+    use super::{SchedulerFlags, or_later};
+
+    #[test]
+    fn the_later_default_is_taken_where_the_first_is_not_there_and_nothing_was_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let (default, later) = (path("default"), path("later"));
+        let found = |given: &std::path::Path| {
+            or_later(given, default.to_str().unwrap(), later.to_str().unwrap())
+        };
+        assert_eq!(found(&default), default, "it is named in the error");
+        std::fs::write(&later, "").unwrap();
+        assert_eq!(found(&default), later);
+        assert_eq!(found(&path("given")), path("given"));
+        std::fs::write(&default, "").unwrap();
+        assert_eq!(found(&default), default);
+    }
 
     #[test]
     fn a_port_alone_is_no_address_and_an_address_alone_has_the_port_of_what_is_served() {
