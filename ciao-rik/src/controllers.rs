@@ -1,8 +1,10 @@
 //! The gRPC service that controllers call: checks a request's token and form, makes an order for the coordinator of it,
 //! and answers with what the coordinator answers. It keeps no state.
 
+use std::fmt::Display;
 use std::time::Duration;
 
+use ciao_scheduler::printable::Printable;
 use sched_model::cut::cut;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -23,6 +25,10 @@ const NOTICE: &str = "ciao-notice";
 
 /// Longest notice in bytes: it is a header, of which clients take 16 KiB in all or less.
 const MAX_NOTICE: usize = 1024;
+
+/// Bytes of what is said of a definition, before what is not shown is escaped: keys and values of the definition are in
+/// it, however long they are, and it becomes a header of the answer.
+const MAX_SAID: usize = 1024;
 
 /// How long a controller that takes no errors waits for an answer, as where the disk does not say whether it takes a
 /// write. Well below the time limit of the call, which would end it with an error.
@@ -108,7 +114,7 @@ fn read(scheduling: WorkloadScheduling, caller: &Caller) -> Result<coordinator::
             match read {
                 Ok(definition) => Action::Create(Box::new(definition)),
                 Err(error) => {
-                    let refusal = Status::invalid_argument(error.to_string());
+                    let refusal = Status::invalid_argument(shown(&error));
                     if takes_errors || error.is_unreadable() {
                         return Err(refusal);
                     }
@@ -130,6 +136,12 @@ fn read(scheduling: WorkloadScheduling, caller: &Caller) -> Result<coordinator::
         id: scheduling.instance_id,
         action,
     })
+}
+
+/// What is wrong with a definition, fit for a header, a log and a terminal: on one line, with what is not shown escaped,
+/// and not longer than a limit.
+fn shown(error: impl Display) -> String {
+    Printable::new(cut(&error.to_string(), MAX_SAID)).to_string()
 }
 
 /// An answer with a notice, if there is one: the text's beginning, with `?` for what a header may not have.

@@ -130,3 +130,63 @@ async fn replicas_are_counted_for_sets_alone() {
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("10000"), "{refused}");
 }
+
+/// Clears the screen, forges a line, turns the direction of writing around, and goes on for long.
+fn evil() -> String {
+    format!(
+        "x\u{1b}[2J\n2030-01-01T00:00:00.000000Z  WARN forged\r\u{9b}31m\u{202e}\u{2028}\u{7f}{}",
+        "y".repeat(100_000)
+    )
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_definition_is_short_and_of_characters_that_are_shown() {
+    let world = World::new().await;
+    let (plain, knowing) = (
+        world.controller().await,
+        Controller::connect_knowing(world.controllers_at()).await,
+    );
+    let evil = evil();
+    let name = serde_json::to_string(&format!("CIAO_START_{evil}")).unwrap();
+    let key = serde_json::to_string(&evil).unwrap();
+    for (at, definition) in [
+        format!(r#"{{"spec": {{"containers": [{{"env": [{{"name": {name}, "value": "1"}}]}}]}}}}"#),
+        format!(
+            r#"{{"spec": {{"containers": [{{"env": [{{"name": "CIAO_START_VCPUS", "value": {key}}}]}}]}}}}"#
+        ),
+        format!(r#"{{"spec": {{"scheduling": {{{key}: 1}}}}}}"#),
+        format!(r#"{{"spec": {{"scheduling": {{"priority": {key}}}}}}}"#),
+        format!(r#"{{"spec": {{"requirements": {{"mem_mb": {key}}}}}}}"#),
+        format!(r#"{{"replicas": {key}}}"#),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let id = format!("evil-{at}");
+        let refused = knowing.creates_of(&id, definition).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{at}: {refused}");
+        let said = match plain.creates_of(&id, definition).await {
+            // What RIK's own scheduler could not read either.
+            Err(refused) => refused.message().to_owned(),
+            Ok(answer) => {
+                assert!(!notice(&answer).is_empty(), "{at}");
+                plain.hears(&id, Is::Failed).await
+            }
+        };
+        for said in [refused.message(), &said] {
+            assert!(
+                !said.contains(ciao_scheduler::printable::is_unprintable),
+                "{at}: {said:?}"
+            );
+            assert!(said.len() < 4096, "{at}: {} bytes", said.len());
+        }
+    }
+    world.rik_wrote("rik_request_not_done").await;
+    for line in world.log() {
+        assert!(
+            !line.contains(ciao_scheduler::printable::is_unprintable) && line.len() < 8192,
+            "{line:?}"
+        );
+        assert!(!line.starts_with("2030"), "{line:?}");
+    }
+}
