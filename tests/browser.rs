@@ -17,6 +17,8 @@ mod driver;
 mod large;
 #[path = "browser/live.rs"]
 mod live;
+#[path = "common/peer.rs"]
+mod peer;
 #[path = "browser/reading.rs"]
 mod reading;
 #[path = "common/site.rs"]

@@ -30,6 +30,8 @@ mod peer;
 mod reading;
 #[path = "common/site.rs"]
 mod site;
+#[path = "http/texts.rs"]
+mod texts;
 #[path = "http/warnings.rs"]
 mod warnings;
 #[path = "http/web.rs"]

@@ -132,7 +132,7 @@ impl<'a> Output<'a> {
     /// # Errors
     /// The system's.
     pub fn document(&mut self, value: &Value) -> io::Result<()> {
-        writeln!(self.out, "{}", printable::json(&format!("{value:#}")))
+        writeln!(self.out, "{}", printable::json(format!("{value:#}")))
     }
 
     /// Prints a document for programs as YAML.
@@ -159,7 +159,7 @@ impl<'a> Output<'a> {
     /// # Errors
     /// The system's.
     pub fn document_line(&mut self, value: &Value) -> io::Result<()> {
-        writeln!(self.out, "{}", printable::json(&value.to_string()))
+        writeln!(self.out, "{}", printable::json(value.to_string()))
     }
 
     /// Prints a line on standard error: for the reader, not for a program behind the pipe.

@@ -72,7 +72,7 @@ fn entry(key: &str, value: &Value, indent: usize, out: &mut String) {
 
 /// JSON's notation of scalars is YAML too. Everything that is not printable is escaped.
 fn scalar(value: &Value) -> String {
-    Printable::new(printable::json(&value.to_string())).to_string()
+    Printable::new(printable::json(value.to_string())).to_string()
 }
 
 /// A key without its quotes, where it can do without them.

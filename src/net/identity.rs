@@ -13,12 +13,17 @@
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use proto_frames::payload::cut::cut;
 use proto_frames::{Role, Uuid};
 use x509_parser::extensions::{ExtendedKeyUsage, GeneralName};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The URI in a certificate's alternative names that binds it to a UUID begins so (RFC 9562).
 const UUID_URN: &str = "urn:uuid:";
+
+/// Bytes of a subject that are kept: enough to name a person, a team and a company. It is repeated in a log line of each
+/// command, and a certificate may have some tens of kilobytes of it.
+const MAX_SUBJECT_LEN: usize = 256;
 
 /// Why a certificate names no peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +52,8 @@ pub struct PeerIdentity {
     pub roles: Role,
     /// The only UUID the holder may claim, where the certificate names one.
     pub bound_uuid: Option<Uuid>,
-    /// The subject, for logs: `O=ciao`. From the peer; control characters are escaped.
+    /// The subject, for logs: `O=ciao`. From the peer; at most [`MAX_SUBJECT_LEN`] bytes of it, in which what is not
+    /// shown is escaped.
     pub subject: String,
     /// SHA-256 of the certificate's DER form: what `openssl x509 -fingerprint -sha256` shows, without colons.
     pub fingerprint: [u8; 32],
@@ -56,7 +62,7 @@ pub struct PeerIdentity {
 }
 
 impl PeerIdentity {
-    /// Reads a certificate in DER form. Its text is not trusted: the subject is escaped.
+    /// Reads a certificate in DER form. Its text is not trusted: the subject is cut and escaped.
     ///
     /// # Errors
     /// [`IdentityError`]: it is no certificate, grants no role, or has a UUID that cannot be read.
@@ -69,7 +75,9 @@ impl PeerIdentity {
         Ok(Self {
             roles,
             bound_uuid: bound_uuid(&x509)?,
-            subject: x509.subject().to_string().escape_debug().to_string(),
+            subject: cut(&x509.subject().to_string(), MAX_SUBJECT_LEN)
+                .escape_debug()
+                .to_string(),
             fingerprint: fingerprint(certificate),
             ends_at_s: x509.validity().not_after.timestamp(),
         })

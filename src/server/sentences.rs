@@ -26,6 +26,7 @@ use sched_core::{
     Action, Cause, Change, DrainSummary, Explained, Message, QueryProblem, Record, RowCauses,
     ShortText,
 };
+use sched_model::cut::shorten;
 use sched_model::{
     InstanceView, NodeView, QueryKind, QueryResult, StartFailure, StoreState, StoreView,
 };
@@ -120,14 +121,20 @@ fn word_page(page: &mut Explained<QueryResult, RowCauses>) {
     // Mistakes in the query itself. The HTTP API and `ciaoctl` show these texts as they are.
     payload.error = causes.problem.as_ref().map(|problem| match problem {
         QueryProblem::UnknownInstance(instance) => {
-            format!("no instance '{instance}' is known, or was recently")
+            format!(
+                "no instance '{}' is known, or was recently",
+                shorten(&instance.to_string())
+            )
         }
         QueryProblem::UnknownCursor(after) => {
-            format!("query.after is '{after}', which no earlier page gave as its next")
+            format!(
+                "query.after is '{}', which no earlier page gave as its next",
+                shorten(after)
+            )
         }
         QueryProblem::UnknownKind(what) => {
             let known = QueryKind::KNOWN.join(", ");
-            format!("query.what is '{what}': expected one of {known}")
+            format!("query.what is '{}': expected one of {known}", shorten(what))
         }
     });
 }

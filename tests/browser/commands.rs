@@ -1,5 +1,8 @@
 //! Commands from the page: each asks first, and a viewer has none.
 
+use proto_frames::Kind;
+use proto_frames::payload::{Payload, Ready};
+
 use crate::driver::Browser;
 use crate::world::{Page, World};
 
@@ -111,5 +114,40 @@ async fn what_a_peer_wrote_is_text_and_never_part_of_the_page() {
     page.says("#detail", "zone=<b>bold</b>").await;
     let script = "return document.querySelectorAll('img[src=x], #detail b, main b').length";
     assert_eq!(page.browser.js(script).await, 0);
+    page.is_clean(&[]).await;
+}
+
+#[tokio::test]
+async fn what_is_not_shown_is_escaped_on_the_page() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::empty(&[]).await;
+    let mut node = world.site.node(world.daemon()).await;
+    let fault = "its disk\u{202e}\u{1b}[2J\u{2028} <b>takes</b> no writes";
+    let ready = Ready {
+        node_uuid: node.uuid.to_string(),
+        mem_total_mb: 1000,
+        mem_available_mb: 1000,
+        hostname: "<i>Ann's</i>".to_owned(),
+        fault: fault.to_owned(),
+        ..Ready::default()
+    };
+    node.send(Kind::READY, ready.encode()).await;
+    node.settle().await;
+    let web = world.web("controller").await;
+    let page = Page::open(browser, &web.url).await;
+    page.show("overview").await;
+    let shown = "its disk\\u{202e}\\u{1b}[2J\\u{2028} <b>takes</b> no writes";
+    page.says(
+        "#conditions",
+        &format!("node <i>Ann's</i> takes no work: {shown}"),
+    )
+    .await;
+    page.show("nodes").await;
+    page.browser.click("main tbody a").await;
+    page.says("#detail", "<i>Ann's</i>").await;
+    let script = "return /[\\p{Cf}\\p{Zl}\\p{Zp}]/u.test(document.body.innerText)";
+    assert_eq!(page.browser.js(script).await, false);
     page.is_clean(&[]).await;
 }

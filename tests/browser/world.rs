@@ -86,6 +86,11 @@ impl World {
         self.scheduler = Some(scheduler);
     }
 
+    /// The scheduler, which runs.
+    pub(crate) fn daemon(&self) -> &Daemon {
+        self.scheduler.as_ref().unwrap()
+    }
+
     /// Ends the scheduler as a crash would.
     pub(crate) async fn kill_scheduler(&mut self) {
         self.scheduler.take().unwrap().kill().await;

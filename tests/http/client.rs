@@ -20,7 +20,7 @@ use crate::words::PLENTY;
 #[derive(Clone)]
 pub(crate) struct Http {
     pub(crate) address: SocketAddr,
-    tls: Arc<ClientConfig>,
+    pub(crate) tls: Arc<ClientConfig>,
 }
 
 /// An answer.

@@ -146,3 +146,58 @@ async fn what_an_ended_instance_left_is_deleted_with_it_and_its_outcome_is_not()
     let history = cluster.ctl(&format!("history {id}")).await;
     assert_eq!(history.out.matches("gone").count(), 1, "{history:?}");
 }
+
+#[tokio::test]
+async fn what_was_written_into_the_list_of_deleted_outputs_is_no_order_to_a_terminal() {
+    const EVIL: &str = "x\u{1b}[2J\nforged\r\u{9b}31m\u{202e}\u{2028}\u{7f}";
+    let cluster = Cluster::new(&["node-a"]).await;
+    let id = cluster.run("--mem 16 --cpus 1", "echo some words").await;
+    cluster.ctl(&format!("wait {id}")).await;
+    outputs(&cluster, &id, 1).await;
+    let deleted = cluster.ctl(&format!("delete {id}")).await;
+    assert_eq!(deleted.code, Some(0), "{deleted:?}");
+    let list = cluster.site.path("node-a/deleted.log");
+    let noted = std::fs::read_to_string(&list).unwrap();
+    let evil = EVIL.repeat(1000);
+    let line = |instance: &str, at_ms: Value, why: Value| {
+        serde_json::json!({"instance": instance, "at_ms": at_ms, "why": why}).to_string() + "\n"
+    };
+    let most = u64::MAX;
+    // What the launcher would not write, as what it has written: none of these is this instance's, or can be read.
+    let others = [
+        line(&evil, most.into(), "disk_full".into()),
+        line(&id, most.into(), evil.clone().into()),
+        line(&id, evil.clone().into(), "disk_full".into()),
+        line(&id, 1.into(), serde_json::json!({ "age": evil })),
+        format!("{evil}\n"),
+        format!("{}\n", "y".repeat(1 << 20)),
+    ];
+    // The last one that can be read counts, whatever its figures are.
+    for (last, said) in [
+        (String::new(), "its instance was deleted after it had ended"),
+        (
+            line(&id, most.into(), serde_json::json!({ "age": most })),
+            "9999-12-31T23:59:59Z: output of ended instances is kept for 584542046years",
+        ),
+        (
+            line(&id, 0.into(), serde_json::json!({ "bytes": most })),
+            "1970-01-01T00:00:00Z: newer output takes the 17592186044415 MiB",
+        ),
+    ] {
+        std::fs::write(&list, [&*noted, &others.concat(), &last].concat()).unwrap();
+        for end in ["", " --follow", " --json"] {
+            let read = cluster.ctl(&format!("logs {id}{end}")).await;
+            assert_eq!(read.code, Some(1), "{read:?}");
+            assert!(read.err.contains(said), "{read:?}");
+            for text in [&read.out, &read.err] {
+                let is_order = |c| c != '\n' && ciao_scheduler::printable::is_unprintable(c);
+                assert!(!text.contains(is_order), "{read:?}");
+                assert!(
+                    !text.lines().any(|line| line.starts_with("forged")),
+                    "{read:?}"
+                );
+                assert!(text.len() < 2000, "{read:?}");
+            }
+        }
+    }
+}

@@ -19,6 +19,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use proto_frames::payload::cut::shorten;
 use proto_frames::payload::{Expression, PhaseName, PlacementState};
 use sched_model::expression::Word;
 use sched_model::value::{Field, Record};
@@ -31,6 +32,7 @@ use super::ring::EventId;
 use super::routes::{Kind, Param};
 use super::serve::{App, Connection};
 use super::unread::Unread;
+use crate::printable;
 
 /// One request whose sender may make it, and whose parameters and body length are checked.
 #[derive(Debug)]
@@ -140,6 +142,7 @@ impl Parameters {
                 continue;
             }
             if !has(key) {
+                let key = shorten(key);
                 let known: Vec<&str> = known.iter().map(|field| field.key).collect();
                 let detail = format!("no field '{key}'; there are {}", known.join(", "));
                 return Err(Problem::parameter("selector", detail));
@@ -151,6 +154,7 @@ impl Parameters {
             };
             let mut words = selector.test().words().iter().map(Word::text);
             if let Some(word) = words.find(|word| !states.contains(word)) {
+                let word = shorten(word);
                 let detail = format!("'{word}' is no {key}; there are {}", states.join(", "));
                 return Err(Problem::parameter("selector", detail));
             }
@@ -174,6 +178,7 @@ impl Parameters {
         }
         for word in &words {
             if !known.iter().any(|field| field.key == *word) {
+                let word = shorten(word);
                 let known: Vec<&str> = known.iter().map(|field| field.key).collect();
                 let detail = format!("no field '{word}'; there are {}", known.join(", "));
                 return Err(Problem::parameter("fields", detail));
@@ -202,21 +207,23 @@ fn serde_urlencoded(text: &str) -> Result<Vec<(String, String)>, &'static str> {
 /// text with the same functions, and rely on it having passed here.
 fn check(param: &Param, value: &str) -> Result<(), Problem> {
     let bad = |detail: String| Err(Problem::parameter(param.name, detail));
+    let shown = || shorten(value);
     match param.kind {
         Kind::Text => Ok(()),
         Kind::Flag => match value {
             "true" | "false" | "" => Ok(()),
-            _ => bad(format!("expected true or false, found '{value}'")),
+            _ => bad(format!("expected true or false, found '{}'", shown())),
         },
         Kind::Number { min, max } => match value.parse::<u32>() {
             Ok(number) if (min..=max).contains(&number) => Ok(()),
             _ => bad(format!(
-                "expected a whole number from {min} to {max}, found '{value}'"
+                "expected a whole number from {min} to {max}, found '{}'",
+                shown()
             )),
         },
         Kind::Offset => match value.parse::<u64>() {
             Ok(_) => Ok(()),
-            Err(_) => bad(format!("expected a number of bytes, found '{value}'")),
+            Err(_) => bad(format!("expected a number of bytes, found '{}'", shown())),
         },
         Kind::Wait => match humantime::parse_duration(value) {
             Ok(wait) if wait <= MAX_WAIT => Ok(()),
@@ -225,8 +232,9 @@ fn check(param: &Param, value: &str) -> Result<(), Problem> {
         },
         Kind::OneOf(words) if words.contains(&value) => Ok(()),
         Kind::OneOf(words) => bad(format!(
-            "expected one of {}, found '{value}'",
-            words.join(", ")
+            "expected one of {}, found '{}'",
+            words.join(", "),
+            shown()
         )),
         Kind::Selector => match value.parse::<Expression>() {
             Ok(_) => Ok(()),
@@ -238,7 +246,11 @@ fn check(param: &Param, value: &str) -> Result<(), Problem> {
                 .map(str::trim)
                 .filter(|word| !word.is_empty());
             match words.find(|word| !known.is_empty() && !known.contains(word)) {
-                Some(word) => bad(format!("'{word}' is none of {}", known.join(", "))),
+                Some(word) => bad(format!(
+                    "'{}' is none of {}",
+                    shorten(word),
+                    known.join(", ")
+                )),
                 None => Ok(()),
             }
         }
@@ -302,7 +314,7 @@ pub(super) fn answer_with(status: StatusCode, at: EventId, key: &str, value: Val
 
 /// A JSON answer without a `sequence`: for what is not about the events' order, such as probes.
 pub(super) fn json_response(status: StatusCode, value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+    let mut response = Response::new(Body::from(printable::json(value.to_string())));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

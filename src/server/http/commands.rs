@@ -16,6 +16,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
+use proto_frames::payload::cut::shorten;
 use proto_frames::payload::{
     Delete, DrainProgress, Evacuate, EvacuateMode, InstanceView, Migrate, PhaseName,
     PlacementState, Restore, RestoreMode, Resume, Suspend, Update,
@@ -97,7 +98,7 @@ async fn delete_what_is_left(call: &Call, row: InstanceView) -> Answer {
     let node = find_node(&call.app, &row.node_uuid).await;
     let is_there = node.is_ok_and(|(_, node)| !matches!(&*node.status, "LOST" | "EXPECTED"));
     if !is_there {
-        let (id, node) = (&row.instance_uuid, &row.node_uuid);
+        let (id, node) = (shorten(&row.instance_uuid), &row.node_uuid);
         let detail = format!(
             "instance '{id}' has ended on node {node}, which is not connected: what it left there can be deleted once that \
              node is back"
@@ -200,7 +201,7 @@ fn nothing_left(problem: Problem, before: &InstanceView) -> Problem {
         s @ ..7200 => format!("{}min", s / 60),
         s => format!("{}h", s / 3600),
     };
-    let id = &before.instance_uuid;
+    let id = shorten(&before.instance_uuid);
     let detail = format!("instance '{id}' ended {ago} ago; nothing to delete");
     problem.worded("no_instance", detail)
 }

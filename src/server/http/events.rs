@@ -32,6 +32,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes};
 use hyper::body::Frame;
 use proto_frames::payload::Topic;
+use proto_frames::payload::cut::shorten;
 use proto_frames::payload::identifier::usual_form;
 use proto_frames::{Frame as WireFrame, Kind, Uuid};
 use serde_json::json;
@@ -103,7 +104,7 @@ pub(super) async fn events(call: Call) -> Answer {
             // Of an earlier run of the scheduler.
             Ok(_) => resync(&mut first, ring, "unknown_epoch"),
             Err(()) => {
-                let detail = format!("'{text}' is no event's id, nor `now`");
+                let detail = format!("'{}' is no event's id, nor `now`", shorten(text));
                 return Err(Problem::parameter("from", detail));
             }
         },

@@ -14,6 +14,7 @@ use std::fmt::Display;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use proto_frames::payload::cut::{cut, shorten};
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DeleteFailure, DeleteFailureReason, PayloadError,
     PayloadErrorKind, RefusalReason, StartFailure, StartFailureReason,
@@ -22,11 +23,21 @@ use sched_model::value::Record;
 use serde_json::{Map, Value};
 
 use super::json::to_json;
+use crate::printable::{self, Printable};
 use crate::server::wire;
 use sched_core::{Fault, Malformed, Refused};
 
 /// What stands before a reason in the `type` of a document. A URN, because there is no page to which a URL would lead.
 const TYPE: &str = "urn:ciao:problem:";
+
+/// Bytes of a detail, before what is not shown is escaped: texts of peers have at most [`MAX_TEXT_LEN`], and some
+/// sentences list all keys that there are.
+///
+/// [`MAX_TEXT_LEN`]: sched_core::MAX_TEXT_LEN
+const MAX_DETAIL: usize = 4096;
+
+/// The same of the path of a field: longer than that of any key that is known, and its keys may be the sender's.
+const MAX_FIELD: usize = 256;
 
 /// Why a request has no better answer. Boxed, so that an [`Answer`](super::call::Answer) is not large for the sake of
 /// its rare case.
@@ -56,7 +67,7 @@ impl Problem {
         Self(Box::new(What {
             status,
             reason: reason.to_owned(),
-            detail: detail.to_string(),
+            detail: shown(&detail.to_string(), MAX_DETAIL),
             field: None,
             help: None,
             more: Map::new(),
@@ -105,7 +116,7 @@ impl Problem {
     /// Names the field at fault; an empty text names none.
     #[must_use]
     pub(super) fn at(mut self, field: &str) -> Self {
-        self.0.field = (!field.is_empty()).then(|| field.to_owned());
+        self.0.field = (!field.is_empty()).then(|| shown(field, MAX_FIELD));
         self
     }
 
@@ -120,7 +131,7 @@ impl Problem {
     #[must_use]
     pub(super) fn worded(mut self, reason: &str, detail: impl Display) -> Self {
         if self.0.reason == reason {
-            self.0.detail = detail.to_string();
+            self.0.detail = shown(&detail.to_string(), MAX_DETAIL);
         }
         self
     }
@@ -170,12 +181,18 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = Response::new(Body::from(self.document().to_string()));
+        let mut response = Response::new(Body::from(printable::json(self.document().to_string())));
         *response.status_mut() = self.0.status;
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
         response
     }
+}
+
+/// A text that may have parts of others', fit for whoever prints the document: on one line, with what is not shown
+/// escaped, and not longer than a limit.
+fn shown(text: &str, max_len: usize) -> String {
+    Printable::new(cut(text, max_len)).to_string()
 }
 
 /// A reason in a few words, the same for every problem of its kind, as RFC 9457 asks for. Without a reason that of the
@@ -277,7 +294,7 @@ impl From<&DeleteFailure> for Problem {
         };
         let detail = format!(
             "no instance '{}' is there to be deleted",
-            failure.instance_uuid
+            shorten(&failure.instance_uuid)
         );
         Self::new(status, failure.reason.as_str(), detail).with(failure)
     }

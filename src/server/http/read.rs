@@ -15,6 +15,7 @@ use std::collections::HashSet;
 
 use axum::http::StatusCode;
 use proto_frames::Uuid;
+use proto_frames::payload::cut::shorten;
 use proto_frames::payload::{
     ControllerView, Expression, HistoryRow, InstanceView, NodeView, PlacementState, Query,
     QueryKind, QueryResult,
@@ -295,16 +296,17 @@ pub(super) async fn find_node(app: &App, id: &str) -> Result<(EventId, NodeView)
     if let Some(exact) = found.iter().position(|node| node.node_uuid == id) {
         return Ok((at, found.swap_remove(exact)));
     }
+    let shown = shorten(id);
     match found.len() {
         0 => Err(
-            Problem::not_found("no_such_node", format!("no node '{id}' is known"))
+            Problem::not_found("no_such_node", format!("no node '{shown}' is known"))
                 .with_help("GET /v1/nodes lists those that are"),
         ),
         1 => Ok((at, found.swap_remove(0))),
         count => Err(Problem::new(
             StatusCode::CONFLICT,
             "ambiguous",
-            format!("{count} nodes have the host name '{id}'"),
+            format!("{count} nodes have the host name '{shown}'"),
         )
         .with_help("name it by its UUID")),
     }
@@ -322,7 +324,7 @@ pub(super) async fn find_instance(app: &App, id: String) -> Result<String, Probl
     }
     let mut found = called(app, QueryKind::Instances, &id).await;
     if found.len() > 1 {
-        let detail = format!("{} instances are called '{id}'", found.len());
+        let detail = format!("{} instances are called '{}'", found.len(), shorten(&id));
         return Err(Problem::new(StatusCode::CONFLICT, "ambiguous", detail)
             .with_help("name it by its UUID, which GET /v1/instances lists"));
     }
@@ -401,7 +403,10 @@ async fn until_ended(call: &Call) {
 
 /// 404: no instance has this id, and none that is remembered had it.
 pub(super) fn no_instance(id: &str) -> Problem {
-    let detail = format!("no instance '{id}' is known, and none was recently");
+    let detail = format!(
+        "no instance '{}' is known, and none was recently",
+        shorten(id)
+    );
     Problem::not_found("no_instance", detail).with_help("GET /v1/instances lists those that are")
 }
 

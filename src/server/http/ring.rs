@@ -34,6 +34,7 @@ use tokio::time::sleep;
 use super::interest::{About, Interests};
 use super::json::to_json;
 use crate::net::budget::Budget;
+use crate::printable;
 use crate::server::hub::Door;
 use crate::server::wire::{self, EventVisitor};
 use sched_core::Message;
@@ -344,7 +345,7 @@ impl EventVisitor for Telling {
         Told {
             topic,
             name,
-            data: Value::Object(fields).to_string(),
+            data: printable::json(Value::Object(fields).to_string()),
             instance,
             node,
             state,

@@ -19,6 +19,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use indexmap::IndexMap;
+use proto_frames::payload::cut::shorten;
 use proto_frames::payload::{InstanceView, Payload, PlacementState, Start};
 use serde_json::{Map, Value};
 
@@ -185,7 +186,7 @@ async fn submit(call: &Call, sent: &Sent) -> Result<CommandOutcome, Problem> {
         Known::Other => {
             let detail = format!(
                 "instance '{}' is there, and was made by another START",
-                call.id
+                shorten(&call.id)
             );
             let problem = Problem::new(StatusCode::CONFLICT, "instance_exists", detail);
             Err(problem
@@ -342,6 +343,7 @@ fn is_json(call: &Call) -> Result<bool, Problem> {
             Ok(call.body.trim_ascii_start().first() == Some(&b'{'))
         }
         other => {
+            let other = shorten(other);
             let detail = format!("'{other}' is neither application/json nor application/yaml");
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             Err(Problem::new(status, "unsupported_media_type", detail).at("content-type"))

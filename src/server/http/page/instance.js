@@ -1,7 +1,7 @@
 // One instance: what it has, what became of it, what it wrote.
 
 import { Problem, get, readAll, request } from "./api.js";
-import { badge, fill, h, panel } from "./dom.js";
+import { badge, fill, h, panel, setText } from "./dom.js";
 import { clock, count, instanceName, instanceState, mib, shortId, span } from "./format.js";
 import { instanceActions } from "./commands.js";
 import { keeping, pairs } from "./node.js";
@@ -51,7 +51,7 @@ export function instance(id, close) {
   }
 
   function draw() {
-    title.textContent = row ? shortId(instanceName(row)) : shortId(id);
+    setText(title, row ? shortId(instanceName(row)) : shortId(id));
     if (!row) return;
     fill(state, badge(...instanceState(row)));
     show([row.state, row.life, row.node_uuid, mayCommand()], () => instanceActions(row));

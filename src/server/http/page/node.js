@@ -1,7 +1,7 @@
 // One node: labels, resources, instances, drain.
 
 import { Problem, get } from "./api.js";
-import { badge, fill, h, panel } from "./dom.js";
+import { badge, fill, h, panel, setText } from "./dom.js";
 import { count, instanceName, instanceState, megabytes, mib, nodeName, nodeState, shortId, span } from "./format.js";
 import { isDraining, nodeActions } from "./commands.js";
 import { mayCommand, store } from "./store.js";
@@ -34,7 +34,7 @@ export function node(id, close) {
     show(row ? [row.cordoned, isDraining(row), mayCommand()] : [], () => (row ? nodeActions(row) : []));
     if (now === drawn) return;
     drawn = now;
-    title.textContent = nodeName(shown);
+    setText(title, nodeName(shown));
     fill(state, badge(...nodeState(shown)));
     fill(body, parts(shown, instances, drain));
   }
@@ -50,7 +50,7 @@ export function node(id, close) {
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (problem.status === 404) {
-        title.textContent = shortId(id);
+        setText(title, shortId(id));
         fill(actions);
         fill(body, h("p", { class: "note warn", text: "No such node is known." }));
       }
