@@ -104,9 +104,15 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Leaves out the row of an instance on no node that a later page has on one: it was placed, or its node came back,
-    /// while pages were read.
+    /// Leaves out the row of an instance on no node that a later page has on one, and that of a node that a later page
+    /// has as well: it was placed, or came back, while pages were read.
     fn drop_superseded(&mut self) {
+        let mut later = HashSet::new();
+        let nodes = std::mem::take(&mut self.nodes).into_iter().rev();
+        self.nodes = nodes
+            .filter(|it| later.insert(it.node_uuid.clone()))
+            .collect();
+        self.nodes.reverse();
         let is_on_none =
             |it: &InstanceView| matches!(it.state, PlacementState::Waiting | PlacementState::Lost);
         let placed = self.instances.iter().filter(|it| !is_on_none(it));
@@ -589,5 +595,27 @@ mod tests {
         listing.drop_superseded();
         let expected = [("b", Lost), ("a", Running), ("c", Running)];
         assert_eq!(listing.instances, expected.map(view));
+    }
+
+    #[test]
+    fn a_node_that_came_back_between_two_pages_is_listed_once_as_it_is_now() {
+        let view = |(id, status): (&str, &str)| NodeView {
+            node_uuid: id.to_owned(),
+            status: status.to_owned(),
+            ..NodeView::default()
+        };
+        let rows = [
+            ("a", "EXPECTED"),
+            ("b", "LOST"),
+            ("c", "READY"),
+            ("a", "READY"),
+        ];
+        let mut listing = Listing {
+            nodes: rows.map(view).into(),
+            ..Listing::default()
+        };
+        listing.drop_superseded();
+        let expected = [("b", "LOST"), ("c", "READY"), ("a", "READY")];
+        assert_eq!(listing.nodes, expected.map(view));
     }
 }

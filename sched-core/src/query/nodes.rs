@@ -1,6 +1,6 @@
-//! Rows of nodes: what each has, what of that is free, and what its launcher can do. First the nodes that the store
-//! has, by key; then absent ones, by UUID: those that were lost and given up, and those from before a restart that are
-//! not back.
+//! Rows of nodes: what each has, what of that is free, and what its launcher can do. First absent ones, by
+//! UUID: those that were lost and given up, and those from before a restart that are not back; then the nodes that the
+//! store has, by key.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -37,13 +37,24 @@ impl Scheduler {
         allowance: &mut Allowance,
         (rows, drains): (&mut Vec<NodeView>, &mut Vec<(usize, DrainSummary)>),
     ) -> Option<NodeCursor> {
-        let (first, first_absent) = match from {
-            NodeCursor::Present(key) => (Some(key), Uuid::nil()),
-            NodeCursor::Absent(uuid) => (None, uuid),
+        let (first_absent, first) = match from {
+            NodeCursor::Absent(uuid) => (Some(uuid), 0),
+            NodeCursor::Present(key) => (None, key),
         };
+        let absent = first_absent.map(|uuid| self.cluster.absent().iter_from(uuid));
+        for node in absent.into_iter().flatten() {
+            if allowance.is_used_up() {
+                return Some(NodeCursor::Absent(node.uuid));
+            }
+            allowance.look();
+            if matches(&node.hostname, node.uuid, pattern) {
+                let row = self.absent_row(node);
+                allowance.take_row(row.hostname.len());
+                rows.push(row);
+            }
+        }
         let most_recent = Pool::ALL.map(|pool| self.cluster.table(pool).most_recently_used());
-        let present = first.map(|key| self.cluster.nodes().iter_from(key));
-        for (key, node) in present.into_iter().flatten() {
+        for (key, node) in self.cluster.nodes().iter_from(first) {
             if allowance.is_used_up() {
                 return Some(NodeCursor::Present(key.0 as usize));
             }
@@ -56,17 +67,6 @@ impl Scheduler {
                 let drain = self.drain_summary(node.uuid());
                 allowance.look_at(drain.as_ref().map_or(0, |it| it.unmovable));
                 drains.extend(drain.map(|drain| (rows.len(), drain)));
-                rows.push(row);
-            }
-        }
-        for node in self.cluster.absent().iter_from(first_absent) {
-            if allowance.is_used_up() {
-                return Some(NodeCursor::Absent(node.uuid));
-            }
-            allowance.look();
-            if matches(&node.hostname, node.uuid, pattern) {
-                let row = self.absent_row(node);
-                allowance.take_row(row.hostname.len());
                 rows.push(row);
             }
         }

@@ -4,7 +4,7 @@
 //! for the client, and any that can be read is safe: it names a place, which need not exist. Examples:
 //!
 //! ```text
-//!  nodes       "17"           node with key 17 or the next      "absent:UUID"   absent nodes from this UUID on
+//!  nodes       "absent:UUID"  absent nodes from this UUID on    "17"            node with key 17 or the next
 //!  instances   "none:ID"      on no node, behind ID             "17:5"          on node 17, 5 entries left
 //!              "lost:ID"      plain, of a lost node, behind ID
 //!  queue       "0:50:1234"    pool 0, behind priority 50, order 1234
@@ -13,14 +13,14 @@
 //! The order of rows is such that what is there all the while is on some page, whatever else comes and goes between two
 //! of them:
 //!
-//! - nodes are in the order of their keys, which do not change while a node is known; behind them those that are not
-//!   connected, by UUID;
+//! - first nodes that are known only to have been there, by UUID; behind them the others in the order of their keys, which
+//!   do not change while a node is known: so one that comes back after a restart is in neither place skipped;
 //! - instances on no node are in the order of identifiers, and the cursor is the last one shown;
 //! - those on a node are shown from the last to the first. When one leaves, the last takes its position, which was
 //!   shown already: it may be shown twice, and none is skipped.
 //!
-//! What moves from one place to another meanwhile may be shown in both or in neither; a client that must know follows
-//! the events.
+//! What moves from one place to another meanwhile may be shown in both, which the HTTP API and `ciaoctl` show once, or in
+//! neither; a client that must know follows the events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -82,16 +82,16 @@ impl Allowance {
 /// The node that a page of nodes begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeCursor {
+    /// Among nodes that are not in the store: the one with this UUID, or the next.
+    Absent(Uuid),
     /// The node with this key, or the next one there is.
     Present(usize),
-    /// Among nodes that are not connected: the one with this UUID, or the next.
-    Absent(Uuid),
 }
 
 impl Default for NodeCursor {
     /// Before everything.
     fn default() -> Self {
-        Self::Present(0)
+        Self::Absent(Uuid::nil())
     }
 }
 

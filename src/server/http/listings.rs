@@ -1,5 +1,6 @@
 //! What lists have shown on earlier pages, so that no instance is on two: one that is shown as `lost` or `waiting`, and
-//! is on a node by the time that a later page shows that node's, was there all the while and is one.
+//! is on a node by the time that a later page shows that node's, was there all the while and is one. So is a node that
+//! is shown as lost or expected, and is back by the time of a later page, or that came as a new one meanwhile.
 //!
 //! The core's pages know nothing of each other, and its cursor is a place. So a cursor of this interface names the list
 //! that it goes on with, and its page:
@@ -21,31 +22,40 @@ use serde_json::{Map, Value};
 use super::limits::MAX_SHOWN;
 use sched_core::InstanceId;
 
+/// What the rows of a list are, of which each is to be on one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listed {
+    /// Instances: one that two nodes list is shown for both.
+    Instances,
+    /// Nodes.
+    Nodes,
+}
+
 /// The lists whose next page may be asked for.
 #[derive(Debug, Default)]
 pub(super) struct Listings(Mutex<All>);
 
 #[derive(Debug, Default)]
 struct All {
-    /// By number. Numbers are drawn at random: a client that guessed that of another could have rows left out of the
+    /// By number; those of instances and those of nodes. Numbers are drawn at random: a client that guessed that of another could have rows left out of the
     /// other's pages.
     by_number: HashMap<u64, Shown>,
     /// Their numbers, the oldest first.
     oldest: VecDeque<u64>,
-    /// Lists, and the instances of all of them.
+    /// Lists, and what is remembered of all of them.
     count: usize,
 }
 
-/// What the pages of one list have shown that may come once more: what was on no node, and of each page what was on the
-/// node that it ended with.
+/// What the pages of one list have shown that may come once more: of instances what was on no node, and of each page
+/// what was on the node that it ended with; of nodes all. By the instance or the node.
 #[derive(Debug, Default)]
 struct Shown(HashMap<InstanceId, Place>);
 
-/// Where an instance was shown.
+/// Where an instance or a node was shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     page: u32,
-    /// Its node; `None` where it was on none.
+    /// Its node; `None` where it was on none, and of a node.
     node: Option<Box<str>>,
 }
 
@@ -83,6 +93,7 @@ impl Listings {
     /// for that of the core.
     pub(super) fn pass(
         &self,
+        listed: Listed,
         page: Page,
         rows: &mut Vec<Map<String, Value>>,
         next: Option<String>,
@@ -90,7 +101,7 @@ impl Listings {
         let mut all = self.0.lock();
         let shown = page.list.and_then(|list| all.by_number.get(&list));
         if let Some(shown) = shown {
-            rows.retain(|row| !shown.has(row, page.number));
+            rows.retain(|row| !shown.has(listed, row, page.number));
         }
         let next = next?;
         // Only a list that was begun here is gone on with: a cursor can be made up.
@@ -100,11 +111,21 @@ impl Listings {
         };
         let shown = all.by_number.entry(list).or_default();
         let before = shown.0.len();
-        shown.add(rows, page.number);
+        shown.add(listed, rows, page.number);
         let added = shown.0.len() - before;
         all.count += added;
         all.forget_oldest();
         Some(format!("{next}@{list}.{}", page.number.saturating_add(1)))
+    }
+}
+
+impl Listed {
+    /// The field by which a row is known.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Instances => "instance_uuid",
+            Self::Nodes => "node_uuid",
+        }
     }
 }
 
@@ -133,8 +154,8 @@ impl All {
 impl Shown {
     /// Whether a page before this one has shown an instance elsewhere, or in the same place. One that two nodes list is
     /// shown for both: people have to see that.
-    fn has(&self, row: &Map<String, Value>, page: u32) -> bool {
-        let place = self.0.get(&InstanceId::new(text(row, "instance_uuid")));
+    fn has(&self, listed: Listed, row: &Map<String, Value>, page: u32) -> bool {
+        let place = self.0.get(&InstanceId::new(text(row, listed.key())));
         place.is_some_and(|place| {
             let is_same = place.node.as_deref() == Some(text(row, "node_uuid"));
             place.page < page && (place.node.is_none() || is_same)
@@ -142,15 +163,15 @@ impl Shown {
     }
 
     /// Adds what a page has. What an earlier page had stays that page's.
-    fn add(&mut self, rows: &[Map<String, Value>], page: u32) {
+    fn add(&mut self, listed: Listed, rows: &[Map<String, Value>], page: u32) {
         let last = rows.last().map(|row| text(row, "node_uuid"));
         for row in rows {
             let node = text(row, "node_uuid");
-            let on_none = is_on_none(row);
+            let on_none = listed == Listed::Nodes || is_on_none(row);
             if on_none || last == Some(node) {
                 let node = (!on_none).then(|| node.into());
                 let place = Place { page, node };
-                let instance = InstanceId::new(text(row, "instance_uuid"));
+                let instance = InstanceId::new(text(row, listed.key()));
                 self.0.entry(instance).or_insert(place);
             }
         }
@@ -168,7 +189,7 @@ fn text<'a>(row: &'a Map<String, Value>, key: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::payload::{InstanceView, PlacementState};
+    use proto_frames::payload::{InstanceView, NodeView, PlacementState};
 
     use super::super::json::to_json;
     use super::*;
@@ -194,7 +215,7 @@ mod tests {
             .iter()
             .map(|(id, state, node)| row(id, state.clone(), node));
         let mut rows: Vec<_> = rows.collect();
-        let next = listings.pass(page, &mut rows, next.map(str::to_owned));
+        let next = listings.pass(Listed::Instances, page, &mut rows, next.map(str::to_owned));
         let ids: Vec<&str> = rows.iter().map(|row| text(row, "instance_uuid")).collect();
         (ids.join(" "), next)
     }
@@ -246,9 +267,36 @@ mod tests {
         let rows = [("a", Running, "n"), ("a", Running, "m")];
         let (page, _) = Page::at(next.as_deref());
         let mut rows: Vec<_> = rows.map(|(id, state, node)| row(id, state, node)).into();
-        listings.pass(page, &mut rows, None);
+        listings.pass(Listed::Instances, page, &mut rows, None);
         let nodes: Vec<&str> = rows.iter().map(|row| text(row, "node_uuid")).collect();
         assert_eq!(nodes, ["m"]);
+    }
+
+    #[test]
+    fn a_node_is_on_the_page_that_showed_it_first() {
+        let pass = |listings: &Listings, after: Option<&str>, rows: &[(&str, &str)]| {
+            let (page, _) = Page::at(after);
+            let row = |(id, status): &(&str, &str)| {
+                to_json(&NodeView {
+                    node_uuid: (*id).to_owned(),
+                    status: (*status).to_owned(),
+                    ..NodeView::default()
+                })
+            };
+            let mut rows: Vec<_> = rows.iter().map(row).collect();
+            let next = listings.pass(Listed::Nodes, page, &mut rows, Some("0".to_owned()));
+            let ids: Vec<&str> = rows.iter().map(|row| text(row, "node_uuid")).collect();
+            (ids.join(" "), next)
+        };
+        let listings = Listings::default();
+        let first = [("a", "EXPECTED"), ("b", "LOST")];
+        let (shown, next) = pass(&listings, None, &first);
+        assert_eq!(shown, "a b");
+        for _ in 0..2 {
+            let rows = [("c", "READY"), ("a", "READY")];
+            assert_eq!(pass(&listings, next.as_deref(), &rows).0, "c");
+        }
+        assert_eq!(pass(&listings, None, &first).0, "a b", "it is another list");
     }
 
     #[test]

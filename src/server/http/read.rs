@@ -3,7 +3,8 @@
 //! A list may have a hundred thousand rows, and the core's lock may not be held for so long. So a page is gathered in
 //! steps of [`ROWS_PER_STEP`] rows, between which the lock is free; rows become JSON, and selectors are tried, outside
 //! it. The order of a query is stable, so what is there all the while is on some page, whatever comes and goes
-//! meanwhile; and an instance is on one page, although it comes back from a lost node between two ([`listings`]).
+//! meanwhile; and an instance is on one page, although it comes back from a lost node between two, and so is a node
+//! ([`listings`]).
 //!
 //! [`listings`]: super::listings
 //!
@@ -30,7 +31,7 @@ use super::commands::patience;
 use super::interest::Filter;
 use super::json::to_json;
 use super::limits::{LOOK_EVERY, MAX_STEPS, ROWS_PER_STEP};
-use super::listings::{Page, is_on_none};
+use super::listings::{Listed, Page, is_on_none};
 use super::problem::Problem;
 use super::ring::EventId;
 use super::serve::App;
@@ -101,14 +102,15 @@ async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
         selectors: call.query.selectors(known)?,
     };
     let after = call.query.text("after");
-    let (of_list, after) = match what {
-        QueryKind::Instances => Page::at(after),
-        _ => (Page::default(), after),
+    let key = listed_by(&what);
+    let (of_list, after) = match key {
+        Some(_) => Page::at(after),
+        None => (Page::default(), after),
     };
     let page = page(&call.app, &wanted, after.map(str::to_owned)).await?;
     let (mut rows, mut next) = (page.rows, page.next);
-    if what == QueryKind::Instances {
-        next = call.app.listings.pass(of_list, &mut rows, next);
+    if let Some(key) = key {
+        next = call.app.listings.pass(key, of_list, &mut rows, next);
     }
     if let Some(fields) = fields {
         for row in &mut rows {
@@ -195,8 +197,10 @@ async fn page(
         // Between two steps the lock is free, and other requests of this thread run.
         tokio::task::yield_now().await;
     }
-    if wanted.what == QueryKind::Instances {
-        drop_superseded(&mut rows);
+    match listed_by(&wanted.what) {
+        Some(Listed::Instances) => drop_superseded(&mut rows),
+        Some(Listed::Nodes) => keep_latest(&mut rows),
+        None => {}
     }
     Ok(Gathered {
         at: begun.unwrap_or_else(|| app.ring.end()),
@@ -205,6 +209,29 @@ async fn page(
         forgotten,
         complete_for_ms,
     })
+}
+
+/// What of a list is to be on one page, as it may come and go between two; `None` where nothing is left out.
+fn listed_by(what: &QueryKind) -> Option<Listed> {
+    match what {
+        QueryKind::Instances => Some(Listed::Instances),
+        QueryKind::Nodes => Some(Listed::Nodes),
+        _ => None,
+    }
+}
+
+/// Leaves out the row of a node that a later step has once more: it came back between the two.
+fn keep_latest(rows: &mut Vec<Row>) {
+    let mut later = HashSet::new();
+    let mut is_latest: Vec<bool> = rows
+        .iter()
+        .rev()
+        .map(|row| match row.get("node_uuid").and_then(Value::as_str) {
+            Some(node) => later.insert(node.to_owned()),
+            None => true,
+        })
+        .collect();
+    rows.retain(|_| is_latest.pop().unwrap_or(true));
 }
 
 /// Leaves out the row of an instance on no node that a later step has on one: it was placed, or its node came back,
@@ -477,6 +504,21 @@ mod tests {
         ];
         let expected = expected.map(|(id, state)| (id.to_owned(), state.to_owned()));
         assert_eq!(left(&rows), expected);
+    }
+
+    #[test]
+    fn a_node_that_came_back_between_two_steps_of_one_answer_is_in_it_once() {
+        let rows = [("a", "EXPECTED"), ("b", "LOST"), ("a", "READY")];
+        let row = |(id, status): (&str, &str)| {
+            to_json(&NodeView {
+                node_uuid: id.to_owned(),
+                status: status.to_owned(),
+                ..NodeView::default()
+            })
+        };
+        let mut rows: Vec<Row> = rows.map(row).into();
+        keep_latest(&mut rows);
+        assert_eq!(rows, [("b", "LOST"), ("a", "READY")].map(row));
     }
 
     #[test]
