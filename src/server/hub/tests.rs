@@ -14,8 +14,8 @@ use crate::server::limits::{
 };
 use crate::server::wire;
 use sched_core::{
-    ClusterConfiguration, Command, Config, Departure, Hello, Input, InstanceId, NodeReport, Parcel,
-    Report, StartRequest,
+    ClusterConfiguration, Command, Config, Departure, Hello, Input, InstanceId, InstanceReport,
+    InstanceState, NodeReport, Parcel, Report, StartRequest, StatsReport,
 };
 
 /// A START with as much cloud-init data as controllers really send.
@@ -123,6 +123,29 @@ impl Joined {
     pub(in crate::server) fn start(&self, hub: &Hub, number: usize, len: usize) {
         let request = StartRequest::plain(InstanceId::new(&format!("i{number}")));
         self.command(hub, len, Command::Start(request.into()));
+    }
+
+    /// Has an instance started that this peer's node runs to its end.
+    pub(in crate::server) fn run(&self, hub: &Hub, node: &Self, instance: &InstanceId) {
+        let request = StartRequest::plain(instance.clone());
+        self.command(hub, 0, Command::Start(request.into()));
+        let listed = StatsReport {
+            is_plain: true,
+            node: node.state.uuid.to_string().into(),
+            instances: vec![InstanceReport {
+                instance: instance.clone(),
+                state: InstanceState::Active,
+                mem_used_mib: 1,
+                disk_used_mib: 0,
+                cpu_used_percent: 0,
+                requested: None,
+                custom: Vec::new(),
+                group: None,
+            }],
+            ..StatsReport::default()
+        };
+        node.report(hub, 0, Report::Stats(Box::new(listed)));
+        node.report(hub, 0, Report::InstanceStopped(instance.clone()));
     }
 
     fn watch(&self, hub: &Hub, topic: Topic) {

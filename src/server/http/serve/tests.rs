@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::server::hub::tests::{Joined, hub};
+use sched_core::{InstanceId, MAX_PAST_BYTES};
 
 /// How many nodes the large cluster has, unless the variable `CIAO_NODES` says otherwise.
 const NODES: usize = 10_000;
@@ -142,6 +143,55 @@ async fn a_large_cluster_is_listed_page_by_page_while_starts_go_on() {
     {
         println!("{line}");
     }
+}
+
+#[tokio::test]
+async fn the_list_of_ends_counts_those_that_are_forgotten() {
+    // Far longer than any that comes over the wire, so that few fill what is remembered.
+    let name = |number: usize| InstanceId::new(&format!("{number} {}", "x".repeat(64 * 1024)));
+    let world = World::of(Role::VIEWER);
+    let master = Joined::new(&world.hub, Role::CONTROLLER);
+    let node = Joined::node(&world.hub);
+    let (mut ended, mut forgotten) = (0, 0);
+    while forgotten < 3 {
+        assert!(
+            ended * 64 * 1024 < 2 * MAX_PAST_BYTES,
+            "it is bounded by bytes"
+        );
+        master.run(&world.hub, &node, &name(ended));
+        ended += 1;
+        master.take();
+        node.take();
+        let page = world
+            .get("/v1/instances?ended=true&limit=1&fields=state")
+            .await;
+        let said = page["forgotten"].as_u64().unwrap();
+        assert!((forgotten..=forgotten + 2).contains(&said), "{page}");
+        forgotten = said;
+    }
+    let (mut left, mut path) = (
+        0,
+        "/v1/instances?ended=true&limit=200&fields=hostname".to_owned(),
+    );
+    loop {
+        let page = world.get(&path).await;
+        // Each page says it, with the time for which nothing is missing: since a moment ago.
+        assert_eq!(page["forgotten"], forgotten, "{page}");
+        assert!(
+            page["complete_for_ms"]
+                .as_i64()
+                .is_some_and(|ms| ms < 600_000),
+            "{page}"
+        );
+        left += page["items"].as_array().unwrap().len();
+        match page["next"].as_str() {
+            Some(next) => {
+                path = format!("/v1/instances?ended=true&limit=200&fields=hostname&after={next}")
+            }
+            None => break,
+        }
+    }
+    assert_eq!(left as u64 + forgotten, ended as u64);
 }
 
 /// A body of which a byte comes, and then nothing.
