@@ -128,6 +128,7 @@ const VALUES: &[&str] = &[
     "Traits",
     "Transit",
     "Tried",
+    "TwoMachines",
     "Unconfirmed",
     "Unmovable",
     "UnsentFailure",

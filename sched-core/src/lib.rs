@@ -64,6 +64,7 @@ pub use batches::{
 pub use cluster::absent::{MAX_ABSENT_NODES, MAX_HOSTNAME_LEN};
 pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use cluster::node::{MAX_PARTS, MAX_VOLUMES_PER_NODE, NodeStatus};
+pub use cluster::processes::{FREE_REPLACEMENTS, NEWCOMER_TIME, REPLACED_WITHIN};
 pub use cluster::questions::MAX_QUESTIONS;
 pub use footprint::Footprint;
 pub use instance::{

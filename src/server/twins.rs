@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 use proto_frames::{Role, Uuid};
 
-/// Connections of one peer that may replace another within [`TWIN_WINDOW`] at once: a machine that comes back after its
-/// network failed does so once, or a few times where the network goes on failing.
-pub(super) const FREE_REPLACEMENTS: u32 = 3;
+/// Connections of one peer that may replace another within [`TWIN_WINDOW`] at once: as many as the core takes for one
+/// machine's.
+pub(super) const FREE_REPLACEMENTS: u32 = sched_core::FREE_REPLACEMENTS;
 
 /// The time for which replacements are counted. Two machines that wait for [`HOLD_TIME`] replace each other far more
 /// often in it, so that they stay slow.
-pub(super) const TWIN_WINDOW: Duration = Duration::from_secs(30);
+pub(super) const TWIN_WINDOW: Duration = sched_core::REPLACED_WITHIN;
 
 /// How long a further connection waits for its CONNECTED. Original clients wait for it for as long as it takes.
 pub(super) const HOLD_TIME: Duration = Duration::from_secs(2);

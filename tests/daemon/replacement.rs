@@ -6,7 +6,7 @@ use proto_frames::payload::ControllerRole;
 use proto_frames::{Encoding, Kind, Role};
 
 use crate::peer::{Peer, Wire};
-use crate::site::{Site, within};
+use crate::site::{Site, output, within};
 use crate::words::{PLENTY, instance};
 
 #[tokio::test]
@@ -138,6 +138,20 @@ async fn two_machines_with_one_uuid_are_named_and_slowed_down() {
         assert!(line.contains(&part), "{part}: {line}");
     }
     newer.expect_end().await;
+    // It is not only in the log.
+    let mut status = site.ciaoctl(daemon.address);
+    status.args(["status", "--json"]);
+    let status = output(status).await;
+    assert_eq!(status.status.code(), Some(9), "{status:?}");
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let conditions = status["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|it| it["kind"] == "uuid_used_twice");
+    let found = found.unwrap_or_else(|| panic!("{status}"));
+    assert_eq!(found["subject"], dialer.uuid.to_string());
+    for part in [address(&newer.wire), address(&held)] {
+        let what = found["what"].as_str().unwrap();
+        assert!(what.contains(&part), "{part}: {found}");
+    }
 }
 
 #[tokio::test]

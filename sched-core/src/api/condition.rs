@@ -1,6 +1,8 @@
 //! What is not well in the cluster, as data: each condition with what it is about and for how long it has held. The
 //! sentences, and what to do, are the server's.
 
+use core::net::SocketAddr;
+
 use sched_model::{Role, Uuid};
 
 use crate::api::explained::{DrainSummary, NamedInstance};
@@ -43,6 +45,9 @@ pub enum Unwell {
     Drained(NamedNode, DrainSummary),
     /// A node is cordoned.
     Cordoned(NamedNode),
+    /// Two machines have the UUID of a node: the one whose connection counts connects from here, the other did from
+    /// there, as far as is known.
+    TwoMachines(NamedNode, Option<SocketAddr>, Option<SocketAddr>),
     /// An instance is lost with the node of this name; the milliseconds until that is given up.
     InstanceLost(NamedInstance, Box<str>, Option<u64>),
     /// An instance was tried on so many nodes, and waits.
@@ -92,6 +97,7 @@ impl Unwell {
             Self::OutOfService(..) => "node_out_of_service",
             Self::Drained(..) => "node_drained",
             Self::Cordoned(_) => "node_cordoned",
+            Self::TwoMachines(..) => "uuid_used_twice",
             Self::InstanceLost(..) => "instance_lost",
             Self::InstanceFails(..) => "instance_fails",
             Self::Set { .. } => "set_crashed",

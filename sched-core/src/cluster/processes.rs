@@ -8,7 +8,11 @@
 //!  a ── b ── a         b is the newcomer: it is refused while a is connected
 //! ```
 //!
-//! What is done about it is in `workflow::twins`.
+//! Launchers of the original name no process. Of these two machines are told by how often their connections take each
+//! other's place, and that they come from different hosts.
+//!
+//! What is done about it is in `workflow::twins`; that there are two is a condition (`query::conditions`) as long as there
+//! are signs of it.
 
 use core::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -18,6 +22,7 @@ use sched_model::Uuid;
 use super::Cluster;
 use crate::api::ids::NodeKey;
 use crate::api::input::Hello;
+use crate::cluster::node::Node;
 
 /// Processes that are remembered of a node, the latest ones: as many copies of one state directory are told apart.
 const MAX_PROCESSES: usize = 8;
@@ -25,7 +30,15 @@ const MAX_PROCESSES: usize = 8;
 /// How long after a newcomer was found, or refused, unknown processes are refused as well while the first one is
 /// connected: a service manager starts the newcomer again and again, as another process each time. Not for ever: a
 /// machine that was replaced is let in once its predecessor's connection is noticed to be dead, or after this time.
-pub(crate) const NEWCOMER_TIME: Duration = Duration::from_secs(600);
+pub const NEWCOMER_TIME: Duration = Duration::from_secs(600);
+
+/// Connections of which none names its process that may take each other's place within [`REPLACED_WITHIN`] without
+/// being of two machines: one that comes back after its network failed does so once, or a few times where the network
+/// goes on failing.
+pub const FREE_REPLACEMENTS: u32 = 3;
+
+/// The time for which these are counted.
+pub const REPLACED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The processes that have reported for one node.
 #[derive(Debug, Default)]
@@ -34,6 +47,41 @@ pub(crate) struct Processes {
     known: Vec<Process>,
     /// Until when those that are not known are refused.
     refusing_until: Option<Instant>,
+    /// How connections that name no process took each other's place; `None` where none did, which is nearly always.
+    replaced: Option<Box<Replaced>>,
+    /// Signs of two machines; `None` where there were none.
+    signs: Option<Box<Signs>>,
+}
+
+/// Connections that took the place of others while those were alive.
+#[derive(Debug)]
+struct Replaced {
+    /// Since when they are counted.
+    since: Instant,
+    times: u32,
+    /// When one from another host than the one before did so last.
+    moved: Option<Instant>,
+}
+
+/// That two machines have one UUID.
+#[derive(Debug)]
+struct Signs {
+    /// The first one, with no time as long as [`NEWCOMER_TIME`] without one since.
+    since: Instant,
+    latest: Instant,
+    /// Where the other of the two connected from, as far as is known.
+    other: Option<SocketAddr>,
+}
+
+/// Two machines with the UUID of one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TwoMachines {
+    /// For how long that is known.
+    pub(crate) for_time: Duration,
+    /// Where the one whose connection counts connects from.
+    pub(crate) here: Option<SocketAddr>,
+    /// Where the other one did last.
+    pub(crate) other: Option<SocketAddr>,
 }
 
 /// One process of a launcher.
@@ -68,6 +116,9 @@ impl Processes {
             latest.is_newcomer = true;
             found = Some(latest.address);
             self.refusing_until = Some(now + NEWCOMER_TIME);
+        }
+        if let Some(other) = found {
+            self.sign(other, now);
         }
         if self.known.len() >= MAX_PROCESSES {
             self.known.remove(0);
@@ -109,8 +160,63 @@ impl Processes {
         };
         if !admits {
             self.refusing_until = Some(now + NEWCOMER_TIME);
+            self.sign(None, now);
         }
         admits
+    }
+
+    /// A connection that names no process takes the place of another that is alive: `from` these addresses `to` those.
+    /// Two machines do so again and again; one whose address changes does so once.
+    pub(super) fn replaced(
+        &mut self,
+        from: Option<SocketAddr>,
+        to: Option<SocketAddr>,
+        now: Instant,
+    ) {
+        let is_elsewhere = from.zip(to).is_some_and(|(from, to)| from.ip() != to.ip());
+        let replaced = self.replaced.get_or_insert_with(|| {
+            Box::new(Replaced {
+                since: now,
+                times: 0,
+                moved: None,
+            })
+        });
+        if now.saturating_duration_since(replaced.since) >= REPLACED_WITHIN {
+            (replaced.since, replaced.times) = (now, 0);
+        }
+        replaced.times = replaced.times.saturating_add(1);
+        let before = replaced.moved.filter(|_| is_elsewhere);
+        let moved_again =
+            before.is_some_and(|it| now.saturating_duration_since(it) < NEWCOMER_TIME);
+        if is_elsewhere {
+            replaced.moved = Some(now);
+        }
+        if moved_again || replaced.times > FREE_REPLACEMENTS {
+            self.sign(from, now);
+        }
+    }
+
+    /// Notes a sign of two machines, of which the other was here.
+    fn sign(&mut self, other: Option<SocketAddr>, now: Instant) {
+        match &mut self.signs {
+            Some(signs) if now.saturating_duration_since(signs.latest) < NEWCOMER_TIME => {
+                signs.latest = now;
+                signs.other = other.or(signs.other);
+            }
+            signs => {
+                *signs = Some(Box::new(Signs {
+                    since: now,
+                    latest: now,
+                    other,
+                }));
+            }
+        }
+    }
+
+    /// Whether there was a sign of two machines not long ago: since when, and where the other was.
+    fn signs(&self, now: Instant) -> Option<&Signs> {
+        let signs = self.signs.as_deref();
+        signs.filter(|it| now.saturating_duration_since(it.latest) < NEWCOMER_TIME)
     }
 
     /// Where a process is in `known`.
@@ -163,6 +269,18 @@ impl Cluster {
             return Ok(());
         }
         Err(node.address)
+    }
+}
+
+impl Node {
+    /// Two machines with the UUID of this node, where there was a sign of that within [`NEWCOMER_TIME`].
+    pub(crate) fn two_machines(&self, now: Instant) -> Option<TwoMachines> {
+        let signs = self.processes.signs(now)?;
+        Some(TwoMachines {
+            for_time: now.saturating_duration_since(signs.since),
+            here: self.address,
+            other: signs.other,
+        })
     }
 }
 
@@ -232,5 +350,49 @@ mod tests {
         assert_eq!(processes.reports(process(1), None, now), Some(None));
         assert!(!processes.admits(process(3), now));
         assert!(!processes.admits(process(2), now));
+    }
+
+    /// Whether connections from these hosts, so far apart, show that there are two machines.
+    fn shows_two(hosts: &[u8], apart: Duration) -> bool {
+        let (mut processes, mut now) = (Processes::default(), crate::simulated::start());
+        for (at, pair) in hosts.windows(2).enumerate() {
+            // Another port each time.
+            let address = |host: u8, port: usize| format!("192.0.2.{host}:{port}").parse().ok();
+            processes.replaced(address(pair[0], at + 1), address(pair[1], at + 2), now);
+            now += apart;
+        }
+        processes.signs(now).is_some()
+    }
+
+    #[test]
+    fn of_connections_that_name_no_process_it_counts_how_often_and_from_where_they_replace_each_other()
+     {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        assert!(!shows_two(&[1, 1, 1, 1], second), "its network fails");
+        assert!(shows_two(&[1, 1, 1, 1, 1], second), "behind one address");
+        assert!(!shows_two(&[1; 20], minute));
+        assert!(!shows_two(&[1, 2], second), "it has another address");
+        assert!(shows_two(&[1, 2, 1], minute));
+        assert!(
+            !shows_two(&[1, 2, 1], NEWCOMER_TIME),
+            "hours later it is back at home"
+        );
+    }
+
+    #[test]
+    fn signs_of_two_machines_are_forgotten_after_a_quiet_time() {
+        let (mut processes, begun) = (Processes::default(), crate::simulated::start());
+        let (other, later) = (ADDRESS.parse().ok(), begun + NEWCOMER_TIME / 2);
+        for number in [1, 2] {
+            processes.reports(process(number), other, begun);
+        }
+        assert!(processes.signs(begun).is_none());
+        processes.reports(process(1), None, begun);
+        // The newcomer tries again: for as long as it does there are two.
+        assert!(!processes.admits(process(2), later));
+        let last = later + NEWCOMER_TIME - Duration::from_secs(1);
+        let signs = processes.signs(last).expect("it is not long ago");
+        assert_eq!((signs.since, signs.other), (begun, other));
+        assert!(processes.signs(later + NEWCOMER_TIME).is_none());
     }
 }

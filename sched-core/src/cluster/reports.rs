@@ -10,7 +10,7 @@ use std::time::Instant;
 use sched_model::{Role, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Backlog, Departure, NodeExtras, NodeReport};
+use crate::api::input::{Backlog, Departure, Dialect, Hello, NodeExtras, NodeReport};
 use crate::api::known_node::KnownNode;
 use crate::api::sent::{CommandName, ReportName};
 use crate::api::text::ShortText;
@@ -44,8 +44,18 @@ impl Cluster {
 
     /// A newer connection of a node that is still connected. Its slots stay; its unconfirmed STARTs are in doubt,
     /// because they may have been lost with the old connection, or be carried out by another machine with its UUID.
-    pub(crate) fn replace_connection(&mut self, key: NodeKey, session: SessionId, now: Instant) {
+    pub(crate) fn replace_connection(
+        &mut self,
+        key: NodeKey,
+        session: SessionId,
+        hello: &Hello,
+        now: Instant,
+    ) {
         let node = self.nodes.node_mut(key);
+        // Of a native launcher it is known with its first report which process it is.
+        if hello.dialect == Dialect::Original {
+            node.processes.replaced(node.address, hello.address, now);
+        }
         let contested = now + self.config.in_doubt_time;
         node.ledger.put_in_doubt(now, Some(contested));
         node.attach(session, now);

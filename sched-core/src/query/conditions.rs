@@ -115,6 +115,10 @@ impl Scheduler {
             list.add(Unwell::NoNode(connected), None);
         }
         for (_, node) in self.cluster.nodes().iter_from(0) {
+            if let Some(two) = node.two_machines(now) {
+                let what = Unwell::TwoMachines(named(node), two.here, two.other);
+                list.add(what, Some(two.for_time.as_secs()));
+            }
             match node.presence() {
                 Presence::Lost(since) => {
                     let instances = (node.ledger().len() + self.lost_with(node.uuid())) as u64;

@@ -78,7 +78,7 @@ impl Scheduler {
         let roles = Role(hello.role.0 & LAUNCHER.0);
         let key = match self.cluster.nodes().by_uuid(hello.uuid) {
             Some(key) => {
-                self.reattach(now, key, id, roles);
+                self.reattach(now, key, id, hello);
                 key
             }
             None => {
@@ -100,7 +100,8 @@ impl Scheduler {
 
     /// A launcher of a node that is known has connected. With other roles than before it is another node as far as
     /// controllers can see: the old one is lost first.
-    fn reattach(&mut self, now: Instant, key: NodeKey, id: SessionId, roles: Role) {
+    fn reattach(&mut self, now: Instant, key: NodeKey, id: SessionId, hello: &Hello) {
+        let roles = Role(hello.role.0 & LAUNCHER.0);
         let (old, old_roles) = (
             self.cluster.nodes().node(key).session(),
             self.cluster.nodes().node(key).roles(),
@@ -111,7 +112,7 @@ impl Scheduler {
                 // The same node over a newer connection: its place stays, and others do not notice. It may not have
                 // read what it was asked over the older one.
                 self.fail_reads(key);
-                return self.cluster.replace_connection(key, id, now);
+                return self.cluster.replace_connection(key, id, hello, now);
             }
             self.lose_node(now, key, Departure::Closed, Vec::new());
         }

@@ -12,7 +12,7 @@
 use std::fmt::Display;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use proto_frames::payload::cut::{cut, shorten};
 use proto_frames::payload::{
@@ -98,6 +98,20 @@ impl Problem {
     /// 404, with a reason that says what there is none of.
     pub(super) fn not_found(reason: &str, detail: impl Display) -> Self {
         Self::new(StatusCode::NOT_FOUND, reason, detail)
+    }
+
+    /// 404: there is nothing at this path.
+    pub(super) fn no_such_path(path: &str) -> Self {
+        let detail = format!("there is nothing at {}", shorten(path));
+        Self::not_found("no_such_path", detail).with_help("GET /v1/openapi.json has every path")
+    }
+
+    /// 405: what is at this path does not take this method.
+    pub(super) fn not_taken(method: &Method, path: &str) -> Self {
+        let (method, path) = (shorten(method.as_str()), shorten(path));
+        let detail = format!("{path} does not take {method}");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+            .with_help("GET /v1/openapi.json has every path and its methods")
     }
 
     /// 503: the scheduler is about to leave, and takes no more commands.

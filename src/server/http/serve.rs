@@ -40,7 +40,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use proto_frames::Role;
-use proto_frames::payload::cut::shorten;
 use proto_frames::payload::identifier::usual_form;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -256,22 +255,11 @@ fn router(app: &Arc<App>) -> Router {
     }
     router
         .fallback(|request: Request| async move {
-            let path = request.uri().path();
-            let detail = format!("there is nothing at {}", shorten(path));
-            let problem = Problem::not_found("no_such_path", detail)
-                .with_help("GET /v1/openapi.json has every path");
+            let problem = Problem::no_such_path(request.uri().path());
             uncached(problem.into_response())
         })
         .method_not_allowed_fallback(|request: Request| async move {
-            let (method, path) = (request.method(), request.uri().path());
-            let detail = format!(
-                "{} does not take {}",
-                shorten(path),
-                shorten(method.as_str())
-            );
-            let status = StatusCode::METHOD_NOT_ALLOWED;
-            let problem = Problem::new(status, "method_not_allowed", detail)
-                .with_help("GET /v1/openapi.json has every path and its methods");
+            let problem = Problem::not_taken(request.method(), request.uri().path());
             uncached(problem.into_response())
         })
 }

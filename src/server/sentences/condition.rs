@@ -3,7 +3,9 @@
 //! The same for `ciaoctl status`, the page and `/readyz?verbose`. Names of hosts, sets and files, and texts of launchers,
 //! are others': whoever prints these sentences escapes them.
 
-use sched_core::{Condition, NamedInstance, NamedNode, Unwell};
+use std::net::SocketAddr;
+
+use sched_core::{Condition, NEWCOMER_TIME, NamedInstance, NamedNode, Unwell};
 use sched_model::{ConditionView, Role, StoreView};
 
 use super::drain;
@@ -41,7 +43,8 @@ fn subject(what: &Unwell) -> (String, String) {
         | Unwell::ShortOfMemory(node)
         | Unwell::OutOfService(node, _)
         | Unwell::Drained(node, _)
-        | Unwell::Cordoned(node) => (node.uuid.to_string(), node.hostname.to_string()),
+        | Unwell::Cordoned(node)
+        | Unwell::TwoMachines(node, ..) => (node.uuid.to_string(), node.hostname.to_string()),
         Unwell::InstanceLost(instance, ..) | Unwell::InstanceFails(instance, _) => {
             (instance.instance.to_string(), instance.name.to_string())
         }
@@ -112,6 +115,14 @@ fn words(what: &Unwell, store: &StoreView) -> (String, String) {
             format!("node {} is cordoned and takes no new work", named(node)),
             "`ciaoctl uncordon` it once it is to take work again".to_owned(),
         ),
+        Unwell::TwoMachines(node, here, other) => (
+            format!("two machines have the UUID of node {}, {}{}", named(node), node.uuid, from(*here, *other)),
+            format!(
+                "give the copy a UUID of its own: end its launcher, remove its --state-dir, start it again. This goes away \
+                 once only one has connected for {} minutes",
+                NEWCOMER_TIME.as_secs() / 60
+            ),
+        ),
         Unwell::InstanceLost(instance, host, left_ms) => {
             let left = left_ms.map(|ms| format!("; it is given up in {}", time(to_s(ms / 1000))));
             (
@@ -176,6 +187,16 @@ fn named(node: &NamedNode) -> String {
     match &*node.hostname {
         "" => node.uuid.to_string(),
         hostname => hostname.to_owned(),
+    }
+}
+
+/// Where the two machines of one UUID connect from, as far as is known.
+fn from(here: Option<SocketAddr>, other: Option<SocketAddr>) -> String {
+    match (here, other) {
+        (Some(here), Some(other)) => format!(": one at {here}, the other at {other}"),
+        (Some(here), None) => format!(": one at {here}"),
+        (None, Some(other)) => format!(": the other at {other}"),
+        (None, None) => String::new(),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::StartFailureReason;
+use proto_frames::payload::{ConditionView, QueryKind, StartFailureReason};
 use proto_frames::{Role, Uuid};
-use sched_core::{Dialect, IN_DOUBT_TIME, Message, NodeExtras, SessionId};
+use sched_core::{
+    Dialect, FREE_REPLACEMENTS, Hello, IN_DOUBT_TIME, Message, NEWCOMER_TIME, NodeExtras, SessionId,
+};
 
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
@@ -233,4 +235,100 @@ fn once_two_are_known_what_one_was_given_is_not_settled_by_the_other_after_a_cut
     let newcomer = connects(&mut world, 2);
     world.stats_seen(newcomer, Some(0), vec![]);
     assert_eq!(world.failures(controller), []);
+}
+
+/// What is not well because two machines have one UUID.
+fn twice(world: &mut World) -> Vec<ConditionView> {
+    let page = world.page(QueryKind::Status, "", None, 1);
+    let conditions = page.status.expect("it was asked for").conditions;
+    let of_it = conditions.into_iter();
+    of_it.filter(|it| it.kind == "uuid_used_twice").collect()
+}
+
+/// An original launcher of node 1 connects from this address, and reports.
+fn connects_from(world: &mut World, address: &str) -> SessionId {
+    let hello = Hello {
+        dialect: Dialect::Original,
+        address: address.parse().ok(),
+        ..Hello::native(node_uuid(1), Role::AGENT)
+    };
+    let session = world.knock(hello).expect("it is let in");
+    world.report(session, report(Size::of_mem(1000)));
+    session
+}
+
+#[test]
+fn that_two_native_launchers_have_one_uuid_is_a_condition_until_it_has_been_quiet() {
+    let mut world = World::new();
+    for process in [1, 2] {
+        connects(&mut world, process);
+        assert_eq!(twice(&mut world), [], "it may have been started again");
+    }
+    connects(&mut world, 1);
+    world.advance(Duration::from_secs(60));
+    let found = twice(&mut world);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].subject, node_uuid(1).to_string());
+    assert_eq!(found[0].since_s, Some(60));
+    assert!(
+        found[0].what.contains(&node_uuid(1).to_string()),
+        "{found:?}"
+    );
+    assert!(
+        found[0].advice.contains("remove its --state-dir"),
+        "{found:?}"
+    );
+    // The copy is started again by its service manager.
+    world.advance(NEWCOMER_TIME - Duration::from_secs(61));
+    connects(&mut world, 2);
+    world.advance(NEWCOMER_TIME - Duration::from_secs(1));
+    let found = twice(&mut world);
+    assert_eq!(
+        found[0].since_s,
+        i64::try_from(2 * NEWCOMER_TIME.as_secs() - 2).ok(),
+        "since the first sign of it"
+    );
+    world.advance(Duration::from_secs(1));
+    assert_eq!(twice(&mut world), []);
+}
+
+#[test]
+fn so_it_is_of_original_launchers_that_take_each_others_place_from_two_hosts() {
+    let mut world = World::new();
+    for (address, is_known) in [
+        ("192.0.2.1:7", false),
+        // It may be the same, with another address.
+        ("192.0.2.2:7", false),
+        ("192.0.2.1:8", true),
+        ("192.0.2.2:8", true),
+    ] {
+        connects_from(&mut world, address);
+        assert_eq!(!twice(&mut world).is_empty(), is_known, "{address}");
+        world.advance(Duration::from_secs(120));
+    }
+    let found = twice(&mut world);
+    let both = "one at 192.0.2.2:8, the other at 192.0.2.1:8";
+    assert!(found[0].what.ends_with(both), "{found:?}");
+    world.advance(NEWCOMER_TIME);
+    assert_eq!(twice(&mut world), []);
+}
+
+#[test]
+fn a_launcher_that_connects_again_is_no_second_machine() {
+    let mut world = World::new();
+    for _ in 0..20 {
+        // Its connection has ended before it connects again: however often, and wherever it is by then.
+        for address in ["192.0.2.1:7", "192.0.2.2:7"] {
+            let session = connects_from(&mut world, address);
+            world.cut(session);
+        }
+    }
+    assert_eq!(twice(&mut world), []);
+    // Its network fails now and then, which it notices before the scheduler does.
+    for _ in 0..=FREE_REPLACEMENTS {
+        connects_from(&mut world, "192.0.2.1:7");
+    }
+    assert_eq!(twice(&mut world), []);
+    connects_from(&mut world, "192.0.2.1:7");
+    assert_eq!(twice(&mut world).len(), 1, "that is too often for that");
 }
