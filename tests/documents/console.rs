@@ -34,6 +34,11 @@ fn the_guide_to_drains_runs_as_it_is_shown() {
 }
 
 #[test]
+fn the_guide_to_failures_runs_as_it_is_shown() {
+    run("docs/how-to/survive-failures.md");
+}
+
+#[test]
 fn the_guide_to_priorities_runs_as_it_is_shown() {
     run("docs/how-to/priorities.md");
 }

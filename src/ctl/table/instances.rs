@@ -293,7 +293,7 @@ fn why(view: &InstanceView, id: &dyn Fn(&str) -> String) -> String {
     {
         let why = Some(view.waits_for.as_str()).filter(|why| !why.is_empty());
         let why = why.unwrap_or("its node is lost");
-        return format!("{why}; given up in {}", span_of_ms(left));
+        return format!("given up in {}: {why}", span_of_ms(left));
     }
     match (view.waits_for.as_str(), view.target_node_uuid.as_str()) {
         (why, "") => why.to_owned(),
@@ -322,7 +322,7 @@ mod tests {
             ..InstanceView::default()
         };
         let shown = why(&view, &|id| id.to_owned());
-        assert_eq!(shown, "its node is lost; given up in 9s");
+        assert_eq!(shown, "given up in 9s: its node is lost");
     }
 
     #[test]
