@@ -159,7 +159,7 @@ fn a_queued_instance_is_moved_by_telling_it_where_to_wait_for() {
     }
     let mut migrate = Operation::new(LifecycleCommand::Migrate, &instance(""), None);
     migrate.observe(&transition(PhaseName::Waiting, "", B));
-    assert_eq!(migrate.line(), "i1 waits for room on b (beef0000)");
+    assert_eq!(migrate.line(), "i1 waits for room on beef0000");
 }
 
 #[test]
