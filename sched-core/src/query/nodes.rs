@@ -97,11 +97,6 @@ impl Scheduler {
         }
     }
 
-    /// How many instances are listed as lost with a node that is not in the store, or is back and has not listed them yet.
-    pub(super) fn lost_with(&self, node: Uuid) -> usize {
-        self.instances.lost_count(node) + self.journal.lost_plain_on(node)
-    }
-
     /// The row of a node in the store. Figures that are not known are -1, and so are negative ones of a node that is
     /// overcommitted.
     fn node_row(&self, now: Instant, key: NodeKey, most_recently_used: bool) -> NodeView {

@@ -1,11 +1,11 @@
-//! What the cluster has in all: nodes by role and status, resources, what is in doubt; for the metrics. Gathered in
+//! What the cluster has in all: nodes by role and status, resources, what is in doubt or lost; for the metrics. Gathered in
 //! steps of bounded length, between which the lock is released, so that no sum delays other work however many nodes
 //! there are. Nodes that change meanwhile are counted as they are when their step comes.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use sched_model::{Role, StoreView};
+use sched_model::{Role, StoreView, Uuid};
 
 use crate::Scheduler;
 use crate::api::ids::NodeKey;
@@ -97,6 +97,11 @@ pub struct Glance {
 }
 
 impl Scheduler {
+    /// How many instances are listed as lost with a node that is not in the store, or is back and has not listed them yet.
+    pub(super) fn lost_with(&self, node: Uuid) -> usize {
+        self.instances.lost_count(node) + self.journal.lost_plain_on(node)
+    }
+
     /// A few numbers that are at hand.
     #[must_use]
     pub fn glance(&self) -> Glance {
