@@ -85,7 +85,7 @@ pub(crate) enum Fact {
         rows: Vec<Row>,
         nodes: Vec<NodeRow>,
         away: BTreeSet<usize>,
-        /// Instances that are on at least two machines, or on their way to one.
+        /// Instances that are on a machine, or on their way to one, and on another as well, or listed elsewhere.
         twice: BTreeSet<u32>,
     },
     /// An operator gave up an instance of a lost node.

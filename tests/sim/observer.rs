@@ -105,6 +105,7 @@ impl World {
                 instances: node.instances,
             })
         });
+        let rows: Vec<Row> = rows.collect();
         let away = (0..self.machines.len())
             .filter(|&at| self.network.session_of(Peer::Machine(at)).is_none());
         let is_twice = |instance: &u32| {
@@ -113,13 +114,17 @@ impl World {
                     || it.knows(*instance)
                     || self.network.has_start_for(it.number, *instance)
             });
-            on_it.count() > 1
+            let on_it = on_it.map(|it| Some(it.number));
+            let listed = rows.iter().filter(|row| row.instance == *instance);
+            let places: BTreeSet<_> = on_it.chain(listed.map(|row| row.machine)).collect();
+            places.len() > 1
         };
+        let twice = self.starts.keys().copied().filter(is_twice).collect();
         self.facts.push(Fact::Looked {
-            rows: rows.collect(),
+            rows,
             nodes: nodes.collect(),
             away: away.collect(),
-            twice: self.starts.keys().copied().filter(is_twice).collect(),
+            twice,
         });
     }
 

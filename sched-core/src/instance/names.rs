@@ -87,16 +87,22 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Notes what is known of an instance. Empty fields leave what was known; a name takes the place of another
-    /// instance's claim to it, and has its tenant with it.
+    /// Notes what is known of an instance. Empty fields leave what was known; a name has its tenant with it. Another
+    /// instance that was called so, and is gone, has the name no longer, also if it turns out to be there after all: its
+    /// runs that are over keep the name that they had.
     pub(super) fn note(&mut self, instance: &InstanceId, about: InstanceInfo) {
         if self.abouts.len() >= MAX_NAMED && !self.abouts.contains_key(instance) {
             return;
         }
-        let known = self.abouts.entry(instance.clone()).or_default();
         if !about.name.is_empty() {
             let key = (about.tenant.clone(), about.name.clone());
-            self.by_name.insert(key, instance.clone());
+            let before = self.by_name.insert(key, instance.clone());
+            if let Some(before) = before.filter(|before| before != instance) {
+                self.take_name(&before, &about.name);
+            }
+        }
+        let known = self.abouts.entry(instance.clone()).or_default();
+        if !about.name.is_empty() {
             known.rest.get_or_insert_default().name = about.name;
             known.tenant = about.tenant;
         } else if about.tenant.is_some() {
@@ -107,6 +113,16 @@ impl Names {
         }
         if about.since.is_some() {
             known.rest.get_or_insert_default().since = about.since;
+        }
+    }
+
+    /// An instance is called so no longer, if it is.
+    fn take_name(&mut self, instance: &InstanceId, name: &str) {
+        let known = self.abouts.get_mut(instance);
+        if let Some(rest) = known.and_then(|known| known.rest.as_mut())
+            && *rest.name == *name
+        {
+            rest.name = "".into();
         }
     }
 
@@ -182,6 +198,20 @@ mod tests {
         assert_eq!((about.name, about.program), ("web", "nginx"));
         assert_eq!(names.instance_named(&None, "web"), Some(&a));
         assert_eq!(names.instance_named(&None, "other"), None);
+    }
+
+    #[test]
+    fn a_name_is_one_instance_s_at_a_time() {
+        let mut names = Names::default();
+        let (a, b) = (InstanceId::new("a"), InstanceId::new("b"));
+        names.note(&a, called("web"));
+        names.note(&b, called("web"));
+        assert_eq!(names.get(&a).unwrap().name, "");
+        assert_eq!(names.get(&b).unwrap().name, "web");
+        names.note(&b, called("other"));
+        names.note(&a, called("web"));
+        assert_eq!(names.get(&b).unwrap().name, "other");
+        assert_eq!(names.instance_named(&None, "web"), Some(&a));
     }
 
     #[test]

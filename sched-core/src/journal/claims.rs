@@ -46,13 +46,18 @@ pub(super) struct Claims {
     in_order: VecDeque<(Instant, Uuid)>,
     /// Claims of all that are away.
     count: usize,
-    /// The instances that nodes are lost with: the node of each that was lost last, and where it is among its claims.
-    lost: BTreeMap<InstanceId, (Uuid, usize)>,
+    /// The instances that nodes are lost with, by the number of the node's loss: the node, and where it is among its
+    /// claims. Of several nodes that were lost with one instance, it is listed with the last.
+    lost: BTreeMap<(InstanceId, u64), (Uuid, usize)>,
+    /// The number of the next loss.
+    next: u64,
 }
 
 #[derive(Debug)]
 struct Away {
     since: Instant,
+    /// The number of its loss.
+    number: u64,
     claims: Vec<ClaimRecord>,
     /// How many of them are listed as lost with it.
     lost: usize,
@@ -116,12 +121,12 @@ impl Journal {
 
     /// Whether a plain instance is listed as lost with its node.
     pub(crate) fn is_lost_plain(&self, instance: &InstanceId) -> bool {
-        !self.claims.lost.is_empty() && self.claims.lost.contains_key(instance)
+        self.claims.last_lost(instance).is_some()
     }
 
     /// A plain instance that its node is lost with.
     pub(crate) fn lost_plain(&self, instance: &InstanceId) -> Option<LostPlain<'_>> {
-        let (node, at) = *self.claims.lost.get(instance)?;
+        let (_, node, at) = self.claims.last_lost(instance)?;
         let away = self.claims.away.get(&node)?;
         let claim = away.claims.get(at)?;
         let since = away.since;
@@ -130,9 +135,10 @@ impl Journal {
 
     /// The first plain instance behind this one that its node is lost with.
     pub(crate) fn next_lost_plain(&self, after: Option<&InstanceId>) -> Option<&InstanceId> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let from = after.map(|it| (it.clone(), u64::MAX));
+        let from = from.map_or(Bound::Unbounded, Bound::Excluded);
         let mut behind = self.claims.lost.range((from, Bound::Unbounded));
-        behind.next().map(|(instance, _)| instance)
+        behind.next().map(|((instance, _), _)| instance)
     }
 
     /// How many plain instances a node is lost with.
@@ -142,7 +148,7 @@ impl Journal {
 
     /// A plain instance is not expected back with its lost node any more: it is given up, or started again.
     pub(crate) fn forget_lost_plain(&mut self, instance: &InstanceId, now: Instant) {
-        if let Some(node) = self.claims.forget_lost(instance) {
+        while let Some(node) = self.claims.forget_lost(instance) {
             self.note_claims(node, now);
         }
     }
@@ -200,17 +206,19 @@ impl Claims {
             return;
         }
         self.count += claims.len();
-        let mut lost = 0;
+        let (mut lost, number) = (0, self.next);
+        self.next += 1;
         for (at, claim) in claims.iter().enumerate().filter(|(_, it)| it.is_lost) {
             lost += 1;
             let instance = InstanceId::new(&claim.instance);
-            self.lost.insert(instance, (node, at));
+            self.lost.insert((instance, number), (node, at));
         }
         let since = now;
         self.away.insert(
             node,
             Away {
                 since,
+                number,
                 claims,
                 lost,
             },
@@ -223,26 +231,36 @@ impl Claims {
         self.count -= away.claims.len();
         for claim in away.claims.iter().filter(|claim| claim.is_lost) {
             let instance = InstanceId::new(&claim.instance);
-            if self.lost.get(&instance).is_some_and(|(of, _)| *of == node) {
-                self.lost.remove(&instance);
-            }
+            self.lost.remove(&(instance, away.number));
         }
         Some(away.claims)
     }
 
-    /// Drops one instance from what is listed; the node that it was lost with.
+    /// Of the nodes that are lost with an instance, the last: the number of its loss, which it is, and where the instance
+    /// is among its claims.
+    fn last_lost(&self, instance: &InstanceId) -> Option<(u64, Uuid, usize)> {
+        if self.lost.is_empty() {
+            return None;
+        }
+        let all = (instance.clone(), 0)..=(instance.clone(), u64::MAX);
+        let ((_, number), (node, at)) = self.lost.range(all).next_back()?;
+        Some((*number, *node, *at))
+    }
+
+    /// Drops one instance from what is listed, with the node that was lost with it last, which is returned.
     fn forget_lost(&mut self, instance: &InstanceId) -> Option<Uuid> {
-        let (node, at) = self.lost.remove(instance)?;
+        let (number, node, at) = self.last_lost(instance)?;
+        self.lost.remove(&(instance.clone(), number));
         let away = self.away.get_mut(&node)?;
         away.claims.swap_remove(at);
         away.lost -= 1;
         self.count -= 1;
         // The last one has its place now.
-        if let Some(moved) = away.claims.get(at).filter(|it| it.is_lost)
-            && let Some((of, place)) = self.lost.get_mut(&InstanceId::new(&moved.instance))
-            && *of == node
-        {
-            *place = at;
+        if let Some(moved) = away.claims.get(at).filter(|it| it.is_lost) {
+            let moved = InstanceId::new(&moved.instance);
+            if let Some((_, place)) = self.lost.get_mut(&(moved, number)) {
+                *place = at;
+            }
         }
         if away.claims.is_empty() {
             self.away.swap_remove(&node);
@@ -272,10 +290,38 @@ mod tests {
 
     use sched_model::Uuid;
 
-    use super::{ClaimRecord, Claims, LOST_TIME, MAX_REMEMBERED};
+    use super::{ClaimRecord, Claims, InstanceId, LOST_TIME, MAX_REMEMBERED};
 
     fn claims(count: usize) -> Vec<ClaimRecord> {
         vec![ClaimRecord::default(); count]
+    }
+
+    #[test]
+    fn what_two_nodes_are_lost_with_is_listed_until_both_are_back() {
+        let (mut remembered, now) = (Claims::default(), crate::simulated::start());
+        let nodes = [1, 2, 3].map(Uuid::from_u128);
+        let lost = |names: &[&str]| -> Vec<ClaimRecord> {
+            let claim = |name: &&str| ClaimRecord {
+                instance: (*name).into(),
+                is_lost: true,
+                ..ClaimRecord::default()
+            };
+            names.iter().map(claim).collect()
+        };
+        remembered.keep(nodes[0], lost(&["a", "b"]), now);
+        remembered.keep(nodes[1], lost(&["c", "a"]), now);
+        let a = InstanceId::new("a");
+        let with = |remembered: &Claims| remembered.last_lost(&a).map(|(_, node, _)| node);
+        assert_eq!(with(&remembered), Some(nodes[1]), "with the last");
+        assert_eq!(remembered.take(nodes[1]).map(|it| it.len()), Some(2));
+        assert_eq!(with(&remembered), Some(nodes[0]), "the other is away");
+        remembered.keep(nodes[2], lost(&["a"]), now);
+        assert_eq!(remembered.forget_lost(&a), Some(nodes[2]));
+        assert_eq!(remembered.forget_lost(&a), Some(nodes[0]));
+        assert_eq!((with(&remembered), remembered.forget_lost(&a)), (None, None));
+        let b = InstanceId::new("b");
+        assert_eq!(remembered.last_lost(&b).map(|(.., at)| at), Some(0));
+        assert_eq!(remembered.count, 1);
     }
 
     #[test]

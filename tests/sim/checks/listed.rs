@@ -9,8 +9,8 @@ use crate::world::World;
 
 /// Knows only what launchers have listed to the scheduler that runs, and of plain instances alone: what those are that the
 /// scheduler manages it says itself. Let off are instances that two machines have, as after a START that was sent again
-/// while a machine could not be seen, until one of them has it no longer and it is listed once: of each machine it has one
-/// row at most. And those whose START was sent again, until a machine lists them.
+/// while a machine could not be seen, until it is listed once, and no other machine than the one where it is listed has
+/// it: of each machine it has one row at most. And those whose START was sent again, until a machine lists them.
 #[derive(Default)]
 pub(super) struct Listed {
     /// Plain instances that are on a machine, as its launcher said last.
