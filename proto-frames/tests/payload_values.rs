@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use proto_frames::payload::peek::{self, ReadyPeek, StartPeek, StatsPeek};
 use proto_frames::payload::{
     CommandRefused, DeleteFailure, EndKind, InstanceDeleted, InstanceEnd, InstancePlaced,
     InstanceStat, InstanceState, Network, NodeConnected, NodeType, NodeView, Payload, Query,
@@ -66,7 +67,7 @@ fn a_fraction_is_cut_off_and_numbers_and_truth_values_stand_in_no_quotes() {
     ] {
         let payload = format!("start:\n  instance_uuid: a\n{rest}");
         let full = Start::decode(payload.as_bytes()).unwrap_err();
-        let peeked = proto_frames::payload::peek::start(payload.as_bytes()).unwrap_err();
+        let peeked = peek::start(payload.as_bytes()).unwrap_err();
         assert_eq!(full, peeked, "{rest}");
         let said = full.to_string();
         assert!(
@@ -368,7 +369,9 @@ proptest! {
             env,
             ..Start::default()
         };
-        prop_assert_eq!(Start::decode(&start.encode()), Ok(start));
+        let written = start.encode();
+        prop_assert_eq!(peek::start(&written), Ok(StartPeek::from(start.clone())));
+        prop_assert_eq!(Start::decode(&written), Ok(start));
     }
 
     #[test]
@@ -395,7 +398,9 @@ proptest! {
             fault: texts[0].clone(),
             ..Ready::default()
         };
-        prop_assert_eq!(Ready::decode(&ready.encode()), Ok(ready));
+        let written = ready.encode();
+        prop_assert_eq!(peek::ready(&written), Ok(ReadyPeek::from(ready.clone())));
+        prop_assert_eq!(Ready::decode(&written), Ok(ready));
         let instances = states.into_iter().map(|(state, used, asks)| InstanceStat {
             instance_uuid: state.clone(),
             state: InstanceState::from(state.as_str()),
@@ -428,8 +433,53 @@ proptest! {
             ended: ended.collect(),
             ..Stats::default()
         };
-        prop_assert_eq!(Stats::decode(&stats.encode()), Ok(stats));
+        let written = stats.encode();
+        prop_assert_eq!(peek::stats(&written), Ok(StatsPeek::from(stats.clone())));
+        prop_assert_eq!(Stats::decode(&written), Ok(stats));
     }
+}
+
+/// Random texts mostly need quotation marks, with which the reader of the plain style leaves a STATS to the full parser.
+#[test]
+fn every_field_of_an_instance_and_of_an_end_is_read_in_the_plain_style() {
+    let end = InstanceEnd {
+        seq: 4,
+        instance_uuid: "a".to_owned(),
+        how: EndKind::Failed,
+        exit_code: Some(3),
+        age_ms: Some(1500),
+        reason: "full_cn".into(),
+        detail: "no room".to_owned(),
+        restart: true,
+    };
+    let instance = InstanceStat {
+        instance_uuid: "b".to_owned(),
+        state: "running".into(),
+        ssh_ip: "192.0.2.1".to_owned(),
+        ssh_port: 22,
+        memory_usage_mb: 1,
+        disk_usage_mb: 2,
+        cpu_usage: 3,
+        volumes: vec!["v".to_owned()],
+        requested: Some(Requested {
+            mem_mb: 4,
+            vcpus: 5,
+            disk_mb: 6,
+            resources: BTreeMap::from([("gpu".to_owned(), 7)]),
+        }),
+        group: "web".to_owned(),
+        suspended: true,
+    };
+    let stats = Stats {
+        ends_incarnation: "1f5b2fe6-4493-4561-904a-8f4e956218d9".to_owned(),
+        ends_seq: Some(4),
+        ended: vec![end],
+        instances: vec![instance],
+        ..Stats::default()
+    };
+    let written = stats.encode();
+    let full = StatsPeek::from(stats);
+    assert_eq!(peek::plain_stats(&written), Some(full));
 }
 
 #[test]

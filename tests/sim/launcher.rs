@@ -38,7 +38,7 @@ impl World {
         }
         machine.launchers += 1;
         let mut agent = Agent::new(machine.agent_settings(&self.settings));
-        let recovered = machine.recover();
+        let recovered = machine.recover(self.now);
         if let Some(until) = machine.lease_left(self.now) {
             agent.recover_lease(until);
         }

@@ -49,6 +49,8 @@ pub(crate) struct Machine {
     pub(crate) processes: BTreeMap<u32, Process>,
     /// Exit codes of processes whose launcher may not have heard of their end.
     ended: BTreeMap<u32, (i32, bool)>,
+    /// When the last process of each instance that its launcher remembers ended, as the exit files say.
+    exit_files: BTreeMap<u32, Instant>,
     spawns: u64,
     pub(crate) launcher: Option<Launcher>,
     /// Launchers there have been.
@@ -119,6 +121,7 @@ impl Machine {
             spawning: BTreeMap::new(),
             processes: BTreeMap::new(),
             ended: BTreeMap::new(),
+            exit_files: BTreeMap::new(),
             spawns: 0,
             launcher: None,
             launchers: 0,
@@ -181,7 +184,7 @@ impl Machine {
     }
 
     /// What a new launcher finds. What was ordered and has not begun will not.
-    pub(crate) fn recover(&mut self) -> Vec<Recovered> {
+    pub(crate) fn recover(&mut self, now: Instant) -> Vec<Recovered> {
         self.spawning.clear();
         let found = |record: &InstanceRecord| {
             let instance = names::instance_of(&record.instance).expect("it was named here");
@@ -198,10 +201,14 @@ impl Machine {
                 ProcessFate::NeverRan
             }
         };
+        let ended_ago = |record: &InstanceRecord| {
+            let ended = self.exit_files.get(&named(&record.instance));
+            ended.map(|at| now.saturating_duration_since(*at))
+        };
         let recovered = |record: &InstanceRecord| Recovered {
             found: found(record),
             age: Duration::ZERO,
-            ended_ago: None,
+            ended_ago: ended_ago(record),
             record: record.clone(),
         };
         self.records.values().map(recovered).collect()
@@ -261,6 +268,9 @@ impl World {
                 if let Stage::Starting | Stage::Gone(..) = record.stage {
                     machine.ended.remove(&named(&record.instance));
                 }
+                if let Stage::Starting = record.stage {
+                    machine.exit_files.remove(&named(&record.instance));
+                }
                 machine.follow(&record);
                 machine.records.insert(record.instance.clone(), *record);
             }
@@ -270,6 +280,7 @@ impl World {
                 let instance = named(&id);
                 machine.records.remove(&id);
                 machine.ended.remove(&instance);
+                machine.exit_files.remove(&instance);
                 let is_alive = machine.has(instance);
                 self.facts.push(Fact::Forgotten {
                     instance,
@@ -406,6 +417,7 @@ impl World {
             Cause::Killed => -9,
         };
         machine.ended.insert(instance, (code, by_itself));
+        machine.exit_files.insert(instance, self.now);
         self.note(format_args!("{instance} ends on machine {at}: {cause:?}"));
         let exited = Input::Exited {
             instance: names::instance_uuid(instance),
@@ -430,6 +442,7 @@ impl World {
         machine.spawning.clear();
         machine.lease_until = None;
         for (instance, _) in std::mem::take(&mut machine.processes) {
+            // Its supervisor ends with it, and writes no exit file.
             machine.ended.insert(instance, (-9, false));
             let machine = at;
             self.facts.push(Fact::Ended {

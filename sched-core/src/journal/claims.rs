@@ -318,7 +318,10 @@ mod tests {
         remembered.keep(nodes[2], lost(&["a"]), now);
         assert_eq!(remembered.forget_lost(&a), Some(nodes[2]));
         assert_eq!(remembered.forget_lost(&a), Some(nodes[0]));
-        assert_eq!((with(&remembered), remembered.forget_lost(&a)), (None, None));
+        assert_eq!(
+            (with(&remembered), remembered.forget_lost(&a)),
+            (None, None)
+        );
         let b = InstanceId::new("b");
         assert_eq!(remembered.last_lost(&b).map(|(.., at)| at), Some(0));
         assert_eq!(remembered.count, 1);

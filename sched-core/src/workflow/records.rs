@@ -120,10 +120,12 @@ impl Scheduler {
     pub(crate) fn restore(&mut self, mut restored: Vec<Restored>) {
         // Earlier ones first, whatever order the store has them in.
         restored.sort_by_key(|restored| match (&restored.record, &restored.key) {
-            (Record::Instance(record), _) => (record.order, record.arrived_ms),
+            (Record::Instance(record), _) => (0, record.order, record.arrived_ms),
             // In order of their numbers, each is put behind those before it at once.
-            (Record::Run(_), RecordKey::Run(number)) => (0, *number),
-            _ => (0, 0),
+            (Record::Run(_), RecordKey::Run(number)) => (0, 0, *number),
+            // After the runs: what has ended is claimed no longer.
+            (Record::Claims(_), _) => (1, 0, 0),
+            _ => (0, 0, 0),
         });
         let begun = restored
             .iter()

@@ -106,8 +106,16 @@ impl Scheduler {
         self.forget_old_claims();
     }
 
-    /// Takes over the claims on a node from disk, until the node is back or they are forgotten.
-    pub(crate) fn restore_claims(&mut self, uuid: Uuid, record: ClaimsRecord) {
+    /// Takes over the claims on a node from disk, until the node is back or they are forgotten; without those whose
+    /// ends are on disk already, which is before claims are written again.
+    pub(crate) fn restore_claims(&mut self, uuid: Uuid, mut record: ClaimsRecord) {
+        let before = record.claims.len();
+        record
+            .claims
+            .retain(|claim| !self.has_ended_on_since(uuid, claim));
+        if record.claims.len() < before {
+            self.journal.note_claims(uuid, self.now);
+        }
         for claim in record.claims.iter().filter(|claim| claim.is_lost) {
             let about = InstanceInfo {
                 name: claim.name.clone(),
@@ -119,6 +127,14 @@ impl Scheduler {
             self.instances.note_about(&instance, about);
         }
         self.journal.keep_claims(uuid, record.claims, self.now);
+    }
+
+    /// Whether what claims something on a node has ended there, by the node's own word, after it was claimed.
+    fn has_ended_on_since(&self, node: Uuid, claim: &ClaimRecord) -> bool {
+        let instance = InstanceId::new(&claim.instance);
+        let since = self.clock.instant_of(claim.since_ms);
+        let last = self.instances.last_run_of(&instance);
+        last.is_some_and(|run| run.ended() >= since) && self.instances.has_ended_on(&instance, node)
     }
 
     /// Forgets the claims of nodes that have been away for too long.

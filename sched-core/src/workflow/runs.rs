@@ -245,9 +245,9 @@ impl Scheduler {
         if let Some(number) = last.numbers().earlier_on(node.uuid()) {
             return Some(number);
         }
-        // Of plain instances only the times can tell.
+        // Of plain instances, and of what was forgotten with a restart, only the times can tell.
         let is_elsewhere = last.node().is_some_and(|other| other != node.uuid());
-        let is_before = end.at? < last.begun()?;
+        let is_before = end.at? < last.begun().or_else(|| last.reported_end())?;
         (is_elsewhere && is_before).then_some(0)
     }
 

@@ -32,6 +32,8 @@ struct Book {
     goes_on: bool,
     /// Whether that came to its end without another process: a START failed, or it was deleted while it waited.
     has_failed: bool,
+    /// Whether its end was known when the scheduler last said that it is gone: a failure is told later, once it is on disk.
+    is_gone_knowing: Option<bool>,
     /// Whether a START was taken in since its last process began.
     is_sent_again: bool,
     /// Whether one was taken in that waited for the rest of its batch: it may fail once an earlier one has run. Whether
@@ -46,6 +48,8 @@ struct End {
     by_itself: bool,
     /// Whether the scheduler knows of it.
     is_known: bool,
+    /// Whether it was given to a machine since, before the end was known or for another reason that stands.
+    is_superseded: bool,
 }
 
 impl Check for Finished {
@@ -86,6 +90,7 @@ impl Check for Finished {
                     code,
                     by_itself,
                     is_known: false,
+                    is_superseded: false,
                 });
             }
             Fact::Gone { instance, machine } => {
@@ -98,7 +103,8 @@ impl Check for Finished {
             Fact::Failed { instance, .. } => {
                 let book = self.book(instance);
                 book.is_sent_again |= std::mem::take(&mut book.is_of_batch);
-                book.has_failed = book.end.is_some_and(|end| end.is_known);
+                let is_known = book.end.is_some_and(|end| end.is_known);
+                book.has_failed = book.is_gone_knowing.take().unwrap_or(is_known);
                 book.goes_on &= book.has_failed;
             }
             Fact::Turned {
@@ -111,6 +117,14 @@ impl Check for Finished {
                     if let Some(end) = &mut book.end {
                         end.by_itself = false;
                         end.is_known &= is_durable && !book.goes_on;
+                    }
+                }
+            }
+            // What is restored as living had not ended for the disk.
+            Fact::SchedulerStarted { ref restored } => {
+                for &instance in restored {
+                    if let Some(end) = &mut self.book(instance).end {
+                        end.is_known = false;
                     }
                 }
             }
@@ -182,6 +196,8 @@ impl Outcome {
 impl Book {
     /// The scheduler says that it has come to another state.
     fn turns(&mut self, state: &PhaseName) {
+        let is_known = self.end.is_some_and(|end| end.is_known);
+        self.is_gone_knowing = (*state == PhaseName::Gone).then_some(is_known);
         match state {
             PhaseName::Waiting | PhaseName::Placing => self.goes_on |= self.end.is_some(),
             // The own end of its process is final, whatever was to follow.
@@ -205,9 +221,14 @@ impl Finished {
         let before = book.placed.replace(machine);
         book.goes_on = book.end.is_some();
         book.has_failed = false;
-        let is_over = |end: &End| end.by_itself && end.is_known && before == Some(end.machine);
+        let is_over = |end: &End| {
+            end.by_itself && end.is_known && !end.is_superseded && before == Some(end.machine)
+        };
         if book.end.as_ref().is_some_and(is_over) && !book.is_sent_again && !is_excused {
             return Err(format!("{instance} is given to {machine} again: {book:?}"));
+        }
+        if let Some(end) = &mut book.end {
+            end.is_superseded = true;
         }
         Ok(())
     }
@@ -224,6 +245,7 @@ fn what_has_finished_is_started_again_by_another_start_alone() {
             code: 0,
             by_itself,
             is_known: true,
+            is_superseded: false,
         });
     };
     assert_eq!(finished.placed(1, machine), Ok(()));

@@ -3,7 +3,8 @@
 use sched_core::{Departure, Input, Message, SessionId};
 
 use super::{
-    Link, PEER_LEARNS_MS, Peer, SCHEDULER_LEARNS_MS, SILENCE_MS, STALL_TIME, Silence, told,
+    Connection, Link, PEER_LEARNS_MS, Peer, SCHEDULER_LEARNS_MS, SILENCE_MS, STALL_TIME, Silence,
+    told,
 };
 use crate::agenda::Event;
 use crate::facts::Fact;
@@ -196,14 +197,17 @@ impl World {
         }
     }
 
-    /// Forgets a connection of which no end is left.
+    /// Forgets a connection of which no end is left, with what was on its way to a peer that closed its end.
     fn tidy(&mut self, link: Link) {
-        if let Some(connection) = self.network.links.get(&link)
-            && !connection.is_held
-            && connection.session.is_none()
-            && connection.up.wire.is_empty()
+        let is_over = |connection: &Connection| {
+            !connection.is_held && connection.session.is_none() && connection.up.wire.is_empty()
+        };
+        if self.network.links.get(&link).is_some_and(is_over)
+            && let Some(connection) = self.network.links.remove(&link)
         {
-            self.network.links.remove(&link);
+            for flying in connection.down.wire {
+                self.unheard(connection.peer, &flying.told);
+            }
         }
     }
 }
