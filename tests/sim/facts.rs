@@ -38,12 +38,13 @@ pub(crate) enum Fact {
     },
     /// A process began.
     Began { instance: u32, machine: usize },
-    /// A process ended, with this code; `by_itself`: no stop had been requested.
+    /// A process ended, with this code; `by_itself`: no stop had been requested; `is_timed`: an exit file says when.
     Ended {
         instance: u32,
         machine: usize,
         code: i32,
         by_itself: bool,
+        is_timed: bool,
     },
     /// A launcher dropped all it knew of an instance, which ran or not.
     Forgotten {

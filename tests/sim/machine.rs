@@ -430,6 +430,7 @@ impl World {
             machine,
             code,
             by_itself,
+            is_timed: true,
         });
         self.tell_launcher(at, exited);
     }
@@ -450,6 +451,7 @@ impl World {
                 machine,
                 code: -9,
                 by_itself: false,
+                is_timed: false,
             });
         }
     }

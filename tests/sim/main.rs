@@ -76,7 +76,9 @@ const SEEDS_OF_SILENCE: u64 = 60;
 #[test]
 fn what_is_listed_is_true_across_silent_links() {
     let sums = for_each_seed(
-        &[66, 109, 608, 845, 908, 1355, 10_071, 10_176],
+        &[
+            66, 109, 318, 411, 608, 845, 908, 1247, 1355, 2774, 3021, 10_071, 10_176,
+        ],
         SEEDS_OF_SILENCE,
         |seed, measure| run_with(seed, measure, &[Feature::SilentLinks, Feature::Looks]),
     );

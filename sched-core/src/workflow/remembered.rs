@@ -32,11 +32,14 @@ impl Scheduler {
             .by_uuid(uuid)
             .map(|key| self.cluster.nodes().node(key))
         {
-            Some(node) if !node.is_native() => self.claims_of(node.ledger(), false),
+            Some(node) if !node.is_native() => self.claims_of(node.ledger(), |_| false),
             // It reports all itself, once it is back; until then its plain instances may be lost with it.
             Some(node) if node.session().is_some() => return None,
             Some(node) => {
-                let mut claims = self.claims_of(node.ledger(), true);
+                let key = self.cluster.nodes().by_uuid(uuid);
+                let mut claims = self.claims_of(node.ledger(), |instance| {
+                    self.cluster.placement(instance) == key
+                });
                 claims.retain(|claim| claim.is_lost);
                 claims
             }
@@ -45,19 +48,24 @@ impl Scheduler {
         (!claims.is_empty()).then_some(Record::Claims(ClaimsRecord { claims }))
     }
 
-    /// The plain instances in a ledger, and what they asked for, as records; `is_lost`: their node is lost. Left out are
-    /// those of which nothing is to be said but that they are there. Managed instances have records of their own.
-    fn claims_of(&self, ledger: &Ledger, is_lost: bool) -> Vec<ClaimRecord> {
+    /// The plain instances in a ledger, and what they asked for, as records; `is_lost`: whether their node is lost, and
+    /// an instance with it. Left out are those of which nothing is to be said but that they are there. Managed instances
+    /// have records of their own.
+    fn claims_of(
+        &self,
+        ledger: &Ledger,
+        is_lost: impl Fn(&InstanceId) -> bool,
+    ) -> Vec<ClaimRecord> {
         // A START that was never listed has failed when its node is given up.
-        let is_listed = |entry: &Entry| is_lost && entry.may_run();
+        let is_listed = |instance: &InstanceId, entry: &Entry| entry.may_run() && is_lost(instance);
         // Of one that is only claimed the node knows nothing.
-        let is_kept_here = |entry: &Entry| {
+        let is_kept_here = |instance: &InstanceId, entry: &Entry| {
             let is_there = !entry.is_managed() && entry.claim_state() != ClaimState::Claimed;
-            is_there && (entry.is_known() || is_listed(entry))
+            is_there && (entry.is_known() || is_listed(instance, entry))
         };
         let entries = ledger
             .entries_from(0)
-            .filter(|(_, entry)| is_kept_here(entry));
+            .filter(|(instance, entry)| is_kept_here(instance, entry));
         let record = |(instance, entry): (&InstanceId, &Entry)| ClaimRecord {
             instance: instance.to_string().into(),
             mem_mib: entry.asked().mem_mib,
@@ -69,7 +77,7 @@ impl Scheduler {
                 .map(|&(column, amount)| (self.cluster.columns().name(column).into(), amount))
                 .collect(),
             group: entry.group().map(|group| (&**group).into()),
-            is_lost: is_listed(entry),
+            is_lost: is_listed(instance, entry),
             is_unknown: !entry.is_known(),
             lost_delete: entry.is_stop_lost().then(|| match entry.remains() {
                 Remains::Nothing => LostDelete::Delete,
@@ -92,13 +100,22 @@ impl Scheduler {
         })
     }
 
-    /// A node is given up: its plain instances are listed as lost, and what they claim is remembered, for the case that
-    /// it comes back with them. Of a native launcher nothing else is remembered: it says all when it is back.
-    pub(crate) fn remember_claims(&mut self, node: &Node) {
-        let mut claims = self.claims_of(node.ledger(), true);
+    /// What is remembered of the claims on a node that is given up: its plain instances, which are listed as lost with
+    /// it, and what they claim. Of what is placed elsewhere, and that it has listed all the same, nothing; of a native
+    /// launcher nothing else: it says all when it is back.
+    pub(crate) fn claims_to_remember(&self, key: NodeKey) -> Vec<ClaimRecord> {
+        let node = self.cluster.nodes().node(key);
+        let mut claims = self.claims_of(node.ledger(), |instance| {
+            self.cluster.placement(instance) == Some(key)
+        });
         if node.is_native() {
             claims.retain(|claim| claim.is_lost);
         }
+        claims
+    }
+
+    /// A node is given up: these claims are remembered, for the case that it comes back with what has them.
+    pub(crate) fn remember_claims(&mut self, node: &Node, claims: Vec<ClaimRecord>) {
         if !claims.is_empty() {
             self.journal.note_claims(node.uuid(), self.now);
         }

@@ -124,12 +124,13 @@ impl Scheduler {
         self.managed_given_up(key);
         self.timers.cancel(&Timer::GiveUp(key));
         self.timers.cancel(&Timer::Lease(key));
+        let claims = self.claims_to_remember(key);
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;
         };
         self.placement.forget_tries_on(key, |_| false);
         self.remember_lost(&node);
-        self.remember_claims(&node);
+        self.remember_claims(&node, claims);
         for (instance, entry) in node.ledger().entries_from(0) {
             self.batches.note_lost(instance);
             if let Some(start) = entry.unconfirmed() {

@@ -1,5 +1,7 @@
 //! Ends that launchers number: told once, recorded, acknowledged; and an old one never ends what began after it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Kind, Role, Uuid};
@@ -8,7 +10,7 @@ use sched_core::{
     Message, Report, SessionId, StatsReport,
 };
 
-use crate::support::durability::{leased, leased_ready};
+use crate::support::durability::{crash, durable, leased, leased_ready};
 use crate::support::requests::Asking;
 use crate::support::sending::{kind_in, parcel};
 use crate::support::world::{World, config, id, node_uuid, request, running};
@@ -338,6 +340,54 @@ fn an_end_by_itself_while_its_node_was_lost_is_its_end() {
     world.ends(node, 0, vec![end(1, "a")], vec![]);
     assert_eq!(world.lives(operator).last().unwrap(), "a gone");
     assert_eq!(world.heard(controller), ["end 1"]);
+}
+
+#[test]
+fn of_two_ends_of_which_nothing_else_is_known_the_one_that_happened_later_is_the_outcome() {
+    let ago = |seconds, code, seq| EndReport {
+        ago: Some(Duration::from_secs(seconds)),
+        exit_code: Some(code),
+        ..end(seq, "a")
+    };
+    // As after a crash without a state directory: the one that happened first is told last, and the other way round.
+    for told in [
+        [(1, ago(10, 0, 1)), (2, ago(30, -15, 1))],
+        [(2, ago(30, -15, 1)), (1, ago(10, 0, 1))],
+    ] {
+        let mut world = World::new();
+        for (number, end) in told {
+            let node = world.silent_node(number);
+            world.ends(node, 0, vec![end], vec![]);
+        }
+        let ended = world.ended("a");
+        let outcome = ended.iter().find(|run| !run.earlier).unwrap();
+        assert_eq!(ended.len(), 2);
+        assert_eq!(outcome.node_uuid, node_uuid(1).to_string(), "{ended:?}");
+        assert_eq!(outcome.exit_code, Some(0));
+    }
+}
+
+#[test]
+fn what_ended_before_a_crash_is_not_brought_back_by_what_is_on_disk_of_its_lost_node() {
+    let mut world = World::with(durable());
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.start_as(controller, request("a", 10));
+    world.ends(node, 1, vec![], vec![running("a", 1)]);
+    world.cut(node);
+    world.advance(Duration::from_secs(1));
+    let node = world.silent_node(1);
+    world.ends(node, 1, vec![end(1, "a")], vec![]);
+    // The end is on disk at once, that the node is back a moment later.
+    crash(&mut world, 1);
+    assert_eq!(world.seen("a"), [], "it is known to have ended");
+    let node = world.silent_node(1);
+    for _ in 0..3 {
+        world.ends(node, 1, vec![], vec![]);
+        world.advance(Duration::from_secs(1));
+    }
+    let ended = world.ended("a");
+    assert_eq!((ended.len(), ended[0].exit_code), (1, Some(7)), "{ended:?}");
 }
 
 #[test]

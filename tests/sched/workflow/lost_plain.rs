@@ -114,6 +114,23 @@ fn a_start_sent_once_more_and_not_answered_does_not_have_what_runs_forgotten() {
 }
 
 #[test]
+fn a_node_that_lists_what_is_on_another_does_not_take_it_out_of_the_lists_when_both_are_lost() {
+    let (mut world, controller, node) = World::new().with_node(100);
+    world.start_as(controller, web("a"));
+    world.stats(node, vec![running("a", 1)]);
+    let other = world.node_with(2, 100);
+    world.cut(node);
+    world.stats(other, vec![running("a", 1)]);
+    world.advance(Duration::from_secs(1));
+    world.cut(other);
+    world.advance(2 * IN_DOUBT_TIME);
+    world.is_lost("a");
+    let other = world.node_with(2, 100);
+    world.stats(other, vec![]);
+    world.is_lost("a");
+}
+
+#[test]
 fn while_its_node_may_still_be_back_a_delete_says_what_can_be_done_too() {
     let (mut world, controller, node) = World::new().with_node(100);
     world.start_as(controller, request("a", 10));

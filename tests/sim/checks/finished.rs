@@ -12,13 +12,16 @@ use crate::names;
 use crate::world::World;
 
 /// Let off are instances with a START that was taken in while they ran, or came with a batch before they did, of which it
-/// is open what it came to; and those whose end the scheduler had in memory alone when it crashed. Of what a liar has listed once it was gone the end need not
-/// be the outcome.
+/// is open what it came to; those whose end the scheduler had in memory alone when it crashed; and those of which it is not
+/// known when one process ended, once the scheduler has forgotten what it knew. Of what a liar has listed once it was gone
+/// the end need not be the outcome.
 #[derive(Default)]
 pub(super) struct Finished {
     books: BTreeMap<u32, Book>,
     /// Of which two processes may have run at once ([`super::once`]).
     excused: BTreeSet<u32>,
+    /// Whether a scheduler without a disk has crashed.
+    has_forgotten: bool,
 }
 
 /// What has become of one instance.
@@ -36,6 +39,9 @@ struct Book {
     is_gone_knowing: Option<bool>,
     /// Whether a START was taken in since its last process began.
     is_sent_again: bool,
+    /// Whether it is not known when one of its processes ended: to a scheduler that has forgotten the others it may be
+    /// the last.
+    is_untimed: bool,
     /// Whether one was taken in that waited for the rest of its batch: it may fail once an earlier one has run. Whether
     /// that leaves a run of its own depends on whether the START was on disk.
     is_of_batch: bool,
@@ -82,8 +88,10 @@ impl Check for Finished {
                 machine,
                 code,
                 by_itself,
+                is_timed,
             } => {
                 let book = self.book(instance);
+                book.is_untimed |= !is_timed;
                 (book.goes_on, book.has_failed) = (false, false);
                 book.end = Some(End {
                     machine,
@@ -113,6 +121,7 @@ impl Check for Finished {
             } => self.book(instance).turns(state),
             Fact::SchedulerCrashed { is_durable } => {
                 // What the disk has of it is not known.
+                self.has_forgotten |= !is_durable;
                 for book in self.books.values_mut() {
                     if let Some(end) = &mut book.end {
                         end.by_itself = false;
@@ -139,7 +148,8 @@ impl Check for Finished {
         let live: BTreeSet<_> = live.into_iter().map(|it| it.instance_uuid).collect();
         for (&instance, book) in &self.books {
             let uuid = names::instance_uuid(instance);
-            let is_open = book.is_sent_again || self.excused.contains(&instance);
+            let is_forgotten = book.is_untimed && self.has_forgotten;
+            let is_open = book.is_sent_again || is_forgotten || self.excused.contains(&instance);
             let Some(end) = book.end.filter(|end| end.is_known && !is_open) else {
                 continue;
             };
