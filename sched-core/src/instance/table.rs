@@ -447,6 +447,17 @@ impl Instances {
         self.past.has_ended_on(instance, node)
     }
 
+    /// The same of a run that ended at this moment or later.
+    pub(crate) fn has_ended_on_since(
+        &self,
+        instance: &InstanceId,
+        node: Uuid,
+        since: Instant,
+    ) -> bool {
+        let last = self.past.last_of(instance);
+        last.is_some_and(|run| run.ended() >= since) && self.has_ended_on(instance, node)
+    }
+
     /// Notes a run that only its node remembered, if there is room beside those known here.
     pub(crate) fn learn_run(&mut self, now: Instant, run: Run) {
         let run = self.with_its_name(run);

@@ -51,7 +51,7 @@ impl Scheduler {
     /// The plain instances in a ledger, and what they asked for, as records; `is_lost`: whether their node is lost, and
     /// an instance with it. Left out are those of which nothing is to be said but that they are there. Managed instances
     /// have records of their own.
-    fn claims_of(
+    pub(crate) fn claims_of(
         &self,
         ledger: &Ledger,
         is_lost: impl Fn(&InstanceId) -> bool,
@@ -100,22 +100,12 @@ impl Scheduler {
         })
     }
 
-    /// What is remembered of the claims on a node that is given up: its plain instances, which are listed as lost with
-    /// it, and what they claim. Of what is placed elsewhere, and that it has listed all the same, nothing; of a native
-    /// launcher nothing else: it says all when it is back.
-    pub(crate) fn claims_to_remember(&self, key: NodeKey) -> Vec<ClaimRecord> {
-        let node = self.cluster.nodes().node(key);
-        let mut claims = self.claims_of(node.ledger(), |instance| {
-            self.cluster.placement(instance) == Some(key)
-        });
+    /// A node is given up: these of its claims are remembered, for the case that it comes back with what has them. Of a
+    /// native launcher only the plain instances that are listed as lost with it: it says all when it is back.
+    pub(crate) fn remember_claims(&mut self, node: &Node, mut claims: Vec<ClaimRecord>) {
         if node.is_native() {
             claims.retain(|claim| claim.is_lost);
         }
-        claims
-    }
-
-    /// A node is given up: these claims are remembered, for the case that it comes back with what has them.
-    pub(crate) fn remember_claims(&mut self, node: &Node, claims: Vec<ClaimRecord>) {
         if !claims.is_empty() {
             self.journal.note_claims(node.uuid(), self.now);
         }
@@ -127,9 +117,11 @@ impl Scheduler {
     /// ends are on disk already, which is before claims are written again.
     pub(crate) fn restore_claims(&mut self, uuid: Uuid, mut record: ClaimsRecord) {
         let before = record.claims.len();
-        record
-            .claims
-            .retain(|claim| !self.has_ended_on_since(uuid, claim));
+        record.claims.retain(|claim| {
+            let instance = InstanceId::new(&claim.instance);
+            let since = self.clock.instant_of(claim.since_ms);
+            !self.instances.has_ended_on_since(&instance, uuid, since)
+        });
         if record.claims.len() < before {
             self.journal.note_claims(uuid, self.now);
         }
@@ -144,14 +136,6 @@ impl Scheduler {
             self.instances.note_about(&instance, about);
         }
         self.journal.keep_claims(uuid, record.claims, self.now);
-    }
-
-    /// Whether what claims something on a node has ended there, by the node's own word, after it was claimed.
-    fn has_ended_on_since(&self, node: Uuid, claim: &ClaimRecord) -> bool {
-        let instance = InstanceId::new(&claim.instance);
-        let since = self.clock.instant_of(claim.since_ms);
-        let last = self.instances.last_run_of(&instance);
-        last.is_some_and(|run| run.ended() >= since) && self.instances.has_ended_on(&instance, node)
     }
 
     /// Forgets the claims of nodes that have been away for too long.

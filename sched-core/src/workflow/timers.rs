@@ -124,7 +124,10 @@ impl Scheduler {
         self.managed_given_up(key);
         self.timers.cancel(&Timer::GiveUp(key));
         self.timers.cancel(&Timer::Lease(key));
-        let claims = self.claims_to_remember(key);
+        // What is placed elsewhere, and it has listed all the same, is not lost with it.
+        let claims = self.claims_of(self.cluster.nodes().node(key).ledger(), |instance| {
+            self.cluster.placement(instance) == Some(key)
+        });
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;
         };
