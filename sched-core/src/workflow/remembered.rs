@@ -32,13 +32,13 @@ impl Scheduler {
             .by_uuid(uuid)
             .map(|key| self.cluster.nodes().node(key))
         {
-            Some(node) if !node.is_native() => self.claims_of(node.ledger(), |_| false),
+            Some(node) if !node.is_native() => self.claims_of(node.ledger(), |_, _| false),
             // It reports all itself, once it is back; until then its plain instances may be lost with it.
             Some(node) if node.session().is_some() => return None,
             Some(node) => {
                 let key = self.cluster.nodes().by_uuid(uuid);
-                let mut claims = self.claims_of(node.ledger(), |instance| {
-                    self.cluster.placement(instance) == key
+                let mut claims = self.claims_of(node.ledger(), |instance, entry| {
+                    entry.is_remembered() || self.cluster.placement(instance) == key
                 });
                 claims.retain(|claim| claim.is_lost);
                 claims
@@ -54,10 +54,11 @@ impl Scheduler {
     pub(crate) fn claims_of(
         &self,
         ledger: &Ledger,
-        is_lost: impl Fn(&InstanceId) -> bool,
+        is_lost: impl Fn(&InstanceId, &Entry) -> bool,
     ) -> Vec<ClaimRecord> {
         // A START that was never listed has failed when its node is given up.
-        let is_listed = |instance: &InstanceId, entry: &Entry| entry.may_run() && is_lost(instance);
+        let is_listed =
+            |instance: &InstanceId, entry: &Entry| entry.may_run() && is_lost(instance, entry);
         // Of one that is only claimed the node knows nothing.
         let is_kept_here = |instance: &InstanceId, entry: &Entry| {
             let is_there = !entry.is_managed() && entry.claim_state() != ClaimState::Claimed;

@@ -125,8 +125,9 @@ impl Scheduler {
         self.timers.cancel(&Timer::GiveUp(key));
         self.timers.cancel(&Timer::Lease(key));
         // What is placed elsewhere, and it has listed all the same, is not lost with it.
-        let claims = self.claims_of(self.cluster.nodes().node(key).ledger(), |instance| {
-            self.cluster.placement(instance) == Some(key)
+        let ledger = self.cluster.nodes().node(key).ledger();
+        let claims = self.claims_of(ledger, |instance, entry| {
+            entry.is_remembered() || self.cluster.placement(instance) == Some(key)
         });
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;

@@ -131,6 +131,15 @@ fn a_node_that_lists_what_is_on_another_does_not_take_it_out_of_the_lists_when_b
 }
 
 #[test]
+fn what_a_lost_node_has_is_listed_also_when_it_comes_back_and_is_lost_before_it_has_listed_anything()
+ {
+    let (mut world, _) = World::new().with_lost();
+    let node = world.silent_node(1);
+    world.lose(node);
+    world.is_lost("a");
+}
+
+#[test]
 fn while_its_node_may_still_be_back_a_delete_says_what_can_be_done_too() {
     let (mut world, controller, node) = World::new().with_node(100);
     world.start_as(controller, request("a", 10));

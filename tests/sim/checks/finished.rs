@@ -119,16 +119,7 @@ impl Check for Finished {
                 instance,
                 ref state,
             } => self.book(instance).turns(state),
-            Fact::SchedulerCrashed { is_durable } => {
-                // What the disk has of it is not known.
-                self.has_forgotten |= !is_durable;
-                for book in self.books.values_mut() {
-                    if let Some(end) = &mut book.end {
-                        end.by_itself = false;
-                        end.is_known &= is_durable && !book.goes_on;
-                    }
-                }
-            }
+            Fact::SchedulerCrashed { is_durable } => self.crashes(is_durable),
             // What is restored as living had not ended for the disk.
             Fact::SchedulerStarted { ref restored } => {
                 for &instance in restored {
@@ -223,6 +214,17 @@ impl Book {
 impl Finished {
     fn book(&mut self, instance: u32) -> &mut Book {
         self.books.entry(instance).or_default()
+    }
+
+    /// What the disk has is not known.
+    fn crashes(&mut self, is_durable: bool) {
+        self.has_forgotten |= !is_durable;
+        for book in self.books.values_mut() {
+            if let Some(end) = &mut book.end {
+                end.by_itself = false;
+                end.is_known &= is_durable && !book.goes_on;
+            }
+        }
     }
 
     fn placed(&mut self, instance: u32, machine: usize) -> Result<(), String> {

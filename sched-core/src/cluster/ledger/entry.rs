@@ -377,6 +377,11 @@ impl Entry {
         }
     }
 
+    /// Whether it is known from before its node was away alone: the node has not listed it since.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.is_remembered
+    }
+
     /// How certain it is that the instance is on the node.
     pub(crate) fn claim_state(&self) -> ClaimState {
         self.claim_state
