@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use sched_model::{EndsRecorded, Uuid};
 
 use crate::Scheduler;
@@ -27,7 +27,7 @@ impl Scheduler {
     /// Deals with the ends in a STATS, before anything else of it: what it lists may have begun after them. For each
     /// number that was not dealt with before:
     ///
-    /// 1. The STATS lists the instance too, or a later end of it: it ended and began again, so only the run is noted.
+    /// 1. The STATS lists the instance too: it ended and began again, so only the run is noted.
     /// 2. Every START of it that the node may have is newer than this end: it is the end of an earlier run, and was
     ///    dealt with.
     /// 3. Else it is handled as the frame that would have reported it.
@@ -67,17 +67,11 @@ impl Scheduler {
         let listed: IndexSet<&InstanceId> =
             report.instances.iter().map(|it| &it.instance).collect();
         let starts_seen = report.starts_seen.unwrap_or(0);
-        let mut latest: IndexMap<InstanceId, u64> = IndexMap::new();
-        for end in &ended {
-            let seq = latest.entry(end.instance.clone()).or_default();
-            *seq = end.seq.max(*seq);
-        }
         for end in ended {
             if !self.journal.note_end(uuid, end.seq) {
                 continue;
             }
-            let is_latest = latest.get(&end.instance) == Some(&end.seq);
-            if !is_latest || listed.contains(&end.instance) {
+            if listed.contains(&end.instance) {
                 self.ended_before(key, &end);
             } else if !self.is_of_earlier(key, &end.instance, starts_seen) {
                 self.ended_in_stats(now, id, key, end);

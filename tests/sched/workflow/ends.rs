@@ -368,34 +368,6 @@ fn of_two_ends_of_which_nothing_else_is_known_the_one_that_happened_later_is_the
 }
 
 #[test]
-fn of_two_ends_in_one_report_the_last_is_the_outcome_of_what_is_managed_too() {
-    let mut world = World::new();
-    let operator = world.operator(&[Topic::Instances]);
-    let controller = world.controller();
-    let node = leased(&mut world, 1, 100);
-    world.run_on(controller, node, vec![request("a", 10).restarting()]);
-    // It ends by itself, is started once more and deleted, and nothing is heard of that in between.
-    world.start_as(controller, request("a", 10).restarting());
-    let exited = EndReport {
-        how: EndHow::Exited,
-        ..end(1, "a")
-    };
-    let deleted = EndReport {
-        how: EndHow::Deleted,
-        exit_code: Some(-15),
-        ..end(2, "a")
-    };
-    world.ends(node, 2, vec![exited, deleted], vec![]);
-    assert_eq!(world.lives(operator).last().unwrap(), "a gone");
-    let runs = world.ended("a");
-    let runs: Vec<_> = runs
-        .iter()
-        .map(|run| (run.exit_code, run.earlier))
-        .collect();
-    assert_eq!(runs, [(Some(7), true), (Some(-15), false)]);
-}
-
-#[test]
 fn what_ended_before_a_crash_is_not_brought_back_by_what_is_on_disk_of_its_lost_node() {
     let mut world = World::with(durable());
     let controller = world.controller();

@@ -70,9 +70,12 @@ impl Check for Finished {
                 is_unseen,
                 is_of_batch,
             } => {
-                self.book(instance).is_sent_again = true;
-                self.book(instance).is_of_batch |= is_of_batch;
-                if is_unseen {
+                let book = self.book(instance);
+                book.is_sent_again = true;
+                book.is_of_batch |= is_of_batch;
+                // Of which of both its next end is cannot be told.
+                let has_ended_unseen = book.end.is_some_and(|end| !end.is_known);
+                if is_unseen || has_ended_unseen {
                     self.excused.insert(instance);
                 }
             }
