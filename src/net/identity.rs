@@ -52,7 +52,7 @@ pub struct PeerIdentity {
     pub roles: Role,
     /// The only UUID the holder may claim, where the certificate names one.
     pub bound_uuid: Option<Uuid>,
-    /// The subject, for logs: `O=ciao`. From the peer; at most [`MAX_SUBJECT_LEN`] bytes of it, in which what is not
+    /// The subject, for logs: `O=ciao`. From the peer; at most `MAX_SUBJECT_LEN` bytes of it, in which what is not
     /// shown is escaped.
     pub subject: String,
     /// SHA-256 of the certificate's DER form: what `openssl x509 -fingerprint -sha256` shows, without colons.
