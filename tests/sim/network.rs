@@ -525,6 +525,7 @@ fn told(message: &Message) -> Vec<u32> {
         Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
             names::instance_of(&failure.instance_uuid)
         }
+        Message::InstanceDeleted(deleted) => names::instance_of(&deleted.instance_uuid),
         Message::Forward(parcel) => {
             let news = controller::news_of(&sim_support::frame_of(parcel));
             news.map(|(instance, _)| instance)
