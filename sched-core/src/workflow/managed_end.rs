@@ -396,7 +396,7 @@ impl Scheduler {
                 let event = LifecycleEvent::Deleted { due: until };
                 let cause = &Cause::DeletedLost;
                 self.transition(&instance, event, cause);
-                // It is not deleted yet, and nobody is told so.
+                // It is not deleted yet.
                 self.copy_state(id, &instance, PhaseName::Lost, Some(node), cause);
             }
             State::Migrating { from, .. } => {
@@ -457,7 +457,8 @@ impl Scheduler {
         let cause = &Cause::DeletedLost;
         self.transition(instance, LifecycleEvent::Deleted { due }, cause);
         self.cluster.ledger_mut(key).stop_is_lost(instance);
-        // It is not deleted yet, and nobody is told so.
+        // It stops once its node is back: until then it is lost.
+        self.notify_state(instance, PhaseName::Lost, Some(node), cause);
         self.copy_state(id, instance, PhaseName::Lost, Some(node), cause);
     }
 

@@ -18,10 +18,20 @@ use crate::api::record::{ClaimRecord, ClaimsRecord, LostDelete, Record};
 use crate::api::resources::Resources;
 use crate::api::rules::TenantId;
 use crate::api::text::ShortText;
+use crate::cluster::Cluster;
 use crate::cluster::ledger::{ClaimState, Entry, Extras, Ledger, Remains};
 use crate::cluster::node::Node;
 use crate::instance::{InstanceInfo, Run};
 use crate::journal::LostPlain;
+
+/// Whether an instance in the ledger of a node that is lost is lost with it: not where it is placed elsewhere, and the
+/// node has listed it all the same.
+pub(crate) fn is_lost_with(
+    cluster: &Cluster,
+    key: NodeKey,
+) -> impl Fn(&InstanceId, &Entry) -> bool {
+    move |instance, entry| entry.is_remembered() || cluster.placement(instance) == Some(key)
+}
 
 impl Scheduler {
     /// What is put on disk of the claims on a node; `None` if nothing is to be there.
@@ -36,10 +46,8 @@ impl Scheduler {
             // It reports all itself, once it is back; until then its plain instances may be lost with it.
             Some(node) if node.session().is_some() => return None,
             Some(node) => {
-                let key = self.cluster.nodes().by_uuid(uuid);
-                let mut claims = self.claims_of(node.ledger(), |instance, entry| {
-                    entry.is_remembered() || self.cluster.placement(instance) == key
-                });
+                let key = self.cluster.nodes().by_uuid(uuid)?;
+                let mut claims = self.claims_of(node.ledger(), is_lost_with(&self.cluster, key));
                 claims.retain(|claim| claim.is_lost);
                 claims
             }
@@ -127,13 +135,21 @@ impl Scheduler {
             self.journal.note_claims(uuid, self.now);
         }
         for claim in record.claims.iter().filter(|claim| claim.is_lost) {
+            let instance = InstanceId::new(&claim.instance);
+            let tenant = claim.tenant.as_deref().map(TenantId::new);
+            let named = self.instances.called(&tenant, &claim.name);
+            // It may have been given up, and its name given to another, just before the scheduler was killed.
+            let is_taken = named.is_some_and(|other| *other != instance && self.exists(other));
             let about = InstanceInfo {
-                name: claim.name.clone(),
-                tenant: claim.tenant.as_deref().map(TenantId::new),
+                name: if is_taken {
+                    "".into()
+                } else {
+                    claim.name.clone()
+                },
+                tenant,
                 program: claim.program.clone(),
                 since: None,
             };
-            let instance = InstanceId::new(&claim.instance);
             self.instances.note_about(&instance, about);
         }
         self.journal.keep_claims(uuid, record.claims, self.now);

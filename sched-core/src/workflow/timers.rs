@@ -10,6 +10,7 @@ use crate::api::ids::NodeKey;
 use crate::batches::BATCHES_PER_TICK;
 use crate::cluster::node::Presence;
 use crate::timers::{Kind, Timer, earlier};
+use crate::workflow::remembered::is_lost_with;
 
 /// STARTs that fail, or instances that are looked at, for one kind of timers in one tick before it ends; a tick that
 /// has more to do is due again at once. Bounds how long the loss of many nodes delays everything else.
@@ -124,11 +125,8 @@ impl Scheduler {
         self.managed_given_up(key);
         self.timers.cancel(&Timer::GiveUp(key));
         self.timers.cancel(&Timer::Lease(key));
-        // What is placed elsewhere, and it has listed all the same, is not lost with it.
         let ledger = self.cluster.nodes().node(key).ledger();
-        let claims = self.claims_of(ledger, |instance, entry| {
-            entry.is_remembered() || self.cluster.placement(instance) == Some(key)
-        });
+        let claims = self.claims_of(ledger, is_lost_with(&self.cluster, key));
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;
         };

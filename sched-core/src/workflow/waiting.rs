@@ -262,8 +262,8 @@ impl Scheduler {
         any
     }
 
-    /// Serves those that wait before a START is placed that did not wait, or an instance is placed again, if one of them comes before it in the order:
-    /// room that is free goes to them first.
+    /// Serves those that wait before a START is placed that did not wait, or an instance is placed again, if one of them
+    /// comes before it in the order: room that is free goes to them first.
     pub(crate) fn serve_before(&mut self, request: &StartRequest) {
         if !self.queue.has_awake() {
             return;

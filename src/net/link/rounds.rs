@@ -40,9 +40,9 @@ pub async fn connect(
     Ok(link)
 }
 
-/// Connects to the first of these endpoints that lets us, which is returned beside the link, and waits for CONNECTED: one round, in order, without waiting
-/// between them. The addresses of one name are tried staggered (250 ms apart). Then a task
-/// serves the link until it ends. `failed` is called for each endpoint that does not let us, also for the last.
+/// Connects to the first of these endpoints that lets us, which is returned beside the link, and waits for CONNECTED: one
+/// round, in order, without waiting between them. The addresses of one name are tried staggered (250 ms apart). Then a
+/// task serves the link until it ends. `failed` is called for each endpoint that does not let us, also for the last.
 ///
 /// A handshake that takes long is given up while there is another address to try ([`FIRST_PATIENCE`]): a scheduler that
 /// is stopped accepts connections and says nothing. One that is merely busy may take as long, so those that were given

@@ -48,8 +48,8 @@ pub(super) const PING_EVERY: Duration = Duration::from_secs(20);
 /// Rows asked of the core while its lock is held once: well below a millisecond.
 pub(super) const ROWS_PER_STEP: u32 = 200;
 
-/// Lists that go on, and their instances or nodes, remembered so that none is on two pages: 64 bytes each, some 8 MiB in all. A list of as
-/// many that wait or are lost is remembered whole; one that has more, or was given up, may show some twice.
+/// Lists that go on, and their instances or nodes, remembered so that none is on two pages: 64 bytes each, some 8 MiB in
+/// all. A list of as many that wait or are lost is remembered whole; one that has more, or was given up, may show some twice.
 pub(super) const MAX_SHOWN: usize = 131_072;
 
 /// Steps of one page, so that at most 10 000 rows are tried with its selectors. A selector that few rows meet is not to

@@ -37,8 +37,8 @@ pub(super) struct Listings(Mutex<All>);
 
 #[derive(Debug, Default)]
 struct All {
-    /// By number; those of instances and those of nodes. Numbers are drawn at random: a client that guessed that of another could have rows left out of the
-    /// other's pages.
+    /// By number; those of instances and those of nodes. Numbers are drawn at random: a client that guessed that of
+    /// another could have rows left out of the other's pages.
     by_number: HashMap<u64, Shown>,
     /// Their numbers, the oldest first.
     oldest: VecDeque<u64>,

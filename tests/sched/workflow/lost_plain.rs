@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Evacuate, EvacuateMode, InstanceView, PlacementState, StartFailureReason,
+    Evacuate, EvacuateMode, InstanceView, PlacementState, StartFailureReason, Topic,
 };
 use sched_core::{
     Command, IN_DOUBT_TIME, Message, RefusalCause, Report, SessionId, StartRequest, Target,
@@ -325,19 +325,20 @@ fn a_delete_of_a_lost_instance_does_not_say_that_it_is_deleted() {
 
 #[test]
 fn a_delete_of_a_managed_instance_counts_while_its_node_may_still_be_back() {
-    for is_back_in_time in [true, false] {
+    for (is_back_in_time, topics) in [(true, &[][..]), (false, &[]), (true, &[Topic::Instances])] {
         let (mut world, controller, node) = World::new().with_node(100);
         world.start_as(controller, request("a", 10).waiting(30));
         world.stats(node, vec![running("a", 1)]);
         world.cut(node);
-        let operator = world.operator(&[]);
+        let operator = world.operator(topics);
         world.look_away();
         world.delete_at(operator, "a", node_uuid(1));
         let told = world.told(operator);
-        let [Message::InstanceState(state)] = &told[..] else {
+        let Some(Message::InstanceState(state)) = told.last() else {
             panic!("{told:?}")
         };
-        assert_eq!(state.payload.state.as_str(), "lost");
+        assert_eq!(state.payload.state.as_str(), "lost", "whoever waits for it");
+        assert_eq!(told.len(), 1 + topics.len(), "{told:?}");
         assert_eq!(world.row("a").state, PlacementState::Lost);
         if !is_back_in_time {
             world.advance(10 * IN_DOUBT_TIME);

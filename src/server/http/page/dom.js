@@ -5,7 +5,7 @@
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /** A text for people, with what is not shown escaped. */
-function shown(text) {
+export function shown(text) {
   const escape = (c) => (c === "\n" || c === "\t" ? c : `\\u{${c.codePointAt(0).toString(16)}}`);
   return String(text ?? "").replace(UNPRINTABLE, escape);
 }
