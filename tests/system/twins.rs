@@ -49,7 +49,8 @@ async fn a_launcher_with_a_copied_state_directory_is_refused_and_told_what_to_do
     assert_eq!(line.matches("127.0.0.1:").count(), 2, "{line}");
     let status = cluster.ctl("status").await;
     assert_eq!(status.code, Some(9), "{status:?}");
-    let what = format!("two machines have the UUID of node node-a, {uuid}: one at 127.0.0.1:");
+    let what =
+        format!("two machines seem to have the UUID of node node-a, {uuid}: one at 127.0.0.1:");
     assert!(status.out.contains(&what), "{status:?}");
     assert!(status.out.contains("remove its --state-dir"), "{status:?}");
     cluster

@@ -3,6 +3,8 @@
 //! The scheduler keeps the history of managed instances; the directories with output are reported by the nodes. An
 //! instance that has ended is in no list, and can still have a history, so that its name is looked up in two places.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use proto_frames::payload::identifier::usual_form;
@@ -255,8 +257,9 @@ pub(super) fn only_called<'a>(
     ended: &'a [InstanceView],
 ) -> Result<Option<&'a InstanceView>, ResolveError> {
     let mut candidates: Vec<Candidate> = Vec::new();
+    let mut seen = HashSet::new();
     for view in ended.iter().rev() {
-        if !candidates.iter().any(|it| it.uuid == view.instance_uuid) {
+        if seen.insert(&*view.instance_uuid) {
             let ended = view.ended_at_ms.map(|at| format!("ended {}", ago(at)));
             candidates.push(Candidate {
                 uuid: view.instance_uuid.clone(),

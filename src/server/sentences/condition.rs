@@ -116,10 +116,10 @@ fn words(what: &Unwell, store: &StoreView) -> (String, String) {
             "`ciaoctl uncordon` it once it is to take work again".to_owned(),
         ),
         Unwell::TwoMachines(node, here, other) => (
-            format!("two machines have the UUID of node {}, {}{}", named(node), node.uuid, from(*here, *other)),
+            format!("two machines seem to have the UUID of node {}, {}{}", named(node), node.uuid, from(*here, *other)),
             format!(
-                "give the copy a UUID of its own: end its launcher, remove its --state-dir, start it again. This goes away \
-                 once only one has connected for {} minutes",
+                "where one was copied from the other, give the copy a UUID of its own: end its launcher, remove its \
+                 --state-dir, start it again. This goes away once only one has connected for {} minutes",
                 NEWCOMER_TIME.as_secs() / 60
             ),
         ),
