@@ -130,7 +130,7 @@ fn shows(line: &Printable) {
 
 /// In JSON line ends are escaped as well; and a program reads what was there.
 fn shows_json(value: &Value) {
-    let line = printable::json(&value.to_string());
+    let line = printable::json(value.to_string());
     assert!(!line.contains(is_unprintable), "{line:?}");
     let back: Value = serde_json::from_str(&line).expect("escaped JSON is JSON");
     assert_eq!(back, *value);
