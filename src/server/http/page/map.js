@@ -1,6 +1,6 @@
 // The map of all nodes: a cell each, drawn on a canvas, for the pointer and for the keyboard.
 
-import { h, say, setText, shown } from "./dom.js";
+import { h, say, setText, shown as escaped } from "./dom.js";
 import { byName, count, nodeName, nodeState, percent, share, shareOf } from "./format.js";
 import { claimsOf, store } from "./store.js";
 
@@ -123,7 +123,7 @@ export class NodeMap {
     }
     if (this.#isNamed) {
       context.fillStyle = isLight(fill) ? "#10161c" : "#ffffff";
-      context.fillText(shown(nodeName(row)).slice(0, 15), x + 8, y + height / 2 + 4, width - 14);
+      context.fillText(escaped(nodeName(row)).slice(0, 15), x + 8, y + height / 2 + 4, width - 14);
     }
     if (row.node_uuid === this.#selected || at === this.#cursor) {
       context.strokeStyle = colours.text;
