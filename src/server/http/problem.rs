@@ -203,7 +203,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// A text that may have parts of others', fit for whoever prints the document: on one line, with what is not shown
+/// A text that may have parts of others', fit to be printed by any program: on one line, with what is not shown
 /// escaped, and not longer than a limit.
 fn shown(text: &str, max_len: usize) -> String {
     Printable::new(cut(text, max_len)).to_string()
