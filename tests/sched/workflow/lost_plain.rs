@@ -212,6 +212,23 @@ fn an_instance_of_a_lost_node_is_listed_after_a_crash_of_the_scheduler() {
 }
 
 #[test]
+fn a_name_that_was_given_on_before_a_crash_is_not_taken_back_by_what_is_on_disk_of_a_lost_node() {
+    let (mut world, controller) = World::with(durable()).with_lost();
+    world.advance(Duration::from_secs(1));
+    let operator = world.operator(&[]);
+    let target = Target {
+        instance: id("a"),
+        node: "".into(),
+    };
+    world.say(operator, Command::Forget(target));
+    world.start_as(controller, web("b").waiting(30));
+    // Before the claims of the lost node are written again.
+    crash(&mut world, 2);
+    assert_eq!(world.row("b").name, "web");
+    assert!(world.seen("a").iter().all(|row| row.name.is_empty()));
+}
+
+#[test]
 fn a_start_with_its_uuid_is_placed_and_is_what_counts_from_then_on() {
     let (mut world, controller) = World::new().with_lost();
     world.start_as(controller, request("a", 10));
@@ -337,7 +354,11 @@ fn a_delete_of_a_managed_instance_counts_while_its_node_may_still_be_back() {
         let Some(Message::InstanceState(state)) = told.last() else {
             panic!("{told:?}")
         };
-        assert_eq!(state.payload.state.as_str(), "lost", "whoever waits for it");
+        assert_eq!(
+            state.payload.state.as_str(),
+            "lost",
+            "also who waits for it hears so"
+        );
         assert_eq!(told.len(), 1 + topics.len(), "{told:?}");
         assert_eq!(world.row("a").state, PlacementState::Lost);
         if !is_back_in_time {
