@@ -40,6 +40,7 @@ pub(crate) mod traits;
 pub(crate) mod view;
 
 mod consistent;
+mod reads;
 pub(crate) mod reported;
 mod reports;
 mod room;

@@ -81,13 +81,12 @@ impl Scheduler {
         let (outcomes, outcome_bytes) = self.peers.outcomes();
         let entries = self
             .cluster
-            .nodes()
-            .iter_from(0)
+            .nodes_from(0)
             .map(|(_, node)| node.ledger().len());
         Footprint {
             sessions: self.peers.len(),
             topics: self.peers.topics(),
-            nodes: self.cluster.nodes().iter_from(0).count(),
+            nodes: self.cluster.nodes_from(0).count(),
             losses: self.timers.losses(),
             entries: entries.sum(),
             placements: self.cluster.placements().0,

@@ -15,7 +15,7 @@ impl Scheduler {
     pub fn invariants(&self) -> Result<(), String> {
         self.cluster.check()?;
         self.peers.check()?;
-        for (key, node) in self.cluster.nodes().iter_from(0) {
+        for (key, node) in self.cluster.nodes_from(0) {
             let uuid = node.uuid();
             if let Presence::Connected(session) = node.presence() {
                 ensure(self.peers.node_of(session) == Some(key), || {
@@ -50,20 +50,14 @@ impl Scheduler {
                 continue;
             };
             for (key, what) in [(from, "left"), (to, "reached")] {
-                let has_it = self.cluster.nodes().contains(key)
-                    && self
-                        .cluster
-                        .nodes()
-                        .node(key)
-                        .ledger()
-                        .get(instance)
-                        .is_some();
+                let has_it =
+                    self.cluster.contains(key) && self.cluster.entry(key, instance).is_some();
                 ensure(from != to && has_it, || {
                     format!("{instance} moves, and has no room on the node to be {what}")
                 })?;
             }
         }
-        for (key, node) in self.cluster.nodes().iter_from(0) {
+        for (key, node) in self.cluster.nodes_from(0) {
             let entries = node.ledger().entries_from(0);
             for (instance, _) in
                 entries.filter(|(_, entry)| entry.claim_state() == ClaimState::Claimed)
@@ -94,7 +88,7 @@ impl Scheduler {
                 format!("no node is looked for any more for {instance}, and it does not wait")
             })?;
             let entry = managed.node().and_then(|key| {
-                let ledger = self.cluster.nodes().node(key).ledger();
+                let ledger = self.cluster.ledger(key);
                 Some((key, ledger.get(instance)?))
             });
             match (managed.state(), entry) {
@@ -153,8 +147,8 @@ impl Scheduler {
                 format!("{instance} is {state}, and held by another node than its state says")
             })?;
             let entry = managed.node().and_then(|key| {
-                let is_there = self.cluster.nodes().contains(key);
-                is_there.then(|| self.cluster.nodes().node(key).ledger().get(instance))?
+                let is_there = self.cluster.contains(key);
+                is_there.then(|| self.cluster.entry(key, instance))?
             });
             ensure(
                 entry.is_some_and(|it| it.is_managed()) == managed.node().is_some(),
@@ -165,7 +159,7 @@ impl Scheduler {
                 },
             )?;
         }
-        for (key, node) in self.cluster.nodes().iter_from(0) {
+        for (key, node) in self.cluster.nodes_from(0) {
             let entries = node.ledger().entries_from(0);
             for (instance, _) in entries.filter(|(_, entry)| entry.is_managed()) {
                 let is_here = match self.instances.get(instance).map(|managed| managed.state()) {
@@ -209,12 +203,7 @@ impl Scheduler {
         if placing.pending_on.is_given() {
             return Ok(());
         }
-        let entry = self
-            .cluster
-            .nodes()
-            .node(placing.node)
-            .ledger()
-            .get(instance);
+        let entry = self.cluster.entry(placing.node, instance);
         let is_claimed = entry.is_some_and(|entry| entry.claim_state() == ClaimState::Claimed);
         ensure(is_claimed, || format!("no room is claimed for {instance}"))?;
         let Awaits::Victims(victims, _) = &placing.pending_on else {

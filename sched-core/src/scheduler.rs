@@ -254,8 +254,7 @@ impl Scheduler {
     pub fn entries(&self) -> usize {
         let ledgers = self
             .cluster
-            .nodes()
-            .iter_from(0)
+            .nodes_from(0)
             .map(|(_, node)| node.ledger().len());
         self.peers.len()
             + self.cluster.placements().0

@@ -105,7 +105,7 @@ impl Scheduler {
 
     /// Nodes that are there and do not take work, or will not for long; and those that are lost.
     fn node_conditions(&self, now: Instant, list: &mut List) {
-        let all = || self.cluster.nodes().iter_from(0).map(|(_, node)| node);
+        let all = || self.cluster.nodes_from(0).map(|(_, node)| node);
         let takes_work = |node: &&Node| {
             let may = matches!(node.status(), NodeStatus::Ready | NodeStatus::Full);
             node.session().is_some() && may && !node.is_cordoned() && node.fault().is_none()
@@ -114,7 +114,7 @@ impl Scheduler {
             let connected = all().filter(|node| node.session().is_some()).count();
             list.add(Unwell::NoNode(connected), None);
         }
-        for (_, node) in self.cluster.nodes().iter_from(0) {
+        for (_, node) in self.cluster.nodes_from(0) {
             if let Some(two) = node.two_machines(now) {
                 let what = Unwell::TwoMachines(named(node), two.here, two.other);
                 list.add(what, Some(two.for_time.as_secs()));
@@ -312,7 +312,7 @@ impl Scheduler {
             };
             let left_s = ends_at_s.saturating_sub(now_s);
             if left_s < CERTIFICATE_SOON_S {
-                let node = session.node().map(|key| self.cluster.nodes().node(key));
+                let node = session.node().map(|key| self.cluster.node(key));
                 let what = Unwell::PeerCertificate {
                     uuid: session.uuid(),
                     role: session.role(),

@@ -13,7 +13,7 @@ impl Scheduler {
     /// cannot be moved.
     pub(crate) fn drain_summary(&self, uuid: Uuid) -> Option<DrainSummary> {
         let drain = self.cluster.cordons().drain(uuid)?;
-        let key = self.cluster.nodes().by_uuid(uuid)?;
+        let key = self.cluster.by_uuid(uuid)?;
         let there = self.len_of(key);
         let total = drain.total().max(there);
         let gone = total - there;
@@ -39,12 +39,12 @@ impl Scheduler {
 
     /// Instances with an entry on a node.
     pub(crate) fn len_of(&self, key: NodeKey) -> usize {
-        self.cluster.nodes().node(key).ledger().len()
+        self.cluster.ledger(key).len()
     }
 
     /// What a drain waits for. An instance that could not be moved for a reason that stays is not waited for.
     pub(crate) fn drain_waits(&self, key: NodeKey, drain: &Drain) -> DrainWaits {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let ledger = node.ledger();
         let is_there = |it: &&InstanceId| ledger.get(it).is_some();
         let leaving = drain.under_way().iter();

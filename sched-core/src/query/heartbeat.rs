@@ -39,10 +39,10 @@ impl Scheduler {
     pub fn heartbeat(&self, max_controllers: usize, max_nodes: usize) -> Heartbeat {
         let table = self.cluster.table(Pool::Compute);
         let row = |key: NodeKey| {
-            let node = self.cluster.nodes().node(key);
+            let node = self.cluster.node(key);
             let figures = node.report().as_ref().map(|report| {
                 (
-                    self.cluster.nodes().free(key).mem_mib.max(-1),
+                    self.cluster.free(key).mem_mib.max(-1),
                     report.mem_total_mib,
                     report.load,
                 )

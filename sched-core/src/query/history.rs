@@ -187,7 +187,7 @@ impl Scheduler {
             };
             return Some((row, Cause::MayRunOnLostNode));
         }
-        let node = self.cluster.nodes().node(self.cluster.placement(instance)?);
+        let node = self.cluster.node(self.cluster.placement(instance)?);
         let entry = node.ledger().get(instance)?;
         let (what, cause) = match (node.presence(), entry.claim_state()) {
             (Presence::Lost(_), _) => ("in_doubt", Cause::KnownSinceNodeLost),

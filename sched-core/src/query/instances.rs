@@ -125,7 +125,7 @@ impl Scheduler {
                 (0, None)
             }
         };
-        for (key, node) in self.cluster.nodes().iter_from(first) {
+        for (key, node) in self.cluster.nodes_from(first) {
             let at = key.0 as usize;
             if allowance.is_used_up() {
                 return Some(InstanceCursor::Node(at, left));
@@ -256,7 +256,7 @@ impl Scheduler {
         };
         match (place, managed) {
             (Some(key), _) => {
-                let node = self.cluster.nodes().node(key);
+                let node = self.cluster.node(key);
                 let entry = node.ledger().get(instance)?;
                 Some(self.row_on(now, node, instance, entry))
             }
@@ -370,7 +370,7 @@ impl Scheduler {
         };
         let left = deadline.map(|until| until.saturating_duration_since(now).as_millis());
         let target = match *managed.state() {
-            State::Migrating { to, .. } => self.cluster.nodes().node(to).uuid().to_string(),
+            State::Migrating { to, .. } => self.cluster.uuid(to).to_string(),
             _ => String::new(),
         };
         let row = InstanceView {

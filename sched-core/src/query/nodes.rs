@@ -54,7 +54,7 @@ impl Scheduler {
             }
         }
         let most_recent = Pool::ALL.map(|pool| self.cluster.table(pool).most_recently_used());
-        for (key, node) in self.cluster.nodes().iter_from(first) {
+        for (key, node) in self.cluster.nodes_from(first) {
             if allowance.is_used_up() {
                 return Some(NodeCursor::Present(key.0 as usize));
             }
@@ -100,8 +100,8 @@ impl Scheduler {
     /// The row of a node in the store. Figures that are not known are -1, and so are negative ones of a node that is
     /// overcommitted.
     fn node_row(&self, now: Instant, key: NodeKey, most_recently_used: bool) -> NodeView {
-        let node = self.cluster.nodes().node(key);
-        let free = self.cluster.nodes().free(key);
+        let node = self.cluster.node(key);
+        let free = self.cluster.free(key);
         let report = node.report();
         let of = |figure: fn(&NodeReport) -> i64| report.map_or(-1, figure);
         let (status, lost_since) = match node.presence() {
@@ -139,7 +139,7 @@ impl Scheduler {
             resources_free: named(
                 &node.traits().resources,
                 self.cluster.columns(),
-                |column, _| self.cluster.nodes().free_custom(key, column).max(0),
+                |column, _| self.cluster.free_custom(key, column).max(0),
             ),
             resources_left_out: node.left_out().iter().map(|it| it.to_string()).collect(),
             failures: match node.failures().at(now) {

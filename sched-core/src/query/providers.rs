@@ -52,7 +52,7 @@ pub struct Provider<'a> {
 
 impl<'a> Provider<'a> {
     fn new(cluster: &'a Cluster, key: NodeKey) -> Option<Self> {
-        let node = cluster.nodes().node(key);
+        let node = cluster.node(key);
         node.report().map(|_| Self { cluster, node })
     }
 
@@ -219,7 +219,7 @@ impl Scheduler {
         from: ProvidersCursor,
         visit: &mut dyn FnMut(Provider<'_>),
     ) -> Option<ProvidersCursor> {
-        let mut nodes = self.cluster.nodes().iter_from(from.0);
+        let mut nodes = self.cluster.nodes_from(from.0);
         for (key, _) in nodes.by_ref().take(NODES_PER_STEP) {
             if let Some(provider) = Provider::new(&self.cluster, key) {
                 visit(provider);
@@ -257,7 +257,7 @@ impl Scheduler {
         visit: &mut dyn FnMut(Claimed),
     ) -> Option<ClaimsCursor> {
         let mut left = CLAIMS_PER_STEP;
-        let mut nodes = self.cluster.nodes().iter_from(from.node);
+        let mut nodes = self.cluster.nodes_from(from.node);
         for (key, node) in nodes.by_ref().take(NODES_PER_STEP) {
             let at = key.0 as usize;
             let start = if at == from.node { from.entry } else { 0 };
@@ -287,7 +287,7 @@ impl Scheduler {
     /// A node by its UUID, once it has reported.
     #[must_use]
     pub fn provider(&self, uuid: Uuid) -> Option<Provider<'_>> {
-        let key = self.cluster.nodes().by_uuid(uuid)?;
+        let key = self.cluster.by_uuid(uuid)?;
         Provider::new(&self.cluster, key)
     }
 
@@ -312,8 +312,7 @@ impl Scheduler {
         let query = Query::of(start);
         let asked = (&query, constraints);
         let found = self.placement.list(&mut self.cluster, asked, limit, now);
-        let nodes = self.cluster.nodes();
-        let uuids = found.into_iter().map(|key| nodes.node(key).uuid());
+        let uuids = found.into_iter().map(|key| self.cluster.uuid(key));
         uuids.collect()
     }
 

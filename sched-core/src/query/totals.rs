@@ -123,7 +123,7 @@ impl Scheduler {
     /// Adds some nodes to a sum. Returns where to go on, `None` once all were added. Nodes that come or go between two
     /// steps may be counted or not.
     pub fn add_totals(&self, from: TotalsCursor, totals: &mut Totals) -> Option<TotalsCursor> {
-        let mut nodes = self.cluster.nodes().iter_from(from.0);
+        let mut nodes = self.cluster.nodes_from(from.0);
         for (key, node) in nodes.by_ref().take(NODES_PER_STEP) {
             self.add_node(key, node, totals);
         }
@@ -161,7 +161,7 @@ impl Scheduler {
         // What a node that calls itself full has left of other resources is free.
         let takes_work = takes_work(node.status()) && !node.is_cordoned() && node.fault().is_none();
         let free = match takes_work {
-            true => self.cluster.nodes().free(key),
+            true => self.cluster.free(key),
             false => Resources::ZERO,
         };
         let (capacity, claims) = (node.capacity(), ledger.claims().asked);
@@ -192,7 +192,7 @@ impl Scheduler {
             let held = held.iter().find(|(other, _)| *other == column);
             let claimed = held.map_or(0, |(_, amount)| *amount);
             let free = match takes_work {
-                true => self.cluster.nodes().free_custom(key, column),
+                true => self.cluster.free_custom(key, column),
                 false => 0,
             };
             let name = match columns.is_fixed(column) {

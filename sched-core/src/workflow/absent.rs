@@ -21,7 +21,7 @@ impl Scheduler {
     /// All nodes known: connected, lost, and expected back after a restart, in no particular order.
     #[must_use]
     pub fn known_nodes(&self) -> Vec<KnownNode> {
-        let present = self.cluster.nodes().iter_from(0);
+        let present = self.cluster.nodes_from(0);
         let present = present.map(|(_, node)| KnownNode {
             instances: 0,
             ..known(node)
@@ -42,7 +42,7 @@ impl Scheduler {
         match departure {
             Departure::Closed => self.notice(Notice::Left(session.uuid(), session.role())),
             Departure::Broken => {
-                let node = known(self.cluster.nodes().node(key));
+                let node = known(self.cluster.node(key));
                 self.notice(Notice::NodeLost(Box::new(node)));
             }
         }
@@ -128,9 +128,9 @@ impl Scheduler {
     /// prove that it runs nothing. Refused for a node that is connected or not known.
     pub(crate) fn forget_node(&mut self, id: SessionId, name: &str) {
         let uuid = canonical_uuid(name);
-        let key = uuid.and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
+        let key = uuid.and_then(|uuid| self.cluster.by_uuid(uuid));
         if let Some(key) = key {
-            if self.cluster.nodes().node(key).session().is_some() {
+            if self.cluster.session(key).is_some() {
                 let cause = RefusalCause::NodeConnected(name.into());
                 return self.refuse(id, CommandName::Evacuate.into(), cause, None);
             }

@@ -59,7 +59,7 @@ impl Scheduler {
             return managed.request()?.content;
         }
         let node = self.cluster.placement(instance)?;
-        let entry = self.cluster.nodes().node(node).ledger().get(instance);
+        let entry = self.cluster.entry(node, instance);
         entry.and_then(Entry::content)
     }
 }
@@ -122,8 +122,8 @@ impl Scheduler {
         if self.recovery.is_awaited(node) {
             return Known::Expected;
         }
-        let is_about_to_say = self.cluster.nodes().by_uuid(node).is_some_and(|key| {
-            let node = self.cluster.nodes().node(key);
+        let is_about_to_say = self.cluster.by_uuid(node).is_some_and(|key| {
+            let node = self.cluster.node(key);
             node.session().is_some() && !node.has_listed()
         });
         if is_about_to_say {
@@ -245,7 +245,7 @@ impl Scheduler {
     /// than the first START: its launcher answers whether it may be.
     fn unlike(&self, node: Option<NodeKey>, request: &Arc<StartRequest>) -> Option<Refusal> {
         let instance = &request.instance;
-        let ledger = node.map(|key| self.cluster.nodes().node(key).ledger());
+        let ledger = node.map(|key| self.cluster.ledger(key));
         let entry = ledger.and_then(|ledger| ledger.get(instance));
         let is_other = match (self.content(instance), request.content) {
             (Some(first), Some(content)) => first != content && !request.restart,

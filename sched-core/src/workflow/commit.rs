@@ -55,10 +55,10 @@ impl Scheduler {
     /// Hands out all records that have changed as one action. Each is built now, from the state at the end of the
     /// input, so that several changes of one instance make one record; `None` deletes it.
     pub(crate) fn hand_out_changes(&mut self) {
-        let nodes = self.cluster.nodes();
+        let cluster = &self.cluster;
         let claims_on = |uuid| {
-            let key = nodes.by_uuid(uuid);
-            key.map_or(0, |key| nodes.node(key).ledger().len())
+            let key = cluster.by_uuid(uuid);
+            key.map_or(0, |key| cluster.ledger(key).len())
         };
         let Some(changed) = self.journal.take_changed(self.now, claims_on) else {
             return;

@@ -76,7 +76,7 @@ impl Scheduler {
     /// A launcher has connected: as a new node, as a lost one that is back, or over a newer connection.
     pub(crate) fn connect_node(&mut self, now: Instant, id: SessionId, hello: &Hello) {
         let roles = Role(hello.role.0 & LAUNCHER.0);
-        let key = match self.cluster.nodes().by_uuid(hello.uuid) {
+        let key = match self.cluster.by_uuid(hello.uuid) {
             Some(key) => {
                 self.reattach(now, key, id, hello);
                 key
@@ -102,10 +102,7 @@ impl Scheduler {
     /// controllers can see: the old one is lost first.
     fn reattach(&mut self, now: Instant, key: NodeKey, id: SessionId, hello: &Hello) {
         let roles = Role(hello.role.0 & LAUNCHER.0);
-        let (old, old_roles) = (
-            self.cluster.nodes().node(key).session(),
-            self.cluster.nodes().node(key).roles(),
-        );
+        let (old, old_roles) = (self.cluster.session(key), self.cluster.node(key).roles());
         if let Some(old) = old {
             self.peers.unset_node(old);
             if old_roles == roles {
@@ -120,8 +117,7 @@ impl Scheduler {
         self.cluster.return_node(key, roles, id, now);
         self.note_changes();
         // A native launcher says itself from now on what it has.
-        self.journal
-            .note_claims(self.cluster.nodes().node(key).uuid(), now);
+        self.journal.note_claims(self.cluster.uuid(key), now);
         self.announce_node(key);
     }
 
@@ -136,8 +132,7 @@ impl Scheduler {
         }
         let events: Vec<NodeConnected> = self
             .cluster
-            .nodes()
-            .iter_from(0)
+            .nodes_from(0)
             .filter(|(_, node)| node.session().is_some_and(|session| session != id))
             .flat_map(|(_, node)| connected(node))
             .collect();
@@ -220,9 +215,8 @@ impl Scheduler {
         let in_doubt = self.cluster.lose_node(key, departure, now);
         self.note_changes();
         // Should the scheduler die before the node is back or given up, its plain instances are known.
-        self.journal
-            .note_claims(self.cluster.nodes().node(key).uuid(), now);
-        let node = self.cluster.nodes().node(key);
+        self.journal.note_claims(self.cluster.uuid(key), now);
+        let node = self.cluster.node(key);
         let (uuid, node_type) = (node.uuid(), node_type(node.roles()));
         if in_doubt > 0 {
             self.notice(Notice::InDoubt(uuid, in_doubt));
@@ -242,7 +236,7 @@ impl Scheduler {
 
     /// Sends all controllers that a node has connected.
     fn announce_node(&mut self, key: NodeKey) {
-        let events: Vec<NodeConnected> = connected(self.cluster.nodes().node(key)).collect();
+        let events: Vec<NodeConnected> = connected(self.cluster.node(key)).collect();
         for event in events {
             self.notify_controllers(Topic::Nodes, |_| {
                 Some(Message::NodeConnected(event.clone()))
@@ -319,7 +313,7 @@ impl Scheduler {
     /// Notes in a node's ledger a command that moves to its newer connection: the ledger counts commands by connection,
     /// to know which answers are still to come.
     fn note_moved(&mut self, peer: Uuid, message: &Message) {
-        let Some(key) = self.cluster.nodes().by_uuid(peer) else {
+        let Some(key) = self.cluster.by_uuid(peer) else {
             return;
         };
         let mut ledger = self.cluster.ledger_mut(key);
@@ -343,7 +337,7 @@ impl Scheduler {
     /// A DELETE was never written to its node: it has failed, and so is not to be carried out when the node comes back. A
     /// managed instance is again what it was: being changed, starting, suspended or running.
     fn delete_unsent(&mut self, peer: Uuid, instance: &InstanceId) {
-        let Some(key) = self.cluster.nodes().by_uuid(peer) else {
+        let Some(key) = self.cluster.by_uuid(peer) else {
             return;
         };
         let state = self.instances.get(instance).map(|managed| managed.state());
@@ -362,7 +356,7 @@ impl Scheduler {
         if self.take_up_update(instance, cause) {
             return;
         }
-        let entry = self.cluster.nodes().node(key).ledger().get(instance);
+        let entry = self.cluster.entry(key, instance);
         if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
             return self.transition(instance, LifecycleEvent::StartAwaited, cause);
         }
@@ -401,7 +395,6 @@ impl Scheduler {
         let instance = &start.request.instance;
         let held_here = self
             .cluster
-            .nodes()
             .by_uuid(peer)
             .filter(|key| self.cluster.placement(instance) == Some(*key));
         if let Some(key) = held_here {

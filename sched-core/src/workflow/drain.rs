@@ -88,7 +88,7 @@ impl Scheduler {
             },
             EvacuateMode::Forget => self.forget_node(id, name),
             EvacuateMode::Other(_) => {
-                let key = canonical_uuid(name).and_then(|it| self.cluster.nodes().by_uuid(it));
+                let key = self.cluster.by_name(name);
                 if let Some(key) = key {
                     self.cluster.note_evacuated(key);
                 }
@@ -125,8 +125,8 @@ impl Scheduler {
 
     /// The node that an EVACUATE names for a drain; it has to be connected.
     fn node_to_drain(&mut self, id: SessionId, name: &str) -> Option<NodeKey> {
-        let key = canonical_uuid(name).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
-        let key = key.filter(|&key| self.cluster.nodes().node(key).session().is_some());
+        let key = self.cluster.by_name(name);
+        let key = key.filter(|&key| self.cluster.session(key).is_some());
         if key.is_none() {
             let cause = RefusalCause::NodeNotConnected(name.into());
             self.refuse(id, CommandName::Evacuate.into(), cause, None);
@@ -165,11 +165,7 @@ impl Scheduler {
                 ..NodeRecord::default()
             }));
         };
-        let there = self
-            .cluster
-            .nodes()
-            .by_uuid(uuid)
-            .map_or(0, |key| self.len_of(key));
+        let there = self.cluster.by_uuid(uuid).map_or(0, |key| self.len_of(key));
         Some(Record::Node(NodeRecord {
             cordoned: true,
             cordoned_since_ms: cordon.since_ms(),
@@ -212,7 +208,7 @@ impl Scheduler {
         let Some(key) = self.node_to_drain(id, &evacuate.workload_agent_uuid) else {
             return;
         };
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         self.cordon(uuid);
         let time = evacuate
             .deadline
@@ -232,7 +228,7 @@ impl Scheduler {
         if self
             .cluster
             .cordons()
-            .drain(self.cluster.nodes().node(key).uuid())
+            .drain(self.cluster.uuid(key))
             .is_some()
         {
             self.cluster.cordons_mut().stir();
@@ -255,10 +251,10 @@ impl Scheduler {
     /// One step of one drain: sees which moves have ended, begins more, and ends the drain if nothing is left or
     /// nothing can be moved.
     fn continue_drain(&mut self, uuid: Uuid) {
-        let Some(key) = self.cluster.nodes().by_uuid(uuid) else {
+        let Some(key) = self.cluster.by_uuid(uuid) else {
             return;
         };
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         // Before it has said what runs on it no one knows what is to be moved.
         if node.session().is_none() || !node.has_listed() {
             return;
@@ -344,7 +340,7 @@ impl Scheduler {
         };
         let mut census = Census::default();
         let mut waiting = Vec::new();
-        for (instance, _) in self.cluster.nodes().node(key).ledger().entries_from(0) {
+        for (instance, _) in self.cluster.ledger(key).entries_from(0) {
             census.there += 1;
             let managed = self.instances.get(instance);
             let leaves = self.is_leaving(key, instance);
@@ -437,7 +433,7 @@ impl Scheduler {
     fn end_drain(&mut self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) {
         self.count_ended(uuid);
         let progress = self.progress(uuid, state, end);
-        let key = self.cluster.nodes().by_uuid(uuid);
+        let key = self.cluster.by_uuid(uuid);
         let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
         if self.cluster.cordons_mut().end_drain(uuid).is_some() {
             self.timers.cancel(&Timer::Drain(uuid));
@@ -455,7 +451,7 @@ impl Scheduler {
     /// A node that is drained is lost: the drain ends incomplete, because whether its instances are gone cannot be
     /// known.
     pub(crate) fn drained_node_is_lost(&mut self, key: NodeKey) {
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         if self.cluster.cordons().drain(uuid).is_some() {
             self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::NodeLost));
         }

@@ -49,7 +49,7 @@ impl Scheduler {
             }
         };
         let decided = |(key, count)| {
-            let node = self.cluster.nodes().node(key);
+            let node = self.cluster.node(key);
             DecidedPlacement {
                 node_uuid: node.uuid().to_string(),
                 hostname: node.hostname().to_owned(),
@@ -123,7 +123,7 @@ impl Scheduler {
                 .as_ref()
                 .and_then(|it| it.alternates)
                 .unwrap_or(0);
-            let uuid = |key: &NodeKey| self.cluster.nodes().node(*key).uuid();
+            let uuid = |key: &NodeKey| self.cluster.uuid(*key);
             let mut dry_run = Query::of(request)
                 .for_dry_run(count)
                 .avoiding(placements.keys().map(uuid));
@@ -132,7 +132,7 @@ impl Scheduler {
                 let found = self.choose(&dry_run);
                 work += self.placement.looked_at();
                 let Some(key) = found else { break };
-                dry_run = dry_run.avoiding([self.cluster.nodes().node(key).uuid()]);
+                dry_run = dry_run.avoiding([self.cluster.uuid(key)]);
                 alternates.push(key);
                 wanted -= 1;
             }

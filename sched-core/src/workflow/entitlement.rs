@@ -70,7 +70,7 @@ impl Scheduler {
                 ReportVerdict::Foreign
             };
         };
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         let counts = match managed.state() {
             State::Migrating { from, to, .. } => *from == key || *to == key,
             State::Lost {
@@ -235,8 +235,7 @@ impl Scheduler {
             .cluster
             .placement(instance)
             .filter(|placement| *placement != key);
-        let entry = placement
-            .and_then(|placement| self.cluster.nodes().node(placement).ledger().get(instance));
+        let entry = placement.and_then(|placement| self.cluster.entry(placement, instance));
         // The START was given from here, and is known to have come to something.
         let is_sure = entry
             .is_some_and(|it| it.sender().is_some() && it.claim_state() == ClaimState::Running);

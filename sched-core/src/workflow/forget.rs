@@ -19,7 +19,7 @@ impl Scheduler {
                 return self.notify_deleted(id, instance);
             }
         } else if let Some(key) = self.cluster.placement(instance)
-            && let Presence::Lost(_) = self.cluster.nodes().node(key).presence()
+            && let Presence::Lost(_) = self.cluster.node(key).presence()
         {
             let before = self.before_end(key, instance);
             self.release(key, instance);

@@ -45,7 +45,7 @@ impl Scheduler {
     pub(crate) fn disk_is_back(&mut self) {
         // Those that wait may preempt again as well, and go first where their place in the order is before.
         if !self.queue.is_empty() {
-            let nodes = self.cluster.nodes().iter_from(0);
+            let nodes = self.cluster.nodes_from(0);
             let nodes: Vec<_> = nodes.map(|(key, _)| key).collect();
             nodes.into_iter().for_each(|key| self.wake(key));
         }

@@ -143,7 +143,7 @@ impl Scheduler {
             let why = Objection::WaitsAnywhere;
             return Err(Declined::new(CommandFailureReason::WrongState, why));
         };
-        let uuid = self.cluster.nodes().node(target).uuid();
+        let uuid = self.cluster.uuid(target);
         let query = self.instances.query_of(instance);
         if let Some(query) = query.map(|query| pinned(query, uuid)) {
             let why = self.why_not(&query?);
@@ -171,7 +171,7 @@ impl Scheduler {
         let may_ship = self.may_ship(instance, from, to) && plan.move_request.demand.is_none();
         if !may_ship && !self.has_start(instance) {
             // At once, not after a commit: a drain would try it again and again. What is suspended can be moved once it runs.
-            let entry = self.cluster.nodes().node(from).ledger().get(instance);
+            let entry = self.cluster.entry(from, instance);
             let reason = match entry.is_some_and(Entry::is_held_back) {
                 true => CommandFailureReason::WrongState,
                 false => CommandFailureReason::NotSupported,
@@ -206,7 +206,7 @@ impl Scheduler {
             }
             None => self.listed_entry(instance)?.0,
         };
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         if node.session().is_none() {
             let why = Objection::NodeNotConnected(node.uuid());
             return Err(Declined::new(WrongState, why));
@@ -226,7 +226,7 @@ impl Scheduler {
         let key = self.cluster.placement(instance).ok_or_else(|| {
             Declined::lasting(CommandFailureReason::NoInstance, Objection::NoNode)
         })?;
-        let entry = self.cluster.nodes().node(key).ledger().get(instance);
+        let entry = self.cluster.entry(key, instance);
         let listed = entry.filter(|entry| entry.claim_state() == ClaimState::Running);
         let entry = listed.ok_or_else(|| {
             Declined::new(CommandFailureReason::WrongState, Objection::NotListedYet)
@@ -246,10 +246,7 @@ impl Scheduler {
         let Some((from, to, Move::Claimed)) = self.moving(instance) else {
             return;
         };
-        let (source, target) = (
-            self.cluster.nodes().node(from),
-            self.cluster.nodes().node(to),
-        );
+        let (source, target) = (self.cluster.node(from), self.cluster.node(to));
         let lost = match (source.session(), target.session()) {
             (None, _) => Some(source.uuid()),
             (_, None) => Some(target.uuid()),
@@ -287,8 +284,8 @@ impl Scheduler {
 
     /// Sends the source's launcher MIGRATE.
     fn order_to_ship(&mut self, instance: &InstanceId, from: NodeKey, to: NodeKey) {
-        let target = self.cluster.nodes().node(to).uuid();
-        let node = self.cluster.nodes().node(from);
+        let target = self.cluster.uuid(to);
+        let node = self.cluster.node(from);
         let Some(session) = node.session() else {
             return;
         };
@@ -353,7 +350,7 @@ impl Scheduler {
             managed.note_ran();
             start = managed.start().map(|start| start.sender);
         }
-        let target = self.cluster.nodes().node(to);
+        let target = self.cluster.node(to);
         let is_listed = target
             .ledger()
             .get(instance)
@@ -370,7 +367,7 @@ impl Scheduler {
             // It is the target's to list it now; if it never does, the instance is started again.
             let unconfirmed = Unconfirmed {
                 sender: start.unwrap_or(SessionId(0)),
-                ordinal: self.cluster.nodes().node(to).starts_sent(),
+                ordinal: self.cluster.node(to).starts_sent(),
                 restart: true,
             };
             self.cluster.ledger_mut(to).give(instance, unconfirmed);
@@ -436,7 +433,7 @@ impl Scheduler {
         match self.state_of(instance) {
             Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
                 self.undo_move(instance, reason, cause);
-                let entry = self.cluster.nodes().node(key).ledger().get(instance);
+                let entry = self.cluster.entry(key, instance);
                 let may_stop = entry.is_some_and(Entry::may_stop);
                 if let Some(managed) = self.instances.get_mut(instance) {
                     // The launcher reports that it goes on running it, unless an earlier stop is open.
@@ -469,13 +466,13 @@ impl Scheduler {
         let Some((from, lost, how)) = self.moving(instance) else {
             return;
         };
-        let cause = Cause::TargetLost(self.cluster.nodes().node(lost).uuid());
+        let cause = Cause::TargetLost(self.cluster.uuid(lost));
         match how {
             Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &cause),
             Move::Cold => {
                 let demand = self.move_request_of(instance).demand;
                 let query = self.query_on(from, instance, demand.as_ref());
-                let query = query.avoiding([self.cluster.nodes().node(lost).uuid()]);
+                let query = query.avoiding([self.cluster.uuid(lost)]);
                 if let Some(to) = self.choose_ready(&query) {
                     self.claim_as(&query, to);
                     return self.transition(instance, LifecycleEvent::Retargeted { to }, &cause);
@@ -528,7 +525,7 @@ impl Scheduler {
 
     /// An instance goes on where it is, suspended or running as its node reported last.
     pub(crate) fn stays(&mut self, instance: &InstanceId, node: NodeKey, cause: &Cause) {
-        let entry = self.cluster.nodes().node(node).ledger().get(instance);
+        let entry = self.cluster.entry(node, instance);
         let is_suspended = entry.is_some_and(Entry::is_held_back);
         let by = self
             .instances

@@ -152,8 +152,8 @@ impl Scheduler {
         let (mut best, mut left): (Option<(NodeKey, PreemptionPlan)>, _) =
             (None, MAX_ENTRIES_LOOKED_AT);
         for &key in nodes {
-            let may_go = self.cluster.nodes().node(key).may_make_room()
-                && self.is_open_to(pool, key, instance);
+            let may_go =
+                self.cluster.node(key).may_make_room() && self.is_open_to(pool, key, instance);
             if !may_go {
                 continue;
             }
@@ -191,10 +191,10 @@ impl Scheduler {
 
     /// What a query lacks on a node as it is now.
     fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Shortfall {
-        let mut lack = Shortfall::new(*asked.room(), self.cluster.nodes().free(key));
+        let mut lack = Shortfall::new(*asked.room(), self.cluster.free(key));
         let custom = asked.custom().iter();
         lack.custom.extend(custom.map(|&(column, amount)| {
-            let free = self.cluster.nodes().free_custom(key, column);
+            let free = self.cluster.free_custom(key, column);
             (column, amount.saturating_sub(free))
         }));
         lack
@@ -220,7 +220,7 @@ impl Scheduler {
             let is_of_it = entry.group().is_some_and(|id| **id == *asked.id);
             is_of_it && !entry.gives_way() && own.max_in_place() <= asked.max_in_place()
         };
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let entries = node.ledger().entries_from(0);
         let suspends = node.can(Capabilities::SUSPEND);
         let most = match group {
@@ -266,7 +266,7 @@ impl Scheduler {
         Some(Victim {
             instance: instance.clone(),
             priority: managed.priority(),
-            frees: self.cluster.nodes().node(key).ledger().frees(entry),
+            frees: self.cluster.ledger(key).frees(entry),
             custom: entry.custom().into(),
             age: self.now.saturating_duration_since(entry.since()),
             is_member: false,
@@ -490,7 +490,7 @@ impl Scheduler {
             return false;
         }
         for pool in Pool::ALL {
-            if self.cluster.nodes().node(key).slots()[pool as usize].is_none() {
+            if self.cluster.node(key).slots()[pool as usize].is_none() {
                 continue;
             }
             let waiting = self.queue.iter_after(pool, None);

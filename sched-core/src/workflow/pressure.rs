@@ -25,10 +25,10 @@ const MAX_TRIED: usize = 64;
 impl Scheduler {
     /// A node has become short of memory, or is not any more, by its latest report.
     pub(crate) fn pressure_changed(&mut self, key: NodeKey) {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let news = if node.is_short_of_memory() {
             self.counters.pressures += 1;
-            let node = self.cluster.nodes().node(key);
+            let node = self.cluster.node(key);
             PressureNews::Begun(node.fault().cloned().unwrap_or_default())
         } else {
             PressureNews::Over
@@ -38,7 +38,7 @@ impl Scheduler {
 
     /// Sends a NodePressure event to native controllers and subscribers of nodes, and logs it.
     fn notify_pressure(&mut self, key: NodeKey, news: PressureNews) {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let mut event = NodePressure {
             node_uuid: node.uuid().to_string(),
             hostname: node.hostname().to_owned(),
@@ -68,7 +68,7 @@ impl Scheduler {
     /// [`RELIEF_TIME`] has passed. Called after each STATS of the node. If nothing can be moved, that is reported, and
     /// it is tried again after the same time.
     pub(crate) fn relieve(&mut self, key: NodeKey) {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let is_soon = node
             .relieved_at()
             .is_some_and(|at| self.now < at + RELIEF_TIME);
@@ -101,7 +101,7 @@ impl Scheduler {
     /// priority the one that uses most memory. `None` while an instance is leaving already.
     fn movable_from(&self, key: NodeKey) -> Option<Vec<InstanceId>> {
         let mut movable = Vec::new();
-        for (instance, entry) in self.cluster.nodes().node(key).ledger().entries_from(0) {
+        for (instance, entry) in self.cluster.ledger(key).entries_from(0) {
             let managed = self.instances.get(instance);
             match managed.map(|managed| managed.state()) {
                 Some(State::Migrating { from, .. }) if *from == key => return None,

@@ -92,7 +92,7 @@ impl Scheduler {
             Some(key) => key,
             None => self.last_node(instance)?,
         };
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let named = || NamedNode::from(node);
         let Some(session) = node.session() else {
             return Err(Unread::NotConnected(named()));
@@ -108,7 +108,7 @@ impl Scheduler {
     /// the latest remembered run.
     fn last_node(&self, instance: &InstanceId) -> Result<NodeKey, Unread> {
         if let Some(State::Lost { node, .. }) = self.state_of(instance) {
-            let key = self.cluster.nodes().by_uuid(node);
+            let key = self.cluster.by_uuid(node);
             return key.ok_or_else(|| self.away(node));
         }
         if let Some(lost) = self.lost_plain(instance) {
@@ -132,7 +132,7 @@ impl Scheduler {
                 Unread::NoInstance
             });
         };
-        let key = self.cluster.nodes().by_uuid(uuid);
+        let key = self.cluster.by_uuid(uuid);
         key.ok_or_else(|| self.away(uuid))
     }
 
@@ -149,10 +149,8 @@ impl Scheduler {
 
     /// A node, for people; `None` if it is not known any more.
     fn named(&self, key: NodeKey) -> Option<NamedNode> {
-        let nodes = self.cluster.nodes();
-        nodes
-            .contains(key)
-            .then(|| NamedNode::from(nodes.node(key)))
+        let cluster = &self.cluster;
+        cluster.contains(key).then(|| cluster.node(key).into())
     }
 }
 

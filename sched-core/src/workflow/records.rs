@@ -35,7 +35,7 @@ impl Scheduler {
             return self.batch_record(instance);
         };
         let start = managed.start();
-        let uuid_of = |key| self.cluster.nodes().node(key).uuid();
+        let uuid_of = |key| self.cluster.uuid(key);
         let (node, target) = match *managed.state() {
             State::Lost {
                 node, bound_for, ..
@@ -99,7 +99,7 @@ impl Scheduler {
     /// not place it before that node is back.
     fn has_plain(&self, instance: &InstanceId) -> Option<Uuid> {
         let placement = self.cluster.placement(instance);
-        let placement = placement.map(|key| self.cluster.nodes().node(key).uuid());
+        let placement = placement.map(|key| self.cluster.uuid(key));
         placement.or_else(|| self.recovery.expected_on(instance))
     }
 

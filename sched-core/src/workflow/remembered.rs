@@ -36,17 +36,12 @@ pub(crate) fn is_lost_with(
 impl Scheduler {
     /// What is put on disk of the claims on a node; `None` if nothing is to be there.
     pub(crate) fn claims_record(&self, uuid: Uuid) -> Option<Record> {
-        let claims = match self
-            .cluster
-            .nodes()
-            .by_uuid(uuid)
-            .map(|key| self.cluster.nodes().node(key))
-        {
+        let claims = match self.cluster.by_uuid(uuid).map(|key| self.cluster.node(key)) {
             Some(node) if !node.is_native() => self.claims_of(node.ledger(), |_, _| false),
             // It reports all itself, once it is back; until then its plain instances may be lost with it.
             Some(node) if node.session().is_some() => return None,
             Some(node) => {
-                let key = self.cluster.nodes().by_uuid(uuid)?;
+                let key = self.cluster.by_uuid(uuid)?;
                 let mut claims = self.claims_of(node.ledger(), is_lost_with(&self.cluster, key));
                 claims.retain(|claim| claim.is_lost);
                 claims
@@ -198,7 +193,7 @@ impl Scheduler {
     /// instances that were placed elsewhere meanwhile, managed ones, and those that its ledger has; and on a native
     /// launcher those that were not listed as lost with it.
     pub(crate) fn recall_claims(&mut self, key: NodeKey) {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let (uuid, is_native) = (node.uuid(), node.is_native());
         let Some(mut claims) = self.journal.take_claims(uuid, self.now) else {
             return;
@@ -207,7 +202,7 @@ impl Scheduler {
         let mut restored = Vec::with_capacity(claims.len());
         for claim in claims {
             let instance = InstanceId::new(&claim.instance);
-            let ledger = self.cluster.nodes().node(key).ledger();
+            let ledger = self.cluster.ledger(key);
             let is_elsewhere = self.cluster.placement(&instance).is_some()
                 || self.instances.contains(&instance)
                 || ledger.get(&instance).is_some();

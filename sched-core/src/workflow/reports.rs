@@ -34,7 +34,7 @@ impl Scheduler {
         let Some(key) = self.peers.node_of(id) else {
             return;
         };
-        if *self.cluster.nodes().node(key).hostname() != *report.hostname {
+        if *self.cluster.node(key).hostname() != *report.hostname {
             self.act(Action::RememberNodes);
         }
         self.cluster.ready(key, report, now);
@@ -63,7 +63,7 @@ impl Scheduler {
     /// Closes the recovery window if this was the last node it waits for. A node is back once it has said both how it
     /// is and what runs on it, because members of groups may be among that.
     fn note_back(&mut self, now: Instant, key: NodeKey) {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let is_back = node.status() != NodeStatus::Connected && node.has_listed();
         if is_back && self.recovery.note_back(node.uuid(), now) {
             self.set_recovery_timer();
@@ -79,7 +79,7 @@ impl Scheduler {
         listed: &mut Vec<InstanceReport>,
         foreign: &mut Vec<u32>,
     ) {
-        let ledger = self.cluster.nodes().node(key).ledger();
+        let ledger = self.cluster.ledger(key);
         let mut room = MAX_INSTANCES_PER_NODE.saturating_sub(ledger.len());
         if listed.len() <= room {
             return;
@@ -162,7 +162,7 @@ impl Scheduler {
         self.answer_report(id, key, (report.lease_seq, report.report_seq));
         let counts = report.starts_seen.is_some();
         let newly_listed = self.take_newly_listed(key, counts, &report.instances, is_own);
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         if report.instances.is_empty() && node.ledger().len() == 0 {
             return;
         }
@@ -179,11 +179,11 @@ impl Scheduler {
         self.counters.confirmed.add(&outcome.confirmed);
         let unknown = self.cluster.take_unknown(key);
         if unknown > 0 {
-            let uuid = self.cluster.nodes().node(key).uuid();
+            let uuid = self.cluster.uuid(key);
             self.notice(Notice::ClaimsUnknown(uuid, unknown));
         }
         // A START that was tried on a full node and is confirmed by now is no try any more.
-        let ledger = self.cluster.nodes().node(key).ledger();
+        let ledger = self.cluster.ledger(key);
         self.placement
             .forget_tries_on(key, |instance| ledger.is_unanswered(instance));
         self.stir_drain_of(key);
@@ -202,8 +202,7 @@ impl Scheduler {
     /// Deals with what a STATS does not list any more, in the order of the queue: a START that never arrived has
     /// failed, a plain run has ended without a report, a managed instance may be placed again.
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
-        let node = self.cluster.nodes().node(key);
-        let (node, hostname) = (node.uuid(), node.hostname_text());
+        let (node, hostname) = self.cluster.host(key);
         let gone = outcome
             .failed
             .into_iter()
@@ -248,7 +247,7 @@ impl Scheduler {
                 && !self.instances.contains(instance)
                 && self
                     .instances
-                    .has_ended_on(instance, self.cluster.nodes().node(key).uuid());
+                    .has_ended_on(instance, self.cluster.uuid(key));
             heard = self.ended(key, instance, how);
             if heard == EndAudience::All && !is_of_ended {
                 self.run_is_over(key, instance, before, why);
@@ -278,8 +277,7 @@ impl Scheduler {
         };
         self.counters.node_refusals.note(reason);
         // Original launchers do not name the instance of a START that they cannot read.
-        let instance =
-            instance.or_else(|| self.cluster.nodes().node(key).ledger().only_unconfirmed());
+        let instance = instance.or_else(|| self.cluster.ledger(key).only_unconfirmed());
         if *reason == StartFailureReason::FullComputeNode
             && let Some(instance) = &instance
             && self.refused_as_full(key, instance)
@@ -292,7 +290,7 @@ impl Scheduler {
         {
             return;
         }
-        let ledger = self.cluster.nodes().node(key).ledger();
+        let ledger = self.cluster.ledger(key);
         let sender = instance
             .as_ref()
             .and_then(|instance| ledger.get(instance)?.asker());
@@ -300,8 +298,7 @@ impl Scheduler {
             Some(instance) if still_runs(reason) => self.confirm(key, instance),
             Some(instance) => {
                 self.count_failure(key, instance, reason);
-                let node = self.cluster.nodes().node(key);
-                let place = (node.uuid(), node.hostname_text());
+                let place = self.cluster.host(key);
                 let before = self.before_end(key, instance);
                 self.ended(key, instance, Ended::Failed);
                 // Where another START of it is under way, or it runs elsewhere, that decides what becomes of it.
@@ -313,9 +310,7 @@ impl Scheduler {
                     self.start_is_over(instance, place, before, (reason.clone(), &why));
                 }
             }
-            None => self.notice(Notice::UnmatchedFailure(
-                self.cluster.nodes().node(key).uuid(),
-            )),
+            None => self.notice(Notice::UnmatchedFailure(self.cluster.uuid(key))),
         }
         if *reason == StartFailureReason::FullComputeNode {
             self.note_full_again(key);

@@ -66,7 +66,7 @@ impl Scheduler {
         let (pool, rank) = (query.pool(), self.rank_of_query(query));
         nodes
             .filter(|&key| !self.queue.is_open(key, pool, rank))
-            .map(|key| self.cluster.nodes().node(key).uuid())
+            .map(|key| self.cluster.uuid(key))
             .collect()
     }
 
@@ -112,7 +112,7 @@ impl Scheduler {
                 || self.has_place_for(waiter.instance(), key).is_ok()
         };
         let could_run = |&key: &NodeKey| {
-            let node = self.cluster.nodes().node(key);
+            let node = self.cluster.node(key);
             let may_go = !matches!(waiter.place(), AllowedNodes::Only(only) if only != key);
             let custom = || {
                 let mut custom = asked.custom().iter();
@@ -135,7 +135,7 @@ impl Scheduler {
         nodes
             .take(MAX_NODES_CONSIDERED)
             .filter(could_run)
-            .min_by_key(|&key| lacking(waiter.asked(), &self.cluster.nodes().free(key)))
+            .min_by_key(|&key| lacking(waiter.asked(), &self.cluster.free(key)))
     }
 
     /// Ends reservations whose time is over, and offers their nodes to all that wait.

@@ -112,7 +112,7 @@ impl Scheduler {
 
     /// What is known of an instance now. To be called before its node's report of the end changes the ledger.
     pub(crate) fn before_end(&self, key: NodeKey, instance: &InstanceId) -> BeforeEnd {
-        let entry = self.cluster.nodes().node(key).ledger().get(instance);
+        let entry = self.cluster.entry(key, instance);
         BeforeEnd {
             last_run: self.instances.last_run(),
             since: entry.map(|entry| entry.since()),
@@ -128,8 +128,7 @@ impl Scheduler {
         before: BeforeEnd,
         why: &Cause,
     ) {
-        let node = self.cluster.nodes().node(key);
-        let place = (node.uuid(), node.hostname_text());
+        let place = self.cluster.host(key);
         let is_noted = self.instances.amend_run(before.last_run, instance, |run| {
             run.set_node(place.0, place.1.clone());
         });
@@ -145,7 +144,7 @@ impl Scheduler {
 
     /// Why something ended that was not deleted: by itself, or because its node is evacuated.
     pub(crate) fn cause_of_end(&self, node: Option<NodeKey>) -> Cause {
-        let node = node.map(|key| self.cluster.nodes().node(key));
+        let node = node.map(|key| self.cluster.node(key));
         match node.is_some_and(|node| node.is_evacuated()) {
             true => Cause::Evacuated,
             false => Cause::Ended,
@@ -163,8 +162,7 @@ impl Scheduler {
     /// A node reports the end of an instance that it had when it was given up as lost: how that run ended is known now;
     /// whether it is that run.
     fn completes_run(&mut self, key: NodeKey, instance: &InstanceId, why: &Cause) -> bool {
-        let node = self.cluster.nodes().node(key);
-        let (uuid, hostname) = (node.uuid(), node.hostname_text());
+        let (uuid, hostname) = self.cluster.host(key);
         let event = HistoryEvent {
             at: self.now,
             what: PhaseName::Gone,
@@ -195,8 +193,7 @@ impl Scheduler {
         let Some(number) = self.earlier_run(key, instance, end) else {
             return false;
         };
-        let node = self.cluster.nodes().node(key);
-        let place = (node.uuid(), node.hostname_text());
+        let place = self.cluster.host(key);
         let why = match told {
             Report::InstanceDeleted(_) => Cause::Deleted,
             Report::InstanceCutOff(_) => Cause::CutOff,
@@ -232,7 +229,7 @@ impl Scheduler {
 
     /// The number of the run that has ended on a node, if a later one has begun elsewhere since; 0 if that is not known.
     fn earlier_run(&self, key: NodeKey, instance: &InstanceId, end: KnownEnd) -> Option<u32> {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         if let Some(managed) = self.instances.get(instance) {
             let verdict = self.verdict_on(key, instance, Statement::Other);
             let number = managed.runs().earlier_on(node.uuid());
@@ -262,7 +259,7 @@ impl Scheduler {
         let set_end = |run: &mut Run| run.set_end(end.seq, end.exit_code, end.at);
         if !self.instances.amend_run(before, instance, set_end) {
             // It may have completed a run that was noted long before.
-            let node = key.map(|key| self.cluster.nodes().node(key).uuid());
+            let node = key.map(|key| self.cluster.uuid(key));
             let is_completed =
                 |run: &Run| node.is_some() && run.node() == node && run.is_without_number();
             self.instances
@@ -277,8 +274,7 @@ impl Scheduler {
         let Some(key) = self.peers.node_of(id) else {
             return;
         };
-        let node = self.cluster.nodes().node(key);
-        let (uuid, hostname) = (node.uuid(), ShortText::new(node.hostname()));
+        let (uuid, hostname) = self.cluster.host(key);
         if kept.is_complete {
             self.instances.forget_outputs(uuid);
             self.learn_runs(uuid, &hostname, &kept.runs);

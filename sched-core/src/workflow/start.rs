@@ -245,7 +245,7 @@ impl Scheduler {
         let instance = &start.request.instance;
         self.placement.forget_try(instance);
         let (sender, restart) = (start.sender, start.request.restart);
-        if self.cluster.nodes().node(node).session().is_none() {
+        if self.cluster.session(node).is_none() {
             // The node is lost: this START shares the doubt about the instance.
             let unconfirmed = Unconfirmed {
                 sender,
@@ -267,7 +267,7 @@ impl Scheduler {
     /// written, it comes back in `Input::Disconnected`.
     pub(crate) fn dispatch(&mut self, key: NodeKey, mut start: Box<PlacedStart>) {
         self.counters.placed += 1;
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let Some(session) = node.session() else {
             return;
         };
@@ -286,7 +286,7 @@ impl Scheduler {
 
     /// Sends subscribers of placements which node a START was given to.
     fn notify_placement(&mut self, key: NodeKey, instance: &InstanceId) {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let event = InstancePlaced {
             instance_uuid: instance.to_string(),
             node_uuid: node.uuid().to_string(),
@@ -335,7 +335,7 @@ impl Scheduler {
         if released.was_placed() {
             self.placement.forget_try(instance);
         }
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         self.cluster.cordons_mut().note_left(uuid, instance);
     }
 }

@@ -107,7 +107,7 @@ impl Scheduler {
             self.fail_command(id, command.clone(), instance, None, reason, why.into());
             return None;
         };
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let uuid = node.uuid();
         let problem = if node.session().is_none() {
             Some((Failed, Objection::NodeNotConnected(uuid)))
@@ -132,7 +132,7 @@ impl Scheduler {
         if self.instances.contains(instance) {
             return true;
         }
-        let Some(entry) = self.cluster.nodes().node(key).ledger().get(instance) else {
+        let Some(entry) = self.cluster.entry(key, instance) else {
             return false;
         };
         if entry.claim_state() != ClaimState::Running {
@@ -143,7 +143,7 @@ impl Scheduler {
             node: key,
             is_suspended,
         };
-        let (since, uuid) = (entry.since(), self.cluster.nodes().node(key).uuid());
+        let (since, uuid) = (entry.since(), self.cluster.uuid(key));
         let order = self.queue.next_order();
         let mut runs = self.numbers_after(instance);
         runs.begin(uuid);
@@ -192,7 +192,7 @@ impl Scheduler {
         if !self.peers.is_native(id) {
             return;
         }
-        let node = key.map(|key| self.cluster.nodes().node(key).uuid().to_string());
+        let node = key.map(|key| self.cluster.uuid(key).to_string());
         let failure = CommandFailure {
             command,
             instance_uuid: instance.to_string(),
@@ -244,12 +244,12 @@ impl Scheduler {
     /// # Errors
     /// How many it asks for and how many are free.
     fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), Objection> {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let entry = node.ledger().get(instance);
         let asked = entry.map_or(0, |it| it.asked().vcpus);
         // While it may be resumed already they are claimed for it.
         let own = entry.map_or(0, |it| if it.is_suspended() { 0 } else { asked });
-        let free = self.cluster.nodes().free(key).vcpus.saturating_add(own);
+        let free = self.cluster.free(key).vcpus.saturating_add(own);
         if asked <= 0 || free >= asked {
             return Ok(());
         }
@@ -275,7 +275,7 @@ impl Scheduler {
         let Some(group) = group.filter(|_| self.placement.policy().understands("group")) else {
             return Ok(());
         };
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let entry = node.ledger().get(instance);
         let is_member = entry.is_some_and(|it| it.group().is_some_and(|id| **id == *group.id));
         let own = u32::from(is_member && entry.is_some_and(|it| !it.gives_way()));
@@ -312,7 +312,7 @@ impl Scheduler {
 
     /// Sends a node's launcher SUSPEND.
     pub(crate) fn send_suspend(&mut self, key: NodeKey, instance: &InstanceId) {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let suspend = Suspend {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid().to_string(),
@@ -347,7 +347,7 @@ impl Scheduler {
             LifecycleEvent::ResumeAsked { by, asker, due },
             cause,
         );
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let resume = Resume {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid().to_string(),
@@ -406,10 +406,7 @@ impl Scheduler {
     fn resume_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = &InstanceId::new(&failure.instance_uuid);
         self.cluster.ledger_mut(key).resume_failed(instance);
-        let (state, entry) = (
-            self.state_of(instance),
-            self.cluster.nodes().node(key).ledger().get(instance),
-        );
+        let (state, entry) = (self.state_of(instance), self.cluster.entry(key, instance));
         let (Some(state), Some(entry)) = (state.filter(|it| it.node() == Some(key)), entry) else {
             return;
         };
@@ -457,13 +454,13 @@ impl Scheduler {
         let Some(State::Suspended { node, by, .. }) = self.state_of(instance) else {
             return false;
         };
-        let is_able = self.cluster.nodes().node(key).session().is_some()
-            && self.cluster.nodes().node(key).can(Capabilities::SUSPEND);
+        let is_able = self.cluster.session(key).is_some()
+            && self.cluster.node(key).can(Capabilities::SUSPEND);
         let has_room = self.has_vcpus_for(instance, key).is_ok();
         if node != key || !is_able || !has_room || !self.is_to_resume(instance, key) {
             return false;
         }
-        let slots = self.cluster.nodes().node(key).slots();
+        let slots = self.cluster.node(key).slots();
         let is_open =
             |pool: &Pool| slots[*pool as usize].is_some() && self.is_open_to(*pool, key, instance);
         if !Pool::ALL.iter().any(is_open) {
@@ -481,7 +478,7 @@ impl Scheduler {
     /// Whether the place of a suspended instance in its group is free on its node, and its launcher has answered the
     /// latest RESUME.
     pub(crate) fn is_to_resume(&self, instance: &InstanceId, key: NodeKey) -> bool {
-        let entry = self.cluster.nodes().node(key).ledger().get(instance);
+        let entry = self.cluster.entry(key, instance);
         let is_free = entry.is_some_and(|entry| !entry.may_resume());
         is_free && self.has_place_for(instance, key).is_ok()
     }
@@ -493,12 +490,12 @@ impl Scheduler {
         let Some(managed) = self.instances.get(instance) else {
             return false;
         };
-        if self.cluster.nodes().node(key).is_cordoned() {
+        if self.cluster.node(key).is_cordoned() {
             return false;
         }
         let mut room = self.room(key);
-        room.free = self.cluster.nodes().node(key).capacity();
-        let slots = self.cluster.nodes().node(key).slots();
+        room.free = self.cluster.node(key).capacity();
+        let slots = self.cluster.node(key).slots();
         let pools = Pool::ALL.into_iter();
         let mut pools = pools.filter(|&pool| slots[pool as usize].is_some());
         pools.any(|pool| {
@@ -517,7 +514,7 @@ impl Scheduler {
             let Some(key) = self.queue.next_outranked() else {
                 return;
             };
-            if self.cluster.nodes().contains(key) {
+            if self.cluster.contains(key) {
                 self.wake(key);
             }
         }

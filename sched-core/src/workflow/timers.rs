@@ -8,7 +8,6 @@ use crate::Scheduler;
 use crate::api::action::Action;
 use crate::api::ids::NodeKey;
 use crate::batches::BATCHES_PER_TICK;
-use crate::cluster::node::Presence;
 use crate::timers::{Kind, Timer, earlier};
 use crate::workflow::remembered::is_lost_with;
 
@@ -117,15 +116,15 @@ impl Scheduler {
     /// again or reported, its claims are released, and STARTs in doubt on it have failed. Returns how many those were.
     /// From here on its key is not valid. Does nothing if the node is back.
     pub(crate) fn give_up(&mut self, key: NodeKey) -> usize {
-        let nodes = self.cluster.nodes();
-        if !nodes.contains(key) || !matches!(nodes.node(key).presence(), Presence::Lost(_)) {
+        let cluster = &self.cluster;
+        if !cluster.contains(key) || cluster.session(key).is_some() {
             return 0;
         }
         self.drained_node_is_lost(key);
         self.managed_given_up(key);
         self.timers.cancel(&Timer::GiveUp(key));
         self.timers.cancel(&Timer::Lease(key));
-        let ledger = self.cluster.nodes().node(key).ledger();
+        let ledger = self.cluster.ledger(key);
         let claims = self.claims_of(ledger, is_lost_with(&self.cluster, key));
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;

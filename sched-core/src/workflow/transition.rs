@@ -56,7 +56,7 @@ impl Scheduler {
 
     /// Counts the runs of an instance, which has come to a node.
     fn note_run_on(&mut self, instance: &InstanceId, key: NodeKey, run: RunOf) {
-        let node = self.cluster.nodes().node(key).uuid();
+        let node = self.cluster.uuid(key);
         let Some(managed) = self.instances.get_mut(instance) else {
             return;
         };
@@ -89,7 +89,7 @@ impl Scheduler {
         if !effects.waits {
             self.leave_queue(instance);
         }
-        let node = key.map(|key| self.cluster.nodes().node(key).uuid());
+        let node = key.map(|key| self.cluster.uuid(key));
         let lease = key.and_then(|key| self.lease_of(key));
         self.cluster.cordons_mut().note_transition(instance, node);
         if let Some(managed) = self.instances.get_mut(instance) {
@@ -168,7 +168,7 @@ impl Scheduler {
             _ if !managed.has_run() => None,
             ref state => {
                 let key = state.node()?;
-                Some(self.cluster.nodes().node(key).uuid())
+                Some(self.cluster.uuid(key))
             }
         };
         node.map(|uuid| (uuid, ShortText::new(self.cluster.name_of(uuid))))
@@ -234,7 +234,7 @@ impl Scheduler {
     ) -> Explained<InstanceStateEvent> {
         let managed = self.instances.get(instance);
         let target = managed.and_then(|managed| match *managed.state() {
-            State::Migrating { to, .. } => Some(self.cluster.nodes().node(to).uuid()),
+            State::Migrating { to, .. } => Some(self.cluster.uuid(to)),
             _ => None,
         });
         let event = InstanceStateEvent {

@@ -27,7 +27,7 @@ impl Scheduler {
 
     /// A START was given room on a node: if the node called itself full, it may yet refuse it.
     pub(crate) fn note_try(&mut self, instance: &InstanceId, key: NodeKey) {
-        if self.cluster.nodes().node(key).status() == NodeStatus::Full {
+        if self.cluster.node(key).status() == NodeStatus::Full {
             self.placement.begin_try(instance, key);
         }
     }
@@ -57,7 +57,7 @@ impl Scheduler {
         self.release(key, instance);
         self.note_full_again(key);
         if is_managed {
-            let uuid = self.cluster.nodes().node(key).uuid();
+            let uuid = self.cluster.uuid(key);
             self.reschedule(instance, &Cause::StillFull(uuid));
         } else if let Some(start) = start {
             self.place(self.now, start);
@@ -68,7 +68,7 @@ impl Scheduler {
 
     /// A node says that it is full, after all that was released there before.
     pub(crate) fn note_full_again(&mut self, key: NodeKey) {
-        if self.cluster.nodes().node(key).status() == NodeStatus::Full {
+        if self.cluster.node(key).status() == NodeStatus::Full {
             self.cluster.ledger_mut(key).count_released();
         }
     }

@@ -52,7 +52,7 @@ impl Scheduler {
             return;
         };
         if let Some((newcomer, first)) = self.cluster.process_reports(key, incarnation, now) {
-            let node = self.cluster.nodes().node(key).uuid();
+            let node = self.cluster.uuid(key);
             self.notice(Notice::Twins {
                 node,
                 first,

@@ -198,7 +198,7 @@ impl Scheduler {
         before: &Demand,
         demand: &Demand,
     ) -> Result<(), Declined> {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let uuid = node.uuid();
         if node.session().is_none() {
             let why = Objection::NodeNotConnected(uuid);
@@ -208,10 +208,7 @@ impl Scheduler {
             let reason = CommandFailureReason::NotSupported;
             return Err(Declined::lasting(reason, Objection::CannotChange(uuid)));
         }
-        let (free, more) = (
-            self.cluster.nodes().free(key),
-            demand.base() - before.base(),
-        );
+        let (free, more) = (self.cluster.free(key), demand.base() - before.base());
         let mut short = Vec::new();
         for (of, more, free) in [
             (Amount::Memory, more.mem_mib, free.mem_mib),
@@ -226,7 +223,7 @@ impl Scheduler {
             let had = before.resources.get(name).copied().unwrap_or_default();
             let more = amount.saturating_sub(had);
             let free = self.cluster.columns().find(name);
-            let free = free.map_or(0, |column| self.cluster.nodes().free_custom(key, column));
+            let free = free.map_or(0, |column| self.cluster.free_custom(key, column));
             if more > 0 && more > free {
                 short.push((Countable::Custom(name.clone()), more, free.max(0)));
             }
@@ -262,7 +259,7 @@ impl Scheduler {
         let names = before.resources.keys().chain(demand.resources.keys());
         let amount = |name: &str| demand.resources.get(name).copied().unwrap_or_default();
         let resources = names.map(|name| (name.to_string(), amount(name)));
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let update = Update {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid().to_string(),
@@ -323,7 +320,7 @@ impl Scheduler {
         let Some((key, change)) = self.changing(instance) else {
             return;
         };
-        let said = self.cluster.nodes().node(key).ledger().said(instance);
+        let said = self.cluster.ledger(key).said(instance);
         if said == Some(change.demand.base()) {
             return self.update_confirmed(key, instance);
         }
@@ -400,7 +397,7 @@ impl Scheduler {
             return;
         };
         let node = managed.state().node();
-        let node = node.map(|key| self.cluster.nodes().node(key).uuid());
+        let node = node.map(|key| self.cluster.uuid(key));
         managed.note(HistoryEvent {
             at: self.now,
             what: PhaseName::Updated,

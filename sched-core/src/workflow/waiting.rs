@@ -144,7 +144,7 @@ impl Scheduler {
 
     /// Queues a preempted and suspended instance for vcpus on its node.
     pub(crate) fn wait_for_resume(&mut self, instance: &InstanceId, key: NodeKey) {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let Some(entry) = node.ledger().get(instance) else {
             return;
         };
@@ -278,11 +278,11 @@ impl Scheduler {
     /// Offers a node's room to the first that waits and fits; if there is none, room is made there for one by
     /// preemption.
     fn serve(&mut self, key: NodeKey, begin: Begin) -> Served {
-        if !self.cluster.nodes().contains(key) {
+        if !self.cluster.contains(key) {
             return Served::NoOne;
         }
         for pool in Pool::ALL {
-            let has_slot = self.cluster.nodes().node(key).slots()[pool as usize].is_some();
+            let has_slot = self.cluster.node(key).slots()[pool as usize].is_some();
             if !has_slot || !self.is_to_serve(key) {
                 continue;
             }
@@ -300,7 +300,7 @@ impl Scheduler {
     /// Whether a node's room may go to those that wait. A node that calls itself full may be tried with what was
     /// released there since.
     fn is_to_serve(&self, key: NodeKey) -> bool {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         match node.status() {
             NodeStatus::Full => node.may_be_tried() && self.placement.has_room_to_try(),
             _ => node.takes_work() && node.backlog() != Backlog::Stalled,
@@ -337,11 +337,11 @@ impl Scheduler {
     /// suspended has all but its vcpus there, and needs those alone, also where the node is cordoned, full or has a
     /// fault. What keeps the first from being resumed keeps the others too; whether one was.
     fn serve_suspended(&mut self, key: NodeKey) -> bool {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         if node.takes_work() || node.session().is_none() || node.backlog() == Backlog::Stalled {
             return false;
         }
-        let vcpus = self.cluster.nodes().free(key).vcpus;
+        let vcpus = self.cluster.free(key).vcpus;
         let waiting = self.queue.resumable(key, vcpus);
         let mut waiting = waiting.iter();
         let first = waiting.find(|instance| self.is_to_resume(instance, key));
@@ -351,20 +351,20 @@ impl Scheduler {
     /// A node as the queue sees it when it is served: of one that called itself full, what was released since.
     fn room_to_serve(&self, key: NodeKey) -> Room<'_> {
         let mut room = self.room(key);
-        if self.cluster.nodes().node(key).status() == NodeStatus::Full {
-            room.free = self.cluster.nodes().released(key);
+        if self.cluster.node(key).status() == NodeStatus::Full {
+            room.free = self.cluster.released(key);
         }
         room
     }
 
     /// A node as the queue sees it.
     pub(crate) fn room(&self, key: NodeKey) -> Room<'_> {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         Room {
             node: key,
             uuid: node.uuid(),
             hostname: node.hostname(),
-            free: self.cluster.nodes().free(key),
+            free: self.cluster.free(key),
         }
     }
 

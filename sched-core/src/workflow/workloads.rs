@@ -67,7 +67,7 @@ impl Scheduler {
     /// Whether a plain instance is listed as lost with its node, so that nobody can end it now.
     fn is_plain_of_lost(&self, instance: &InstanceId) -> bool {
         match self.cluster.placement(instance) {
-            Some(key) => self.cluster.nodes().node(key).session().is_none(),
+            Some(key) => self.cluster.session(key).is_none(),
             None => self.lost_plain(instance).is_some(),
         }
     }
@@ -85,8 +85,8 @@ impl Scheduler {
             Some(_) => CommandName::AttachVolume,
             None => CommandName::Delete,
         };
-        let key = canonical_uuid(&target.node).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
-        let session = key.and_then(|key| Some((key, self.cluster.nodes().node(key).session()?)));
+        let key = self.cluster.by_name(&target.node);
+        let session = key.and_then(|key| Some((key, self.cluster.session(key)?)));
         match session {
             Some((key, node)) => {
                 if !self.expect_answer(id, command, &target.instance) {
@@ -169,8 +169,8 @@ impl Scheduler {
         node: &str,
     ) {
         let session = canonical_uuid(node)
-            .and_then(|uuid| self.cluster.nodes().by_uuid(uuid))
-            .and_then(|key| self.cluster.nodes().node(key).session());
+            .and_then(|uuid| self.cluster.by_uuid(uuid))
+            .and_then(|key| self.cluster.session(key));
         match session {
             Some(node) => self.forward_command(id, command.into(), parcel, node),
             None => {

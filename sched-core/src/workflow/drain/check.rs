@@ -63,7 +63,7 @@ impl Scheduler {
         }
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         let mut progress = self.progress_of(uuid, DrainState::Checking, total, unmovable);
         progress.left = count(total);
         progress.cause.untried = untried;
@@ -72,7 +72,7 @@ impl Scheduler {
 
     /// The instances on a node, the most urgent first.
     fn by_urgency(&self, key: NodeKey) -> Vec<InstanceId> {
-        let entries = self.cluster.nodes().node(key).ledger().entries_from(0);
+        let entries = self.cluster.ledger(key).entries_from(0);
         let ranked = entries.map(|(instance, _)| {
             let managed = self.instances.get(instance);
             let priority = managed.map_or(DEFAULT_PRIORITY, |managed| managed.priority());
@@ -92,7 +92,7 @@ impl Scheduler {
     fn could_move(&self, key: NodeKey, instance: &InstanceId) -> Result<(), Objection> {
         let managed = self.instances.get(instance);
         let has_start = managed.is_some_and(|managed| managed.start().is_some());
-        if has_start || self.cluster.nodes().node(key).can(Capabilities::MIGRATE) {
+        if has_start || self.cluster.node(key).can(Capabilities::MIGRATE) {
             return Ok(());
         }
         Err(Objection::NoStartKept)

@@ -22,7 +22,7 @@ impl Scheduler {
     ) -> Progress {
         let (Some(drain), Some(key)) = (
             self.cluster.cordons().drain(uuid),
-            self.cluster.nodes().by_uuid(uuid),
+            self.cluster.by_uuid(uuid),
         ) else {
             let progress = DrainProgress {
                 node_uuid: uuid.to_string(),

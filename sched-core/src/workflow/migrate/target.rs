@@ -7,7 +7,7 @@ use sched_model::{CommandFailureReason, Uuid};
 use super::Declined;
 use crate::Scheduler;
 use crate::api::declined::Objection;
-use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
+use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::api::start::{Demand, StartRequest};
 use crate::cluster::ledger::Entry;
@@ -21,10 +21,7 @@ const MAX_SHIPPING_TARGETS: usize = 16;
 impl Scheduler {
     /// Whether an instance can be moved with its state: both launchers can do that, and it is not suspended.
     pub(super) fn may_ship(&self, instance: &InstanceId, from: NodeKey, to: NodeKey) -> bool {
-        let (source, target) = (
-            self.cluster.nodes().node(from),
-            self.cluster.nodes().node(to),
-        );
+        let (source, target) = (self.cluster.node(from), self.cluster.node(to));
         let entry = source.ledger().get(instance);
         source.can(Capabilities::MIGRATE)
             && target.can(Capabilities::MIGRATE)
@@ -36,8 +33,8 @@ impl Scheduler {
     /// # Errors
     /// `invalid_data` if the text is no UUID, or no connected node has it.
     pub(super) fn named_target(&self, text: &str) -> Result<NodeKey, Declined> {
-        let key = canonical_uuid(text).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
-        key.filter(|&key| self.cluster.nodes().node(key).session().is_some())
+        let key = self.cluster.by_name(text);
+        key.filter(|&key| self.cluster.session(key).is_some())
             .ok_or_else(|| {
                 let why = Objection::NoTarget(text.into());
                 Declined::new(CommandFailureReason::InvalidData, why)
@@ -52,7 +49,7 @@ impl Scheduler {
         instance: &InstanceId,
         demand: Option<&Demand>,
     ) -> Query {
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let query = self.instances.query_of(instance).unwrap_or_else(|| {
             let mut request = StartRequest::plain(instance.clone());
             request.network_node = node.slots()[Pool::Compute as usize].is_none();
@@ -70,7 +67,7 @@ impl Scheduler {
 
     /// What an instance asks for by its node's ledger; `None` if the node has no entry of it.
     pub(crate) fn demand_on(&self, key: NodeKey, instance: &InstanceId) -> Option<Demand> {
-        let entry = self.cluster.nodes().node(key).ledger().get(instance)?;
+        let entry = self.cluster.entry(key, instance)?;
         let custom = entry.custom().iter();
         let custom =
             custom.map(|&(column, amount)| (self.cluster.columns().name(column).into(), amount));
@@ -96,21 +93,21 @@ impl Scheduler {
         target: Option<NodeKey>,
     ) -> Result<NodeKey, Declined> {
         if target == Some(from) {
-            let why = Objection::AlreadyThere(self.cluster.nodes().node(from).uuid());
+            let why = Objection::AlreadyThere(self.cluster.uuid(from));
             return Err(Declined::lasting(CommandFailureReason::InvalidData, why));
         }
         if let Some(target) = target {
-            query = pinned(query, self.cluster.nodes().node(target).uuid())?;
+            query = pinned(query, self.cluster.uuid(target))?;
         }
         let must_ship = !self.has_start(instance);
         for _ in 0..MAX_SHIPPING_TARGETS {
             let Some(to) = self.choose_ready(&query) else {
                 break;
             };
-            if !must_ship || self.cluster.nodes().node(to).can(Capabilities::MIGRATE) {
+            if !must_ship || self.cluster.node(to).can(Capabilities::MIGRATE) {
                 return Ok(to);
             }
-            query = query.avoiding([self.cluster.nodes().node(to).uuid()]);
+            query = query.avoiding([self.cluster.uuid(to)]);
         }
         let why = self.why_not(&query);
         Err(Declined {

@@ -36,7 +36,7 @@ impl Scheduler {
         let Some(state) = self.state_of(instance).filter(|it| it.node() == Some(key)) else {
             return;
         };
-        let entry = self.cluster.nodes().node(key).ledger().get(instance);
+        let entry = self.cluster.entry(key, instance);
         if is_suspended && entry.is_some_and(Entry::is_resume_sent) {
             // The launcher said this before it had carried out the RESUME that it was sent.
             return;
@@ -54,9 +54,7 @@ impl Scheduler {
                 self.stays_suspended(key, instance, by, cause);
                 self.notify_asker(asker, instance, key, command, reason, cause);
             }
-            (State::Running { .. }, true)
-                if self.cluster.nodes().node(key).can(Capabilities::SUSPEND) =>
-            {
+            (State::Running { .. }, true) if self.cluster.node(key).can(Capabilities::SUSPEND) => {
                 // It may have been told to by a command that seemed to have no effect.
                 let by = self.instances.get(instance);
                 let by = by.and_then(|managed| managed.state().suspended_by().cloned());
@@ -214,7 +212,7 @@ impl Scheduler {
         by: SuspendedBy,
         cause: &Cause,
     ) {
-        let entry = self.cluster.nodes().node(key).ledger().get(instance);
+        let entry = self.cluster.entry(key, instance);
         if entry.is_some_and(Entry::is_held_back) {
             self.stays_suspended(key, instance, by, cause);
         } else {
@@ -231,7 +229,7 @@ impl Scheduler {
     /// out, so a RESUME is sent after it.
     fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: SuspendedBy) {
         let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
-        if is_running && self.cluster.nodes().node(key).session().is_some() {
+        if is_running && self.cluster.session(key).is_some() {
             self.order_resume(key, instance, by, None, &Cause::RoomNotNeeded);
         }
     }
