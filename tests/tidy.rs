@@ -36,7 +36,6 @@ const CLOCK_OF_TESTS: &str = "sched-core/src/simulated.rs";
 const WITH_SENTENCES: &[(&str, &str)] = &[
     ("invariants.rs", "what is broken, for developers"),
     ("consistent.rs", "what is broken, for developers"),
-    ("queue.rs", "what is broken, for developers"),
     ("queue/line.rs", "what is broken, for developers"),
     ("instance/lifecycle.rs", "a table of the documentation"),
     ("placement/filters.rs", "what is wrong with a rule"),

@@ -37,13 +37,18 @@
 
 mod awake;
 mod bunch;
+mod consistent;
+mod dues;
 mod line;
 mod ordered;
 mod preemptions;
+mod rank;
 mod reservation;
+mod rule;
 mod search;
 mod shape;
 mod slots;
+mod summary;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -58,8 +63,9 @@ use sched_model::Uuid;
 
 use self::awake::Awake;
 use self::line::Line;
-use self::ordered::Key;
 use self::preemptions::Preemptions;
+use self::rank::Key;
+use self::rule::ReservationRule;
 use self::search::{Round, SearchRange, Walk, Whom};
 use self::slots::Slots;
 use self::sweep::Sweep;
@@ -70,7 +76,7 @@ use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
 use crate::maps::Map;
 
-use self::reservation::ReservationRule;
+pub(crate) use self::rank::Rank;
 pub(crate) use self::shape::Shape;
 pub(crate) use self::waiter::{AllowedNodes, Purpose, Waiter};
 
@@ -106,35 +112,6 @@ pub(crate) const MAX_ASKED: u32 = 32;
 
 /// Rounds in which [`Queue::outranks`] looks for its answer: it is asked far less often than [`Queue::candidate`].
 const OUTRANKS_ROUNDS: usize = 16;
-
-/// A place in the order of a pool; less = sooner. No two waiters have the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
-    /// 255 less the priority, so that the higher comes first.
-    patience: u8,
-    /// Arrival.
-    order: u64,
-}
-
-impl Rank {
-    /// The place of what arrived as `order` with this priority.
-    pub(crate) fn new(priority: u8, order: u64) -> Self {
-        Self {
-            patience: u8::MAX - priority,
-            order,
-        }
-    }
-
-    /// The place of what arrives now with this priority: behind all that wait with it.
-    pub(crate) fn newest(priority: u8) -> Self {
-        Self::new(priority, u64::MAX)
-    }
-
-    /// The place before all that have this priority or a lower one.
-    fn before(priority: u8) -> Self {
-        Self::new(priority, 0)
-    }
-}
 
 /// There is no room in the queue for a waiter.
 #[derive(Debug, PartialEq, Eq)]
@@ -442,79 +419,6 @@ impl Queue {
         keys.filter_map(|key| self.by_key(key))
             .map(|waiter| waiter.instance.clone())
             .collect()
-    }
-
-    /// When the first has waited for as long as it may: [`Queue::due`].
-    pub(crate) fn deadline_due(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
-    }
-
-    /// When the first deadline, the first reservation's end and the next look at those that wait are due. Nothing is where
-    /// no one waits.
-    #[inline]
-    pub(crate) fn dues(&self, now: Instant) -> [Option<Instant>; 3] {
-        if self.is_empty() {
-            return [None; 3];
-        }
-        let sweep = self.sweep_due(now);
-        [self.deadline_due(), self.reservation_due(), sweep]
-    }
-
-    /// When the first reservation ends: [`Queue::take_ended_reservation`].
-    pub(crate) fn reservation_due(&self) -> Option<Instant> {
-        self.rules.iter().filter_map(ReservationRule::due).min()
-    }
-
-    /// One whose time to wait is over, the earliest first.
-    pub(crate) fn due(&self, now: Instant) -> Option<&Waiter> {
-        let &(deadline, key) = self.deadlines.first()?;
-        (deadline <= now).then(|| self.by_key(key))?
-    }
-
-    /// Recomputes every order, sum and minimum and compares.
-    ///
-    /// # Errors
-    /// Names the first thing that does not hold.
-    pub(crate) fn invariants(&self) -> Result<(), &'static str> {
-        let all = || self.waiting.iter().map(|(_, waiting)| &waiting.waiter);
-        let asked = |pool: Pool| {
-            move |key: Key, class| {
-                let waiting = self.waiting.at(key.number)?;
-                let is_there = waiting.waiter.pool == pool
-                    && waiting.class == class
-                    && Key::new(waiting.waiter.rank(), key.number) == key;
-                is_there.then_some(waiting.waiter.asked)
-            }
-        };
-        for pool in Pool::ALL {
-            let line = &self.lines[pool as usize];
-            line.check(asked(pool))?;
-            if line.order.len() != all().filter(|waiter| waiter.pool == pool).count() {
-                return Err("an order does not have all who wait");
-            }
-            let mut ranks = self.rules[pool as usize].ranks();
-            if !ranks.all(|rank| {
-                line.order
-                    .iter_from(Key::before(rank))
-                    .next()
-                    .is_some_and(|key| key < Key::behind(rank))
-            }) {
-                return Err("passes are counted of one who does not wait");
-            }
-        }
-        let found = |waiter: &Waiter| self.waiter(&waiter.instance).map(Waiter::rank);
-        if !all().all(|waiter| found(waiter) == Some(waiter.rank()))
-            || self.waiting.len() != self.by_instance.len()
-        {
-            return Err("a waiter is not found by its instance");
-        }
-        if self.bytes != all().map(|waiter| waiter.bytes).sum::<usize>() {
-            return Err("the bytes are not those of the waiters");
-        }
-        if self.deadlines.len() != all().filter(|waiter| waiter.deadline.is_some()).count() {
-            return Err("deadlines are not those of the waiters");
-        }
-        Ok(())
     }
 
     /// The waiter in a place, if it still is there.

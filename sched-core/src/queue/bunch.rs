@@ -2,42 +2,11 @@
 //! waiters of each class ask for at least, and where the first of them is in the order, so that a search passes over
 //! classes that cannot have what it looks for.
 
-use super::ordered::{Key, NO_WAITER};
+use super::rank::Key;
 use super::slots::Slots;
-use super::tree::{Summary, Tree, first_leaf_below, right_of};
+use super::summary::{Promise, Summary};
+use super::tree::{Tree, first_leaf_below, right_of};
 use crate::api::resources::Resources;
-
-/// What a class, or several together, may have. Necessary and not sufficient: the least amounts may be of different
-/// waiters.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Promise {
-    /// The least of each amount that any waiter asks for.
-    pub(super) least: Resources,
-    /// The place of the first waiter.
-    pub(super) head: Key,
-}
-
-impl Summary for Promise {
-    const NONE: Self = Self {
-        least: NO_WAITER,
-        head: Key::LAST,
-    };
-
-    fn join(self, other: Self) -> Self {
-        Self {
-            least: self.least.min(other.least),
-            head: self.head.min(other.head),
-        }
-    }
-}
-
-impl Promise {
-    /// Whether there may be a waiter that fits and is before this place.
-    #[inline]
-    fn holds(&self, free: &Resources, before: Key) -> bool {
-        self.head < before && free.covers(&self.least)
-    }
-}
 
 /// Which seat of a bunch a walk comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,11 +19,12 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use sched_model::Uuid;
 
-use super::bunch::{Bunch, Promise};
-use super::ordered::{Key, Ordered};
+use super::bunch::Bunch;
+use super::ordered::Ordered;
+use super::rank::Key;
 use super::shape::Pin;
 use super::slots::Slots;
-use super::tree::Summary;
+use super::summary::{Promise, Summary};
 use super::{AllowedNodes, ClassId, Purpose, Room, Shape, Waiter};
 use crate::api::ids::NodeKey;
 use crate::api::resources::Resources;

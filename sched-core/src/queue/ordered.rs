@@ -6,8 +6,9 @@
 //! little disk), so the steps of a search are bounded, and it says where it has given up. A chunk that overflows is
 //! split, and the tree built again: some microseconds at 100 000 waiters, once for every 32 that come in.
 
-use super::Rank;
-use super::tree::{Summary, Tree, first_leaf_below, right_of};
+use super::rank::Key;
+use super::summary::{NO_WAITER, Sum};
+use super::tree::{Tree, first_leaf_below, right_of};
 use crate::api::resources::Resources;
 
 /// Most waiters in a chunk: some 25 cache lines to look through, and few enough chunks for the tree to stay in cache.
@@ -15,79 +16,6 @@ const CHUNK: usize = 64;
 
 /// Steps that looking through one chunk counts for: it takes as long as looking at that many nodes of the tree.
 const CHUNK_STEPS: u32 = 24;
-
-/// A waiter's place in the order: its rank, and its number to break ties between equal ranks, which should not occur.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    // As in a `Rank`, which as a field of its own would make this half as large again.
-    patience: u8,
-    order: u64,
-    pub(super) number: u32,
-}
-
-impl Key {
-    /// Before all others.
-    pub(super) const FIRST: Self = Self {
-        patience: 0,
-        order: 0,
-        number: 0,
-    };
-
-    /// Behind all others.
-    pub(super) const LAST: Self = Self {
-        patience: u8::MAX,
-        order: u64::MAX,
-        number: u32::MAX,
-    };
-
-    pub(super) fn new(rank: Rank, number: u32) -> Self {
-        Self {
-            patience: rank.patience,
-            order: rank.order,
-            number,
-        }
-    }
-
-    /// The place before all waiters of this rank.
-    pub(super) fn before(rank: Rank) -> Self {
-        Self::new(rank, 0)
-    }
-
-    /// The place behind all waiters of this rank.
-    pub(super) fn behind(rank: Rank) -> Self {
-        Self::new(rank, u32::MAX)
-    }
-}
-
-/// What the tree keeps of a chunk or of several.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Sum {
-    /// The least of each amount that any of them asks for, each amount on its own.
-    least: Resources,
-    /// How many there are.
-    count: u32,
-}
-
-/// The least amounts of an empty chunk: more than any node has, so that it is covered by nothing.
-pub(super) const NO_WAITER: Resources = Resources {
-    mem_mib: i64::MAX,
-    vcpus: i64::MAX,
-    disk_mib: i64::MAX,
-};
-
-impl Summary for Sum {
-    const NONE: Self = Self {
-        least: NO_WAITER,
-        count: 0,
-    };
-
-    fn join(self, other: Self) -> Self {
-        Self {
-            least: self.least.min(other.least),
-            count: self.count + other.count,
-        }
-    }
-}
 
 /// Some waiters in order, at least one: keys and amounts in two lists of the same length, so that a search reads
 /// amounts alone.

@@ -7,7 +7,8 @@
 
 use super::bunch::{Bunch, Next};
 use super::line::{BUNCHES, Class, Line};
-use super::ordered::{Key, Scan};
+use super::ordered::Scan;
+use super::rank::Key;
 use super::{ClassId, Shape};
 use super::{Cursor, MAX_ASKED, MAX_STEPS, Purpose, Room};
 

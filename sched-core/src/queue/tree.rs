@@ -5,14 +5,7 @@
 //! The queue uses it for chunks of waiters (`ordered`) and for classes (`bunch`). The index of nodes has one of its own
 //! (`cluster::index::maxima`), whose walks are tuned for several trees at once.
 
-/// What a tree keeps of its leaves. `join` must be associative, with `NONE` as its neutral element.
-pub(super) trait Summary: Copy + PartialEq {
-    /// Of a leaf that has nothing.
-    const NONE: Self;
-
-    /// Of both together.
-    fn join(self, other: Self) -> Self;
-}
+use super::summary::Summary;
 
 /// Summaries of each leaf, each pair of leaves, and so on up to the root.
 #[derive(Debug)]
