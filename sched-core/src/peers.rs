@@ -1,7 +1,7 @@
 //! Who is connected: sessions, roles, what each may send, and who asked for what.
 //!
 //! [`Peers`] owns all of it and keeps it in step. It decides who is let in and who is master, and lists those who are
-//! sent a message ([`Audience`]). It sends nothing itself: the workflows do. A *peer* is a UUID in a role
+//! sent a message ([`Audience`](audience::Audience)). It sends nothing itself: the workflows do. A *peer* is a UUID in a role
 //! ([`Identity`]); a *session* is one connection of it. A newer session of a peer replaces the older one at once, which
 //! then ends.
 
@@ -28,7 +28,6 @@ use crate::api::input::{Backlog, Dialect, Hello};
 use crate::api::sent::{CommandName, Sent};
 use crate::maps::Map;
 use crate::peers::answers::Answers;
-use crate::peers::audience::Audience;
 use crate::peers::bindings::{Bindings, Bound};
 use crate::peers::configuration::ClusterPayload;
 use crate::peers::outcomes::Outcomes;
@@ -273,27 +272,6 @@ impl Peers {
         !self.subscribers.is_empty()
     }
 
-    /// Those who are sent an event of a topic, except for one of them: controllers in order, then subscribers.
-    pub(crate) fn audience<'t>(&self, topic: &'t Topic, except: Option<SessionId>) -> Audience<'t> {
-        let count = self.controllers.len() + self.subscribers.len();
-        Audience::new(0..count, Some(topic), except)
-    }
-
-    /// The controllers among them.
-    pub(crate) fn controllers_to_notify(&self, except: Option<SessionId>) -> Audience<'static> {
-        Audience::new(0..self.controllers.len(), None, except)
-    }
-
-    /// The operators among them.
-    pub(crate) fn subscribers_to_notify<'t>(
-        &self,
-        topic: &'t Topic,
-        except: Option<SessionId>,
-    ) -> Audience<'t> {
-        let first = self.controllers.len();
-        Audience::new(first..first + self.subscribers.len(), Some(topic), except)
-    }
-
     /// A session that is not sent the events of a topic; `None` if it is, or has ended. For answers that must reach
     /// their asker once.
     pub(crate) fn outside_audience(&self, id: SessionId, topic: &Topic) -> Option<&Session> {
@@ -423,6 +401,7 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peers::audience::Audience;
 
     /// Peers, and the moment at which all of them connect.
     struct World {

@@ -20,19 +20,42 @@ pub(crate) struct Audience<'t> {
     except: Option<SessionId>,
 }
 
-impl<'t> Audience<'t> {
-    pub(super) fn new(
-        places: Range<usize>,
-        topic: Option<&'t Topic>,
-        except: Option<SessionId>,
-    ) -> Self {
-        Self {
-            places,
-            topic,
+impl Peers {
+    /// Those who are sent an event of a topic, except for one of them: controllers in order, then subscribers.
+    pub(crate) fn audience<'t>(&self, topic: &'t Topic, except: Option<SessionId>) -> Audience<'t> {
+        let count = self.controllers.len() + self.subscribers.len();
+        Audience {
+            places: 0..count,
+            topic: Some(topic),
             except,
         }
     }
 
+    /// The controllers among them.
+    pub(crate) fn controllers_to_notify(&self, except: Option<SessionId>) -> Audience<'static> {
+        Audience {
+            places: 0..self.controllers.len(),
+            topic: None,
+            except,
+        }
+    }
+
+    /// The operators among them.
+    pub(crate) fn subscribers_to_notify<'t>(
+        &self,
+        topic: &'t Topic,
+        except: Option<SessionId>,
+    ) -> Audience<'t> {
+        let first = self.controllers.len();
+        Audience {
+            places: first..first + self.subscribers.len(),
+            topic: Some(topic),
+            except,
+        }
+    }
+}
+
+impl Audience<'_> {
     /// The next session to send to.
     pub(crate) fn next<'p>(&mut self, peers: &'p Peers) -> Option<(SessionId, &'p Session)> {
         let controllers = peers.controllers.len();

@@ -15,16 +15,15 @@
 //! `tally` does the counting. The sentences are made in `src/server/sentences` from the cause.
 
 mod blocked;
+mod explanation;
 mod tally;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use sched_model::Reason;
-
 pub(crate) use self::blocked::BlockedBy;
+pub(crate) use self::explanation::Explanation;
 use self::tally::Tally;
-use crate::api::cause::Cause;
 use crate::cluster::Cluster;
 use crate::cluster::node::{Node, Presence};
 use crate::cluster::query::Query;
@@ -43,45 +42,6 @@ const FRESH: Duration = Duration::from_millis(100);
 /// held. A client that sends many shapes that do not fit gets answers without reasons ([`Cause::NotCounted`]) and
 /// delays no other client. The first walk is always done, whatever the size of the cluster.
 const MAX_WALKED: usize = 50_000;
-
-/// Why a START was not placed: one answer, once for people (`cause`) and once for programs (`reasons`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Explanation {
-    /// For people, as data. [`Cause::NoFit`] counts nodes; other causes are about the START or the cluster as a whole.
-    pub(crate) cause: Cause,
-    /// For programs, the reason with the most nodes first; empty where the cause is not about nodes.
-    pub(crate) reasons: Vec<Reason>,
-    /// Whether no node could run it as they are, however long the START waited: no node matches it, or it is larger
-    /// than each that does. A START that has not run yet fails at once then, even if it may wait.
-    pub(crate) never: bool,
-}
-
-impl Explanation {
-    /// One that has nothing for programs.
-    pub(crate) fn of(cause: Cause) -> Self {
-        Self {
-            cause,
-            ..Self::default()
-        }
-    }
-
-    /// What it comes down to, in a word for programs: of the reasons that may pass, the one of most nodes; where none may,
-    /// the one of most nodes. A node that could never run it is not what anybody waits for, however many of its kind
-    /// there are.
-    pub(crate) fn blocked_by(&self) -> BlockedBy {
-        let may_pass = self.reasons.iter().find(|reason| !reason.never);
-        match may_pass.or(self.reasons.first()) {
-            Some(reason) => BlockedBy::of(reason),
-            None if self.cause == Cause::NotCounted => BlockedBy::NotCounted,
-            None => BlockedBy::NoNode,
-        }
-    }
-
-    /// The answer where no more nodes may be walked over at present.
-    fn not_counted() -> Self {
-        Self::of(Cause::NotCounted)
-    }
-}
 
 /// Explanations of the latest refusals, by shape of request, and how much was spent on them.
 #[derive(Debug, Default)]

@@ -15,11 +15,10 @@ use std::fmt::Debug;
 use sched_model::ReasonKind;
 
 use self::aggregate_limits::AggregateLimit;
+pub(crate) use self::narrowing::Narrowing;
 use crate::api::no_fit::Lack;
 use crate::api::rules::FilterRule;
-use crate::cluster::labels::{LabelIndex, Mask};
-use crate::cluster::table::Slot;
-use crate::cluster::view::{Asked, Candidate, View};
+use crate::cluster::view::{Asked, Candidate};
 
 mod aggregate_limits;
 mod avoid;
@@ -31,6 +30,7 @@ mod instances;
 mod labels;
 mod lease;
 mod load;
+mod narrowing;
 mod near;
 mod pin;
 mod starts;
@@ -105,28 +105,6 @@ pub(crate) trait Filter: Debug + Send {
 /// reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Miss(pub(crate) u32);
-
-/// Where a search looks. Filters add to it; it then becomes part of the search.
-pub(crate) struct Narrowing<'a> {
-    /// Which slots have which labels, in the pool that is searched. Mutable because it keeps the sets of expressions.
-    pub(super) labels: &'a mut LabelIndex,
-    /// The cluster, for names of nodes.
-    pub(super) view: View<'a>,
-    /// Slots must be allowed by all of these.
-    pub(super) masks: Vec<Mask>,
-    /// If there is a list, only these slots are looked at.
-    pub(super) list: Option<Vec<Slot>>,
-}
-
-impl Narrowing<'_> {
-    /// Limits the search to these slots, and to those of earlier calls too.
-    pub(crate) fn only(&mut self, slots: Vec<Slot>) {
-        match &mut self.list {
-            Some(list) => list.retain(|slot| slots.contains(slot)),
-            None => self.list = Some(slots),
-        }
-    }
-}
 
 /// Makes a filter from its line in the configuration; the error is a text for the operator.
 type Build = fn(&FilterRule) -> Result<Box<dyn Filter>, String>;

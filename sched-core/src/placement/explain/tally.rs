@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sched_model::{Reason, ReasonKind};
 
-use super::Explanation;
+use super::explanation::Explanation;
 use crate::api::cause::Cause;
 use crate::api::ids::NodeKey;
 use crate::api::input::Backlog;
