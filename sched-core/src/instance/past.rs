@@ -4,7 +4,7 @@
 //! A run has a number, counted up with each run that ends; it is the key of the run's record on disk and the cursor of
 //! `ended` queries. The runs of one instance are a linked list in the order in which they began: `latest` names the last
 //! one, which is the outcome, and each names the one before it. That is not always the order in which their ends became
-//! known: a node that was lost reports the end of its run after a later one has ended elsewhere ([`RunNumbers`]).
+//! known: a node that was lost reports the end of its run after a later one has ended elsewhere ([`RunNumbers`](super::numbering::RunNumbers)).
 
 mod reach;
 mod run;
@@ -14,14 +14,13 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
-use sched_model::{PhaseName, StartFailureReason, Uuid};
+use sched_model::Uuid;
 
 use self::reach::Reach;
-use super::history::{History, HistoryEvent};
-use super::numbering::RunNumbers;
+pub(crate) use self::run::{Run, UnsentFailure};
+use super::history::HistoryEvent;
 use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
-use crate::api::text::ShortText;
 use crate::maps::Map;
 
 /// Bytes of all runs that are remembered, with their places in the tables; the oldest are forgotten first. More than
@@ -31,52 +30,6 @@ pub const MAX_PAST_BYTES: usize = 64 * 1024 * 1024;
 
 /// Below so many entries, those of forgotten runs are left in the index by instance.
 const PRUNE_ABOVE: usize = 4096;
-
-/// One run of an instance, from its beginning until it was gone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Run {
-    instance: InstanceId,
-    /// Its number, and the earlier runs that are known of.
-    numbers: RunNumbers,
-    /// When the scheduler learned of the end; of a restored run converted from wall-clock time.
-    at: Instant,
-    /// When it ended, as its node has reported.
-    ended: Option<Instant>,
-    node: Option<Uuid>,
-    hostname: ShortText,
-    /// What it was called; empty for nothing.
-    name: Box<str>,
-    /// What it ran; empty where that is not known.
-    program: Box<str>,
-    /// Why its START failed, in the protocol's word, if it never ran.
-    failed: Option<StartFailureReason>,
-    /// That failure, where no controller was sent it yet.
-    unsent: Option<UnsentFailure>,
-    exit_code: Option<i64>,
-    /// The number that the launcher gave this end; two reports with the same number and node are of the same run.
-    end: Option<u64>,
-    story: Story,
-}
-
-/// A failure of a START that is still to be sent to controllers. The rest of it is what is known of the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnsentFailure {
-    /// Whether the START was one of a restart.
-    pub(crate) is_restart: bool,
-}
-
-/// What became of an instance in one run. Two forms, because most runs are of plain instances and have just two events.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Story {
-    /// It was managed, or was restored from disk: all events that are remembered.
-    Told(History),
-    /// It was a plain instance: its node had it since then, where that is known, until it was gone for this cause. The
-    /// events are made from this when they are asked for.
-    Plain {
-        since: Option<Instant>,
-        cause: Cause,
-    },
-}
 
 /// Runs that are over, by number.
 #[derive(Debug, Default)]
@@ -103,206 +56,6 @@ struct Noted {
     number: u64,
     before: Option<u64>,
     run: Run,
-}
-
-impl Run {
-    /// A run of a managed instance, which is gone since `at`.
-    pub(super) fn managed(
-        instance: InstanceId,
-        numbers: RunNumbers,
-        at: Instant,
-        mut history: History,
-    ) -> Self {
-        history.shrink();
-        Self {
-            instance,
-            numbers,
-            at,
-            ended: None,
-            node: None,
-            hostname: ShortText::default(),
-            name: Box::default(),
-            program: Box::default(),
-            failed: None,
-            unsent: None,
-            exit_code: None,
-            end: None,
-            story: Story::Told(history),
-        }
-    }
-
-    /// A run of a plain instance: its node had it `since` then, if that is known, and reports `at` that it is gone, and
-    /// why.
-    pub(crate) fn plain(
-        instance: InstanceId,
-        (node, hostname): (Uuid, ShortText),
-        since: Option<Instant>,
-        at: Instant,
-        cause: Cause,
-    ) -> Self {
-        Self {
-            instance,
-            numbers: RunNumbers::default(),
-            at,
-            ended: None,
-            node: Some(node),
-            hostname,
-            name: Box::default(),
-            program: Box::default(),
-            failed: None,
-            unsent: None,
-            exit_code: None,
-            end: None,
-            story: Story::Plain { since, cause },
-        }
-    }
-
-    /// A run that was remembered before a restart. Its numbers are set by the caller where they are known.
-    pub(crate) fn restored(
-        instance: InstanceId,
-        (node, hostname): (Option<Uuid>, ShortText),
-        at: Instant,
-        (exit_code, end): (Option<i64>, Option<u64>),
-        history: History,
-    ) -> Self {
-        Self {
-            instance,
-            numbers: RunNumbers::default(),
-            at,
-            ended: None,
-            node,
-            hostname,
-            name: Box::default(),
-            program: Box::default(),
-            failed: None,
-            unsent: None,
-            exit_code,
-            end,
-            story: Story::Told(history),
-        }
-    }
-
-    /// The same run, of an instance that was called so and ran this. Empty where that is not known.
-    pub(crate) fn called(self, name: &str, program: &str) -> Self {
-        Self {
-            name: name.into(),
-            program: program.into(),
-            ..self
-        }
-    }
-
-    /// What the instance was called; empty for nothing.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What it ran; empty where that is not known.
-    pub(crate) fn program(&self) -> &str {
-        &self.program
-    }
-
-    /// The same with these numbers, and the time at which it ended as its node has reported.
-    pub(crate) fn numbered(mut self, numbers: RunNumbers, ended: Option<Instant>) -> Self {
-        (self.numbers, self.ended) = (numbers, ended);
-        self
-    }
-
-    /// The instance.
-    pub(crate) fn instance(&self) -> &InstanceId {
-        &self.instance
-    }
-
-    /// When the scheduler learned that it was gone.
-    pub(crate) fn at(&self) -> Instant {
-        self.at
-    }
-
-    /// When it ended: as its node has reported, else when the scheduler learned of it.
-    pub(crate) fn ended(&self) -> Instant {
-        self.ended.unwrap_or(self.at)
-    }
-
-    /// The same, only if its node has reported it.
-    pub(crate) fn reported_end(&self) -> Option<Instant> {
-        self.ended
-    }
-
-    /// Its number among the runs of the instance, and the earlier ones that are known of. 0 where it is not known.
-    pub(crate) fn numbers(&self) -> &RunNumbers {
-        &self.numbers
-    }
-
-    /// When it began at the latest, as far as is known: a run that had ended before that is an earlier one.
-    pub(crate) fn begun(&self) -> Option<Instant> {
-        match &self.story {
-            Story::Plain { since, .. } => *since,
-            Story::Told(history) => {
-                let begun = history.iter().filter(|it| it.what == PhaseName::Running);
-                begun.last().map(|event| event.at)
-            }
-        }
-    }
-
-    /// Whether no node has said how it ended, and this one had it.
-    pub(crate) fn is_open_on(&self, node: Uuid) -> bool {
-        self.end.is_none() && self.numbers.node() == Some(node)
-    }
-
-    /// Its node has said how it ended, long after it was given up as lost.
-    pub(crate) fn complete(&mut self, event: HistoryEvent, hostname: ShortText) {
-        if let Some(node) = event.node {
-            self.set_node(node, hostname);
-        }
-        match &mut self.story {
-            Story::Told(history) => history.note(event),
-            Story::Plain { cause, .. } => *cause = event.cause,
-        }
-    }
-
-    /// Whether its node has said that it ended, and the number of that end is not known yet.
-    pub(crate) fn is_without_number(&self) -> bool {
-        self.node.is_some() && self.end.is_none()
-    }
-
-    /// This node has reported the end of an earlier run of the instance.
-    pub(crate) fn note_earlier_over(&mut self, node: Uuid) {
-        self.numbers.close(node);
-    }
-
-    /// Where it is among the runs of its instance: by number. Runs of which that is not known come first, by the time of
-    /// their end.
-    fn order(&self) -> (u32, Option<Instant>) {
-        let number = self.numbers.latest();
-        (number, (number == 0).then(|| self.ended()))
-    }
-
-    /// The node that said how it ended; `None` = it was on none, or its node has not said.
-    pub(crate) fn node(&self) -> Option<Uuid> {
-        self.node
-    }
-
-    /// The host name of that node.
-    pub(crate) fn hostname(&self) -> &ShortText {
-        &self.hostname
-    }
-
-    /// Its exit status, or minus the signal that ended it; `None` = not known.
-    pub(crate) fn exit_code(&self) -> Option<i64> {
-        self.exit_code
-    }
-
-    /// The number of its end on that node, where its launcher numbers them.
-    pub(crate) fn end(&self) -> Option<u64> {
-        self.end
-    }
-
-    /// Notes how it ended: the number of its end, its exit status, or minus a signal, and when it ended, as far as that
-    /// is known.
-    pub(crate) fn set_end(&mut self, end: u64, exit_code: Option<i64>, ended: Option<Instant>) {
-        self.end = Some(end);
-        self.exit_code = exit_code.or(self.exit_code);
-        self.ended = ended.map(|ended| ended.min(self.at)).or(self.ended);
-    }
 }
 
 impl Past {
@@ -353,7 +106,7 @@ impl Past {
         self.last = self.last.max(number);
         self.bytes += run.bytes();
         let before = self.link(number, &run);
-        if run.unsent.is_some() {
+        if run.unsent().is_some() {
             self.to_send.insert(number);
         }
         let at = self.runs.partition_point(|noted| noted.number < number);
@@ -375,9 +128,9 @@ impl Past {
             let other_run = past.get(other);
             other_run.is_none_or(|it| (it.order(), other) < (run.order(), number))
         };
-        let latest = self.latest.get(&run.instance).copied();
+        let latest = self.latest.get(run.instance()).copied();
         let Some(mut after) = latest.filter(|latest| !is_before(self, *latest)) else {
-            return self.latest.insert(run.instance.clone(), number);
+            return self.latest.insert(run.instance().clone(), number);
         };
         loop {
             let at = self.position(after)?;
@@ -431,14 +184,14 @@ impl Past {
     /// Whether the run of an instance is remembered that ended on a node under this number. O(runs of the instance).
     pub(super) fn knows(&self, instance: &InstanceId, node: Uuid, end: u64) -> bool {
         let mut runs = self.runs_of(instance);
-        runs.any(|run| run.node == Some(node) && run.end == Some(end))
+        runs.any(|run| run.node() == Some(node) && run.end() == Some(end))
     }
 
     /// Whether the latest run of an instance ended on this node, by that node's own word.
     pub(super) fn has_ended_on(&self, instance: &InstanceId, node: Uuid) -> bool {
         self.runs_of(instance).next().is_some_and(|run| {
-            let is_told = run.end.is_some() || run.cause() == Some(&Cause::Ended);
-            run.node == Some(node) && is_told
+            let is_told = run.end().is_some() || run.cause() == Some(&Cause::Ended);
+            run.node() == Some(node) && is_told
         })
     }
 
@@ -460,7 +213,7 @@ impl Past {
 
     /// Whether this is the latest run of its instance that is remembered.
     pub(super) fn is_last(&self, run: &Run) -> bool {
-        let latest = self.last_of(&run.instance);
+        let latest = self.last_of(run.instance());
         latest.is_some_and(|latest| std::ptr::eq(latest, run))
     }
 
@@ -510,7 +263,7 @@ impl Past {
         }
         let first = self.runs.partition_point(|noted| noted.number <= number);
         let mut noted_after = self.runs.range(first..);
-        match noted_after.rposition(|noted| noted.run.instance == *instance) {
+        match noted_after.rposition(|noted| noted.run.instance() == instance) {
             Some(at) => self.change(first + at, change),
             None => false,
         }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::Run;
+use super::run::Run;
 
 /// Since when every end is remembered. It only moves forward. What is not known counts as forgotten, so that the moment
 /// may be later than the true one and is never earlier.

@@ -6,10 +6,9 @@ use sched_model::PhaseName;
 
 use crate::api::cause::Cause;
 
-use super::{
-    HistoryEvent, InstanceId, MAX_PAST_BYTES, Noted, PRUNE_ABOVE, Past, Run, RunNumbers, ShortText,
-    Uuid,
-};
+use super::{HistoryEvent, InstanceId, MAX_PAST_BYTES, Noted, PRUNE_ABOVE, Past, Run, Uuid};
+use crate::api::text::ShortText;
+use crate::instance::numbering::RunNumbers;
 
 fn run(name: &str, events: usize, len: usize) -> Run {
     let at = crate::simulated::start();
@@ -125,9 +124,7 @@ fn only_what_was_noted_since_is_changed() {
     let size = past.size();
     let recounted: usize = past.iter_after(0).map(|(_, run)| run.bytes()).sum();
     assert_eq!(size, (2, recounted), "with the name of the node");
-    let ends = past
-        .of(&instance)
-        .map(|(_, run)| run.map(|run| run.exit_code));
+    let ends = past.of(&instance).map(|(_, run)| run.map(Run::exit_code));
     assert_eq!(ends.collect::<Vec<_>>(), [None, Some(None), Some(Some(3))]);
     assert_eq!(past.iter_after(before).count(), 1);
 }

@@ -9,22 +9,17 @@ impl Past {
         number: u64,
         change: impl FnOnce(&mut Run),
     ) {
-        let at = self.position(number);
-        let Some(noted) = at.and_then(|at| self.runs.get_mut(at)) else {
-            return;
-        };
-        self.bytes -= noted.run.bytes();
-        change(&mut noted.run);
-        self.bytes += noted.run.bytes();
-        if noted.run.unsent.is_none() {
+        if let Some(at) = self.position(number) {
+            self.change(at, change);
+        }
+        if self.get(number).is_some_and(|run| run.unsent().is_none()) {
             self.to_send.remove(&number);
         }
-        self.changed.push(number);
     }
 
     /// Has the failure that a run tells of sent to the next controller.
     pub(in crate::instance) fn send_later(&mut self, number: u64) {
-        if self.get(number).is_some_and(|run| run.unsent.is_some()) {
+        if self.get(number).is_some_and(|run| run.unsent().is_some()) {
             self.to_send.insert(number);
         }
     }
