@@ -22,45 +22,26 @@ pub(crate) mod snapshot;
 mod totals;
 pub(crate) mod waiting;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::str::FromStr;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use sched_model::query::MAX_LIMIT;
 use sched_model::{
-    CertificateView, ControllerRole, ControllerView, InstanceView, Query, QueryKind, QueryResult,
-    Role, StatusView,
+    CertificateView, ControllerRole, ControllerView, Query, QueryKind, QueryResult, Role,
+    StatusView,
 };
 
 use crate::Scheduler;
-use crate::api::cause::Cause;
-use crate::api::explained::{Explained, QueryProblem, RowCauses};
+use crate::api::explained::QueryProblem;
 use crate::api::ids::SessionId;
-use crate::cluster::columns::Columns;
-use crate::cluster::index::ColumnId;
 
-use self::page::Allowance;
+use self::page::Page;
 use self::waiting::Detail;
 
 pub use self::heartbeat::{Heartbeat, HeartbeatNode};
 pub use self::providers::{ClaimsCursor, Provider, ProvidersCursor};
 pub use self::queue_totals::{QueueTotals, QueueTotalsCursor};
 pub use self::totals::{Glance, NodeCount, ResourceTotal, Totals, TotalsCursor};
-
-/// What the YAML around a label or resource takes, in bytes: indentation, colon, dash, line ends.
-const ENTRY_LEN: usize = 24;
-
-/// A page of rows, with the causes of its rows in the same order beside them.
-type Page = Explained<QueryResult, RowCauses>;
-
-/// An instance's row, and why it waits or ended.
-type InstanceRow = Explained<InstanceView>;
-
-/// Adds a row to a page. Rows and causes must keep the same length and order: the server joins them by position.
-fn push_row(row: InstanceRow, rows: &mut Vec<InstanceView>, causes: &mut Vec<Cause>) {
-    rows.push(row.payload);
-    causes.push(row.cause);
-}
 
 impl Scheduler {
     /// The images named by STARTs that are kept: those of managed instances, under the names that node labels use.
@@ -117,18 +98,6 @@ impl Scheduler {
             }
         }
         result
-    }
-
-    /// Nodes whose host name is the pattern or whose UUID begins with it; all nodes for an empty pattern.
-    fn query_nodes(&self, now: Instant, query: &Query, result: &mut Page) {
-        let Some(from) = start_of(query, result) else {
-            return;
-        };
-        let pattern = query.matching.as_deref().unwrap_or_default();
-        let mut allowance = Allowance::new(limit(query));
-        let nodes = (&mut result.payload.nodes, &mut result.cause.drains);
-        let next = self.node_page(now, from, pattern, &mut allowance, nodes);
-        result.next = next.map(|cursor| cursor.to_string());
     }
 
     /// The scheduler itself: version, uptime, whether the recovery window is open, its disk and certificates.
@@ -191,49 +160,4 @@ impl Scheduler {
             .map(row)
             .collect()
     }
-}
-
-/// Something about each of these custom resources, by their names.
-fn named(
-    amounts: &[(ColumnId, i64)],
-    columns: &Columns,
-    of: impl Fn(ColumnId, i64) -> i64,
-) -> BTreeMap<String, i64> {
-    amounts
-        .iter()
-        .map(|&(column, amount)| (columns.name(column).to_owned(), of(column, amount)))
-        .collect()
-}
-
-/// Bytes that these labels take on a page, as YAML; an estimate from above.
-fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
-    let of_key = |(key, values): (&String, &Vec<String>)| {
-        let values = values.iter().map(|value| value.len() + ENTRY_LEN);
-        key.len() + ENTRY_LEN + values.sum::<usize>()
-    };
-    labels.iter().map(of_key).sum()
-}
-
-/// The same of custom resources.
-fn amounts_len(amounts: &BTreeMap<String, i64>) -> usize {
-    amounts.keys().map(|name| name.len() + ENTRY_LEN).sum()
-}
-
-/// Rows that a page may have.
-fn limit(query: &Query) -> usize {
-    // The server refuses a limit that is out of range before the core hears of it.
-    query.checked_limit().unwrap_or(1)
-}
-
-/// Where a page begins: at the cursor that an earlier page's `next` gave, else at the start. `None` if the cursor
-/// cannot be read; the page then says so as its problem, and stays empty.
-fn start_of<C: FromStr + Default>(query: &Query, result: &mut Page) -> Option<C> {
-    let Some(after) = query.after.as_deref() else {
-        return Some(C::default());
-    };
-    let cursor = after.parse().ok();
-    if cursor.is_none() {
-        result.cause.problem = Some(QueryProblem::UnknownCursor(after.into()));
-    }
-    cursor
 }

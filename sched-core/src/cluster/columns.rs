@@ -74,6 +74,18 @@ impl Columns {
         name.and_then(Option::as_deref).unwrap_or_default()
     }
 
+    /// Something about each of these amounts, by the names of their columns.
+    pub(crate) fn named(
+        &self,
+        amounts: &[(ColumnId, i64)],
+        of: impl Fn(ColumnId, i64) -> i64,
+    ) -> BTreeMap<String, i64> {
+        let amounts = amounts.iter();
+        amounts
+            .map(|&(column, amount)| (self.name(column).to_owned(), of(column, amount)))
+            .collect()
+    }
+
     /// The names that have a number, in order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(|name| &**name)

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use sched_model::{HistoryRow, InstanceView, OutputRow, PhaseName, PlacementState, Query, Uuid};
 
-use super::page::Allowance;
-use super::{InstanceRow, Page, limit, push_row, start_of};
+use super::page::{Allowance, InstanceRow, Page, limit, push_row, start_of};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::explained::QueryProblem;

@@ -8,9 +8,11 @@ use std::time::Instant;
 
 use sched_model::{InstanceView, PhaseName, PlacementState, Query, UNKNOWN};
 
-use super::page::{Allowance, InstanceCursor, QueueCursor};
+use super::page::{
+    Allowance, InstanceCursor, InstanceRow, Page, QueueCursor, amounts_len, limit, push_row,
+    start_of,
+};
 use super::waiting::Detail;
-use super::{InstanceRow, Page, amounts_len, limit, named, push_row, start_of};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::explained::Explained;
@@ -303,7 +305,10 @@ impl Scheduler {
             disk_used_mb: entry.used_disk_mib(),
             age_s: now.saturating_duration_since(entry.since()).as_secs() as i64,
             group: entry.group().map_or_else(String::new, ToString::to_string),
-            resources: named(entry.custom(), self.cluster.columns(), |_, asked| asked),
+            resources: self
+                .cluster
+                .columns()
+                .named(entry.custom(), |_, asked| asked),
             ..InstanceView::default()
         };
         let row = match self.instances.get(instance) {

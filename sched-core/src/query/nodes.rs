@@ -6,10 +6,9 @@ use core::net::SocketAddr;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use sched_model::{NodeView, Role, UNKNOWN, Uuid};
+use sched_model::{NodeView, Query, Role, UNKNOWN, Uuid};
 
-use super::page::{Allowance, NodeCursor};
-use super::{amounts_len, labels_len, named};
+use super::page::{Allowance, NodeCursor, Page, amounts_len, labels_len, limit, start_of};
 use crate::Scheduler;
 use crate::api::explained::DrainSummary;
 use crate::api::ids::{NodeKey, uuid_starts_with};
@@ -25,6 +24,18 @@ pub(super) const LOST: &str = "LOST";
 pub(super) const EXPECTED: &str = "EXPECTED";
 
 impl Scheduler {
+    /// Nodes whose host name is the pattern or whose UUID begins with it; all nodes for an empty pattern.
+    pub(super) fn query_nodes(&self, now: Instant, query: &Query, result: &mut Page) {
+        let Some(from) = start_of(query, result) else {
+            return;
+        };
+        let pattern = query.matching.as_deref().unwrap_or_default();
+        let mut allowance = Allowance::new(limit(query));
+        let nodes = (&mut result.payload.nodes, &mut result.cause.drains);
+        let next = self.node_page(now, from, pattern, &mut allowance, nodes);
+        result.next = next.map(|cursor| cursor.to_string());
+    }
+
     /// Adds the rows of nodes that match, from a cursor on. Returns the cursor of the next page if there is more.
     ///
     /// `drains` gets the position of each row whose node is being drained, with how far that is. A row is counted
@@ -102,7 +113,7 @@ impl Scheduler {
     fn node_row(&self, now: Instant, key: NodeKey, most_recently_used: bool) -> NodeView {
         let node = self.cluster.node(key);
         let free = self.cluster.free(key);
-        let report = node.report();
+        let (report, columns) = (node.report(), self.cluster.columns());
         let of = |figure: fn(&NodeReport) -> i64| report.map_or(-1, figure);
         let (status, lost_since) = match node.presence() {
             Presence::Connected(_) => (node.status().name(), None),
@@ -131,16 +142,10 @@ impl Scheduler {
             },
             most_recently_used,
             labels: labels_of(node),
-            resources_total: named(
-                &node.traits().resources,
-                self.cluster.columns(),
-                |_, total| total,
-            ),
-            resources_free: named(
-                &node.traits().resources,
-                self.cluster.columns(),
-                |column, _| self.cluster.free_custom(key, column).max(0),
-            ),
+            resources_total: columns.named(&node.traits().resources, |_, total| total),
+            resources_free: columns.named(&node.traits().resources, |column, _| {
+                self.cluster.free_custom(key, column).max(0)
+            }),
             resources_left_out: node.left_out().iter().map(|it| it.to_string()).collect(),
             failures: match node.failures().at(now) {
                 0.0 => String::new(),

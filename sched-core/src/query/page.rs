@@ -22,11 +22,14 @@
 //! What moves from one place to another meanwhile may be shown in both, which the HTTP API and `ciaoctl` show once, or in
 //! neither; a client that must know follows the events.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use sched_model::Uuid;
+use sched_model::{InstanceView, Query, QueryResult, Uuid};
 
+use crate::api::cause::Cause;
+use crate::api::explained::{Explained, QueryProblem, RowCauses};
 use crate::api::ids::{InstanceId, canonical_uuid};
 
 /// Rows looked at for one page, wanted or not: bounds the time that a page takes under the lock, even if nothing
@@ -38,6 +41,21 @@ const MAX_SCAN: usize = 4_000;
 /// and with the rest of [`sched_model::query::MAX_LIMIT`] rows beside them, they stay below the longest payload of a
 /// frame.
 const MAX_TEXT_LEN: usize = 256 * 1024;
+
+/// What the YAML around a label or resource takes, in bytes: indentation, colon, dash, line ends.
+const ENTRY_LEN: usize = 24;
+
+/// A page of rows, with the causes of its rows in the same order beside them.
+pub(super) type Page = Explained<QueryResult, RowCauses>;
+
+/// An instance's row, and why it waits or ended.
+pub(super) type InstanceRow = Explained<InstanceView>;
+
+/// Adds a row to a page. Rows and causes must keep the same length and order: the server joins them by position.
+pub(super) fn push_row(row: InstanceRow, rows: &mut Vec<InstanceView>, causes: &mut Vec<Cause>) {
+    rows.push(row.payload);
+    causes.push(row.cause);
+}
 
 /// What a page may still have: rows, bytes of text, and entries looked at. The page ends when any of them is used up.
 #[derive(Debug)]
@@ -205,6 +223,39 @@ impl FromStr for QueueCursor {
             after,
         })
     }
+}
+
+/// Bytes that these labels take on a page, as YAML; an estimate from above.
+pub(super) fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
+    let of_key = |(key, values): (&String, &Vec<String>)| {
+        let values = values.iter().map(|value| value.len() + ENTRY_LEN);
+        key.len() + ENTRY_LEN + values.sum::<usize>()
+    };
+    labels.iter().map(of_key).sum()
+}
+
+/// The same of custom resources.
+pub(super) fn amounts_len(amounts: &BTreeMap<String, i64>) -> usize {
+    amounts.keys().map(|name| name.len() + ENTRY_LEN).sum()
+}
+
+/// Rows that a page may have.
+pub(super) fn limit(query: &Query) -> usize {
+    // The server refuses a limit that is out of range before the core hears of it.
+    query.checked_limit().unwrap_or(1)
+}
+
+/// Where a page begins: at the cursor that an earlier page's `next` gave, else at the start. `None` if the cursor
+/// cannot be read; the page then says so as its problem, and stays empty.
+pub(super) fn start_of<C: FromStr + Default>(query: &Query, result: &mut Page) -> Option<C> {
+    let Some(after) = query.after.as_deref() else {
+        return Some(C::default());
+    };
+    let cursor = after.parse().ok();
+    if cursor.is_none() {
+        result.cause.problem = Some(QueryProblem::UnknownCursor(after.into()));
+    }
+    cursor
 }
 
 #[cfg(test)]
