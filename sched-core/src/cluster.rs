@@ -16,9 +16,11 @@
 
 pub(crate) mod absent;
 pub(crate) mod advice;
+pub(crate) mod candidate;
 pub(crate) mod capacity;
 pub(crate) mod columns;
 pub(crate) mod cordons;
+pub(crate) mod derive;
 pub(crate) mod facts;
 pub(crate) mod failing;
 pub(crate) mod failures;
@@ -62,14 +64,14 @@ use crate::cluster::absent::AbsentNodes;
 use crate::cluster::advice::Advice;
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::cordons::Cordons;
+use crate::cluster::derive::Named;
 use crate::cluster::groups::Groups;
 use crate::cluster::isolation::Isolation;
 use crate::cluster::labels::LabelIndex;
-use crate::cluster::ledger::{ClaimState, Ended, Entry, EntryEnd, Ledger, Measured, Unconfirmed};
+use crate::cluster::ledger::{ClaimState, Ended, Entry, EntryEnd, Ledger, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::nodes::NodeStore;
 use crate::cluster::table::{Slot, Table};
-use crate::cluster::traits::Named;
 use crate::cluster::view::View;
 use crate::maps::Map;
 
@@ -327,11 +329,6 @@ impl Cluster {
         for (table, cursor) in self.tables.iter_mut().zip(cursors) {
             table.set_cursor(cursor);
         }
-    }
-
-    /// How running instances are counted now.
-    pub(crate) fn measured(&self) -> Measured {
-        Measured::new(&self.config, self.flags)
     }
 
     /// A node's ledger, to be changed. When the guard is dropped, the node's offer is brought up to date; several

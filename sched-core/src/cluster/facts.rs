@@ -13,7 +13,8 @@ use std::fmt::Write as _;
 use ipnet::IpNet;
 use sched_model::{Expression, Number, Test, Uuid};
 
-use crate::cluster::view::Candidate;
+use crate::cluster::candidate::Candidate;
+use crate::cluster::labels;
 
 /// The prefix of labels that say which aggregates a node is in: `aggregate.NAME` with the value `true`.
 pub(crate) const AGGREGATE: &str = "aggregate.";
@@ -165,9 +166,28 @@ pub(crate) fn names() -> String {
     text
 }
 
+impl Candidate<'_> {
+    /// Whether an expression over its labels or facts holds.
+    pub(crate) fn holds(&self, expression: &Expression) -> bool {
+        self.holds_with(self.labels(), expression)
+    }
+
+    /// The same if it had these labels.
+    pub(super) fn holds_with(
+        &self,
+        labels: &[(Box<str>, Box<str>)],
+        expression: &Expression,
+    ) -> bool {
+        match is_fact(expression.key()) {
+            true => fact_holds(self, expression),
+            false => labels::holds(labels, expression),
+        }
+    }
+}
+
 /// Whether an expression over a fact holds for a node. If the fact is not known for the node, only negative expressions
 /// hold.
-pub(crate) fn holds(node: &Candidate<'_>, expression: &Expression) -> bool {
+fn fact_holds(node: &Candidate<'_>, expression: &Expression) -> bool {
     let fact = FACTS.iter().find(|fact| fact.name == expression.key());
     let test = expression.test();
     let meets = |value| match value {

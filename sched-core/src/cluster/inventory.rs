@@ -12,11 +12,13 @@ use crate::api::input::ConfigurationFlags;
 use crate::api::resources::Resources;
 use crate::api::rules::Rules;
 use crate::cluster::advice::Advice;
+use crate::cluster::candidate::Candidate;
+use crate::cluster::derive::{Derived, Named, Sources, derive};
 use crate::cluster::index::ColumnId;
 use crate::cluster::isolation::Isolation;
+use crate::cluster::ledger::Measured;
 use crate::cluster::node::{NodeStatus, Pool};
-use crate::cluster::traits::{self, Derived, Named, Sources};
-use crate::cluster::view::Candidate;
+use crate::cluster::traits::Traits;
 use crate::cluster::{Cluster, ClusterChange};
 
 impl Cluster {
@@ -150,7 +152,7 @@ impl Cluster {
             says_shares,
             second_zone,
             left_out,
-        } = traits::derive(&candidate, rules, &mut self.columns);
+        } = derive(&candidate, rules, &mut self.columns);
         if let Some(zone) = second_zone {
             self.changes.push_back(ClusterChange::TwoZones(uuid, zone));
         }
@@ -193,7 +195,7 @@ impl Cluster {
         let relatives = self.nodes.relatives(key);
         let shares = traits.shares;
         let node = self.nodes.node_mut(key);
-        node.traits = traits::Traits {
+        node.traits = Traits {
             shares: node.traits.shares,
             ..traits
         };
@@ -326,6 +328,11 @@ impl Cluster {
             self.notify_capacity(key);
             self.refresh_offer(key);
         }
+    }
+
+    /// How running instances are counted now.
+    pub(crate) fn measured(&self) -> Measured {
+        Measured::new(&self.config, self.flags)
     }
 
     /// The settings in force.

@@ -1,26 +1,25 @@
-//! What filters and weighers look at: the cluster, one node of it, and what a START asks for, all read-only.
+//! What filters and weighers look at beside a node: the cluster, and what a START asks for, read-only.
 //!
 //! [`View`] is the cluster for one pool at one moment. [`Asked`] is a query resolved against it once: names of custom
-//! resources become columns, groups and `near` become places, instances become nodes. [`Candidate`] is one node with
-//! what it has free. A filter compares a candidate with what is asked and looks nothing up by name.
+//! resources become columns, groups and `near` become places, instances become nodes. A filter compares a [`Candidate`]
+//! with what is asked and looks nothing up by name.
 
 use std::time::Instant;
 
 use indexmap::{IndexMap, IndexSet};
-use sched_model::Uuid;
 use sched_model::scheduling::SCOPE_NODE;
 use sched_model::{Expression, Group as GroupAsked, Near, Scheduling};
 
 use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
-use crate::api::input::{Capabilities, NodeReport};
 use crate::api::resources::Resources;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::facts;
 use crate::cluster::groups::{Group, Groups};
 use crate::cluster::index::{ColumnId, Need};
-use crate::cluster::isolation::{ByAggregates, Isolation};
+use crate::cluster::isolation::Isolation;
 use crate::cluster::labels::{self, LabelIndex};
-use crate::cluster::node::{Node, Pool};
+use crate::cluster::node::Pool;
 use crate::cluster::nodes::NodeStore;
 use crate::cluster::query::Query;
 use crate::cluster::slot_set::SlotSet;
@@ -29,14 +28,6 @@ use crate::maps::Map;
 
 /// The scope of groups and `near` that means the node itself rather than a label's value.
 pub(crate) const NODE_SCOPE: &str = SCOPE_NODE;
-
-/// What stands before an image's name in the label of nodes that have it.
-const IMAGE: &str = "image.";
-
-/// The key of the label of nodes that have an image.
-pub(crate) fn image_label(name: &str) -> String {
-    format!("{IMAGE}{name}")
-}
 
 /// The cluster as it is while one START is placed.
 #[derive(Debug, Clone, Copy)]
@@ -51,15 +42,6 @@ pub(crate) struct View<'a> {
     pub(super) placements: &'a Map<InstanceId, NodeKey>,
     pub(super) isolation: &'a Isolation,
     pub(super) pool: Pool,
-}
-
-/// One node that may be chosen, with what it has free.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate<'a> {
-    key: NodeKey,
-    node: &'a Node,
-    free: Resources,
-    now: Instant,
 }
 
 /// What a START asks for, with what the cluster has of it now.
@@ -287,113 +269,6 @@ impl<'a> View<'a> {
     }
 }
 
-impl<'a> Candidate<'a> {
-    /// A node that has so much free.
-    pub(crate) fn new(nodes: &'a NodeStore, key: NodeKey, free: Resources, now: Instant) -> Self {
-        let node = nodes.node(key);
-        Self {
-            key,
-            node,
-            free,
-            now,
-        }
-    }
-
-    /// Its key.
-    pub(crate) fn key(&self) -> NodeKey {
-        self.key
-    }
-
-    /// Its UUID.
-    pub(crate) fn uuid(&self) -> Uuid {
-        self.node.uuid
-    }
-
-    /// The host name it reported; empty before.
-    pub(crate) fn hostname(&self) -> &'a str {
-        self.node.hostname()
-    }
-
-    /// Its latest report.
-    pub(crate) fn report(&self) -> Option<&'a NodeReport> {
-        self.node.report.as_deref()
-    }
-
-    /// What it has free.
-    pub(crate) fn free(&self) -> Resources {
-        self.free
-    }
-
-    /// The values of one of its labels.
-    pub(crate) fn label<'k>(&self, key: &'k str) -> impl Iterator<Item = &'a str> + use<'a, 'k> {
-        labels::values_of(&self.node.traits.labels, key)
-    }
-
-    /// Whether its launcher can do all of this.
-    pub(crate) fn can(&self, what: Capabilities) -> bool {
-        self.node.can(what)
-    }
-
-    /// Whether its launcher can be sent what the original's do not know.
-    pub(crate) fn is_native(&self) -> bool {
-        self.node.is_native
-    }
-
-    /// Whether it says that it has an image: by the label `image.NAME`.
-    pub(crate) fn has_image(&self, name: &str) -> bool {
-        let labels = &self.node.traits.labels;
-        let of_images = &labels[labels.partition_point(|(key, _)| &**key < IMAGE)..];
-        let mut names = of_images
-            .iter()
-            .map_while(|(key, _)| key.strip_prefix(IMAGE));
-        names.any(|other| other == name)
-    }
-
-    /// Whether it reports a volume or port.
-    pub(crate) fn has_volume(&self, id: &str) -> bool {
-        self.label(facts::VOLUME).any(|it| it == id)
-    }
-
-    /// Instances in its ledger.
-    pub(crate) fn instances(&self) -> usize {
-        self.node.ledger.len()
-    }
-
-    /// STARTs given to it that have no outcome.
-    pub(crate) fn starts_under_way(&self) -> usize {
-        self.node.ledger.unconfirmed()
-    }
-
-    /// Processors that its instances use, as their launcher measured last, in per cent of one.
-    pub(crate) fn cpu_use(&self) -> i64 {
-        self.node.ledger.cpu_use()
-    }
-
-    /// What aggregates say of it; `None` where they say nothing.
-    pub(crate) fn by_aggregates(&self) -> Option<&'a ByAggregates> {
-        self.node.traits.by_aggregates.as_deref()
-    }
-
-    /// Its recent failures; each counts less with time.
-    pub(crate) fn failures(&self) -> f64 {
-        self.node.failures.at(self.now)
-    }
-
-    /// Whether it has said what runs on it.
-    pub(crate) fn has_listed(&self) -> bool {
-        self.node.has_listed
-    }
-
-    /// Whether an expression over its labels or facts holds.
-    pub(crate) fn holds(&self, expression: &Expression) -> bool {
-        if facts::is_fact(expression.key()) {
-            facts::holds(self, expression)
-        } else {
-            labels::holds(&self.node.traits.labels, expression)
-        }
-    }
-}
-
 impl<'a> Asked<'a> {
     /// What is asked.
     #[inline]
@@ -530,7 +405,7 @@ impl<'a> GroupNow<'a> {
         let Some(domains) = self.domains else {
             return 0;
         };
-        labels::values_of(&node.node.traits.labels, &self.asked.scope)
+        node.label(&self.asked.scope)
             .filter_map(|value| domains.get(value))
             .copied()
             .max()
@@ -580,13 +455,11 @@ impl<'a> NearNow<'a> {
 
     /// Whether a node is near what is wanted.
     pub(crate) fn is_at(&self, node: &Candidate<'_>) -> bool {
-        let labels = &node.node.traits.labels;
         if self.asked.scope == NODE_SCOPE {
-            labels::values_of(labels, &self.asked.label)
-                .next()
-                .is_some()
+            node.label(&self.asked.label).next().is_some()
         } else {
-            labels::values_of(labels, &self.asked.scope).any(|value| self.domains.contains(value))
+            let mut places = node.label(&self.asked.scope);
+            places.any(|place| self.domains.contains(place))
         }
     }
 }

@@ -18,7 +18,8 @@ use self::aggregate_limits::AggregateLimit;
 pub(crate) use self::narrowing::Narrowing;
 use crate::api::no_fit::Lack;
 use crate::api::rules::FilterRule;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 mod aggregate_limits;
 mod avoid;

@@ -14,9 +14,10 @@
 
 use crate::api::pressure::PressurePolicy;
 use crate::api::rules::{CANDIDATES, PolicyRules, RuleError, Rules};
+use crate::cluster::candidate::Candidate;
 use crate::cluster::facts;
 use crate::cluster::labels::Mask;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::view::Asked;
 use crate::placement::filters::{self, Filter};
 use crate::placement::weighers::{self, PREFERENCES, Weighted};
 

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use sched_model::expression::is_name;
 
 use crate::api::rules::{PREFER_MULTIPLIER, WeigherRule};
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 /// How good a node is for a START. Asked only about nodes that fit, and never a reason to reject one.
 pub(crate) trait Weigher: Debug + Send + Sync {

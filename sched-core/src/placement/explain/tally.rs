@@ -15,9 +15,10 @@ use crate::api::ids::NodeKey;
 use crate::api::input::Backlog;
 use crate::api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage, Unsaid};
 use crate::api::resources::Resources;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::index::ColumnId;
 use crate::cluster::node::NodeStatus;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::view::Asked;
 use crate::placement::choose::Search;
 use crate::placement::filters::Miss;
 

@@ -4,7 +4,8 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 /// One limit that aggregates may set for each of their nodes. Of several aggregates of a node the smallest counts.
 /// Concerns every START as soon as any aggregate has a limit.

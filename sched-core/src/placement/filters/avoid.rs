@@ -6,7 +6,8 @@
 
 use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 /// A node that could not start it, which may be tried again, or that is reserved for others.
 const FOR_NOW: Miss = Miss(0);

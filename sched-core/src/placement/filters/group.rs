@@ -19,8 +19,9 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
 use crate::api::no_fit::Lack;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::labels::Mask;
-use crate::cluster::view::{Asked, Candidate, GroupNow};
+use crate::cluster::view::{Asked, GroupNow};
 
 /// Rejects nodes where the group's policy would not hold with one more member.
 #[derive(Debug)]

@@ -11,9 +11,10 @@ use sched_model::ReasonKind;
 use super::{Filter, Miss, Narrowing};
 use crate::api::ids::NodeKey;
 use crate::api::no_fit::Lack;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::labels::Mask;
 use crate::cluster::slot_set::SlotSet;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::view::Asked;
 
 /// Only nodes that have one of the instances of `same_node`. Where none of these is placed anywhere, no node fits. The
 /// miss may pass: one of them may be started or moved.

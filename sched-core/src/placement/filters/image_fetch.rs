@@ -7,7 +7,8 @@
 use super::{Filter, Miss};
 use crate::api::input::Capabilities;
 use crate::api::no_fit::Lack;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 /// Rejects nodes that lack the image of a START that names one by its digest, and whose launcher has not announced on
 /// this connection that it fetches images; and of a START with further images, all whose launcher has not announced

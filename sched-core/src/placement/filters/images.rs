@@ -16,9 +16,10 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
 use crate::api::no_fit::Lack;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::facts::{IMAGE, IMAGES_ONLY};
 use crate::cluster::labels::Mask;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::view::Asked;
 
 /// Keeps isolated images and all other workloads apart. Concerns every START while any aggregate isolates an image.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 /// Rejects nodes whose ledger has `max` entries or more: running, starting or stopping, and those of which nothing is
 /// known but that they are there.

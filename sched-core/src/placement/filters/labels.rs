@@ -14,9 +14,10 @@ use sched_model::{Expression, ReasonKind};
 
 use super::{Filter, Miss, Narrowing};
 use crate::api::no_fit::Lack;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::facts;
 use crate::cluster::labels::Mask;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::view::Asked;
 
 /// Rejects nodes for which an expression does not hold. The miss is the index of the expression: the first that fails
 /// and is lasting, else the first that fails.

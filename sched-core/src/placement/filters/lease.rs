@@ -9,7 +9,8 @@ use sched_model::OnNodeLoss;
 use super::{Filter, Miss};
 use crate::api::input::Capabilities;
 use crate::api::no_fit::Lack;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 /// Rejects nodes whose launcher has not announced leases on this connection. Lasting: the launcher would have to be
 /// replaced.

@@ -4,7 +4,8 @@
 
 use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 /// Rejects nodes whose reported load is above `max`. Not scaled by the number of CPUs. A passing miss.
 #[derive(Debug)]

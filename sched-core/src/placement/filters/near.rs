@@ -14,8 +14,9 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
 use crate::api::no_fit::Lack;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::labels::Mask;
-use crate::cluster::view::{Asked, Candidate, NODE_SCOPE};
+use crate::cluster::view::{Asked, NODE_SCOPE};
 
 /// Rejects nodes that are not near what is wanted. The miss is the index of the first entry of `near` that fails.
 #[derive(Debug)]

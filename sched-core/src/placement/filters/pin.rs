@@ -8,7 +8,8 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
 use crate::api::no_fit::Lack;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 /// Rejects all nodes but the one or those that are named. Lasting: names do not change while a node is connected.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss};
 use crate::api::no_fit::Lack;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::candidate::Candidate;
+use crate::cluster::view::Asked;
 
 /// Rejects nodes with `max` or more STARTs under way. A passing miss.
 #[derive(Debug)]

@@ -9,9 +9,10 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
 use crate::api::no_fit::Lack;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::facts::TENANT;
 use crate::cluster::labels::Mask;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::view::Asked;
 
 /// Rejects nodes that are reserved, and not for the START's tenant. Concerns every START while any node is reserved.
 /// Lasting: reservations change with the configuration alone.

@@ -9,9 +9,10 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
 use crate::api::no_fit::Lack;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::facts::LACKS_VM_TYPE;
 use crate::cluster::labels::Mask;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::view::Asked;
 
 /// Rejects nodes that do not run the START's type. Lasting.
 #[derive(Debug)]

@@ -10,9 +10,10 @@ use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
 use crate::api::no_fit::Lack;
+use crate::cluster::candidate::Candidate;
 use crate::cluster::facts::VOLUME;
 use crate::cluster::labels::Mask;
-use crate::cluster::view::{Asked, Candidate};
+use crate::cluster::view::Asked;
 
 /// Rejects nodes that lack one of the START's volumes that some node has. The miss is the index of the first one that
 /// is lacking. Lasting: volumes do not move by themselves.
