@@ -20,8 +20,10 @@
 mod doubt;
 mod entries;
 mod entry;
+mod misses;
 mod open;
 mod orders;
+mod sent;
 mod sums;
 mod window;
 
@@ -46,8 +48,9 @@ const MAX_CPU_SHARE: i64 = 100_000;
 pub(crate) use self::entry::{
     ClaimState, Claims, Entry, Extras, Floor, Measured, Members, Suspension, Unconfirmed, larger,
 };
+pub(crate) use self::misses::MissRules;
 pub(crate) use self::open::{Ended, EntryEnd};
-pub(crate) use self::orders::{Remains, Resumption};
+pub(crate) use self::sent::{Remains, Resumption};
 
 /// What one STATS changed; for `workflow::reports` to act on.
 #[derive(Debug, Default)]
@@ -60,26 +63,6 @@ pub(crate) struct StatsOutcome {
     pub(crate) confirmed: Times,
     /// Managed instances that were listed with something new: for the first time, or in another state than before.
     pub(crate) listed: Vec<(InstanceId, InstanceState)>,
-}
-
-/// When an instance that a STATS does not list counts as missing. A START that the launcher has not seen yet cannot be
-/// missing.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MissRules {
-    /// How many STARTs the launcher has seen on this connection, by its report; `None` from original launchers, which
-    /// do not say.
-    pub(crate) starts_seen: Option<u64>,
-    /// Whether everything queued for the node leaves at once.
-    pub(crate) is_queue_clear: bool,
-    /// STATS in a row without an instance after which its entry is dropped.
-    pub(crate) missed_stats: u8,
-}
-
-impl MissRules {
-    /// Whether the launcher reports that it has not seen this START yet.
-    fn is_unseen(&self, start: Unconfirmed) -> bool {
-        self.starts_seen.is_some_and(|seen| seen < start.ordinal)
-    }
 }
 
 /// The claims on one node.

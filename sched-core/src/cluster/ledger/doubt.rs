@@ -40,6 +40,15 @@ impl Ledger {
         self.sums.unconfirmed
     }
 
+    /// The latest START of an instance, if it is in doubt: it was written to a connection that has ended, and the node
+    /// has not reported since whether it arrived.
+    pub(crate) fn in_doubt(&self, instance: &InstanceId) -> Option<Unconfirmed> {
+        match self.entries.get(instance)?.claim_state {
+            ClaimState::InDoubt(start) => Some(start),
+            ClaimState::Claimed | ClaimState::Placed(_) | ClaimState::Running => None,
+        }
+    }
+
     /// The process that reports now is the one that was sent the STARTs in doubt: it knows what became of them.
     pub(crate) fn settle_contested(&mut self) {
         self.contested.clear();

@@ -6,8 +6,8 @@ use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::sent::{Remains, Resumption};
 use super::window::{Sample, Usage, Window};
-use super::{MissRules, Remains, Resumption};
 use crate::api::config::{Accounting, Config};
 use crate::api::content::Content;
 use crate::api::ids::SessionId;
@@ -450,29 +450,6 @@ impl Entry {
         matches!(self.claim_state, ClaimState::Placed(start) if is_later(start))
             && self.open <= 1
             && !self.is_doubted
-    }
-
-    /// Counts a STATS that does not list it; whether its entry is to be removed. What is in doubt is removed at once,
-    /// what the node cannot have seen yet is not counted, anything else after `rules.missed_stats` in a row.
-    pub(super) fn count_miss(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
-        match self.claim_state {
-            // The node was sent nothing of it.
-            ClaimState::Claimed => return false,
-            // The first STATS after a reconnect settles what was in doubt.
-            ClaimState::InDoubt(_) => return true,
-            // Its launcher may have been restarted with nothing to list.
-            ClaimState::Running if self.is_remembered => {}
-            _ if !is_evidence => return false,
-            // The START may not have been written yet, or the launcher says that it has not seen it.
-            ClaimState::Placed(_) if !rules.is_queue_clear => return false,
-            ClaimState::Placed(start) if rules.is_unseen(start) => return false,
-            ClaimState::Running if self.repeated.is_some_and(|start| rules.is_unseen(start)) => {
-                return false;
-            }
-            ClaimState::Placed(_) | ClaimState::Running => {}
-        }
-        self.misses += 1;
-        self.misses >= rules.missed_stats
     }
 
     /// Takes in what a STATS says that it uses, where measured accounting is to look back on that.

@@ -132,15 +132,6 @@ impl Ledger {
         }
     }
 
-    /// The latest START of an instance, if it is in doubt: it was written to a connection that has ended, and the node
-    /// has not reported since whether it arrived.
-    pub(crate) fn in_doubt(&self, instance: &InstanceId) -> Option<Unconfirmed> {
-        match self.entries.get(instance)?.claim_state {
-            ClaimState::InDoubt(start) => Some(start),
-            ClaimState::Claimed | ClaimState::Placed(_) | ClaimState::Running => None,
-        }
-    }
-
     /// Notes that a START was never written to the node, whose connection has ended. Whether no START of this instance
     /// was written: then the claim can be released.
     pub(crate) fn take_back(&mut self, instance: &InstanceId) -> bool {
