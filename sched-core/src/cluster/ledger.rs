@@ -20,7 +20,7 @@
 mod doubt;
 mod entries;
 mod entry;
-mod misses;
+mod listing;
 mod open;
 mod orders;
 mod sent;
@@ -48,7 +48,7 @@ const MAX_CPU_SHARE: i64 = 100_000;
 pub(crate) use self::entry::{
     ClaimState, Claims, Entry, Extras, Floor, Measured, Members, Suspension, Unconfirmed, larger,
 };
-pub(crate) use self::misses::MissRules;
+pub(crate) use self::listing::MissRules;
 pub(crate) use self::open::{Ended, EntryEnd};
 pub(crate) use self::sent::{Remains, Resumption};
 
@@ -217,20 +217,17 @@ impl Ledger {
     /// Changes the state of an entry, and resets what was counted about its START: misses, and an earlier START that
     /// was open.
     pub(crate) fn set_claim_state(&mut self, instance: &InstanceId, claim_state: ClaimState) {
-        let measured = self.sums.measured;
         let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
-        self.sums.claims -= entry.claims(measured);
-        self.sums.unconfirmed -= usize::from(entry.unconfirmed().is_some());
-        if let ClaimState::Placed(start) | ClaimState::InDoubt(start) = claim_state {
-            entry.sender = Some(start.sender);
-        }
-        entry.claim_state = claim_state;
-        entry.repeated = None;
-        entry.misses = 0;
-        self.sums.claims += entry.claims(measured);
-        self.sums.unconfirmed += usize::from(entry.unconfirmed().is_some());
+        self.sums.recount(entry, |entry| {
+            if let Some(start) = claim_state.unconfirmed() {
+                entry.sender = Some(start.sender);
+            }
+            entry.claim_state = claim_state;
+            entry.repeated = None;
+            entry.misses = 0;
+        });
     }
 
     /// Says whether an instance is managed.
@@ -292,16 +289,8 @@ impl Ledger {
 
     /// Changes an entry in a way that may change its claims, and the sums with it.
     fn change(&mut self, instance: &InstanceId, change: impl FnOnce(&mut Entry)) {
-        let measured = self.sums.measured;
-        let Some(entry) = self.entries.get_mut(instance) else {
-            return;
-        };
-        self.sums.claims -= entry.claims(measured);
-        let before = entry.frees(measured);
-        change(entry);
-        self.sums.claims += entry.claims(measured);
-        if let Some(released) = &mut self.sums.released {
-            *released += before - entry.frees(measured);
+        if let Some(entry) = self.entries.get_mut(instance) {
+            self.sums.change(entry, change);
         }
     }
 
@@ -313,14 +302,9 @@ impl Ledger {
     /// The one START without an outcome, if there is exactly one: which one an original launcher means by a
     /// StartFailure without an instance.
     pub(crate) fn only_unconfirmed(&self) -> Option<InstanceId> {
-        if self.sums.unconfirmed != 1 {
-            return None;
-        }
-        let (instance, _) = self
-            .entries
-            .iter_from(0)
-            .find(|(_, entry)| entry.unconfirmed().is_some())?;
-        Some(instance.clone())
+        let mut entries = (self.sums.unconfirmed == 1).then(|| self.entries.iter_from(0))?;
+        let found = entries.find(|(_, entry)| entry.unconfirmed().is_some());
+        found.map(|(instance, _)| instance.clone())
     }
 
     /// Changes how instances that run are counted, and recomputes the sums of claims.
@@ -374,7 +358,6 @@ impl Ledger {
         now: Instant,
         outcome: &mut StatsOutcome,
     ) -> bool {
-        let (stats_count, measured) = (self.stats_count, self.sums.measured);
         if !self.entries.contains(&report.instance) {
             self.insert(report.instance.clone(), Entry::adopted(now));
         }
@@ -384,62 +367,21 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(&report.instance) else {
             return false;
         };
-        let is_first = entry.listed_in != stats_count;
-        if matches!(
-            entry.claim_state,
-            ClaimState::Placed(_) | ClaimState::InDoubt(_)
-        ) {
+        if entry.unconfirmed().is_some() {
             let took = now.saturating_duration_since(entry.since());
             outcome.confirmed.note(took);
         }
-        let before = entry.claims(measured);
-        self.sums.unconfirmed -= usize::from(entry.unconfirmed().is_some());
-        let latest = entry.repeated.or(entry.unconfirmed());
-        match entry.claim_state {
-            // An original launcher does not say which STARTs it has seen: it is taken to have seen all of them.
-            _ if rules.starts_seen.is_none() => entry.open = 0,
-            ClaimState::Claimed | ClaimState::Running => {}
-            // That it runs is what came of one START; of those repeated since nothing has been heard.
-            ClaimState::Placed(_) if entry.is_doubted => {}
-            ClaimState::Placed(start) => {
-                let unseen = u32::from(rules.is_unseen(start));
-                entry.open = entry.open.saturating_sub(1).max(unseen);
-            }
-            ClaimState::InDoubt(_) => entry.open = 0,
-        }
-        (entry.is_doubted, entry.is_remembered) = (false, false);
-        entry.is_starting = report.state == InstanceState::Pending;
-        entry.repeated = latest.filter(|_| entry.open > 0);
-        let is_news = entry.claim_state != ClaimState::Running
-            || entry.reported != Some(report.state)
-            || entry.resumption == Resumption::Lost;
+        let measured = self.sums.measured;
+        let is_news = self
+            .sums
+            .recount(entry, |entry| entry.list(&report, rules, measured, now));
         if entry.is_managed && is_news {
-            outcome.listed.push((report.instance.clone(), report.state));
+            outcome.listed.push((report.instance, report.state));
         }
-        entry.claim_state = ClaimState::Running;
-        if let Some(asked) = report.requested {
-            entry.is_known = true;
-            let asked = asked.clamped(MAX_ADOPTED);
-            entry.asked = match &mut entry.floor {
-                Some(floor) => {
-                    floor.said = Some(asked);
-                    asked.max(floor.least)
-                }
-                None => asked,
-            };
-        }
-        entry.used_mem_mib = report.mem_used_mib.max(0);
-        entry.used_disk_mib = report.disk_used_mib.max(0);
         // Launchers give it by vcpu.
         let share = report.cpu_used_percent.clamp(0, MAX_CPU_SHARE);
         self.cpu_use += share * entry.asked.vcpus.clamp(1, MAX_ADOPTED);
-        entry.measure(&report, measured, now);
-        entry.hear(report.state);
-        entry.misses = 0;
-        entry.listed_in = stats_count;
-        self.sums.claims -= before;
-        self.sums.claims += entry.claims(measured);
-        is_first
+        std::mem::replace(&mut entry.listed_in, self.stats_count) != self.stats_count
     }
 
     /// Takes over custom resources and the group that a native launcher reports for an instance, so that both are known
@@ -492,8 +434,7 @@ impl Ledger {
         now: Instant,
         outcome: &mut StatsOutcome,
     ) {
-        let (stats_count, measured) = (self.stats_count, self.sums.measured);
-        let mut gone = Vec::new();
+        let (stats_count, mut gone) = (self.stats_count, Vec::new());
         self.contested.retain(|_, until| now < *until);
         let (entries, sums, contested) = (&mut self.entries, &mut self.sums, &self.contested);
         let waits = |instance: &InstanceId, entry: &Entry| {
@@ -503,12 +444,11 @@ impl Ledger {
             if entry.listed_in == stats_count {
                 return;
             }
-            let before = entry.claims(measured);
-            (entry.is_doubted, entry.is_starting) = (false, false);
-            // Not listed: it is taken to use nothing.
-            (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
-            sums.claims -= before;
-            sums.claims += entry.claims(measured);
+            sums.recount(entry, |entry| {
+                (entry.is_doubted, entry.is_starting) = (false, false);
+                // It is taken to use nothing.
+                (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
+            });
             if !waits(instance, entry) && entry.count_miss(is_evidence, rules) {
                 gone.push(instance.clone());
             }

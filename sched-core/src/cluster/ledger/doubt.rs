@@ -23,15 +23,14 @@ impl Ledger {
                 ClaimState::Claimed | ClaimState::InDoubt(_) => None,
             };
             if let Some(start) = start {
-                let before = entry.claims(sums.measured);
-                sums.unconfirmed += usize::from(entry.claim_state == ClaimState::Running);
-                entry.is_starting = false;
-                entry.claim_state = ClaimState::InDoubt(Unconfirmed {
+                let start = Unconfirmed {
                     ordinal: 0,
                     ..start
+                };
+                sums.recount(entry, |entry| {
+                    entry.is_starting = false;
+                    entry.claim_state = ClaimState::InDoubt(start);
                 });
-                sums.claims -= before;
-                sums.claims += entry.claims(sums.measured);
                 if let Some(until) = contested {
                     contests.insert(instance.clone(), until);
                 }

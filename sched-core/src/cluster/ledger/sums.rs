@@ -60,6 +60,30 @@ impl Sums {
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
     }
 
+    /// Changes an entry in how certain it is or what it uses, which releases nothing.
+    #[inline]
+    pub(super) fn recount<R>(
+        &mut self,
+        entry: &mut Entry,
+        change: impl FnOnce(&mut Entry) -> R,
+    ) -> R {
+        self.claims -= entry.claims(self.measured);
+        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+        let result = change(entry);
+        self.claims += entry.claims(self.measured);
+        self.unconfirmed += usize::from(entry.unconfirmed().is_some());
+        result
+    }
+
+    /// Changes an entry in what it asks for or may use, which may release something.
+    pub(super) fn change(&mut self, entry: &mut Entry, change: impl FnOnce(&mut Entry)) {
+        let before = entry.frees(self.measured);
+        self.recount(entry, change);
+        if let Some(released) = &mut self.released {
+            *released += before - entry.frees(self.measured);
+        }
+    }
+
     /// Adds an entry's custom resources and its group to the sums (`sign` 1), or takes them off (-1). Sums saturate.
     pub(super) fn count_extras(&mut self, entry: &Entry, sign: i32) {
         let Some(extras) = entry.extras.as_deref() else {
