@@ -1,28 +1,13 @@
 //! What is handed out to be put on disk, what has come to be there, and what can be done because of it.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
-use indexmap::IndexSet;
 use sched_model::Uuid;
 
 use super::{Journal, Ready};
 use crate::api::ids::InstanceId;
 use crate::api::record::{Change, Record, RecordKey, Ticket};
 use crate::timers::earlier;
-
-/// What has changed since the change before.
-#[derive(Debug)]
-pub(crate) struct Changed {
-    instances: IndexSet<InstanceId>,
-    /// What an operator decided about them, or which of their ends are dealt with.
-    nodes: IndexSet<Uuid>,
-    bindings: IndexSet<Uuid>,
-    /// Runs of instances that are over.
-    runs: BTreeSet<u64>,
-    /// Nodes with other claims.
-    claims: Vec<Uuid>,
-}
 
 /// Which record has changed.
 #[derive(Debug)]
@@ -37,31 +22,6 @@ pub(crate) enum Name {
     Run(u64),
     /// The claims on a node.
     Claims(Uuid),
-}
-
-impl Changed {
-    /// The names of all records that changed: instances', nodes', bindings', runs', and those of claims on nodes.
-    pub(crate) fn keys(self) -> impl Iterator<Item = Name> {
-        let instances = self.instances.into_iter().map(Name::Instance);
-        let nodes = self.nodes.into_iter().map(Name::Node);
-        let bindings = self.bindings.into_iter().map(Name::Binding);
-        let runs = self.runs.into_iter().map(Name::Run);
-        let claims = self.claims.into_iter().map(Name::Claims);
-        instances
-            .chain(nodes)
-            .chain(bindings)
-            .chain(runs)
-            .chain(claims)
-    }
-
-    /// How many records that makes.
-    pub(crate) fn len(&self) -> usize {
-        self.instances.len()
-            + self.nodes.len()
-            + self.bindings.len()
-            + self.runs.len()
-            + self.claims.len()
-    }
 }
 
 impl Journal {
@@ -86,27 +46,28 @@ impl Journal {
         earlier(self.disk.due(), self.claims.due())
     }
 
-    /// What is to be handed out now, if anything. `claims_on` = how many claims there are on a node.
-    pub(crate) fn take_changed(
+    /// The names of all records that changed since the last call and are to be handed out now, if any; the iterator knows
+    /// their number. `claims_on` = how many claims there are on a node.
+    pub(crate) fn take_changed<F: Fn(Uuid) -> usize>(
         &mut self,
         now: Instant,
-        claims_on: impl Fn(Uuid) -> usize,
-    ) -> Option<Changed> {
-        let claims = if self.are_claims_due(now) {
-            self.claims.take_changed(now, self.is_leaving, claims_on)
-        } else {
-            Vec::new()
+        claims_on: F,
+    ) -> Option<impl Iterator<Item = Name> + use<F>> {
+        let claims = match self.are_claims_due(now) {
+            true => self.claims.take_changed(now, self.is_leaving, claims_on),
+            false => Vec::new(),
         };
         if !self.has_changes() && claims.is_empty() {
             return None;
         }
-        Some(Changed {
-            instances: std::mem::take(&mut self.instances),
-            nodes: std::mem::take(&mut self.nodes),
-            bindings: std::mem::take(&mut self.bindings),
-            runs: std::mem::take(&mut self.runs),
-            claims,
-        })
+        let instances = std::mem::take(&mut self.instances).into_iter();
+        let nodes = std::mem::take(&mut self.nodes).into_iter();
+        let bindings = std::mem::take(&mut self.bindings).into_iter();
+        let runs = std::mem::take(&mut self.runs).into_iter();
+        let names = instances.map(Name::Instance).chain(nodes.map(Name::Node));
+        let names = names.chain(bindings.map(Name::Binding));
+        let names = names.chain(runs.map(Name::Run));
+        Some(names.chain(claims.into_iter().map(Name::Claims)))
     }
 
     /// Notes whether the next change puts a record of an instance on disk or takes it off.

@@ -63,8 +63,8 @@ impl Scheduler {
         let Some(changed) = self.journal.take_changed(self.now, claims_on) else {
             return;
         };
-        let mut entries = Vec::with_capacity(changed.len());
-        for name in changed.keys() {
+        let mut entries = Vec::with_capacity(changed.size_hint().0);
+        for name in changed {
             entries.push(match name {
                 Name::Instance(instance) => {
                     let record = self.instance_record(&instance);
