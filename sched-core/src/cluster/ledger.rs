@@ -240,28 +240,26 @@ impl Ledger {
 
     /// Says whether an instance is suspended, and for whom.
     pub(crate) fn set_suspended(&mut self, instance: &InstanceId, suspension: Suspension) {
-        let Some(entry) = self.entries.get(instance) else {
+        let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
-        let group = entry.group().cloned();
-        let before = entry.membership();
-        self.change(instance, |entry| entry.suspension = suspension);
-        if let (Some(group), Some(entry)) = (group, self.entries.get(instance)) {
-            let in_place = entry.membership().in_place - before.in_place;
-            self.sums
-                .count_members(&group, Members { all: 0, in_place });
+        let before = entry.membership().in_place;
+        self.sums
+            .change(entry, |entry| entry.suspension = suspension);
+        if let Some(group) = entry.group() {
+            let in_place = entry.membership().in_place - before;
+            self.sums.count_members(group, Members { all: 0, in_place });
         }
     }
 
     /// Changes what an instance asks for.
     pub(crate) fn set_asked(&mut self, instance: &InstanceId, asked: Resources, custom: Amounts) {
-        let Some(entry) = self.entries.get(instance) else {
+        let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
         let group = entry.group().cloned();
-        let extras = Extras { custom, group };
-        self.set_extras(instance, extras);
-        self.change(instance, |entry| {
+        self.sums.set_extras(entry, Extras { custom, group });
+        self.sums.change(entry, |entry| {
             entry.asked = asked;
             entry.is_known = true;
         });
@@ -361,12 +359,12 @@ impl Ledger {
         if !self.entries.contains(&report.instance) {
             self.insert(report.instance.clone(), Entry::adopted(now));
         }
-        if report.requested.is_some() || report.group.is_some() {
-            self.learn_extras(&report, columns);
-        }
         let Some(entry) = self.entries.get_mut(&report.instance) else {
             return false;
         };
+        if let Some(extras) = entry.other_extras(&report, columns) {
+            self.sums.set_extras(entry, extras);
+        }
         if entry.unconfirmed().is_some() {
             let took = now.saturating_duration_since(entry.since());
             outcome.confirmed.note(took);
@@ -382,47 +380,6 @@ impl Ledger {
         let share = report.cpu_used_percent.clamp(0, MAX_CPU_SHARE);
         self.cpu_use += share * entry.asked.vcpus.clamp(1, MAX_ADOPTED);
         std::mem::replace(&mut entry.listed_in, self.stats_count) != self.stats_count
-    }
-
-    /// Takes over custom resources and the group that a native launcher reports for an instance, so that both are known
-    /// after a restart of the scheduler.
-    fn learn_extras(&mut self, report: &InstanceReport, columns: &Columns) {
-        let Some(entry) = self.entries.get(&report.instance) else {
-            return;
-        };
-        let known = entry.extras.as_deref();
-        let custom = if report.requested.is_some() {
-            let amounts = report.custom.iter();
-            columns.asked(amounts.map(|(name, amount)| (&**name, (*amount).min(MAX_ADOPTED))))
-        } else {
-            known
-                .map(|extras| extras.custom.clone())
-                .unwrap_or_default()
-        };
-        let group = report
-            .group
-            .as_deref()
-            .map(Arc::from)
-            .or_else(|| known?.group.clone());
-        let custom = match &entry.floor {
-            Some(floor) => larger(&custom, &floor.custom),
-            None => custom,
-        };
-        let extras = Extras { custom, group };
-        if known.is_none_or(|known| *known != extras)
-            && (known.is_some() || extras != Extras::default())
-        {
-            self.set_extras(&report.instance, extras);
-        }
-    }
-
-    /// Changes an entry's custom resources and group, and the sums with it.
-    fn set_extras(&mut self, instance: &InstanceId, extras: Extras) {
-        if let Some(entry) = self.entries.get_mut(instance) {
-            self.sums.count_extras(entry, -1);
-            entry.extras = extras.boxed();
-            self.sums.count_extras(entry, 1);
-        }
     }
 
     /// Counts a miss for every entry that this STATS did not list, and removes entries with too many. Without

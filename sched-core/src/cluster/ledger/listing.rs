@@ -1,11 +1,13 @@
 //! What a STATS says of an entry: by listing it, or by not listing it.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::entry::{ClaimState, Entry, Measured, Unconfirmed};
+use super::entry::{ClaimState, Entry, Extras, Measured, Unconfirmed, larger};
 use super::sent::Resumption;
 use crate::api::input::{InstanceReport, InstanceState};
 use crate::api::resources::MAX_ADOPTED;
+use crate::cluster::columns::Columns;
 
 /// When an instance that a STATS does not list counts as missing. A START that the launcher has not seen yet cannot be
 /// missing.
@@ -28,6 +30,34 @@ impl MissRules {
 }
 
 impl Entry {
+    /// The custom resources and the group that a native launcher reports for it, where they are not those that are known.
+    /// So both are known after a restart of the scheduler.
+    pub(super) fn other_extras(
+        &self,
+        report: &InstanceReport,
+        columns: &Columns,
+    ) -> Option<Extras> {
+        if report.requested.is_none() && report.group.is_none() {
+            return None;
+        }
+        let none = Extras::default();
+        let known = self.extras.as_deref().unwrap_or(&none);
+        let reported = report.custom.iter();
+        let reported = reported.map(|(name, amount)| (&**name, (*amount).min(MAX_ADOPTED)));
+        let custom = match report.requested {
+            Some(_) => columns.asked(reported),
+            None => known.custom.clone(),
+        };
+        let custom = match &self.floor {
+            Some(floor) => larger(&custom, &floor.custom),
+            None => custom,
+        };
+        let group = report.group.as_deref().map(Arc::from);
+        let group = group.or_else(|| known.group.clone());
+        let extras = Extras { custom, group };
+        (extras != *known).then_some(extras)
+    }
+
     /// Takes in the row that lists it; whether the row has something new of it.
     #[inline]
     pub(super) fn list(

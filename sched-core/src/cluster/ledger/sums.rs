@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::entry::{Claims, Entry, Measured, Members};
+use super::entry::{Claims, Entry, Extras, Measured, Members};
 use crate::api::resources::Resources;
 use crate::cluster::index::ColumnId;
 
@@ -84,8 +84,15 @@ impl Sums {
         }
     }
 
+    /// Changes an entry's custom resources and group.
+    pub(super) fn set_extras(&mut self, entry: &mut Entry, extras: Extras) {
+        self.count_extras(entry, -1);
+        entry.extras = extras.boxed();
+        self.count_extras(entry, 1);
+    }
+
     /// Adds an entry's custom resources and its group to the sums (`sign` 1), or takes them off (-1). Sums saturate.
-    pub(super) fn count_extras(&mut self, entry: &Entry, sign: i32) {
+    fn count_extras(&mut self, entry: &Entry, sign: i32) {
         let Some(extras) = entry.extras.as_deref() else {
             return;
         };
