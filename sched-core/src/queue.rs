@@ -69,8 +69,8 @@ use self::rule::ReservationRule;
 use self::search::{Round, SearchRange, Walk, Whom};
 use self::slots::Slots;
 use self::sweep::Sweep;
-use self::together::Together;
 
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
@@ -188,7 +188,7 @@ pub(crate) struct Queue {
     awake: Awake,
     sweep: Sweep,
     preemptions: Preemptions,
-    together: Together,
+    together: Vec<(InstanceId, Cause)>,
 }
 
 /// A waiter, and where it is kept.
@@ -292,6 +292,12 @@ impl Queue {
     pub(crate) fn waiter(&self, instance: &InstanceId) -> Option<&Waiter> {
         let number = self.by_instance.get(instance)?;
         self.waiting.at(*number).map(|waiting| &waiting.waiter)
+    }
+
+    /// Whether one that waits does not come before a limit in the order.
+    pub(crate) fn is_past(&self, instance: &InstanceId, limit: Option<Rank>) -> bool {
+        let waiter = self.waiter(instance);
+        limit.is_some_and(|limit| waiter.is_some_and(|it| it.rank() >= limit))
     }
 
     /// How many wait, over both pools.

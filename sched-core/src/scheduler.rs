@@ -205,15 +205,16 @@ impl Scheduler {
 
     /// Does what this input has made possible, and hands out the records that changed.
     ///
-    /// One step may enable another: a commit lets a START be given, its failure frees room, the room serves the queue,
-    /// and an instance that had to leave finds another node. The steps are repeated until none does anything.
+    /// What the input has set free is placed again first. One step may enable another: a commit lets a START be given, its
+    /// failure frees room, the room serves the queue, and an instance that had to leave finds another node. The steps are
+    /// repeated until none does anything.
     fn finish_input(&mut self) {
         /// Rounds of the steps for one input, so that a defect cannot make it loop for ever; what is left is done in
         /// the tick that is due at once (`Timer::Rest`).
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
-            let any = self.run_committed() | self.continue_drains();
-            if !self.serve_waiting() && !self.place_evicted() && !any {
+            let any = self.place_collected() | self.run_committed() | self.continue_drains();
+            if !self.serve_waiting(None) && !self.place_evicted() && !any {
                 break;
             }
         }

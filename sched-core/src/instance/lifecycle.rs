@@ -168,7 +168,13 @@ pub const TRANSITIONS: &[Row] = {
             E::Listed,
             "its node lists it, or another does before any was told",
             &[(
-                &[P::Waiting, P::Claimed, P::Preempting, P::Starting],
+                &[
+                    P::Seeking,
+                    P::Waiting,
+                    P::Claimed,
+                    P::Preempting,
+                    P::Starting,
+                ],
                 &[P::Running],
             )],
         ),

@@ -23,16 +23,11 @@ use crate::instance::{Awaits, Instance, LifecycleEvent, OnLoss, Placing, State, 
 use crate::journal::Next;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
-use crate::timers::Timer;
 use crate::workflow::admission::NewStart;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
 pub(crate) const COMMAND_TIME: Duration = Duration::from_secs(60);
-
-/// How long nodes that refused an instance which ran before are not asked again while it waits. Such an instance is
-/// never given up, so without a pause it would go to the same launchers as fast as they refuse it.
-const REFUSED_TIME: Duration = Duration::from_secs(60);
 
 /// Nodes that a START is tried on if it does not say: only the chosen one, as in the original scheduler.
 const USUAL_ATTEMPTS: u32 = 1;
@@ -102,24 +97,22 @@ impl Scheduler {
         self.dispatch(key, again);
     }
 
-    /// Finds a node for an instance that is on none. The outcome is one of: claimed on a node, room is made by
-    /// preemption, queued, failed. Its claims must have been released before.
-    ///
-    /// While a STATS is handled, the instance is only collected: all that the STATS sets free is placed together
-    /// afterwards, in the order of the queue.
+    /// Has a node found for an instance that is on none, whose claims have been released before. All that one input
+    /// sets free is placed at its end, in the order of the queue ([`Scheduler::place_collected`]).
     pub(crate) fn reschedule(&mut self, instance: &InstanceId, cause: &Cause) {
-        if self.on(instance, LifecycleEvent::Sought).is_none()
-            || self.queue.add_to_collected(instance, cause)
-        {
-            return;
+        if self.on(instance, LifecycleEvent::Sought).is_some() {
+            self.queue.add_to_collected(instance, cause);
         }
-        self.place_or_wait(instance, cause);
     }
 
-    /// Places what [`Scheduler::reschedule`] collected during a STATS, in the order of the queue. One that was listed
+    /// Places what [`Scheduler::reschedule`] collected, in the order of the queue; whether there was anything. The outcome
+    /// for each is one of: claimed on a node, room is made by preemption, queued, failed. One that was listed or has ended
     /// meanwhile is skipped.
-    pub(crate) fn place_collected(&mut self) {
+    pub(crate) fn place_collected(&mut self) -> bool {
         let mut collected = self.queue.take_collected();
+        if collected.is_empty() {
+            return false;
+        }
         self.put_in_order(&mut collected, |(instance, _)| instance);
         for (instance, cause) in collected {
             // One of those collected before it may wait by now, for room that this one would take.
@@ -130,6 +123,8 @@ impl Scheduler {
                 self.place_or_wait(&instance, &cause);
             }
         }
+        self.placement.end_refusal();
+        true
     }
 
     /// The choice itself: a node that fits, else preemption, else the queue. Without its START the instance cannot be
@@ -363,11 +358,6 @@ impl Scheduler {
         let has_run = self.instances.get(instance).is_some_and(|it| it.has_run());
         if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.reschedule(instance, &cause);
-            let managed = self.instances.get(instance);
-            if has_run && managed.is_some_and(|managed| managed.state().is_waiting()) {
-                let at = self.now + REFUSED_TIME;
-                self.timers.set(Timer::AskAgain(instance.clone()), at);
-            }
         } else {
             let said = if text.is_empty() {
                 cause
@@ -424,7 +414,7 @@ impl Scheduler {
         self.cluster.ledger_mut(key).release(instance);
     }
 
-    /// [`REFUSED_TIME`] is over: nodes that refused a waiting instance may be chosen again.
+    /// The time of its refusals is over: nodes that refused a waiting instance may be chosen again.
     pub(crate) fn ask_again(&mut self, instance: &InstanceId) {
         let managed = self.instances.get_mut(instance);
         if let Some(managed) = managed.filter(|managed| managed.state().is_waiting()) {

@@ -456,7 +456,7 @@ impl Scheduler {
     pub(crate) fn found_elsewhere(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
         let listed = LifecycleEvent::Listed { node: key };
         match state {
-            State::Waiting { .. } => {
+            State::Seeking { .. } | State::Waiting { .. } => {
                 if !self.may(instance, listed.kind()) {
                     return;
                 }

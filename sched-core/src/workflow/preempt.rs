@@ -35,7 +35,7 @@ use crate::cluster::view::{Asked, GroupNow};
 use crate::instance::{AfterStop, Awaits, Instance, LifecycleEvent, Placing, State, SuspendedBy};
 use crate::journal::Next;
 use crate::placement::choose::count_group;
-use crate::queue::Purpose;
+use crate::queue::{Purpose, Rank};
 use crate::workflow::managed::COMMAND_TIME;
 
 use self::victims::{Eviction, PreemptionPlan, Shortfall, Victim, cheapest};
@@ -484,8 +484,8 @@ impl Scheduler {
     }
 
     /// Preempts on a node for one of the first few that wait, in each pool the node is in; whether that was possible.
-    /// Called when the node is awake and nothing that waits fits on it as it is.
-    pub(crate) fn preempt_for_waiting(&mut self, key: NodeKey) -> bool {
+    /// Called when the node is awake and nothing that waits fits on it as it is. With a limit, only for one before it.
+    pub(crate) fn preempt_for_waiting(&mut self, key: NodeKey, limit: Option<Rank>) -> bool {
         if !self.placement.policy().preempts() {
             return false;
         }
@@ -494,7 +494,8 @@ impl Scheduler {
                 continue;
             }
             let waiting = self.queue.iter_after(pool, None);
-            let starts = waiting.filter(|waiter| waiter.purpose() == Purpose::Start);
+            let before = waiting.take_while(|waiter| limit.is_none_or(|it| waiter.rank() < it));
+            let starts = before.filter(|waiter| waiter.purpose() == Purpose::Start);
             let first = starts.take(PREEMPTORS_TRIED);
             let first = first.map(|waiter| waiter.instance().clone()).collect();
             if self.preempt_for_first(key, first) {

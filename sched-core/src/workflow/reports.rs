@@ -105,23 +105,15 @@ impl Scheduler {
         }
     }
 
-    /// STATS from a launcher. Whatever it sets free is placed only once all of it is known, in the order of the queue.
+    /// STATS from a launcher. The order of its steps matters: ends before rows, because what is listed may have begun
+    /// after them; all rows in the ledger before any is looked at. Whatever it sets free is placed once all of it is known.
     pub(crate) fn stats(
         &mut self,
         now: Instant,
         id: SessionId,
         parcel: Parcel,
-        report: StatsReport,
+        mut report: StatsReport,
     ) {
-        self.queue.collect();
-        self.take_stats(now, id, parcel, report);
-        self.place_collected();
-    }
-
-    /// The steps of a STATS. Their order matters: ends before rows, because what is listed may have begun after them;
-    /// forwarding before placing, so that controllers get events in the order in which things happened; all rows in the
-    /// ledger before any is looked at.
-    fn take_stats(&mut self, now: Instant, id: SessionId, parcel: Parcel, mut report: StatsReport) {
         let extras = report.extras.as_mut();
         self.note_process(now, id, extras.and_then(|extras| extras.incarnation.take()));
         self.take_ends(now, id, &mut report);
@@ -189,8 +181,6 @@ impl Scheduler {
         self.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);
         self.settle_stats(key, outcome);
-        // What is listed may be one of those that were just placed again.
-        self.place_collected();
         for (instance, state) in listed.into_iter().chain(newly_listed) {
             self.listed(key, &instance, state);
         }

@@ -59,10 +59,12 @@ impl Scheduler {
         if is_managed {
             let uuid = self.cluster.uuid(key);
             self.reschedule(instance, &Cause::StillFull(uuid));
-        } else if let Some(start) = start {
-            self.place(self.now, start);
+        } else {
+            if let Some(start) = start {
+                self.place(self.now, start);
+            }
+            self.placement.end_refusal();
         }
-        self.placement.end_refusal();
         true
     }
 

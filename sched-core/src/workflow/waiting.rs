@@ -5,7 +5,7 @@
 //! the queue is asked which of those that wait may use it. What waits and in which order is the `queue`'s; here is what
 //! becomes of it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sched_model::{InstanceQueued, StartFailureReason, Topic};
 
@@ -23,7 +23,7 @@ use crate::cluster::query::Query;
 use crate::instance::{Instance, LifecycleEvent, State, SuspendedBy};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
-use crate::queue::{Begin, Found, Full, Room, Shape, Waiter};
+use crate::queue::{Begin, Found, Full, Rank, Room, Shape, Waiter};
 use crate::timers::Timer;
 use crate::workflow::admission::NewStart;
 use crate::workflow::suspend::RESUME_ELSEWHERE_AFTER;
@@ -35,6 +35,10 @@ const SERVED_PER_ROUND: usize = 64;
 /// Waiting instances tried on one node that the queue thinks fit and that do not, for reasons it does not know
 /// (filters, reservations), before the next node is served.
 const MAX_TRIED_PER_NODE: usize = 4;
+
+/// How long nodes that refused an instance which ran before are not asked again while it waits. Such an instance is
+/// never given up, so without a pause it would go to the same launchers as fast as they refuse it.
+const REFUSED_TIME: Duration = Duration::from_secs(60);
 
 impl Scheduler {
     /// A START fits nowhere. In the recovery window, one that may not wait otherwise waits for nodes to come back; else
@@ -98,6 +102,10 @@ impl Scheduler {
                 Timer::LookAgain(instance.clone()),
                 self.now + RESUME_ELSEWHERE_AFTER,
             );
+            if matches!(cause, Cause::NotStarted(..)) {
+                let at = self.now + REFUSED_TIME;
+                self.timers.set(Timer::AskAgain(instance.clone()), at);
+            }
         }
         let queued = match cause {
             // It waited until now, and must not fail because others wait.
@@ -241,14 +249,15 @@ impl Scheduler {
         Some((sender, Explained::new(event, cause)))
     }
 
-    /// Offers awake nodes to those that wait, in the order in which they woke; whether anything was placed.
-    pub(crate) fn serve_waiting(&mut self) -> bool {
-        let mut any = false;
+    /// Offers awake nodes to those that wait, in the order in which they woke; whether anything was placed. With a limit,
+    /// only to those that come before that rank in the order: the nodes stay awake for the others.
+    pub(crate) fn serve_waiting(&mut self, limit: Option<Rank>) -> bool {
+        let (mut any, mut left) = (false, Vec::new());
         for _ in 0..SERVED_PER_ROUND {
             let Some((key, after)) = self.queue.next_awake() else {
-                return any;
+                break;
             };
-            match self.serve(key, after) {
+            match self.serve(key, after, limit) {
                 // There may be room for another.
                 Served::One => {
                     self.queue.ask_later(key, Begin::AtHead);
@@ -257,7 +266,11 @@ impl Scheduler {
                 Served::NoOne => {}
                 // It is served again after the others.
                 Served::More(after) => self.queue.ask_later(key, after),
+                Served::UpToLimit => left.push((key, after)),
             }
+        }
+        for (key, after) in left {
+            self.queue.ask_later(key, after);
         }
         any
     }
@@ -271,13 +284,13 @@ impl Scheduler {
         let rank = self.rank_of(request);
         let first = self.queue.iter_after(Pool::of(request), None).next();
         if first.is_some_and(|first| first.rank() < rank) {
-            self.serve_waiting();
+            self.serve_waiting(Some(rank));
         }
     }
 
     /// Offers a node's room to the first that waits and fits; if there is none, room is made there for one by
-    /// preemption.
-    fn serve(&mut self, key: NodeKey, begin: Begin) -> Served {
+    /// preemption. With a limit, only to one that comes before it.
+    fn serve(&mut self, key: NodeKey, begin: Begin, limit: Option<Rank>) -> Served {
         if !self.cluster.contains(key) {
             return Served::NoOne;
         }
@@ -286,15 +299,19 @@ impl Scheduler {
             if !has_slot || !self.is_to_serve(key) {
                 continue;
             }
-            match self.serve_in(pool, key, begin) {
+            match self.serve_in(pool, key, begin, limit) {
                 Served::NoOne => {}
                 other => return other,
             }
         }
-        if self.serve_suspended(key) || self.preempt_for_waiting(key) {
+        if self.serve_suspended(key, limit) || self.preempt_for_waiting(key, limit) {
             return Served::One;
         }
-        Served::NoOne
+        match limit {
+            // One behind it may preempt.
+            Some(_) => Served::UpToLimit,
+            None => Served::NoOne,
+        }
     }
 
     /// Whether a node's room may go to those that wait. A node that calls itself full may be tried with what was
@@ -308,7 +325,13 @@ impl Scheduler {
     }
 
     /// The same of one pool's queue.
-    fn serve_in(&mut self, pool: Pool, key: NodeKey, mut begin: Begin) -> Served {
+    fn serve_in(
+        &mut self,
+        pool: Pool,
+        key: NodeKey,
+        mut begin: Begin,
+        limit: Option<Rank>,
+    ) -> Served {
         for _ in 0..MAX_TRIED_PER_NODE {
             let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
             let room = self.room_to_serve(key);
@@ -318,6 +341,9 @@ impl Scheduler {
                 Found::Nothing => return Served::NoOne,
                 Found::GaveUp(cursor) => return Served::More(Begin::GoOn(cursor)),
             };
+            if self.queue.is_past(&instance, limit) {
+                return Served::UpToLimit;
+            }
             // Who stands behind the one for whom the node is kept has to wait for that.
             if !self.is_open_to(pool, key, &instance) {
                 return Served::NoOne;
@@ -336,7 +362,7 @@ impl Scheduler {
     /// Resumes the first that waits for that on a node whose room goes to no one else, or not all of it: what is
     /// suspended has all but its vcpus there, and needs those alone, also where the node is cordoned, full or has a
     /// fault. What keeps the first from being resumed keeps the others too; whether one was.
-    fn serve_suspended(&mut self, key: NodeKey) -> bool {
+    fn serve_suspended(&mut self, key: NodeKey, limit: Option<Rank>) -> bool {
         let node = self.cluster.node(key);
         if node.takes_work() || node.session().is_none() || node.backlog() == Backlog::Stalled {
             return false;
@@ -345,7 +371,9 @@ impl Scheduler {
         let waiting = self.queue.resumable(key, vcpus);
         let mut waiting = waiting.iter();
         let first = waiting.find(|instance| self.is_to_resume(instance, key));
-        first.is_some_and(|instance| self.resume_evicted(instance, key))
+        first.is_some_and(|instance| {
+            !self.queue.is_past(instance, limit) && self.resume_evicted(instance, key)
+        })
     }
 
     /// A node as the queue sees it when it is served: of one that called itself full, what was released since.
@@ -456,4 +484,6 @@ enum Served {
     NoOne,
     /// The search was cut off: it goes on from here when the other nodes have been served.
     More(Begin),
+    /// Nothing that comes before the limit can use it; others may.
+    UpToLimit,
 }

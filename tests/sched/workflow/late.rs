@@ -173,6 +173,25 @@ fn of_several_that_their_node_does_not_have_the_higher_is_placed_first() {
     assert_eq!(world.placements(), [("high".to_owned(), other)]);
 }
 
+#[test]
+fn of_several_that_their_node_does_not_have_none_gives_its_room_to_one_that_waits_behind_it() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.start_as(controller, sized("high", 500, 90).waiting(300));
+    world.start_as(controller, sized("mid", 500, 80).waiting(300));
+    world.start_as(controller, sized("low", 400, 10).waiting(300));
+    world.cut(node);
+    let node = world.silent_node(1);
+    world.ready_able(node, 1000, 4);
+    world.look_away();
+    world.stats_seen(node, Some(0), vec![]);
+    let placed = world.placements();
+    assert_eq!(
+        placed,
+        [("high".to_owned(), node), ("mid".to_owned(), node)]
+    );
+}
+
 /// A world with a store in which the holder of `a` was told to stop it for a move that took too long; and what it says of it
 /// after a crash of the scheduler.
 fn undone_before_a_crash(says: Vec<InstanceReport>) -> (World, SessionId) {
