@@ -114,7 +114,7 @@ impl Scheduler {
             outcome_bytes,
             explanations: self.placement.explanations(),
             remembered: self.journal.remembered_claims(),
-            cordons: self.cluster.cordons().len(),
+            cordons: self.cluster.cordon_count(),
             capacity: self.cluster.placements().1
                 + self.peers.capacity()
                 + self.timers.capacity()

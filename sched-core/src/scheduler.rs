@@ -196,7 +196,7 @@ impl Scheduler {
         self.note_changes();
         let has_work = self.journal.has_work(self.now)
             || self.queue.has_work()
-            || self.cluster.cordons().is_stirred();
+            || self.cluster.has_stirred_drains();
         if has_work {
             self.finish_input();
         }

@@ -226,29 +226,23 @@ impl Drain {
 }
 
 impl Cluster {
-    /// The cordoned nodes, connected or not, and how far the drains among them are.
-    pub(crate) fn cordons(&self) -> &Cordons {
-        &self.cordons
-    }
-
-    /// The same, to go on with drains.
-    pub(crate) fn cordons_mut(&mut self) -> &mut Cordons {
-        &mut self.cordons
-    }
-
     /// Cordons a node, connected or not, from this time on; `false` if there are too many cordoned nodes. One that is
     /// cordoned already keeps its time.
     pub(crate) fn cordon(&mut self, node: Uuid, since_ms: u64) -> bool {
-        let is_in = self.cordons.insert(node, since_ms);
-        if is_in {
-            self.note_cordon(node, true);
+        let by_node = &mut self.cordons.by_node;
+        if by_node.len() >= MAX_CORDONS && !by_node.contains_key(&node) {
+            return false;
         }
-        is_in
+        let drain = None;
+        by_node.entry(node).or_insert(Cordon { since_ms, drain });
+        self.note_cordon(node, true);
+        true
     }
 
     /// Ends a node's cordon, and a drain with it; whether it was cordoned.
     pub(crate) fn uncordon(&mut self, node: Uuid) -> bool {
-        let was_in = self.cordons.remove(node).is_some();
+        self.end_drain(node);
+        let was_in = self.cordons.by_node.remove(&node).is_some();
         if was_in {
             self.note_cordon(node, false);
         }
@@ -258,7 +252,8 @@ impl Cluster {
     /// Forgets instances that could not be moved off a drained node and that are not on it any more.
     pub(crate) fn forget_unmovable_gone(&mut self, key: NodeKey) {
         let node = self.nodes.node(key);
-        if let Some(drain) = self.cordons.drain_mut(node.uuid) {
+        let cordon = self.cordons.by_node.get_mut(&node.uuid);
+        if let Some(drain) = cordon.and_then(|it| it.drain.as_mut()) {
             let is_there = |instance: &InstanceId| node.ledger.get(instance).is_some();
             drain.unmovable.retain(|instance, _| is_there(instance));
         }
@@ -279,66 +274,47 @@ impl Cluster {
             self.refresh_offer(key);
         }
     }
-}
 
-impl Cordons {
     /// Nodes that are cordoned.
-    pub(crate) fn len(&self) -> usize {
-        self.by_node.len()
+    pub(crate) fn cordon_count(&self) -> usize {
+        self.cordons.by_node.len()
     }
 
     /// Whether a node is cordoned.
-    pub(crate) fn contains(&self, node: Uuid) -> bool {
-        self.by_node.contains_key(&node)
+    pub(crate) fn is_cordoned(&self, node: Uuid) -> bool {
+        self.cordons.by_node.contains_key(&node)
     }
 
     /// What is known of a cordoned node.
-    pub(crate) fn get(&self, node: Uuid) -> Option<&Cordon> {
-        self.by_node.get(&node)
+    pub(crate) fn cordon_of(&self, node: Uuid) -> Option<&Cordon> {
+        self.cordons.by_node.get(&node)
     }
 
     /// Of the nodes that are being drained, the earliest time at which one was cordoned, in milliseconds since 1970;
     /// for the metrics. The beginning of a drain is not kept.
     pub(crate) fn oldest_drain_ms(&self) -> Option<u64> {
-        let drained = self.by_node.values().filter(|it| it.drain.is_some());
+        let cordons = self.cordons.by_node.values();
+        let drained = cordons.filter(|it| it.drain.is_some());
         drained.map(|it| it.since_ms).min()
     }
 
-    /// Adds a node; `false` if there are too many.
-    fn insert(&mut self, node: Uuid, since_ms: u64) -> bool {
-        if self.by_node.len() >= MAX_CORDONS && !self.contains(node) {
-            return false;
-        }
-        let drain = None;
-        self.by_node
-            .entry(node)
-            .or_insert(Cordon { since_ms, drain });
-        true
-    }
-
-    /// Ends a node's cordon.
-    fn remove(&mut self, node: Uuid) -> Option<Cordon> {
-        self.end_drain(node);
-        self.by_node.remove(&node)
-    }
-
     /// The drain of a node.
-    pub(crate) fn drain(&self, node: Uuid) -> Option<&Drain> {
-        if self.drains == 0 {
+    pub(crate) fn drain_of(&self, node: Uuid) -> Option<&Drain> {
+        if self.cordons.drains == 0 {
             return None;
         }
-        self.by_node.get(&node)?.drain.as_ref()
+        self.cordons.by_node.get(&node)?.drain.as_ref()
     }
 
     /// The drain of a node, to be changed.
-    pub(crate) fn drain_mut(&mut self, node: Uuid) -> Option<&mut Drain> {
-        self.by_node.get_mut(&node)?.drain.as_mut()
+    pub(crate) fn drain_of_mut(&mut self, node: Uuid) -> Option<&mut Drain> {
+        self.cordons.by_node.get_mut(&node)?.drain.as_mut()
     }
 
     /// Begins the drain of a node that is cordoned, or replaces the one under way: its moves and its total are taken
     /// over.
     pub(crate) fn begin_drain(&mut self, node: Uuid, mut drain: Drain) {
-        if let Some(cordon) = self.by_node.get_mut(&node) {
+        if let Some(cordon) = self.cordons.by_node.get_mut(&node) {
             match cordon.drain.take() {
                 Some(earlier) => {
                     drain.note_there(earlier.total);
@@ -346,95 +322,98 @@ impl Cordons {
                     drain.left = earlier.left;
                     drain.ended = earlier.ended;
                 }
-                None => self.drains += 1,
+                None => self.cordons.drains += 1,
             }
             cordon.drain = Some(drain);
-            self.is_stirred = true;
+            self.cordons.is_stirred = true;
         }
     }
 
     /// Ends the drain of a node, which stays cordoned; returns it, if there was one.
     pub(crate) fn end_drain(&mut self, node: Uuid) -> Option<Drain> {
-        let drain = self.by_node.get_mut(&node)?.drain.take()?;
-        self.drains -= 1;
+        let drain = self.cordons.by_node.get_mut(&node)?.drain.take()?;
+        self.cordons.drains -= 1;
         Some(drain)
     }
 
     /// The nodes that are drained.
-    pub(crate) fn drained(&self) -> Vec<Uuid> {
-        if self.drains == 0 {
+    pub(crate) fn drained_nodes(&self) -> Vec<Uuid> {
+        if self.cordons.drains == 0 {
             return Vec::new();
         }
-        let drained = self.by_node.iter().filter(|(_, it)| it.drain.is_some());
+        let cordons = self.cordons.by_node.iter();
+        let drained = cordons.filter(|(_, it)| it.drain.is_some());
         drained.map(|(&uuid, _)| uuid).collect()
     }
 
     /// An instance has left a node. Does nothing if that is not drained.
     pub(crate) fn note_left(&mut self, node: Uuid, instance: &InstanceId) {
-        if self.drains > 0
-            && let Some(drain) = self.drain_mut(node)
+        if self.cordons.drains > 0
+            && let Some(drain) = self.drain_of_mut(node)
         {
             drain.left.insert(instance.clone());
-            self.is_stirred = true;
+            self.cordons.is_stirred = true;
         }
     }
 
     /// Whether something has happened after which a drain may go on.
-    pub(crate) fn is_stirred(&self) -> bool {
-        self.is_stirred
+    pub(crate) fn has_stirred_drains(&self) -> bool {
+        self.cordons.is_stirred
     }
 
     /// Has all drains stepped, at the end of this input or in the tick after it. Does nothing without drains.
-    pub(crate) fn stir(&mut self) {
-        self.is_stirred = self.drains > 0;
+    pub(crate) fn stir_drains(&mut self) {
+        self.cordons.is_stirred = self.cordons.drains > 0;
     }
 
     /// Whether drains are to be stepped; asked once for each step.
-    pub(crate) fn take_stirred(&mut self) -> bool {
-        std::mem::take(&mut self.is_stirred) && self.drains > 0
+    pub(crate) fn take_stirred_drains(&mut self) -> bool {
+        std::mem::take(&mut self.cordons.is_stirred) && self.cordons.drains > 0
     }
 
     /// An instance has made a transition, and is on this node: drains are stirred if it is on a drained node or on its
     /// way off one.
     pub(crate) fn note_transition(&mut self, instance: &InstanceId, node: Option<Uuid>) {
-        if self.drains == 0 || self.is_stirred {
+        let cordons = &mut self.cordons;
+        if cordons.drains == 0 || cordons.is_stirred {
             return;
         }
         let concerns = |(uuid, cordon): (&Uuid, &Cordon)| {
             let drain = cordon.drain.as_ref();
             drain.is_some_and(|it| node == Some(*uuid) || it.under_way.contains(instance))
         };
-        self.is_stirred = self.by_node.iter().any(concerns);
+        cordons.is_stirred = cordons.by_node.iter().any(concerns);
     }
 
     /// A node offers more than before: drains with instances that fitted nowhere search for room again after
     /// [`DRAIN_RETRY`].
-    pub(crate) fn note_room(&mut self, now: Instant) {
-        if self.drains == 0 || self.retry_at.is_some() {
+    pub(crate) fn note_room_for_drains(&mut self, now: Instant) {
+        let cordons = &mut self.cordons;
+        if cordons.drains == 0 || cordons.retry_at.is_some() {
             return;
         }
-        let drains = self.by_node.values().filter_map(|it| it.drain.as_ref());
-        if drains.into_iter().any(|drain| !drain.unmovable.is_empty()) {
-            self.retry_at = Some(now + DRAIN_RETRY);
+        let mut drains = cordons.by_node.values().filter_map(Cordon::drain);
+        if drains.any(|drain| !drain.unmovable.is_empty()) {
+            cordons.retry_at = Some(now + DRAIN_RETRY);
         }
     }
 
     /// How often drains have searched for room.
-    pub(crate) fn looks(&self) -> u64 {
-        self.looks
+    pub(crate) fn drain_looks(&self) -> u64 {
+        self.cordons.looks
     }
 
     /// When drains search for room again.
-    pub(crate) fn retry_due(&self) -> Option<Instant> {
-        self.retry_at.filter(|_| self.drains > 0)
+    pub(crate) fn drain_retry_due(&self) -> Option<Instant> {
+        self.cordons.retry_at.filter(|_| self.cordons.drains > 0)
     }
 
     /// Begins another search for room, if it is due.
-    pub(crate) fn retry(&mut self, now: Instant) {
-        if self.retry_due().is_some_and(|at| at <= now) {
-            self.retry_at = None;
-            self.looks += 1;
-            self.is_stirred = true;
+    pub(crate) fn retry_drains(&mut self, now: Instant) {
+        if self.drain_retry_due().is_some_and(|at| at <= now) {
+            self.cordons.retry_at = None;
+            self.cordons.looks += 1;
+            self.cordons.is_stirred = true;
         }
     }
 }

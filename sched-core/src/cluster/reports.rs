@@ -30,7 +30,7 @@ impl Cluster {
         before: Option<&KnownNode>,
     ) -> NodeKey {
         let mut node = Node::new(uuid, roles, session, now, &self.config, self.measured());
-        node.is_cordoned = self.cordons.contains(uuid);
+        node.is_cordoned = self.is_cordoned(uuid);
         if let Some(before) = before {
             node.known_as = ShortText::new(&before.hostname);
             if !before.is_brief {

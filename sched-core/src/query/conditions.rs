@@ -201,7 +201,7 @@ impl Scheduler {
             let status = node.status().name();
             list.add(Unwell::OutOfService(named(node), status), None);
         }
-        if let Some(cordon) = self.cluster.cordons().get(node.uuid()) {
+        if let Some(cordon) = self.cluster.cordon_of(node.uuid()) {
             let since_ms = cordon.since_ms();
             let for_s =
                 (since_ms > 0).then(|| self.clock.unix_ms(now).saturating_sub(since_ms) / 1000);

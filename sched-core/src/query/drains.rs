@@ -12,7 +12,7 @@ impl Scheduler {
     /// How far a node's drain is, for lists of nodes; `None` if it is not drained. O(n) in those that
     /// cannot be moved.
     pub(crate) fn drain_summary(&self, uuid: Uuid) -> Option<DrainSummary> {
-        let drain = self.cluster.cordons().drain(uuid)?;
+        let drain = self.cluster.drain_of(uuid)?;
         let key = self.cluster.by_uuid(uuid)?;
         let there = self.len_of(key);
         let total = drain.total().max(there);

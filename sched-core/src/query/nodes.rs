@@ -101,7 +101,7 @@ impl Scheduler {
             status: status.to_owned(),
             instances: self.lost_with(node.uuid) as i64,
             connected_s: UNKNOWN,
-            cordoned: self.cluster.cordons().contains(node.uuid),
+            cordoned: self.cluster.is_cordoned(node.uuid),
             lost_s: lost_ms.map(|ms| (ms / 1000) as i64),
             address: address_text(node.address),
             ..NodeView::default()

@@ -110,7 +110,7 @@ impl Scheduler {
             controllers: self.peers.controllers().len(),
             sessions: self.peers.len(),
             is_recovering: self.recovery.is_open(),
-            oldest_drain_ms: self.cluster.cordons().oldest_drain_ms(),
+            oldest_drain_ms: self.cluster.oldest_drain_ms(),
         }
     }
 

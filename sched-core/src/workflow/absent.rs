@@ -68,7 +68,7 @@ impl Scheduler {
         let known = KnownNode {
             lost_since_ms: Some(self.clock.unix_ms(since)),
             instances: (node.ledger().len() + managed) as u64,
-            is_brief: has_nothing && is_new && !self.cluster.cordons().contains(uuid),
+            is_brief: has_nothing && is_new && !self.cluster.is_cordoned(uuid),
             ..known(node)
         };
         self.notice(Notice::NodeGivenUp(Box::new(known.clone())));

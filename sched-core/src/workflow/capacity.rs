@@ -61,7 +61,7 @@ impl Scheduler {
     /// in bounded steps.
     fn capacity_changed(&mut self, key: NodeKey) {
         self.queue.wake(key);
-        self.cluster.cordons_mut().note_room(self.now);
+        self.cluster.note_room_for_drains(self.now);
     }
 
     /// A node has joined or left these tables, or is a different one now. A reservation on it ends, since the instance

@@ -78,7 +78,7 @@ impl Scheduler {
                 }
             }
             EvacuateMode::Abort => match canonical_uuid(name) {
-                Some(uuid) if self.cluster.cordons().drain(uuid).is_some() => {
+                Some(uuid) if self.cluster.drain_of(uuid).is_some() => {
                     self.end_drain(uuid, DrainState::Aborted, Some(DrainEnd::Asked));
                 }
                 _ => {
@@ -143,7 +143,7 @@ impl Scheduler {
 
     /// Ends a node's cordon, and a drain with it. Its launcher may still call itself full or in maintenance.
     pub(crate) fn uncordon(&mut self, uuid: Uuid) {
-        if self.cluster.cordons().drain(uuid).is_some() {
+        if self.cluster.drain_of(uuid).is_some() {
             self.end_drain(uuid, DrainState::Aborted, Some(DrainEnd::Uncordoned));
         }
         if self.cluster.uncordon(uuid) {
@@ -154,10 +154,7 @@ impl Scheduler {
     /// What is put on disk of a node: its cordon, its drain, and the numbers of ends dealt with. `None` if there is
     /// none of these, so that its record is deleted.
     pub(crate) fn node_record(&self, uuid: Uuid) -> Option<Record> {
-        let (cordon, ends) = (
-            self.cluster.cordons().get(uuid),
-            self.journal.ends_record(uuid),
-        );
+        let (cordon, ends) = (self.cluster.cordon_of(uuid), self.journal.ends_record(uuid));
         let Some(cordon) = cordon else {
             let ends = Some(ends?);
             return Some(Record::Node(NodeRecord {
@@ -197,7 +194,7 @@ impl Scheduler {
         let ended = drain.ended as usize;
         let mut drain = Drain::new(due, drain.parallel, drain.total as usize, None);
         drain.count_ended(ended);
-        self.cluster.cordons_mut().begin_drain(uuid, drain);
+        self.cluster.begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
     }
 
@@ -217,7 +214,7 @@ impl Scheduler {
         let due = time.map(|time| self.now + time);
         let drain = Drain::new(due, evacuate.parallel(), self.len_of(key), Some(id));
         let progress = self.check_drain(key);
-        self.cluster.cordons_mut().begin_drain(uuid, drain);
+        self.cluster.begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
         self.journal.note_node(uuid);
         self.notify_drain(uuid, progress);
@@ -225,23 +222,18 @@ impl Scheduler {
 
     /// Notes that what a node has, or what becomes of it, has changed; does nothing if it is not drained.
     pub(crate) fn stir_drain_of(&mut self, key: NodeKey) {
-        if self
-            .cluster
-            .cordons()
-            .drain(self.cluster.uuid(key))
-            .is_some()
-        {
-            self.cluster.cordons_mut().stir();
+        if self.cluster.drain_of(self.cluster.uuid(key)).is_some() {
+            self.cluster.stir_drains();
         }
     }
 
     /// Takes the next steps of all drains, if anything has happened that may matter to one; whether it has. Called at
     /// the end of each input, together with the queue.
     pub(crate) fn continue_drains(&mut self) -> bool {
-        if !self.cluster.cordons_mut().take_stirred() {
+        if !self.cluster.take_stirred_drains() {
             return false;
         }
-        for uuid in self.cluster.cordons().drained() {
+        for uuid in self.cluster.drained_nodes() {
             self.count_ended(uuid);
             self.continue_drain(uuid);
         }
@@ -266,7 +258,7 @@ impl Scheduler {
         }
         let is_all_tried = self.move_some(key, uuid, census.waiting);
         let census = self.census(key, uuid);
-        let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
+        let Some(drain) = self.cluster.drain_of_mut(uuid) else {
             return;
         };
         drain.note_there(census.there);
@@ -287,7 +279,7 @@ impl Scheduler {
     /// Counts those that have left a drained node and are nowhere else now: neither managed, so that they wait or are on
     /// their way, nor on another node.
     fn count_ended(&mut self, uuid: Uuid) {
-        let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
+        let Some(drain) = self.cluster.drain_of_mut(uuid) else {
             return;
         };
         let left = drain.take_left().into_iter();
@@ -295,7 +287,7 @@ impl Scheduler {
             |it: &InstanceId| !self.instances.contains(it) && self.cluster.placement(it).is_none();
         let ended = left.filter(is_over).count();
         if ended > 0
-            && let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid)
+            && let Some(drain) = self.cluster.drain_of_mut(uuid)
         {
             drain.count_ended(ended);
             self.journal.note_node(uuid);
@@ -305,9 +297,9 @@ impl Scheduler {
     /// Notes of each move that was begun whether it has ended: elsewhere, or back where the instance was, with the
     /// reason.
     fn note_returned(&mut self, key: NodeKey, uuid: Uuid) {
-        let look = self.cluster.cordons().looks();
+        let look = self.cluster.drain_looks();
         self.cluster.forget_unmovable_gone(key);
-        let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
+        let Some(drain) = self.cluster.drain_of_mut(uuid) else {
             return;
         };
         let instances = &self.instances;
@@ -335,7 +327,7 @@ impl Scheduler {
 
     /// Counts what is on a node that is drained.
     fn census(&self, key: NodeKey, uuid: Uuid) -> Census {
-        let Some(drain) = self.cluster.cordons().drain(uuid) else {
+        let Some(drain) = self.cluster.drain_of(uuid) else {
             return Census::default();
         };
         let mut census = Census::default();
@@ -346,10 +338,7 @@ impl Scheduler {
             let leaves = self.is_leaving(key, instance);
             census.leaving += usize::from(leaves);
             let tried = drain.unmovable().get(instance).map(|it| it.look);
-            if leaves
-                || drain.is_under_way(instance)
-                || tried == Some(self.cluster.cordons().looks())
-            {
+            if leaves || drain.is_under_way(instance) || tried == Some(self.cluster.drain_looks()) {
                 continue;
             }
             let priority = managed.map_or(DEFAULT_PRIORITY, |managed| managed.priority());
@@ -365,20 +354,20 @@ impl Scheduler {
     /// Begins as many moves as may be under way at once; whether all that wait were tried. After [`UNMOVABLE_PER_LOOK`]
     /// that fit nowhere it stops, marks drains as changed, and the rest is tried in a later step.
     fn move_some(&mut self, key: NodeKey, uuid: Uuid, waiting: Vec<InstanceId>) -> bool {
-        let (mut found, look) = (0, self.cluster.cordons().looks());
+        let (mut found, look) = (0, self.cluster.drain_looks());
         for instance in waiting {
-            let Some(drain) = self.cluster.cordons().drain(uuid) else {
+            let Some(drain) = self.cluster.drain_of(uuid) else {
                 return false;
             };
             if !drain.may_begin() {
                 return false;
             }
             if found >= UNMOVABLE_PER_LOOK {
-                self.cluster.cordons_mut().stir();
+                self.cluster.stir_drains();
                 return false;
             }
             let moved = self.leave(key, &instance);
-            let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
+            let Some(drain) = self.cluster.drain_of_mut(uuid) else {
                 return false;
             };
             match moved {
@@ -434,8 +423,8 @@ impl Scheduler {
         self.count_ended(uuid);
         let progress = self.progress(uuid, state, end);
         let key = self.cluster.by_uuid(uuid);
-        let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
-        if self.cluster.cordons_mut().end_drain(uuid).is_some() {
+        let asker = self.cluster.drain_of(uuid).and_then(Drain::asker);
+        if self.cluster.end_drain(uuid).is_some() {
             self.timers.cancel(&Timer::Drain(uuid));
             self.journal.note_node(uuid);
             debug_assert!(key.is_some() || progress.state != DrainState::Done);
@@ -452,14 +441,14 @@ impl Scheduler {
     /// known.
     pub(crate) fn drained_node_is_lost(&mut self, key: NodeKey) {
         let uuid = self.cluster.uuid(key);
-        if self.cluster.cordons().drain(uuid).is_some() {
+        if self.cluster.drain_of(uuid).is_some() {
             self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::NodeLost));
         }
     }
 
     /// Sends an event about a drain that is under way.
     fn notify_drain(&mut self, uuid: Uuid, progress: Progress) {
-        let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
+        let asker = self.cluster.drain_of(uuid).and_then(Drain::asker);
         self.notify_progress(asker, &progress);
     }
 

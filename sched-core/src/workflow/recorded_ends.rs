@@ -170,7 +170,7 @@ impl Scheduler {
         if !is_known {
             // It ended while its node was away from here, so that no claim is released that would tell a drain.
             let uuid = self.cluster.nodes().node(key).uuid();
-            self.cluster.cordons_mut().note_left(uuid, &instance);
+            self.cluster.note_left(uuid, &instance);
         }
         let (parcel, told) = match how {
             // If the START is not known any more, its failure was reported when its node was given up.

@@ -202,7 +202,7 @@ impl Scheduler {
         self.put_in_order(&mut gone, |(instance, _)| instance);
         for (instance, start) in gone {
             self.cluster.remove_placement(&instance, key);
-            self.cluster.cordons_mut().note_left(node, &instance);
+            self.cluster.note_left(node, &instance);
             if self.instances.contains(&instance) {
                 self.managed_vanished(key, &instance, start.is_some());
                 continue;

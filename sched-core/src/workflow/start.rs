@@ -336,6 +336,6 @@ impl Scheduler {
             self.placement.forget_try(instance);
         }
         let uuid = self.cluster.uuid(key);
-        self.cluster.cordons_mut().note_left(uuid, instance);
+        self.cluster.note_left(uuid, instance);
     }
 }

@@ -66,7 +66,7 @@ impl Scheduler {
             }
             Timer::Reservations => self.end_reservations(now),
             Timer::Reads => self.fail_late_reads(now, MAX_PER_TICK),
-            Timer::DrainRetry => self.cluster.cordons_mut().retry(now),
+            Timer::DrainRetry => self.cluster.retry_drains(now),
         }
         MAX_PER_TICK
     }
@@ -74,7 +74,7 @@ impl Scheduler {
     /// Sets the timers of what components keep in their own order.
     pub(crate) fn set_timers(&mut self) {
         let is_rest = self.queue.has_work()
-            || self.cluster.cordons().is_stirred()
+            || self.cluster.has_stirred_drains()
             || self.sync.is_page_due(&self.peers)
             || self.has_failures_to_send();
         let [deadline, reservation, sweep] = self.queue.dues(self.now);
@@ -85,7 +85,7 @@ impl Scheduler {
         timers.follow(Kind::QueueDeadlines, deadline);
         timers.follow(Kind::Reservations, reservation);
         timers.follow(Kind::Sweep, sweep);
-        timers.follow(Kind::DrainRetry, self.cluster.cordons().retry_due());
+        timers.follow(Kind::DrainRetry, self.cluster.drain_retry_due());
         timers.follow(Kind::Reads, self.peers.reads().due());
         timers.follow(Kind::Rest, is_rest.then_some(self.now));
     }

@@ -91,7 +91,7 @@ impl Scheduler {
         }
         let node = key.map(|key| self.cluster.uuid(key));
         let lease = key.and_then(|key| self.lease_of(key));
-        self.cluster.cordons_mut().note_transition(instance, node);
+        self.cluster.note_transition(instance, node);
         if let Some(managed) = self.instances.get_mut(instance) {
             managed.note_node(node, lease);
             managed.note(HistoryEvent {
@@ -146,7 +146,7 @@ impl Scheduler {
                 .amend_run(before, instance, |run| run.set_lost_on(node, hostname));
         }
         self.leave_queue(instance);
-        self.cluster.cordons_mut().note_transition(instance, None);
+        self.cluster.note_transition(instance, None);
         if let Some(key) = self.cluster.placement(instance) {
             self.cluster.ledger_mut(key).set_managed(instance, false);
         }

@@ -20,10 +20,8 @@ impl Scheduler {
         state: DrainState,
         end: Option<DrainEnd>,
     ) -> Progress {
-        let (Some(drain), Some(key)) = (
-            self.cluster.cordons().drain(uuid),
-            self.cluster.by_uuid(uuid),
-        ) else {
+        let (Some(drain), Some(key)) = (self.cluster.drain_of(uuid), self.cluster.by_uuid(uuid))
+        else {
             let progress = DrainProgress {
                 node_uuid: uuid.to_string(),
                 state,
