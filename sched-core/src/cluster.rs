@@ -41,6 +41,7 @@ pub(crate) mod table;
 pub(crate) mod traits;
 pub(crate) mod view;
 
+mod abilities;
 mod consistent;
 mod reads;
 pub(crate) mod reported;

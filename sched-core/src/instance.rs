@@ -34,6 +34,7 @@ mod names;
 mod numbering;
 mod outputs;
 mod past;
+mod reads;
 mod size;
 mod state;
 mod table;

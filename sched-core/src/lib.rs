@@ -20,6 +20,7 @@ mod query;
 mod queue;
 mod recovery;
 mod scheduler;
+mod sight;
 #[cfg(test)]
 mod simulated;
 mod sync;

@@ -17,10 +17,9 @@ use crate::batches::Batches;
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
-use crate::peers::Peers;
 use crate::peers::configuration::ClusterPayload;
-use crate::peers::outcomes;
 use crate::peers::session::Session;
+use crate::peers::{Peers, outcomes};
 use crate::placement::Placement;
 use crate::query::snapshot::Shown;
 use crate::queue::Queue;
@@ -282,7 +281,7 @@ impl Scheduler {
             return self.send_outcome(to, message);
         }
         if let Message::Forward(parcel) = &message
-            && self.is_too_long_for(to, parcel)
+            && self.peers.is_too_long_for(to, parcel)
         {
             return;
         }

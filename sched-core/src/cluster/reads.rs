@@ -1,15 +1,21 @@
 //! What is asked of a cluster about one node: by its key, or by its UUID. The node, its ledger and the list of nodes are
 //! not reached through from elsewhere.
 
-use sched_model::Uuid;
+use std::sync::Arc;
 
+use sched_model::{StartFailureReason, Uuid};
+
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::resources::Resources;
+use crate::api::start::{Demand, StartRequest};
 use crate::api::text::ShortText;
 use crate::cluster::Cluster;
+use crate::cluster::columns::Amounts;
 use crate::cluster::index::ColumnId;
-use crate::cluster::ledger::{Entry, Ledger};
-use crate::cluster::node::Node;
+use crate::cluster::ledger::{Entry, Extras, Ledger};
+use crate::cluster::node::{Node, Pool};
+use crate::cluster::query::Query;
 
 /// All of these but [`Cluster::contains`] panic with a key that is no node's any more.
 impl Cluster {
@@ -86,5 +92,52 @@ impl Cluster {
     #[inline]
     pub(crate) fn free_custom(&self, key: NodeKey, column: ColumnId) -> i64 {
         self.nodes.free_custom(key, column)
+    }
+
+    /// How many nodes have members of a request's group: part of the cost of one choice for it.
+    pub(crate) fn members_of(&self, request: &StartRequest) -> usize {
+        let group = request.scheduling.as_ref().and_then(|it| it.group.as_ref());
+        group
+            .and_then(|group| self.groups().find(&group.id))
+            .map_or(0, |group| group.nodes().len())
+    }
+
+    /// The reason on the wire where nothing fits, by the original's rules: network STARTs have one reason; of the
+    /// others it depends on whether any compute node is connected at all.
+    pub(crate) fn no_room(&self, request: &StartRequest) -> StartFailureReason {
+        if request.network_node {
+            StartFailureReason::NoNetworkNodes
+        } else if self.table(Pool::Compute).len() == 0 {
+            StartFailureReason::NoComputeNodes
+        } else {
+            StartFailureReason::FullCloud
+        }
+    }
+
+    /// What a query asks for beyond memory, vcpus and disk: amounts of custom resources, and membership in a group.
+    pub(crate) fn extras(&self, query: &Query) -> Extras {
+        if query.asks_for_room_alone() {
+            return Extras::default();
+        }
+        let group = query.scheduling().and_then(|it| it.group.as_ref());
+        Extras {
+            custom: self.amounts(query.amounts()),
+            group: group.map(|group| Arc::from(&*group.id)),
+        }
+    }
+
+    /// The custom resources of a demand, by column instead of by name.
+    pub(crate) fn amounts_of(&self, demand: &Demand) -> Amounts {
+        let resources = demand.resources.iter();
+        self.amounts(resources.map(|(name, amount)| (&**name, *amount)))
+    }
+
+    /// Why something ended that was not deleted: by itself, or because its node is evacuated.
+    pub(crate) fn cause_of_end(&self, node: Option<NodeKey>) -> Cause {
+        let node = node.map(|key| self.node(key));
+        match node.is_some_and(|node| node.is_evacuated()) {
+            true => Cause::Evacuated,
+            false => Cause::Ended,
+        }
     }
 }

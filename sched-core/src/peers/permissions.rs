@@ -4,10 +4,13 @@
 //!
 //! The specification's table is compared with [`permitted`] by a test (`tests/sched/peers/matrix.rs`).
 
-use sched_model::Role;
+use sched_model::{Role, Uuid};
 
+use crate::api::command::Command;
+use crate::api::ids::{SessionId, canonical_uuid};
+use crate::api::parcel::Parcel;
 use crate::api::sent::{CommandName, ReportName, Sent};
-use crate::peers::session::{LAUNCHER, LISTENER};
+use crate::peers::session::{LAUNCHER, LISTENER, Session};
 
 /// The roles that may send this; none for a frame that is not known. Commands not named here may be sent by controllers
 /// and operators, so a command that is added has to be added here too if others may send it.
@@ -125,4 +128,60 @@ fn touches_no_instance(command: CommandName) -> bool {
             | CommandName::DeleteImage
             | CommandName::ListImages
     )
+}
+
+use crate::peers::Peers;
+
+/// Why a peer may not send something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// It is not for a peer in this role, or not for an original one.
+    NotPermitted,
+    /// It is for the master alone.
+    NotMaster,
+}
+
+impl Peers {
+    /// Whether a report names another node than its sender; an empty name stands for the sender.
+    pub(crate) fn is_forged(&self, id: SessionId, node: &str) -> bool {
+        let sender = self.get(id).map(Session::uuid);
+        !node.is_empty() && (sender.is_none() || canonical_uuid(node) != sender)
+    }
+
+    /// Whether this is a dry run from a viewer. START is not for viewers, but a dry run changes nothing, so it is let
+    /// through before roles are checked.
+    pub(crate) fn is_viewers_question(&self, id: SessionId, command: &Command) -> bool {
+        let Command::Start(request) = command else {
+            return false;
+        };
+        let is_dry_run = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
+        let is_viewer = |session: &Session| session.role() == Role::VIEWER;
+        is_dry_run && self.get(id).is_some_and(is_viewer)
+    }
+
+    /// Why a peer may not send this; `None` if it may. The matrix itself is in `peers::permissions`.
+    pub(crate) fn denied(&self, id: SessionId, session: &Session, sent: Sent) -> Option<Denied> {
+        let role = session.role();
+        let is_unknown_to_it = is_native_only(sent) && !session.is_native();
+        if is_unknown_to_it || !may_send(role, sent) {
+            return Some(Denied::NotPermitted);
+        }
+        let needs_master = matches!(sent, Sent::Command(name) if needs_master(name));
+        let is_denied = needs_master && role.contains(Role::CONTROLLER) && !self.is_master(id);
+        is_denied.then_some(Denied::NotMaster)
+    }
+
+    /// Whether a parcel is longer than a native peer is sent: its decoder would refuse it, and end the connection.
+    pub(crate) fn is_too_long_for(&self, to: SessionId, parcel: &Parcel) -> bool {
+        parcel.is_too_long_for_natives() && self.is_native(to)
+    }
+
+    /// The session of a concentrator's agent. Identities are UUID and role, and the agent may be a launcher in one.
+    pub(crate) fn concentrator(&self, uuid: Uuid) -> Option<SessionId> {
+        let roles = [Role::CNCIAGENT, Role::CNCIAGENT | LAUNCHER];
+        roles
+            .iter()
+            .filter_map(|&role| self.by_identity(uuid, role))
+            .find(|&id| self.session(id).role().contains(Role::CNCIAGENT))
+    }
 }

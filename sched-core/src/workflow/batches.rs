@@ -212,7 +212,7 @@ impl Scheduler {
     /// Fails all of these for the same cause.
     fn fail_all(&mut self, starts: &[NewStart], why: &Explanation) {
         for start in starts {
-            let reason = self.no_room(start.request());
+            let reason = self.cluster.no_room(start.request());
             self.fail_with(start.as_start(), reason, why.clone());
         }
     }

@@ -21,11 +21,11 @@ mod progress;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use sched_model::Uuid;
 use sched_model::{
-    CommandFailureReason, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Topic,
+    CommandFailureReason, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Topic, Uuid,
 };
 
+use self::progress::{Progress, count};
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::cause::Cause;
@@ -40,8 +40,6 @@ use crate::instance::{AfterStop, Awaits, DEFAULT_PRIORITY, MoveRequest, Placing,
 use crate::peers::session::Session;
 use crate::timers::Timer;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
-
-use self::progress::{Progress, count};
 
 /// Instances of one drain that are tried in one step and fit nowhere, before other work goes on: bounds how long a
 /// drain delays everything else.
@@ -391,7 +389,7 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
     ) -> Result<(), (CommandFailureReason, Unmovable)> {
-        let state = self.state_of(instance);
+        let state = self.instances.state_of(instance);
         if let Some(State::Placing(Placing {
             node, pending_on, ..
         })) = state

@@ -30,7 +30,7 @@ impl Scheduler {
     pub(crate) fn decide(&mut self, start: &PlacedStart) {
         let request = &start.request;
         let count = request.scheduling.as_ref().map_or(1, |it| it.instances());
-        let mut reason = self.no_room(request);
+        let mut reason = self.cluster.no_room(request);
         let mut alternates = Vec::new();
         let (placements, fits, why) = match self.known_of(request) {
             // Of several, this one only says what kind they are.
@@ -99,7 +99,7 @@ impl Scheduler {
                 why = Some(Explanation::of(Refusal::OnlyTried(number).into()));
                 break;
             }
-            work += 1 + self.members_of(request);
+            work += 1 + self.cluster.members_of(request);
             let dry_run = Query::of(request).for_dry_run(number);
             let found = self.choose(&dry_run);
             work += self.placement.looked_at();
@@ -128,7 +128,7 @@ impl Scheduler {
                 .for_dry_run(count)
                 .avoiding(placements.keys().map(uuid));
             while wanted > 0 && work <= MAX_WORK {
-                work += 1 + self.members_of(request);
+                work += 1 + self.cluster.members_of(request);
                 let found = self.choose(&dry_run);
                 work += self.placement.looked_at();
                 let Some(key) = found else { break };
@@ -155,14 +155,4 @@ fn why_not_placed(known: Known) -> Explanation {
         _ => Refusal::ExpectedBack,
     };
     Explanation::of(why.into())
-}
-
-impl Scheduler {
-    /// How many nodes have members of a request's group: part of the cost of one choice for it.
-    fn members_of(&self, request: &StartRequest) -> usize {
-        let group = request.scheduling.as_ref().and_then(|it| it.group.as_ref());
-        group
-            .and_then(|group| self.cluster.groups().find(&group.id))
-            .map_or(0, |group| group.nodes().len())
-    }
 }

@@ -8,7 +8,6 @@
 
 use std::time::Instant;
 
-use sched_model::Role;
 use sched_model::Topic;
 
 use crate::Scheduler;
@@ -25,17 +24,8 @@ use crate::api::sent::{CommandName, ReportName, Sent};
 use crate::api::start::PlacedStart;
 use crate::cluster::ledger::{Ended, Remains};
 use crate::cluster::node::NodeStatus;
-use crate::peers::permissions;
+use crate::peers::permissions::Denied;
 use crate::peers::session::Session;
-
-/// Why a peer may not send something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Denied {
-    /// It is not for a peer in this role, or not for an original one.
-    NotPermitted,
-    /// It is for the master alone.
-    NotMaster,
-}
 use crate::workflow::runs::KnownEnd;
 
 impl Scheduler {
@@ -47,7 +37,7 @@ impl Scheduler {
         command: Command,
         parcel: Parcel,
     ) {
-        let is_refused = !self.is_viewers_question(id, &command)
+        let is_refused = !self.peers.is_viewers_question(id, &command)
             && self.refuse_if_not_permitted(id, command.name().into(), command.instance())
             || self.refuse_if_unwritable(id, &command);
         if is_refused {
@@ -118,17 +108,6 @@ impl Scheduler {
         }
     }
 
-    /// Whether this is a dry run from a viewer. START is not for viewers, but a dry run changes nothing, so it is let
-    /// through before roles are checked.
-    fn is_viewers_question(&self, id: SessionId, command: &Command) -> bool {
-        let Command::Start(request) = command else {
-            return false;
-        };
-        let is_dry_run = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
-        let is_viewer = |session: &Session| session.role() == Role::VIEWER;
-        is_dry_run && self.peers.get(id).is_some_and(is_viewer)
-    }
-
     /// A report. The match below is the list of all reports and the workflows they go to.
     pub(crate) fn report(&mut self, now: Instant, id: SessionId, report: Report, parcel: Parcel) {
         let name = report.name();
@@ -162,7 +141,7 @@ impl Scheduler {
                 self.take_end(from, parcel, &instance, (Ended::Gone, Cause::Deleted));
             }
             Report::InstanceStopped(instance) => {
-                let why = self.cause_of_end(node);
+                let why = self.cluster.cause_of_end(node);
                 self.take_end(from, parcel, &instance, (Ended::Gone, why));
             }
             Report::InstanceExited(instance) => {
@@ -264,7 +243,7 @@ impl Scheduler {
         let Some(session) = self.peers.get(id) else {
             return true;
         };
-        let Some(denied) = self.denied(id, session, sent) else {
+        let Some(denied) = self.peers.denied(id, session, sent) else {
             return false;
         };
         let role = session.role();
@@ -279,19 +258,6 @@ impl Scheduler {
         };
         self.refuse(id, sent, cause, instance);
         true
-    }
-
-    /// Why a peer may not send this; `None` if it may. The matrix itself is in `peers::permissions`.
-    fn denied(&self, id: SessionId, session: &Session, sent: Sent) -> Option<Denied> {
-        let role = session.role();
-        let is_unknown_to_it = permissions::is_native_only(sent) && !session.is_native();
-        if is_unknown_to_it || !permissions::may_send(role, sent) {
-            return Some(Denied::NotPermitted);
-        }
-        let needs_master = matches!(sent, Sent::Command(name) if permissions::needs_master(name));
-        let is_denied =
-            needs_master && role.contains(Role::CONTROLLER) && !self.peers.is_master(id);
-        is_denied.then_some(Denied::NotMaster)
     }
 
     /// Sends a native peer that its message had no effect, and why; original peers have no frame for it.
@@ -311,11 +277,6 @@ impl Scheduler {
             instance: instance.cloned(),
         };
         self.send(id, Message::CommandRefused(Box::new(refused)));
-    }
-
-    /// Whether a parcel is longer than a native peer is sent: its decoder would refuse it, and end the connection.
-    pub(crate) fn is_too_long_for(&self, to: SessionId, parcel: &Parcel) -> bool {
-        parcel.is_too_long_for_natives() && self.peers.is_native(to)
     }
 
     /// Reports that a payload is too long to be forwarded to native peers. Its content counts all the same. Nothing is

@@ -60,7 +60,7 @@ impl Scheduler {
             start: Some(start),
         };
         let order = self.queue.next_order();
-        let runs = self.numbers_after(&instance);
+        let runs = self.instances.numbers_after(&instance);
         let managed = Instance::started(terms, order, self.now).with_runs(runs);
         let place = self.instances.vacant(instance.clone())?;
         if let Err(illegal) = place.insert(LifecycleEvent::Managed, managed) {
@@ -119,7 +119,7 @@ impl Scheduler {
             if let Some(query) = self.instances.query_of(&instance) {
                 self.serve_before(query.request());
             }
-            if let Some(State::Seeking { .. }) = self.state_of(&instance) {
+            if let Some(State::Seeking { .. }) = self.instances.state_of(&instance) {
                 self.place_or_wait(&instance, &cause);
             }
         }

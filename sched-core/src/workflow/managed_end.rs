@@ -156,7 +156,7 @@ impl Scheduler {
             if has_failed {
                 self.start_is_lost(key, instance);
             } else {
-                self.end_managing(instance, &self.cause_of_end(Some(key)));
+                self.end_managing(instance, &self.cluster.cause_of_end(Some(key)));
             }
             return EndAudience::All;
         };
@@ -225,12 +225,12 @@ impl Scheduler {
                     self.reschedule(instance, &why);
                     return EndAudience::Originals;
                 }
-                self.end_managing(instance, &self.cause_of_end(Some(key)));
+                self.end_managing(instance, &self.cluster.cause_of_end(Some(key)));
                 EndAudience::All
             }
             State::Migrating { from, to, .. } if to == key => {
                 // This was a copy that should not have been: the room is still for the one that is to come.
-                let demand = self.move_request_of(instance).demand;
+                let demand = self.instances.move_request_of(instance).demand;
                 let query = self.query_on(from, instance, demand.as_ref());
                 self.release(key, instance);
                 self.claim_as(&query, key);
@@ -251,7 +251,7 @@ impl Scheduler {
             return EndAudience::NoOne;
         }
         let (move_request, reason) = (
-            self.move_request_of(instance),
+            self.instances.move_request_of(instance),
             CommandFailureReason::WrongState,
         );
         let cause = &Cause::EndedBeforeMove;
@@ -325,7 +325,7 @@ impl Scheduler {
     /// A SUSPEND, RESUME or UPDATE under way cannot be carried out any more, because the instance has ended: its asker
     /// is notified.
     fn give_up_command(&mut self, key: NodeKey, instance: &InstanceId) {
-        let command = match self.state_of(instance) {
+        let command = match self.instances.state_of(instance) {
             Some(State::Suspending { .. }) => LifecycleCommand::Suspend,
             Some(State::Resuming { .. }) => LifecycleCommand::Resume,
             Some(State::Updating { change, .. }) => {
@@ -335,7 +335,7 @@ impl Scheduler {
             _ => return,
         };
         let reason = CommandFailureReason::Failed;
-        let asker = self.asker_of(instance);
+        let asker = self.instances.asker_of(instance);
         let cause = &Cause::EndedOnNode;
         self.notify_asker(asker, instance, key, command, reason, cause);
     }
@@ -471,7 +471,7 @@ impl Scheduler {
     /// A launcher has not reported in time that it stopped an instance. The instance counts as what its node reported
     /// last; if it ends after all, that is the stop's late effect.
     pub(crate) fn stop_is_late(&mut self, key: NodeKey, instance: &InstanceId) {
-        let Some(State::Stopping { then, .. }) = self.state_of(instance) else {
+        let Some(State::Stopping { then, .. }) = self.instances.state_of(instance) else {
             return;
         };
         let cause = &Cause::NotStoppedInTime;
@@ -481,7 +481,7 @@ impl Scheduler {
         let managed = self.instances.get(instance);
         let by = managed.and_then(|managed| managed.state().suspended_by().cloned());
         let by = by.unwrap_or(SuspendedBy::Command);
-        let move_request = self.move_request_of(instance);
+        let move_request = self.instances.move_request_of(instance);
         let entry = self.cluster.nodes().node(key).ledger().get(instance);
         // While it is not on disk that it is to stop, its launcher is not told.
         let may_stop = entry.is_some_and(Entry::may_stop);
@@ -536,7 +536,7 @@ impl Scheduler {
             }
             let entry = self.cluster.nodes().node(key).ledger().get(&instance);
             let remains = entry.map(Entry::remains).unwrap_or_default();
-            match self.state_of(&instance) {
+            match self.instances.state_of(&instance) {
                 Some(State::Stopping { node, then, .. }) if node == key => {
                     let remains = match then {
                         AfterStop::End(_) => remains,

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use sched_model::{CommandFailure, CommandFailureReason, LifecycleCommand, Migrate};
 
+use self::target::pinned;
 use crate::Scheduler;
 use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
@@ -35,8 +36,6 @@ use crate::journal::Next;
 use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::managed_end::EndAudience;
 use crate::workflow::suspend::suspension;
-
-use self::target::pinned;
 
 /// How long a move may take until the instance has left its node, where no one says: time enough to stop anything in an
 /// orderly way, or to transfer some GiB of its state.
@@ -115,7 +114,7 @@ impl Scheduler {
     ) -> Result<(), Declined> {
         let target = match &*migrate.target_node_uuid {
             "" => None,
-            text => Some(self.named_target(text)?),
+            text => Some(self.cluster.named_target(text)?),
         };
         let state = self.instances.get(instance).map(|managed| managed.state());
         if state.is_some_and(State::is_waiting) {
@@ -168,8 +167,9 @@ impl Scheduler {
         let from = self.movable(instance)?;
         let query = self.query_on(from, instance, plan.move_request.demand.as_ref());
         let to = self.target_for(instance, from, query.clone(), plan.target)?;
-        let may_ship = self.may_ship(instance, from, to) && plan.move_request.demand.is_none();
-        if !may_ship && !self.has_start(instance) {
+        let may_ship =
+            self.cluster.may_ship(instance, from, to) && plan.move_request.demand.is_none();
+        if !may_ship && !self.instances.has_start(instance) {
             // At once, not after a commit: a drain would try it again and again. What is suspended can be moved once it runs.
             let entry = self.cluster.entry(from, instance);
             let reason = match entry.is_some_and(Entry::is_held_back) {
@@ -204,46 +204,24 @@ impl Scheduler {
                 let why = Objection::NotMovable(state.life_state());
                 return Err(Declined::new(WrongState, why));
             }
-            None => self.listed_entry(instance)?.0,
+            None => self.cluster.listed_entry(instance)?.0,
         };
         let node = self.cluster.node(key);
         if node.session().is_none() {
             let why = Objection::NodeNotConnected(node.uuid());
             return Err(Declined::new(WrongState, why));
         }
-        if !self.has_start(instance) && !node.can(Capabilities::MIGRATE) {
+        if !self.instances.has_start(instance) && !node.can(Capabilities::MIGRATE) {
             let reason = CommandFailureReason::NotSupported;
             return Err(Declined::lasting(reason, Objection::NoStart));
         }
         Ok(key)
     }
 
-    /// The node of an instance that is not managed, and its entry there; declined if the node has not listed it.
-    pub(crate) fn listed_entry(
-        &self,
-        instance: &InstanceId,
-    ) -> Result<(NodeKey, &Entry), Declined> {
-        let key = self.cluster.placement(instance).ok_or_else(|| {
-            Declined::lasting(CommandFailureReason::NoInstance, Objection::NoNode)
-        })?;
-        let entry = self.cluster.entry(key, instance);
-        let listed = entry.filter(|entry| entry.claim_state() == ClaimState::Running);
-        let entry = listed.ok_or_else(|| {
-            Declined::new(CommandFailureReason::WrongState, Objection::NotListedYet)
-        })?;
-        Ok((key, entry))
-    }
-
-    /// Whether an instance's START is known, so that it can be started on another node.
-    pub(crate) fn has_start(&self, instance: &InstanceId) -> bool {
-        let managed = self.instances.get(instance);
-        managed.is_some_and(|managed| managed.start().is_some())
-    }
-
     /// The claim on the target is on disk: the source is sent a MIGRATE if both launchers can do that and the instance
     /// runs with unchanged amounts, else a stop. If either node is lost by now, the move is reverted.
     pub(crate) fn begin_move(&mut self, instance: &InstanceId) {
-        let Some((from, to, Move::Claimed)) = self.moving(instance) else {
+        let Some((from, to, Move::Claimed)) = self.instances.moving(instance) else {
             return;
         };
         let (source, target) = (self.cluster.node(from), self.cluster.node(to));
@@ -257,9 +235,9 @@ impl Scheduler {
             return self.undo_move(instance, CommandFailureReason::Failed, &cause);
         }
         // An instance that is shipped keeps its amounts, so a move for other amounts is a cold one.
-        let is_changed = self.move_request_of(instance).demand.is_some();
-        let is_shipped = self.may_ship(instance, from, to) && !is_changed;
-        if !is_shipped && !self.has_start(instance) {
+        let is_changed = self.instances.move_request_of(instance).demand.is_some();
+        let is_shipped = self.cluster.may_ship(instance, from, to) && !is_changed;
+        if !is_shipped && !self.instances.has_start(instance) {
             let cause = &Cause::CannotBeShipped;
             return self.undo_move(instance, CommandFailureReason::NotSupported, cause);
         }
@@ -271,14 +249,6 @@ impl Scheduler {
         match is_shipped {
             true => self.order_to_ship(instance, from, to),
             false => self.order_stop(from, instance),
-        }
-    }
-
-    /// Source, target and stage of a move that is under way.
-    fn moving(&self, instance: &InstanceId) -> Option<(NodeKey, NodeKey, Move)> {
-        match *self.instances.get(instance)?.state() {
-            State::Migrating { from, to, how, .. } => Some((from, to, how)),
-            _ => None,
         }
     }
 
@@ -304,7 +274,7 @@ impl Scheduler {
     /// The target lists an instance that moves to it with its state: the source's claim is released without waiting for
     /// its report.
     pub(crate) fn arrived(&mut self, key: NodeKey, instance: &InstanceId) {
-        match self.moving(instance) {
+        match self.instances.moving(instance) {
             Some((from, to, Move::Shipped)) if to == key => {
                 if !self.may(instance, EventKind::Arrived) {
                     return;
@@ -333,18 +303,18 @@ impl Scheduler {
         goes_on: bool,
     ) -> EndAudience {
         self.release(from, instance);
-        if !goes_on || (how == Move::Claimed && !self.has_start(instance)) {
+        if !goes_on || (how == Move::Claimed && !self.instances.has_start(instance)) {
             self.unclaim(to, instance);
             let cause = &Cause::EndedBeforeMove;
             let (move_request, reason) = (
-                self.move_request_of(instance),
+                self.instances.move_request_of(instance),
                 CommandFailureReason::WrongState,
             );
             self.notify_mover(move_request, instance, from, reason, cause);
             self.end_managing(instance, &Cause::Ended);
             return EndAudience::All;
         }
-        self.note_demand(instance, self.move_request_of(instance).demand);
+        self.note_demand(instance, self.instances.move_request_of(instance).demand);
         let mut start = None;
         if let Some(managed) = self.instances.get_mut(instance) {
             managed.note_ran();
@@ -387,7 +357,7 @@ impl Scheduler {
     /// preemption.
     pub(crate) fn stop_failed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
         let is_told_again = self.cluster.ledger_mut(key).stop_failed(instance);
-        let state = self.state_of(instance);
+        let state = self.instances.state_of(instance);
         let Some(state) = state.filter(|state| state.node() == Some(key)) else {
             return false;
         };
@@ -430,7 +400,7 @@ impl Scheduler {
         reason: CommandFailureReason,
         cause: &Cause,
     ) -> bool {
-        match self.state_of(instance) {
+        match self.instances.state_of(instance) {
             Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
                 self.undo_move(instance, reason, cause);
                 let entry = self.cluster.entry(key, instance);
@@ -463,14 +433,14 @@ impl Scheduler {
     /// The target of a move is given up. If a stop was sent already, another target is chosen, or the instance is
     /// placed again once it has ended.
     pub(crate) fn target_is_lost(&mut self, instance: &InstanceId) {
-        let Some((from, lost, how)) = self.moving(instance) else {
+        let Some((from, lost, how)) = self.instances.moving(instance) else {
             return;
         };
         let cause = Cause::TargetLost(self.cluster.uuid(lost));
         match how {
             Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &cause),
             Move::Cold => {
-                let demand = self.move_request_of(instance).demand;
+                let demand = self.instances.move_request_of(instance).demand;
                 let query = self.query_on(from, instance, demand.as_ref());
                 let query = query.avoiding([self.cluster.uuid(lost)]);
                 if let Some(to) = self.choose_ready(&query) {
@@ -496,13 +466,13 @@ impl Scheduler {
         reason: CommandFailureReason,
         cause: &Cause,
     ) {
-        let Some((from, to, _)) = self.moving(instance) else {
+        let Some((from, to, _)) = self.instances.moving(instance) else {
             return;
         };
         if !self.may(instance, EventKind::Reverted) {
             return;
         }
-        let move_request = self.move_request_of(instance);
+        let move_request = self.instances.move_request_of(instance);
         self.unclaim(to, instance);
         self.stays(instance, from, cause);
         self.notify_mover(move_request, instance, from, reason, cause);
@@ -512,7 +482,10 @@ impl Scheduler {
     /// stopped there because of the move.
     pub(crate) fn moved_with_node(&mut self, instance: &InstanceId, state: &State) -> bool {
         let told = state.is_stop_sent();
-        let (move_request, reason) = (self.move_request_of(instance), CommandFailureReason::Failed);
+        let (move_request, reason) = (
+            self.instances.move_request_of(instance),
+            CommandFailureReason::Failed,
+        );
         if let Some(node) = state.node() {
             self.notify_mover(move_request, instance, node, reason, &Cause::NodeLost);
         }
@@ -576,13 +549,6 @@ impl Scheduler {
         self.notify_asker(move_request.asker, instance, key, command, reason, cause);
     }
 
-    /// What an instance leaves its node for.
-    pub(crate) fn move_request_of(&self, instance: &InstanceId) -> MoveRequest {
-        let managed = self.instances.get(instance);
-        let move_request = managed.and_then(|managed| managed.state().move_request());
-        move_request.cloned().unwrap_or_default()
-    }
-
     /// Claims on a node what a query asks for. Its launcher is not sent anything yet.
     pub(crate) fn claim_as(&mut self, query: &Query, key: NodeKey) {
         let entry = self.claimed(query);
@@ -592,6 +558,6 @@ impl Scheduler {
 
     /// The claim of a managed instance for which its node was sent nothing yet.
     pub(crate) fn claimed(&self, query: &Query) -> Entry {
-        Entry::claimed(query.asked(), self.extras(query), self.now).managed()
+        Entry::claimed(query.asked(), self.cluster.extras(query), self.now).managed()
     }
 }

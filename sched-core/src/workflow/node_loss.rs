@@ -225,7 +225,7 @@ impl Scheduler {
             return;
         }
         for instance in self.managed_on(key) {
-            match self.state_of(&instance) {
+            match self.instances.state_of(&instance) {
                 // Also where it listed a copy, and so has more than a claim.
                 Some(State::Migrating { to, .. }) if to == key => {
                     self.unclaim(key, &instance);
@@ -410,7 +410,7 @@ impl Scheduler {
     /// A lost node is back and does not list an instance: it certainly does not run there, so the fencing deadline need
     /// not be waited for.
     fn came_back_without(&mut self, instance: &InstanceId) {
-        let Some(State::Lost { then, .. }) = self.state_of(instance) else {
+        let Some(State::Lost { then, .. }) = self.instances.state_of(instance) else {
             return;
         };
         match then {
@@ -494,7 +494,7 @@ impl Scheduler {
         if let (Some(query), Some(entry)) = (asked, known)
             && entry.asked() == crate::Resources::ZERO
         {
-            let custom = self.extras(&query).custom;
+            let custom = self.cluster.extras(&query).custom;
             let mut ledger = self.cluster.ledger_mut(key);
             ledger.set_asked(instance, query.asked(), custom);
         }

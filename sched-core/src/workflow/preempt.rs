@@ -23,6 +23,7 @@ mod victims;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use self::victims::{Eviction, PreemptionPlan, Shortfall, Victim, cheapest};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
@@ -37,8 +38,6 @@ use crate::journal::Next;
 use crate::placement::choose::count_group;
 use crate::queue::{Purpose, Rank};
 use crate::workflow::managed::COMMAND_TIME;
-
-use self::victims::{Eviction, PreemptionPlan, Shortfall, Victim, cheapest};
 
 /// Nodes looked at for one START, in the order of the search from where the last one was placed. With
 /// [`MAX_ENTRIES_LOOKED_AT`] it bounds the time that one START which fits nowhere takes to about a millisecond.
@@ -320,7 +319,7 @@ impl Scheduler {
     /// Sends the suspend or stop of a victim, now that it is on disk that it is preempted: after a crash before, its
     /// end would be taken for its own. If its preemptor does not wait for it any more, it stays.
     pub(crate) fn begin_preempting(&mut self, victim: &InstanceId) {
-        let (key, by) = match self.state_of(victim) {
+        let (key, by) = match self.instances.state_of(victim) {
             Some(State::Stopping {
                 node,
                 then: AfterStop::Wait(by),
@@ -334,14 +333,14 @@ impl Scheduler {
             _ => return,
         };
         let is_awaited = matches!(
-            self.state_of(&by),
+            self.instances.state_of(&by),
             Some(State::Placing(Placing { pending_on: Awaits::Victims(set, _), .. })) if set.contains(victim)
         );
         if !is_awaited {
             self.queue.take_preemptor_of(victim);
             return self.stays(victim, key, &Cause::RoomNotNeeded);
         }
-        match self.state_of(victim) {
+        match self.instances.state_of(victim) {
             Some(State::Suspending { .. }) => self.send_suspend(key, victim),
             _ => self.order_stop(key, victim),
         }
@@ -350,6 +349,7 @@ impl Scheduler {
     /// A victim was suspended, or was stopped and is on no node: one that was stopped waits for room again.
     pub(crate) fn victim_is_away(&mut self, victim: &InstanceId, by: &InstanceId) {
         if self
+            .instances
             .state_of(victim)
             .is_some_and(|state| !state.is_suspended())
         {
@@ -414,7 +414,7 @@ impl Scheduler {
         let Some(State::Placing(Placing {
             pending_on: Awaits::Victims(victims, _),
             ..
-        })) = self.state_of(&preemptor)
+        })) = self.instances.state_of(&preemptor)
         else {
             return;
         };
@@ -441,7 +441,7 @@ impl Scheduler {
             node,
             pending_on: Awaits::Victims(set, _),
             ..
-        })) = self.state_of(preemptor)
+        })) = self.instances.state_of(preemptor)
             && set.contains(victim)
         {
             self.make_no_room(node, preemptor, &Cause::VictimStays(victim.clone()));
@@ -461,7 +461,7 @@ impl Scheduler {
         if let Some(State::Placing(Placing {
             pending_on: Awaits::Victims(set, _),
             ..
-        })) = self.state_of(instance)
+        })) = self.instances.state_of(instance)
         {
             for victim in set {
                 self.queue.spare(victim, self.now);

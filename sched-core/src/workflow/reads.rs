@@ -107,7 +107,7 @@ impl Scheduler {
     /// it is on, the node of the latest run if output of it is listed, else that of the latest output that is, the node of
     /// the latest remembered run.
     fn last_node(&self, instance: &InstanceId) -> Result<NodeKey, Unread> {
-        if let Some(State::Lost { node, .. }) = self.state_of(instance) {
+        if let Some(State::Lost { node, .. }) = self.instances.state_of(instance) {
             let key = self.cluster.by_uuid(node);
             return key.ok_or_else(|| self.away(node));
         }

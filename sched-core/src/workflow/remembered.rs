@@ -170,7 +170,7 @@ impl Scheduler {
             let since = (claim.since_ms > 0).then(|| self.clock.instant_of(claim.since_ms));
             let place = (node, ShortText::new(self.cluster.name_of(node)));
             // Not closed: the node may come back and report how it ended.
-            let mut numbers = self.numbers_after(&instance);
+            let mut numbers = self.instances.numbers_after(&instance);
             numbers.begin(node);
             let run = Run::plain(instance, place, since, self.now, why.kept());
             self.instances.note_run(run.numbered(numbers, None));

@@ -12,7 +12,7 @@ use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice};
 use crate::api::cause::Cause;
 use crate::api::config::MAX_INSTANCES_PER_NODE;
-use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, InstanceReport, NodeReport, StatsReport};
 use crate::api::parcel::Parcel;
 use crate::api::sent::{CommandName, ReportName};
@@ -398,7 +398,7 @@ impl Scheduler {
 
     /// Refuses a report that speaks for another node than its sender; whether it did.
     pub(crate) fn refuse_if_forged(&mut self, id: SessionId, name: ReportName, node: &str) -> bool {
-        if !self.is_forged(id, node) {
+        if !self.peers.is_forged(id, node) {
             return false;
         }
         self.counters.refused += 1;
@@ -406,12 +406,6 @@ impl Scheduler {
             Notice::Forged(session.uuid(), name.into(), node.into())
         });
         true
-    }
-
-    /// Whether a report names another node than its sender; an empty name stands for the sender.
-    fn is_forged(&self, id: SessionId, node: &str) -> bool {
-        let sender = self.peers.get(id).map(Session::uuid);
-        !node.is_empty() && (sender.is_none() || canonical_uuid(node) != sender)
     }
 }
 

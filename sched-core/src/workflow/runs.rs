@@ -100,7 +100,7 @@ impl Scheduler {
             run.set_failed(reason.clone());
         });
         if !is_noted {
-            let mut numbers = self.numbers_after(instance);
+            let mut numbers = self.instances.numbers_after(instance);
             numbers.begin(place.0);
             numbers.close(place.0);
             let run = Run::plain(instance.clone(), place, before.since, self.now, why.kept());
@@ -133,30 +133,13 @@ impl Scheduler {
             run.set_node(place.0, place.1.clone());
         });
         if !(is_noted || before.since.is_none() && self.completes_run(key, instance, why)) {
-            let mut numbers = self.numbers_after(instance);
+            let mut numbers = self.instances.numbers_after(instance);
             numbers.begin(place.0);
             numbers.close(place.0);
             let run = Run::plain(instance.clone(), place, before.since, self.now, why.kept());
             self.instances.note_run(run.numbered(numbers, None));
         }
         self.note_changed_runs();
-    }
-
-    /// Why something ended that was not deleted: by itself, or because its node is evacuated.
-    pub(crate) fn cause_of_end(&self, node: Option<NodeKey>) -> Cause {
-        let node = node.map(|key| self.cluster.node(key));
-        match node.is_some_and(|node| node.is_evacuated()) {
-            true => Cause::Evacuated,
-            false => Cause::Ended,
-        }
-    }
-
-    /// The numbers with which the runs of an instance go on that is not there: from those of its latest run.
-    pub(crate) fn numbers_after(&self, instance: &InstanceId) -> RunNumbers {
-        let last = self.instances.last_run_of(instance);
-        last.map_or_else(RunNumbers::default, |last| {
-            RunNumbers::after(last.numbers())
-        })
     }
 
     /// A node reports the end of an instance that it had when it was given up as lost: how that run ended is known now;

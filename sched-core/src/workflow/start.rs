@@ -5,7 +5,6 @@
 //! (choice), `claim` (an entry in the node's ledger), `dispatch` (the frame to the launcher). Choice and claim happen
 //! under one lock, so that no two STARTs are given the same room.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use sched_model::{InstancePlaced, Topic};
@@ -17,7 +16,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::api::start::{PlacedStart, StartRequest};
 use crate::cluster::Released;
-use crate::cluster::ledger::{ClaimState, Entry, Extras, Unconfirmed};
+use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::cluster::view::{View, is_hard};
@@ -212,7 +211,7 @@ impl Scheduler {
         } else {
             let restart = query.request().restart;
             let unconfirmed = self.cluster.number_start(key, sender, restart);
-            let entry = Entry::placed(query.asked(), self.extras(query), now, unconfirmed);
+            let entry = Entry::placed(query.asked(), self.cluster.extras(query), now, unconfirmed);
             entry.with_content(query.request().content)
         };
         self.cluster.claim(key, instance, entry);
@@ -224,18 +223,6 @@ impl Scheduler {
     pub(crate) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
         if let Some(released) = self.cluster.undo_claim(key, instance) {
             self.claim_released(key, instance, released);
-        }
-    }
-
-    /// What a query asks for beyond memory, vcpus and disk: amounts of custom resources, and membership in a group.
-    pub(crate) fn extras(&self, query: &Query) -> Extras {
-        if query.asks_for_room_alone() {
-            return Extras::default();
-        }
-        let group = query.scheduling().and_then(|it| it.group.as_ref());
-        Extras {
-            custom: self.cluster.amounts(query.amounts()),
-            group: group.map(|group| Arc::from(&*group.id)),
         }
     }
 

@@ -14,10 +14,9 @@ use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::start::{PlacedStart, StartRequest};
+use crate::api::start::PlacedStart;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::Unconfirmed;
-use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::{Instance, State};
 use crate::placement::explain::Explanation;
@@ -72,27 +71,15 @@ impl Scheduler {
     /// Fails a START for which the scheduler has no memory, or the queue no room, as if the cluster were full: the
     /// sender may try again later.
     pub(crate) fn fail_for_room(&mut self, start: &PlacedStart, refusal: Refusal) {
-        let reason = self.no_room(&start.request);
+        let reason = self.cluster.no_room(&start.request);
         self.fail_with(start, reason, Explanation::of(refusal.into()));
     }
 
     /// Fails a START that no node fits.
     pub(crate) fn fail_without_node(&mut self, start: &PlacedStart) {
         let why = self.why_not(&Query::of(&start.request));
-        let reason = self.no_room(&start.request);
+        let reason = self.cluster.no_room(&start.request);
         self.fail_with(start, reason, why);
-    }
-
-    /// The reason on the wire where nothing fits, by the original's rules: network STARTs have one reason; of the
-    /// others it depends on whether any compute node is connected at all.
-    pub(crate) fn no_room(&self, request: &StartRequest) -> StartFailureReason {
-        if request.network_node {
-            StartFailureReason::NoNetworkNodes
-        } else if self.cluster.table(Pool::Compute).len() == 0 {
-            StartFailureReason::NoComputeNodes
-        } else {
-            StartFailureReason::FullCloud
-        }
     }
 
     /// Fails a START because of what it says itself: resending it does not help.

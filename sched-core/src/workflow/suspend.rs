@@ -11,6 +11,11 @@ mod outcome;
 
 use std::time::Duration;
 
+use sched_model::{
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifecycleCommand, PhaseName, Resume,
+    Suspend,
+};
+
 use crate::Scheduler;
 use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
@@ -27,10 +32,6 @@ use crate::queue::Shape;
 use crate::timers::Timer;
 use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
-use sched_model::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifecycleCommand, PhaseName, Resume,
-    Suspend,
-};
 
 /// How long a preempted instance waits for vcpus on its node before it is stopped there and placed on another, if it
 /// may be relocated and another has room. Resuming costs nothing, and a relocation loses all its work; a minute is what
@@ -48,7 +49,7 @@ impl Scheduler {
         let Some(key) = self.commanded(id, &command, instance) else {
             return;
         };
-        match self.state_of(instance) {
+        match self.instances.state_of(instance) {
             Some(State::Running { .. }) => {
                 let cause = &Cause::Asked;
                 self.begin_suspending(instance, SuspendedBy::Command, Some(id), cause);
@@ -73,9 +74,9 @@ impl Scheduler {
         let Some(key) = self.commanded(id, &command, instance) else {
             return;
         };
-        match self.state_of(instance) {
+        match self.instances.state_of(instance) {
             Some(State::Suspended { by, .. }) => {
-                let has_room = self.has_vcpus_for(instance, key);
+                let has_room = self.cluster.has_vcpus_for(instance, key);
                 if let Err(why) = has_room.and_then(|()| self.has_place_for(instance, key)) {
                     let reason = CommandFailureReason::NoRoom;
                     return self.fail_command(id, command, instance, Some(key), reason, why.into());
@@ -145,7 +146,7 @@ impl Scheduler {
         };
         let (since, uuid) = (entry.since(), self.cluster.uuid(key));
         let order = self.queue.next_order();
-        let mut runs = self.numbers_after(instance);
+        let mut runs = self.instances.numbers_after(instance);
         runs.begin(uuid);
         let managed = Instance::adopted(uuid, order, since).with_runs(runs);
         let Some(place) = self.instances.vacant(instance.clone()) else {
@@ -204,11 +205,6 @@ impl Scheduler {
         self.send(id, Message::CommandFailure(failure));
     }
 
-    /// The session whose command is being carried out on an instance, if any.
-    pub(crate) fn asker_of(&self, instance: &InstanceId) -> Option<SessionId> {
-        self.instances.get(instance)?.state().asker()
-    }
-
     /// Sends a CommandFailure to the session that asked for what was under way, if one did.
     pub(crate) fn notify_asker(
         &mut self,
@@ -236,28 +232,6 @@ impl Scheduler {
         let (command, reason) = (failure.command.clone(), failure.reason.clone());
         let cause = &Cause::from(&*failure.detail);
         self.notify_asker(asker, instance, key, command, reason, cause);
-    }
-
-    /// Checks that a suspended instance's vcpus are free on its node. vcpus that are claimed for it already count as
-    /// free.
-    ///
-    /// # Errors
-    /// How many it asks for and how many are free.
-    fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), Objection> {
-        let node = self.cluster.node(key);
-        let entry = node.ledger().get(instance);
-        let asked = entry.map_or(0, |it| it.asked().vcpus);
-        // While it may be resumed already they are claimed for it.
-        let own = entry.map_or(0, |it| if it.is_suspended() { 0 } else { asked });
-        let free = self.cluster.free(key).vcpus.saturating_add(own);
-        if asked <= 0 || free >= asked {
-            return Ok(());
-        }
-        Err(Objection::TooFewVcpus {
-            asked,
-            node: node.uuid(),
-            free: free.max(0),
-        })
     }
 
     /// Checks that the policy of a suspended instance's group holds on its node once it runs again, where that is to keep
@@ -383,7 +357,7 @@ impl Scheduler {
         let instance = &InstanceId::new(&failure.instance_uuid);
         let Some(State::Suspending {
             node, by, asker, ..
-        }) = self.state_of(instance)
+        }) = self.instances.state_of(instance)
         else {
             return;
         };
@@ -406,7 +380,10 @@ impl Scheduler {
     fn resume_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = &InstanceId::new(&failure.instance_uuid);
         self.cluster.ledger_mut(key).resume_failed(instance);
-        let (state, entry) = (self.state_of(instance), self.cluster.entry(key, instance));
+        let (state, entry) = (
+            self.instances.state_of(instance),
+            self.cluster.entry(key, instance),
+        );
         let (Some(state), Some(entry)) = (state.filter(|it| it.node() == Some(key)), entry) else {
             return;
         };
@@ -440,7 +417,7 @@ impl Scheduler {
             PhaseName::Updated => return self.update_confirmed(key, &instance),
             _ => return,
         };
-        if let Some(State::Placing(_)) = self.state_of(&instance) {
+        if let Some(State::Placing(_)) = self.instances.state_of(&instance) {
             // It may be said of an earlier run. A STATS confirms the START, and has to bring this as news.
             return;
         }
@@ -451,12 +428,12 @@ impl Scheduler {
     /// Resumes a preempted instance on its node if its vcpus and its place in its group are free, the node is not
     /// reserved for others, and no START of higher priority waits that the node could run; whether it did.
     pub(crate) fn resume_evicted(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
-        let Some(State::Suspended { node, by, .. }) = self.state_of(instance) else {
+        let Some(State::Suspended { node, by, .. }) = self.instances.state_of(instance) else {
             return false;
         };
         let is_able = self.cluster.session(key).is_some()
             && self.cluster.node(key).can(Capabilities::SUSPEND);
-        let has_room = self.has_vcpus_for(instance, key).is_ok();
+        let has_room = self.cluster.has_vcpus_for(instance, key).is_ok();
         if node != key || !is_able || !has_room || !self.is_to_resume(instance, key) {
             return false;
         }
@@ -523,7 +500,7 @@ impl Scheduler {
     /// The timer of a preempted and suspended instance is due, or of one that ran before and that no node could start:
     /// it is tried again, perhaps elsewhere.
     pub(crate) fn look_again(&mut self, instance: &InstanceId) {
-        match self.state_of(instance) {
+        match self.instances.state_of(instance) {
             Some(State::Suspended {
                 node,
                 by: SuspendedBy::Preemptor(_),
@@ -567,11 +544,6 @@ impl Scheduler {
             // If no other node has vcpus either, it goes on waiting here.
             let _ = self.move_instance(instance, plan);
         }
-    }
-
-    /// The state of an instance that is managed.
-    pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<State> {
-        Some(self.instances.get(instance)?.state().clone())
     }
 }
 

@@ -77,7 +77,7 @@ impl Scheduler {
         let history = [gone].into_iter().collect::<History>();
         let nowhere = (None, ShortText::default());
         let run = Run::restored(instance.clone(), nowhere, self.now, (None, None), history);
-        let numbers = self.numbers_after(instance);
+        let numbers = self.instances.numbers_after(instance);
         let run = run.not_started(Some(failure.reason.clone()));
         self.instances.note_run(run.numbered(numbers, None));
     }

@@ -19,11 +19,9 @@ use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
 use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Capabilities, InstanceState};
-use crate::api::no_fit::{Amount, Countable};
+use crate::api::input::InstanceState;
 use crate::api::phase::EventKind;
 use crate::api::start::Demand;
-use crate::cluster::columns::Amounts;
 use crate::cluster::ledger::{Floor, larger};
 use crate::cluster::query::Query;
 use crate::instance::{DemandChange, HistoryEvent, LifecycleEvent, MoveRequest, State};
@@ -63,7 +61,7 @@ impl Scheduler {
             .iter()
             .any(Option::is_some)
             || !update.resources.is_empty();
-        let state = self.state_of(instance);
+        let state = self.instances.state_of(instance);
         match state {
             Some(State::Waiting { .. }) if asks_amounts => self.update_waiting(instance, update),
             Some(State::Running { node, .. }) if asks_amounts => {
@@ -76,7 +74,7 @@ impl Scheduler {
                 Ok(())
             }
             None => {
-                let (key, entry) = self.listed_entry(instance)?;
+                let (key, entry) = self.cluster.listed_entry(instance)?;
                 let is_suspended = entry.reported() == Some(InstanceState::ExitPaused);
                 if asks_amounts && is_suspended {
                     return Err(not_running(PhaseName::Suspended));
@@ -150,7 +148,7 @@ impl Scheduler {
         key: NodeKey,
         update: &Update,
     ) -> Result<(), Declined> {
-        let Some(before) = self.demand_on(key, instance) else {
+        let Some(before) = self.cluster.demand_on(key, instance) else {
             let why = Objection::NoNode;
             return Err(Declined::new(CommandFailureReason::NoInstance, why));
         };
@@ -161,7 +159,7 @@ impl Scheduler {
             self.notify_updated(instance, Some(id), &Cause::HasItsDemand);
             return Ok(());
         }
-        match self.has_room_to_change(key, &before, &demand) {
+        match self.cluster.has_room_to_change(key, &before, &demand) {
             Ok(()) => {
                 self.ensure_managed(key, instance);
                 self.update_priority(instance, update);
@@ -186,55 +184,6 @@ impl Scheduler {
         }
     }
 
-    /// Checks that a node could give an instance other amounts than it has. Only what is added must be free; a decrease
-    /// always fits.
-    ///
-    /// # Errors
-    /// `wrong_state` if the node is not connected, `not_supported` if its launcher cannot change amounts, `no_room`
-    /// with everything that is short and by how much.
-    fn has_room_to_change(
-        &self,
-        key: NodeKey,
-        before: &Demand,
-        demand: &Demand,
-    ) -> Result<(), Declined> {
-        let node = self.cluster.node(key);
-        let uuid = node.uuid();
-        if node.session().is_none() {
-            let why = Objection::NodeNotConnected(uuid);
-            return Err(Declined::new(CommandFailureReason::WrongState, why));
-        }
-        if !node.can(Capabilities::UPDATE) {
-            let reason = CommandFailureReason::NotSupported;
-            return Err(Declined::lasting(reason, Objection::CannotChange(uuid)));
-        }
-        let (free, more) = (self.cluster.free(key), demand.base() - before.base());
-        let mut short = Vec::new();
-        for (of, more, free) in [
-            (Amount::Memory, more.mem_mib, free.mem_mib),
-            (Amount::Vcpus, more.vcpus, free.vcpus),
-            (Amount::Disk, more.disk_mib, free.disk_mib),
-        ] {
-            if more > 0 && more > free {
-                short.push((Countable::Every(of), more, free.max(0)));
-            }
-        }
-        for (name, &amount) in &demand.resources {
-            let had = before.resources.get(name).copied().unwrap_or_default();
-            let more = amount.saturating_sub(had);
-            let free = self.cluster.columns().find(name);
-            let free = free.map_or(0, |column| self.cluster.free_custom(key, column));
-            if more > 0 && more > free {
-                short.push((Countable::Custom(name.clone()), more, free.max(0)));
-            }
-        }
-        if short.is_empty() {
-            return Ok(());
-        }
-        let why = Objection::ShortOf(uuid, short.into());
-        Err(Declined::new(CommandFailureReason::NoRoom, why))
-    }
-
     /// Claims the larger of both amounts and sends the launcher the new ones. All amounts are named in the command,
     /// also unchanged ones, and custom resources that are given up with 0.
     fn order_update(
@@ -248,7 +197,10 @@ impl Scheduler {
         if !self.may(instance, EventKind::Updated) {
             return;
         }
-        let (old, new) = (self.amounts_of(&before), self.amounts_of(&demand));
+        let (old, new) = (
+            self.cluster.amounts_of(&before),
+            self.cluster.amounts_of(&demand),
+        );
         let least = before.base().max(demand.base());
         let floor = Floor::new(least, larger(&old, &new));
         let (least, custom) = (floor.least, floor.custom.clone());
@@ -289,7 +241,7 @@ impl Scheduler {
 
     /// A launcher confirms that an instance has its new amounts: from now on its START asks for these, too.
     pub(crate) fn update_confirmed(&mut self, key: NodeKey, instance: &InstanceId) {
-        let Some((node, change)) = self.changing(instance) else {
+        let Some((node, change)) = self.instances.changing(instance) else {
             return;
         };
         if node != key || !self.may(instance, EventKind::UpdateSettled) {
@@ -307,6 +259,7 @@ impl Scheduler {
     pub(crate) fn update_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = InstanceId::new(&failure.instance_uuid);
         if self
+            .instances
             .changing(&instance)
             .is_some_and(|(node, _)| node == key)
         {
@@ -317,7 +270,7 @@ impl Scheduler {
 
     /// A launcher has not answered in time. The amounts in its latest STATS decide whether the change was made.
     pub(crate) fn update_is_late(&mut self, instance: &InstanceId) {
-        let Some((key, change)) = self.changing(instance) else {
+        let Some((key, change)) = self.instances.changing(instance) else {
             return;
         };
         let said = self.cluster.ledger(key).said(instance);
@@ -346,7 +299,7 @@ impl Scheduler {
 
     /// Sets the claim back to the amounts before, and notifies who asked.
     fn undo_update(&mut self, instance: &InstanceId, reason: CommandFailureReason, cause: &Cause) {
-        let Some((node, change)) = self.changing(instance) else {
+        let Some((node, change)) = self.instances.changing(instance) else {
             return;
         };
         if !self.may(instance, EventKind::UpdateSettled) {
@@ -369,25 +322,12 @@ impl Scheduler {
         self.journal.note_instance(instance);
     }
 
-    /// The update that is under way, and on which node; also while the instance is to be deleted there.
-    fn changing(&self, instance: &InstanceId) -> Option<(NodeKey, DemandChange)> {
-        let state = self.instances.get(instance)?.state();
-        Some((state.node()?, state.change()?.clone()))
-    }
-
     /// Claims exactly this demand from now on, without the floor that an update has put under it.
     pub(crate) fn settle_demand(&mut self, key: NodeKey, instance: &InstanceId, demand: &Demand) {
-        let custom = self.amounts_of(demand);
+        let custom = self.cluster.amounts_of(demand);
         let mut ledger = self.cluster.ledger_mut(key);
         ledger.set_floor(instance, None);
         ledger.set_asked(instance, demand.base(), custom);
-    }
-
-    /// The custom resources of a demand, by column instead of by name.
-    fn amounts_of(&self, demand: &Demand) -> Amounts {
-        let resources = demand.resources.iter();
-        self.cluster
-            .amounts(resources.map(|(name, amount)| (&**name, *amount)))
     }
 
     /// Adds the update to the instance's history, and notifies those who follow the instance, and who asked. It is no

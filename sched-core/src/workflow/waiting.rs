@@ -87,7 +87,7 @@ impl Scheduler {
                 let (reason, node) = (last.reason.clone(), last.node);
                 return self.fail_managed(instance, reason, Some(node), why);
             }
-            let reason = self.no_room(query.request());
+            let reason = self.cluster.no_room(query.request());
             return self.fail_managed(instance, reason, None, why);
         }
         let cause = if *cause == Cause::Plain {
@@ -118,7 +118,7 @@ impl Scheduler {
         match queued {
             Ok(()) => self.notify_queued_once_on_disk(instance),
             Err(Full) => {
-                let reason = self.no_room(query.request());
+                let reason = self.cluster.no_room(query.request());
                 let cause = Cause::AndQueueFull(Box::new(why.cause), self.queue.len());
                 self.fail_managed(instance, reason, None, Explanation::of(cause));
             }

@@ -7,7 +7,6 @@ use sched_model::{
     AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason,
     StartFailureReason,
 };
-use sched_model::{Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, TargetedCommand};
@@ -24,7 +23,6 @@ use crate::api::sent::{CommandName, Sent};
 use crate::cluster::ledger::Remains;
 use crate::cluster::questions::Asker;
 use crate::peers::configuration::ClusterPayload;
-use crate::peers::session::LAUNCHER;
 use crate::placement::explain::Explanation;
 
 impl Scheduler {
@@ -190,7 +188,7 @@ impl Scheduler {
         agent: &str,
         otherwise: Option<Message>,
     ) {
-        let session = canonical_uuid(agent).and_then(|uuid| self.concentrator(uuid));
+        let session = canonical_uuid(agent).and_then(|uuid| self.peers.concentrator(uuid));
         match session {
             Some(agent) => self.forward_command(id, sent, parcel, agent),
             None => self.no_such_concentrator(id, sent, agent, otherwise),
@@ -200,19 +198,10 @@ impl Scheduler {
     /// Forwards a message to one peer. A native peer is not sent a payload that is too long for it: the sender is refused
     /// instead.
     fn forward_command(&mut self, id: SessionId, sent: Sent, parcel: Parcel, to: SessionId) {
-        if self.is_too_long_for(to, &parcel) {
+        if self.peers.is_too_long_for(to, &parcel) {
             return self.refuse_long(id, sent, &parcel);
         }
         self.send(to, Message::Forward(parcel));
-    }
-
-    /// The session of a concentrator's agent. Identities are UUID and role, and the agent may be a launcher in one.
-    fn concentrator(&self, uuid: Uuid) -> Option<SessionId> {
-        let roles = [Role::CNCIAGENT, Role::CNCIAGENT | LAUNCHER];
-        roles
-            .iter()
-            .filter_map(|&role| self.peers.by_identity(uuid, role))
-            .find(|&id| self.peers.session(id).role().contains(Role::CNCIAGENT))
     }
 
     /// Answers a message for an agent that is not connected: with the failure the wire has for it (`otherwise`), else a

@@ -10,7 +10,6 @@ use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::api::start::{Demand, StartRequest};
-use crate::cluster::ledger::Entry;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 
@@ -19,28 +18,6 @@ use crate::cluster::query::Query;
 const MAX_SHIPPING_TARGETS: usize = 16;
 
 impl Scheduler {
-    /// Whether an instance can be moved with its state: both launchers can do that, and it is not suspended.
-    pub(super) fn may_ship(&self, instance: &InstanceId, from: NodeKey, to: NodeKey) -> bool {
-        let (source, target) = (self.cluster.node(from), self.cluster.node(to));
-        let entry = source.ledger().get(instance);
-        source.can(Capabilities::MIGRATE)
-            && target.can(Capabilities::MIGRATE)
-            && !entry.is_some_and(Entry::is_held_back)
-    }
-
-    /// The node that a command names as a target, by UUID.
-    ///
-    /// # Errors
-    /// `invalid_data` if the text is no UUID, or no connected node has it.
-    pub(super) fn named_target(&self, text: &str) -> Result<NodeKey, Declined> {
-        let key = self.cluster.by_name(text);
-        key.filter(|&key| self.cluster.session(key).is_some())
-            .ok_or_else(|| {
-                let why = Objection::NoTarget(text.into());
-                Declined::new(CommandFailureReason::InvalidData, why)
-            })
-    }
-
     /// What an instance on a node asks for, as a query that avoids that node. From its START, or, for one without a
     /// START, from what the node's ledger says; `demand` replaces the amounts.
     pub(crate) fn query_on(
@@ -57,26 +34,14 @@ impl Scheduler {
         });
         let query = query.leaving(node.uuid());
         // What it has may be more than its START says: an instance that was adopted, or was changed.
-        let known = self.demand_on(key, instance);
-        let demand = demand.or(known.as_ref().filter(|_| !self.has_start(instance)));
+        let known = self.cluster.demand_on(key, instance);
+        let demand = demand.or(known
+            .as_ref()
+            .filter(|_| !self.instances.has_start(instance)));
         match demand {
             Some(demand) => query.demanding(demand.clone()),
             None => query,
         }
-    }
-
-    /// What an instance asks for by its node's ledger; `None` if the node has no entry of it.
-    pub(crate) fn demand_on(&self, key: NodeKey, instance: &InstanceId) -> Option<Demand> {
-        let entry = self.cluster.entry(key, instance)?;
-        let custom = entry.custom().iter();
-        let custom =
-            custom.map(|&(column, amount)| (self.cluster.columns().name(column).into(), amount));
-        Some(Demand {
-            mem_mib: entry.asked().mem_mib,
-            vcpus: entry.asked().vcpus,
-            disk_mib: entry.asked().disk_mib,
-            resources: custom.collect(),
-        })
     }
 
     /// The node to which an instance is to move: the one that is named if it fits there, else the first that fits. An
@@ -99,7 +64,7 @@ impl Scheduler {
         if let Some(target) = target {
             query = pinned(query, self.cluster.uuid(target))?;
         }
-        let must_ship = !self.has_start(instance);
+        let must_ship = !self.instances.has_start(instance);
         for _ in 0..MAX_SHIPPING_TARGETS {
             let Some(to) = self.choose_ready(&query) else {
                 break;

@@ -5,6 +5,9 @@
 //! instance is in, and a report that fits no command under way is taken as a change from outside. vcpus follow the same
 //! rule: they are claimed while the instance runs or may be resumed, and free while it is certainly suspended.
 
+use sched_model::{CommandFailureReason, LifecycleCommand};
+
+use super::{RESUME_AGAIN_AFTER, suspension};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
@@ -13,9 +16,6 @@ use crate::api::phase::EventKind;
 use crate::cluster::ledger::{Entry, Suspension};
 use crate::instance::{LifecycleEvent, State, SuspendedBy};
 use crate::timers::Timer;
-use sched_model::{CommandFailureReason, LifecycleCommand};
-
-use super::{RESUME_AGAIN_AFTER, suspension};
 
 impl Scheduler {
     /// A launcher reports whether an instance is suspended.
@@ -33,7 +33,11 @@ impl Scheduler {
         instance: &InstanceId,
         is_suspended: bool,
     ) {
-        let Some(state) = self.state_of(instance).filter(|it| it.node() == Some(key)) else {
+        let Some(state) = self
+            .instances
+            .state_of(instance)
+            .filter(|it| it.node() == Some(key))
+        else {
             return;
         };
         let entry = self.cluster.entry(key, instance);
@@ -168,7 +172,7 @@ impl Scheduler {
     pub(crate) fn suspension_late(&mut self, instance: &InstanceId) {
         let cause = &Cause::NotDoneInTime;
         let reason = CommandFailureReason::Timeout;
-        match self.state_of(instance) {
+        match self.instances.state_of(instance) {
             Some(State::Suspending {
                 node, by, asker, ..
             }) => {
@@ -228,7 +232,10 @@ impl Scheduler {
     /// A victim was not suspended in time and its room is no longer needed. Its launcher may still carry the SUSPEND
     /// out, so a RESUME is sent after it.
     fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: SuspendedBy) {
-        let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
+        let is_running = matches!(
+            self.instances.state_of(instance),
+            Some(State::Running { .. })
+        );
         if is_running && self.cluster.session(key).is_some() {
             self.order_resume(key, instance, by, None, &Cause::RoomNotNeeded);
         }

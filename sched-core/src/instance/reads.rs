@@ -1,0 +1,51 @@
+//! What is asked of one managed instance by its identifier, whether or not it is managed.
+
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::instance::{DemandChange, Instances, Move, MoveRequest, RunNumbers, State};
+
+impl Instances {
+    /// The state of an instance that is managed.
+    pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<State> {
+        Some(self.get(instance)?.state().clone())
+    }
+
+    /// The session whose command is being carried out on an instance, if any.
+    pub(crate) fn asker_of(&self, instance: &InstanceId) -> Option<SessionId> {
+        self.get(instance)?.state().asker()
+    }
+
+    /// The update that is under way, and on which node; also while the instance is to be deleted there.
+    pub(crate) fn changing(&self, instance: &InstanceId) -> Option<(NodeKey, DemandChange)> {
+        let state = self.get(instance)?.state();
+        Some((state.node()?, state.change()?.clone()))
+    }
+
+    /// Source, target and stage of a move that is under way.
+    pub(crate) fn moving(&self, instance: &InstanceId) -> Option<(NodeKey, NodeKey, Move)> {
+        match *self.get(instance)?.state() {
+            State::Migrating { from, to, how, .. } => Some((from, to, how)),
+            _ => None,
+        }
+    }
+
+    /// What an instance leaves its node for.
+    pub(crate) fn move_request_of(&self, instance: &InstanceId) -> MoveRequest {
+        let managed = self.get(instance);
+        let move_request = managed.and_then(|managed| managed.state().move_request());
+        move_request.cloned().unwrap_or_default()
+    }
+
+    /// Whether an instance's START is known, so that it can be started on another node.
+    pub(crate) fn has_start(&self, instance: &InstanceId) -> bool {
+        let managed = self.get(instance);
+        managed.is_some_and(|managed| managed.start().is_some())
+    }
+
+    /// The numbers with which the runs of an instance go on that is not there: from those of its latest run.
+    pub(crate) fn numbers_after(&self, instance: &InstanceId) -> RunNumbers {
+        let last = self.last_run_of(instance);
+        last.map_or_else(RunNumbers::default, |last| {
+            RunNumbers::after(last.numbers())
+        })
+    }
+}
