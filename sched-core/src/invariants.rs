@@ -6,6 +6,7 @@ use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::{Pool, Presence};
 use crate::instance::{Awaits, Placing, State, SuspendedBy};
 use crate::queue::Purpose;
+use crate::sight::Sight;
 
 impl Scheduler {
     /// Recomputes every index and sum and compares.
@@ -35,14 +36,16 @@ impl Scheduler {
         ensure(self.placement.is_consistent(), || {
             "what is tried on full nodes is not what is counted".to_owned()
         })?;
-        self.check_managed()?;
-        self.check_places()?;
-        self.check_starts_that_wait()?;
-        self.check_waiters()?;
-        self.check_moves()?;
-        Ok(())
+        let sight = self.sight();
+        sight.check_managed()?;
+        sight.check_places()?;
+        sight.check_starts_that_wait()?;
+        sight.check_waiters()?;
+        sight.check_moves()
     }
+}
 
+impl Sight<'_> {
     /// What moves has its room on both nodes, and nothing is claimed but for what moves or is on its way.
     fn check_moves(&self) -> Result<(), String> {
         for (instance, managed) in self.instances.iter() {

@@ -31,6 +31,7 @@ pub(crate) mod tries;
 pub(crate) mod weighers;
 
 use crate::api::rules::{PolicyRules, RuleError};
+use crate::api::start::StartRequest;
 use crate::placement::explain::Explanations;
 use crate::placement::policy::Policy;
 use crate::placement::tries::Tries;
@@ -81,6 +82,12 @@ impl Placement {
     /// The policy in force.
     pub(crate) fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Whether a START's instance is to be managed, because the START or the policy asks for something that may place
+    /// it again.
+    pub(crate) fn manages(&self, request: &StartRequest) -> bool {
+        request.asks_to_be_managed() || self.policy.manages_all()
     }
 
     /// A copy of the random generator, for [`Placement::set_chance`]: dry runs, batches and checks of a drain choose

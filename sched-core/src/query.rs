@@ -10,16 +10,20 @@
 //! `queue_totals`, `waiting` (why now), `conditions` (what is not well), `heartbeat`, `providers`. Nothing here changes what the scheduler decides.
 
 mod conditions;
-mod drains;
+pub(crate) mod drains;
 mod heartbeat;
 mod history;
 mod instances;
+pub(crate) mod known;
 mod nodes;
 pub(crate) mod page;
+pub(crate) mod places;
 mod providers;
 mod queue_totals;
+mod records;
 pub(crate) mod snapshot;
 mod totals;
+pub(crate) mod verdict;
 pub(crate) mod waiting;
 
 use std::collections::BTreeSet;
@@ -34,6 +38,7 @@ use sched_model::{
 use crate::Scheduler;
 use crate::api::explained::QueryProblem;
 use crate::api::ids::SessionId;
+use crate::sight::Sight;
 
 use self::page::Page;
 use self::waiting::Detail;
@@ -60,7 +65,7 @@ impl Scheduler {
     /// What bounds its time is in `page`; controllers, of which there are few, are bounded by the largest limit alone.
     #[must_use]
     pub fn look_up(&mut self, now: Instant, query: &Query) -> Page {
-        let mut page = self.page(now, query);
+        let mut page = self.sight().page(now, query);
         let instances = &mut page.payload.instances;
         let is_one = instances.len() == 1 && query.matching.is_some();
         let detail = match is_one {
@@ -70,7 +75,9 @@ impl Scheduler {
         self.explain_rows(now, detail, (instances, &mut page.cause.instances));
         page
     }
+}
 
+impl Sight<'_> {
     /// The same, with why instances began to wait in place of why they wait now.
     fn page(&self, now: Instant, query: &Query) -> Page {
         let mut result = Page::from(QueryResult {

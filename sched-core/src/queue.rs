@@ -73,7 +73,8 @@ use self::sweep::Sweep;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::resources::Resources;
-use crate::cluster::node::Pool;
+use crate::cluster::Cluster;
+use crate::cluster::node::{NodeStatus, Pool};
 use crate::maps::Map;
 
 pub(crate) use self::rank::Rank;
@@ -130,6 +131,28 @@ pub(crate) struct Room<'a> {
     pub(crate) hostname: &'a str,
     /// How much is free.
     pub(crate) free: Resources,
+}
+
+impl<'a> Room<'a> {
+    /// A node as the queue sees it.
+    pub(crate) fn on(cluster: &'a Cluster, key: NodeKey) -> Self {
+        let node = cluster.node(key);
+        Self {
+            node: key,
+            uuid: node.uuid(),
+            hostname: node.hostname(),
+            free: cluster.free(key),
+        }
+    }
+
+    /// The same when it is served: of one that called itself full, what was released since.
+    pub(crate) fn to_serve(cluster: &'a Cluster, key: NodeKey) -> Self {
+        let mut room = Self::on(cluster, key);
+        if cluster.node(key).status() == NodeStatus::Full {
+            room.free = cluster.released(key);
+        }
+        room
+    }
 }
 
 /// Where in the order a search begins.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sched_model::Scheduling;
+use sched_model::{OnNodeLoss, Scheduling};
 use serde::{Deserialize, Serialize};
 
 use crate::api::content::Content;
@@ -71,6 +71,18 @@ impl StartRequest {
             scheduling: None,
             content: None,
         }
+    }
+
+    /// Whether it asks for its instance to be managed: by a priority, a place in the queue, several attempts, relocation, or a
+    /// restart elsewhere. STARTs of original controllers never do.
+    pub(crate) fn asks_to_be_managed(&self) -> bool {
+        self.scheduling.as_deref().is_some_and(|asked| {
+            asked.priority.is_some()
+                || asked.queue.is_some()
+                || asked.attempts.is_some()
+                || asked.relocate
+                || asked.on_node_loss == OnNodeLoss::Restart
+        })
     }
 }
 

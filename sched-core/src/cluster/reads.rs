@@ -47,6 +47,12 @@ impl Cluster {
         self.by_uuid(canonical_uuid(node)?)
     }
 
+    /// Whether a node is connected and has not listed yet what runs on it: its STATS is still to come.
+    pub(crate) fn is_to_list(&self, uuid: Uuid) -> bool {
+        let node = self.by_uuid(uuid).map(|key| self.node(key));
+        node.is_some_and(|node| node.session().is_some() && !node.has_listed())
+    }
+
     /// The UUID of a node.
     #[inline]
     pub(crate) fn uuid(&self, key: NodeKey) -> Uuid {

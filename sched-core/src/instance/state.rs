@@ -255,6 +255,15 @@ pub(crate) enum AfterLoss {
 }
 
 impl State {
+    /// Whether an instance runs nowhere as far as is known, and no node was sent its START.
+    pub(crate) fn is_not_given(&self) -> bool {
+        match self {
+            State::Seeking { .. } | State::Waiting { .. } => true,
+            State::Placing(Placing { pending_on, .. }) => !pending_on.is_given(),
+            _ => false,
+        }
+    }
+
     /// The node whose ledger has it.
     pub(crate) fn node(&self) -> Option<NodeKey> {
         match self {

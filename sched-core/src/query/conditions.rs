@@ -18,6 +18,7 @@ use crate::api::input::Backlog;
 use crate::api::unread::NamedNode;
 use crate::cluster::node::{Node, NodeStatus, Presence};
 use crate::instance::State;
+use crate::sight::Sight;
 
 /// Conditions of one kind that are named; the rest is counted: a cluster in which everything is lost must still fit on a
 /// screen.
@@ -87,6 +88,13 @@ impl Scheduler {
     /// What is not well at this moment; empty if all is. O(nodes and sessions), and a bounded number of instances.
     #[must_use]
     pub fn conditions(&self, now: Instant) -> Vec<Condition> {
+        self.sight().conditions(now)
+    }
+}
+
+impl Sight<'_> {
+    /// The same.
+    pub(super) fn conditions(&self, now: Instant) -> Vec<Condition> {
         let mut list = List::default();
         let store = self.journal.view(now);
         if store.state == StoreState::Refused {

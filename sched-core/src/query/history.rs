@@ -9,7 +9,6 @@ use std::time::Duration;
 use sched_model::{HistoryRow, InstanceView, OutputRow, PhaseName, PlacementState, Query, Uuid};
 
 use super::page::{Allowance, InstanceRow, Page, limit, push_row, start_of};
-use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::explained::QueryProblem;
 use crate::api::ids::InstanceId;
@@ -17,10 +16,11 @@ use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::Presence;
 use crate::instance::{HistoryEvent, Output, Run};
 use crate::journal::LostPlain;
+use crate::sight::Sight;
 
-impl Scheduler {
+impl<'a> Sight<'a> {
     /// A plain instance of a lost node that is listed as such: it is nowhere else.
-    pub(crate) fn lost_plain(&self, instance: &InstanceId) -> Option<LostPlain<'_>> {
+    pub(crate) fn lost_plain(&self, instance: &InstanceId) -> Option<LostPlain<'a>> {
         let is_elsewhere =
             self.instances.contains(instance) || self.cluster.placement(instance).is_some();
         self.journal.lost_plain(instance).filter(|_| !is_elsewhere)

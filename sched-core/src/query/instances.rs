@@ -22,8 +22,32 @@ use crate::cluster::node::{Node, Pool, Presence};
 use crate::instance::{Awaits, Instance, Placing, State, SuspendedBy};
 use crate::journal::LostPlain;
 use crate::queue::Rank;
+use crate::sight::Sight;
 
 impl Scheduler {
+    /// The row of one instance: where it is now, else of its latest run that is over, as long as that is remembered.
+    /// For the HTTP API's path of one instance.
+    #[must_use]
+    pub fn explained_instance(
+        &mut self,
+        now: Instant,
+        instance: &InstanceId,
+    ) -> Option<InstanceRow> {
+        let mut row = self.instance(now, instance)?;
+        let Explained { payload, cause } = &mut row;
+        self.explain_row(now, Detail::Reasons, payload, cause);
+        Some(row)
+    }
+
+    /// The same, with why it began to wait in place of why it waits now.
+    #[must_use]
+    pub fn instance(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
+        let row = self.sight().instance_row(now, instance);
+        row.or_else(|| self.sight().last_run_row(instance))
+    }
+}
+
+impl Sight<'_> {
     /// Instances that match a pattern: exactly the one whose identifier it is, else those whose identifier begins with
     /// it, which are called so, or whose node has that host name.
     pub(super) fn query_instances(&self, now: Instant, query: &Query, result: &mut Page) {
@@ -228,27 +252,6 @@ impl Scheduler {
         row
     }
 
-    /// The row of one instance: where it is now, else of its latest run that is over, as long as that is remembered.
-    /// For the HTTP API's path of one instance.
-    #[must_use]
-    pub fn explained_instance(
-        &mut self,
-        now: Instant,
-        instance: &InstanceId,
-    ) -> Option<InstanceRow> {
-        let mut row = self.instance(now, instance)?;
-        let Explained { payload, cause } = &mut row;
-        self.explain_row(now, Detail::Reasons, payload, cause);
-        Some(row)
-    }
-
-    /// The same, with why it began to wait in place of why it waits now.
-    #[must_use]
-    pub fn instance(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
-        let row = self.instance_row(now, instance);
-        row.or_else(|| self.last_run_row(instance))
-    }
-
     /// The row of one instance that is there: at the node that its state names, else where it is placed.
     fn instance_row(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
         let managed = self.instances.get(instance);
@@ -390,21 +393,7 @@ impl Scheduler {
         };
         InstanceRow::new(row, self.waits_for(managed))
     }
-}
 
-/// On how many nodes it has been tried since it last ran: the failed tries, plus the one that is under way or
-/// succeeded.
-fn attempts(managed: &Instance) -> u32 {
-    let is_tried = match managed.state() {
-        State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. } => false,
-        State::Placing(Placing { pending_on, .. }) => pending_on.is_given(),
-        _ => true,
-    };
-    let failed = u32::try_from(managed.tried().len()).unwrap_or(u32::MAX);
-    failed.saturating_add(u32::from(is_tried))
-}
-
-impl Scheduler {
     /// Why it waits; plain where it does not. Corrects a cause that is out of date: the preemptor that it was suspended
     /// for has gone.
     fn waits_for(&self, managed: &Instance) -> Cause {
@@ -419,6 +408,18 @@ impl Scheduler {
             _ => waits_for(managed),
         }
     }
+}
+
+/// On how many nodes it has been tried since it last ran: the failed tries, plus the one that is under way or
+/// succeeded.
+fn attempts(managed: &Instance) -> u32 {
+    let is_tried = match managed.state() {
+        State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. } => false,
+        State::Placing(Placing { pending_on, .. }) => pending_on.is_given(),
+        _ => true,
+    };
+    let failed = u32::try_from(managed.tried().len()).unwrap_or(u32::MAX);
+    failed.saturating_add(u32::from(is_tried))
 }
 
 /// Why it waits; plain where it does not.

@@ -9,13 +9,13 @@ use std::time::Instant;
 use sched_model::{NodeView, Query, Role, UNKNOWN, Uuid};
 
 use super::page::{Allowance, NodeCursor, Page, amounts_len, labels_len, limit, start_of};
-use crate::Scheduler;
 use crate::api::explained::DrainSummary;
 use crate::api::ids::{NodeKey, uuid_starts_with};
 use crate::api::input::{Capabilities, NodeReport};
 use crate::api::known_node::KnownNode;
 use crate::cluster::facts::{LACKS_VM_TYPE, VOLUME};
 use crate::cluster::node::{Node, Pool, Presence};
+use crate::sight::Sight;
 
 /// The status of a node whose connection has ended. The words for connected nodes are those of `NodeStatus`.
 pub(super) const LOST: &str = "LOST";
@@ -23,7 +23,7 @@ pub(super) const LOST: &str = "LOST";
 /// The status of a node that was connected before a restart of the scheduler, and may still return.
 pub(super) const EXPECTED: &str = "EXPECTED";
 
-impl Scheduler {
+impl Sight<'_> {
     /// Nodes whose host name is the pattern or whose UUID begins with it; all nodes for an empty pattern.
     pub(super) fn query_nodes(&self, now: Instant, query: &Query, result: &mut Page) {
         let Some(from) = start_of(query, result) else {

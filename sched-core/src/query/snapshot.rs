@@ -49,7 +49,7 @@ impl Scheduler {
         shown.page += 1;
         if let Some(from) = shown.nodes {
             let nodes = (&mut snapshot.payload.nodes, &mut snapshot.cause.drains);
-            shown.nodes = self.node_page(now, from, "", &mut allowance, nodes);
+            shown.nodes = self.sight().node_page(now, from, "", &mut allowance, nodes);
         }
         if shown.nodes.is_none() {
             let from = std::mem::take(&mut shown.instances);
@@ -57,7 +57,10 @@ impl Scheduler {
                 &mut snapshot.payload.instances,
                 &mut snapshot.cause.instances,
             );
-            match self.instance_page(now, from, "", &mut allowance, rows) {
+            match self
+                .sight()
+                .instance_page(now, from, "", &mut allowance, rows)
+            {
                 Some(next) => shown.instances = next,
                 None => snapshot.last = true,
             }

@@ -11,6 +11,7 @@ use crate::Scheduler;
 use crate::api::ids::NodeKey;
 use crate::api::resources::Resources;
 use crate::cluster::node::{Node, NodeStatus, Presence};
+use crate::sight::Sight;
 
 /// Nodes that one step looks at: some 100 µs.
 const NODES_PER_STEP: usize = 500;
@@ -97,11 +98,6 @@ pub struct Glance {
 }
 
 impl Scheduler {
-    /// How many instances are listed as lost with a node that is not in the store, or is back and has not listed them yet.
-    pub(super) fn lost_with(&self, node: Uuid) -> usize {
-        self.instances.lost_count(node) + self.journal.lost_plain_on(node)
-    }
-
     /// A few numbers that are at hand.
     #[must_use]
     pub fn glance(&self) -> Glance {
@@ -125,7 +121,7 @@ impl Scheduler {
     pub fn add_totals(&self, from: TotalsCursor, totals: &mut Totals) -> Option<TotalsCursor> {
         let mut nodes = self.cluster.nodes_from(from.0);
         for (key, node) in nodes.by_ref().take(NODES_PER_STEP) {
-            self.add_node(key, node, totals);
+            self.sight().add_node(key, node, totals);
         }
         if let Some((next, _)) = nodes.next() {
             return Some(TotalsCursor(next.0 as usize));
@@ -139,6 +135,13 @@ impl Scheduler {
             *totals.nodes.entry(NodeCount { role, status }).or_default() += 1;
         }
         None
+    }
+}
+
+impl Sight<'_> {
+    /// How many instances are listed as lost with a node that is not in the store, or is back and has not listed them yet.
+    pub(super) fn lost_with(&self, node: Uuid) -> usize {
+        self.instances.lost_count(node) + self.journal.lost_plain_on(node)
     }
 
     fn add_node(&self, key: NodeKey, node: &Node, totals: &mut Totals) {

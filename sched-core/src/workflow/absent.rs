@@ -150,7 +150,7 @@ impl Scheduler {
             self.lost_are_over(uuid, &claims, &Cause::Forgotten);
         }
         let mut lost = self.instances.lost_with(uuid);
-        self.put_in_order(&mut lost, |instance| instance);
+        self.sight().put_in_order(&mut lost, |instance| instance);
         for instance in lost {
             let state = self.instances.get(&instance).map(|managed| managed.state());
             match state {

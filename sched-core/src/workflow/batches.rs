@@ -25,8 +25,9 @@ use crate::batches::{BATCH_TIME, BatchId};
 use crate::cluster::query::Query;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
+use crate::query::known::Known;
 use crate::timers::Timer;
-use crate::workflow::admission::{Known, NewStart};
+use crate::workflow::admission::NewStart;
 
 impl Scheduler {
     /// Takes in a START of a batch; with the last one, all are placed or all fail. A START whose instance exists counts
@@ -49,7 +50,7 @@ impl Scheduler {
             let problem = Refusal::OtherBatch(other.name().into());
             return self.refuse_start(&start, problem);
         }
-        match self.known_of(&start.request) {
+        match self.sight().known_of(&start.request) {
             Known::Nowhere => self.note_name(&start.request),
             known @ Known::NameTaken(_) => {
                 return self.answer_known(known, Box::new(start));
@@ -130,7 +131,7 @@ impl Scheduler {
     fn place_all(&mut self, now: Instant, id: &BatchId, starts: Vec<PlacedStart>) {
         if starts
             .iter()
-            .any(|start| self.waits_for_nodes(&start.request))
+            .any(|start| self.sight().waits_for_nodes(&start.request))
         {
             return self.batches.put_back(id, starts, now);
         }
@@ -241,7 +242,7 @@ impl Scheduler {
     fn end_batch(&mut self, starts: Vec<PlacedStart>) -> Vec<PlacedStart> {
         let mut failed = Vec::new();
         for start in starts {
-            match self.known(&start.request.instance) {
+            match self.sight().known(&start.request.instance) {
                 Known::Nowhere | Known::Expected => failed.push(start),
                 known => self.answer_known(known, Box::new(start)),
             }

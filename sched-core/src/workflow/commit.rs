@@ -67,18 +67,18 @@ impl Scheduler {
         for name in changed {
             entries.push(match name {
                 Name::Instance(instance) => {
-                    let record = self.instance_record(&instance);
+                    let record = self.sight().instance_record(&instance);
                     self.journal.note_record(&instance, record.as_ref());
                     (RecordKey::Instance(instance.to_string().into()), record)
                 }
-                Name::Node(node) => (RecordKey::Node(node), self.node_record(node)),
+                Name::Node(node) => (RecordKey::Node(node), self.sight().node_record(node)),
                 Name::Binding(uuid) => {
                     let since_ms = self.clock.unix_ms(self.now);
                     let record = Record::Binding(BindingRecord { since_ms });
                     (RecordKey::Binding(uuid), Some(record))
                 }
-                Name::Run(number) => (RecordKey::Run(number), self.run_record(number)),
-                Name::Claims(node) => (RecordKey::Claims(node), self.claims_record(node)),
+                Name::Run(number) => (RecordKey::Run(number), self.sight().run_record(number)),
+                Name::Claims(node) => (RecordKey::Claims(node), self.sight().claims_record(node)),
             });
         }
         let change = self.journal.hand_out(self.now, entries);

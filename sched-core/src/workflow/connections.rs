@@ -9,10 +9,9 @@ use std::time::Instant;
 
 use indexmap::IndexMap;
 use sched_model::{
-    ControllerRole, ControllerStatus, NodeConnected, NodeDisconnected, NodeType, StartFailure,
-    Topic,
+    ControllerRole, ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Role,
+    StartFailure, Topic, Uuid,
 };
-use sched_model::{Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{
@@ -29,8 +28,8 @@ use crate::instance::{AfterStop, LifecycleEvent, State, SuspendedBy};
 use crate::peers::ControllerPlace;
 use crate::peers::bindings::Bound;
 use crate::peers::session::{LAUNCHER, Session};
+use crate::query::known::Known;
 use crate::timers::Timer;
-use crate::workflow::admission::Known;
 
 impl Scheduler {
     /// A peer asks to be let in: its claim to role and UUID is checked, and it is answered with the cluster
@@ -407,7 +406,7 @@ impl Scheduler {
                 return self.unsent_again(&start.request.instance.clone(), is_cancelled);
             }
         }
-        match self.known(instance) {
+        match self.sight().known(instance) {
             Known::Nowhere if is_cancelled => self.fail_start(&start, Refusal::Cancelled),
             // It is elsewhere by now, and this START, which was deleted again, never was.
             _ if is_cancelled => {}

@@ -16,46 +16,32 @@
 //! in `cluster::cordons`, so is the limit on moves under way; a drain survives a restart as part of the node's record.
 
 mod check;
-mod progress;
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use sched_model::{
     CommandFailureReason, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Topic, Uuid,
 };
 
-use self::progress::{Progress, count};
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::cause::Cause;
 use crate::api::explained::DrainEnd;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
-use crate::api::record::{DrainRecord, NodeRecord, Record};
+use crate::api::record::NodeRecord;
 use crate::api::refused::RefusalCause;
 use crate::api::sent::CommandName;
 use crate::cluster::cordons::{Drain, Moved, Unmovable};
-use crate::instance::{AfterStop, Awaits, DEFAULT_PRIORITY, MoveRequest, Placing, State};
+use crate::instance::{AfterStop, Awaits, MoveRequest, Placing, State};
 use crate::peers::session::Session;
+use crate::query::drains::Progress;
 use crate::timers::Timer;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
 /// Instances of one drain that are tried in one step and fit nowhere, before other work goes on: bounds how long a
 /// drain delays everything else.
 const UNMOVABLE_PER_LOOK: usize = 64;
-
-/// What is still on a node that is drained, counted again for each step: O(n log n) in the node's instances.
-#[derive(Debug, Default)]
-struct Census {
-    /// Those to be moved next: untried ones first, then the most urgent, then the oldest. Without those whose move is
-    /// under way and those that were tried in this step.
-    waiting: Vec<InstanceId>,
-    /// Those on it in all.
-    there: usize,
-    /// Those of them that are leaving.
-    leaving: usize,
-}
 
 impl Scheduler {
     /// EVACUATE from a controller or operator. Its mode decides; any mode that is not the scheduler's goes to the
@@ -149,33 +135,6 @@ impl Scheduler {
         }
     }
 
-    /// What is put on disk of a node: its cordon, its drain, and the numbers of ends dealt with. `None` if there is
-    /// none of these, so that its record is deleted.
-    pub(crate) fn node_record(&self, uuid: Uuid) -> Option<Record> {
-        let (cordon, ends) = (self.cluster.cordon_of(uuid), self.journal.ends_record(uuid));
-        let Some(cordon) = cordon else {
-            let ends = Some(ends?);
-            return Some(Record::Node(NodeRecord {
-                ends,
-                ..NodeRecord::default()
-            }));
-        };
-        let there = self.cluster.by_uuid(uuid).map_or(0, |key| self.len_of(key));
-        Some(Record::Node(NodeRecord {
-            cordoned: true,
-            cordoned_since_ms: cordon.since_ms(),
-            lease_ms: None,
-            ends,
-            drain: cordon.drain().map(|drain| DrainRecord {
-                deadline_ms: drain.due().map(|due| self.clock.unix_ms(due)),
-                parallel: count(drain.parallel()),
-                total: count(drain.total()),
-                moved: count(drain.total().saturating_sub(there)),
-                ended: count(drain.ended()),
-            }),
-        }))
-    }
-
     /// Restores what is recorded of a node: its cordon, and a drain, which goes on once the node is back and has sent
     /// STATS. The deadline is that of before, whatever time the scheduler was away.
     pub(crate) fn restore_node_record(&mut self, uuid: Uuid, record: NodeRecord) {
@@ -210,7 +169,7 @@ impl Scheduler {
             .map(|span| Duration::from_millis(span.ms()));
         let time = time.filter(|time| !time.is_zero());
         let due = time.map(|time| self.now + time);
-        let drain = Drain::new(due, evacuate.parallel(), self.len_of(key), Some(id));
+        let drain = Drain::new(due, evacuate.parallel(), self.sight().len_of(key), Some(id));
         let progress = self.check_drain(key);
         self.cluster.begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
@@ -250,12 +209,12 @@ impl Scheduler {
             return;
         }
         self.note_returned(key, uuid);
-        let census = self.census(key, uuid);
+        let census = self.sight().census(key, uuid);
         if census.there == 0 {
             return self.end_drain(uuid, DrainState::Done, None);
         }
         let is_all_tried = self.move_some(key, uuid, census.waiting);
-        let census = self.census(key, uuid);
+        let census = self.sight().census(key, uuid);
         let Some(drain) = self.cluster.drain_of_mut(uuid) else {
             return;
         };
@@ -269,7 +228,7 @@ impl Scheduler {
             return self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::NothingMovable));
         }
         if drain.say(census.there, census.leaving) {
-            let progress = self.progress(uuid, DrainState::Moving, None);
+            let progress = self.sight().progress(uuid, DrainState::Moving, None);
             self.notify_drain(uuid, progress);
         }
     }
@@ -321,32 +280,6 @@ impl Scheduler {
                 _ => Moved::Away,
             }
         });
-    }
-
-    /// Counts what is on a node that is drained.
-    fn census(&self, key: NodeKey, uuid: Uuid) -> Census {
-        let Some(drain) = self.cluster.drain_of(uuid) else {
-            return Census::default();
-        };
-        let mut census = Census::default();
-        let mut waiting = Vec::new();
-        for (instance, _) in self.cluster.ledger(key).entries_from(0) {
-            census.there += 1;
-            let managed = self.instances.get(instance);
-            let leaves = self.is_leaving(key, instance);
-            census.leaving += usize::from(leaves);
-            let tried = drain.unmovable().get(instance).map(|it| it.look);
-            if leaves || drain.is_under_way(instance) || tried == Some(self.cluster.drain_looks()) {
-                continue;
-            }
-            let priority = managed.map_or(DEFAULT_PRIORITY, |managed| managed.priority());
-            let order = managed.map_or(0, |managed| managed.order());
-            waiting.push((tried, Reverse(priority), order, instance.clone()));
-        }
-        waiting.sort();
-        let waiting = waiting.into_iter().map(|(.., instance)| instance);
-        census.waiting = waiting.collect();
-        census
     }
 
     /// Begins as many moves as may be under way at once; whether all that wait were tried. After [`UNMOVABLE_PER_LOOK`]
@@ -419,7 +352,7 @@ impl Scheduler {
     /// Ends a drain and reports its outcome. The cordon stays, and moves under way go on.
     fn end_drain(&mut self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) {
         self.count_ended(uuid);
-        let progress = self.progress(uuid, state, end);
+        let progress = self.sight().progress(uuid, state, end);
         let key = self.cluster.by_uuid(uuid);
         let asker = self.cluster.drain_of(uuid).and_then(Drain::asker);
         if self.cluster.end_drain(uuid).is_some() {

@@ -17,7 +17,8 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::start::{PlacedStart, StartRequest};
 use crate::cluster::query::Query;
 use crate::placement::explain::Explanation;
-use crate::workflow::admission::{Known, name_taken};
+use crate::query::known::Known;
+use crate::workflow::admission::name_taken;
 
 /// After this much work a dry run of many instances ends, with what it has found: some 20 ms, in which the core does
 /// nothing else. Counted are choices, nodes looked at one by one, and nodes with members of the group.
@@ -32,7 +33,7 @@ impl Scheduler {
         let count = request.scheduling.as_ref().map_or(1, |it| it.instances());
         let mut reason = self.cluster.no_room(request);
         let mut alternates = Vec::new();
-        let (placements, fits, why) = match self.known_of(request) {
+        let (placements, fits, why) = match self.sight().known_of(request) {
             // Of several, this one only says what kind they are.
             _ if count != 1 => self.try_out(request, count, &mut alternates),
             Known::Nowhere => self.try_out(request, count, &mut alternates),

@@ -20,7 +20,6 @@
 use std::sync::Arc;
 
 use sched_model::Topic;
-use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, StatsWithout};
@@ -29,66 +28,12 @@ use crate::api::input::{InstanceState, StatsReport};
 use crate::api::parcel::Parcel;
 use crate::api::report::Report;
 use crate::api::sent::{CommandName, ReportName};
-use crate::cluster::ledger::{ClaimState, Ended, EntryEnd};
+use crate::cluster::ledger::{Ended, EntryEnd};
 use crate::cluster::questions::{Asker, MAX_QUESTIONS};
-use crate::instance::{Instance, Placing, State};
+use crate::query::verdict::{ReportVerdict, Statement};
 use crate::workflow::reports::still_runs;
 
-/// What becomes of a node's report about an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReportVerdict {
-    /// It is this node's to report on.
-    Counts,
-    /// The node had the instance, which is elsewhere by now.
-    Late,
-    /// The instance is elsewhere, and never was on this node as far as is known.
-    Foreign,
-}
-
-/// What a report states about an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Statement {
-    /// That it is there.
-    Listed,
-    /// Anything else: that it failed, ended or changed.
-    Other,
-}
-
 impl Scheduler {
-    /// What becomes of a node's report about an instance.
-    pub(crate) fn verdict_on(
-        &self,
-        key: NodeKey,
-        instance: &InstanceId,
-        statement: Statement,
-    ) -> ReportVerdict {
-        let Some(managed) = self.instances.get(instance) else {
-            let placement = self.cluster.placement(instance);
-            return if placement.is_none_or(|placement| placement == key) {
-                ReportVerdict::Counts
-            } else {
-                ReportVerdict::Foreign
-            };
-        };
-        let uuid = self.cluster.uuid(key);
-        let counts = match managed.state() {
-            State::Migrating { from, to, .. } => *from == key || *to == key,
-            State::Lost {
-                node, bound_for, ..
-            } => *node == uuid || *bound_for == Some(uuid),
-            state if is_not_given(state) => {
-                let may_be_there = state.node() == Some(key) || managed.was_on(uuid);
-                may_be_there && statement == Statement::Listed
-            }
-            state => state.node() == Some(key),
-        };
-        match counts {
-            true => ReportVerdict::Counts,
-            false if managed.was_on(uuid) => ReportVerdict::Late,
-            false => ReportVerdict::Foreign,
-        }
-    }
-
     /// Drops a report about an instance, or for a node, that is not its sender's to report on; whether it did. If the
     /// node was asked about the instance by a command, its answer goes to the asker all the same.
     pub(crate) fn drop_if_out_of_place(
@@ -114,7 +59,7 @@ impl Scheduler {
         if end.is_some_and(|how| self.is_last_word(key, instance, how)) {
             return false;
         }
-        let verdict = self.verdict_on(key, instance, Statement::Other);
+        let verdict = self.sight().verdict_on(key, instance, Statement::Other);
         if verdict == ReportVerdict::Counts {
             return false;
         }
@@ -142,7 +87,7 @@ impl Scheduler {
         command: CommandName,
         asker: Asker,
     ) {
-        if self.verdict_on(key, instance, Statement::Other) != ReportVerdict::Counts {
+        if self.sight().verdict_on(key, instance, Statement::Other) != ReportVerdict::Counts {
             self.cluster
                 .note_question(key, instance.clone(), command, asker);
         }
@@ -185,7 +130,9 @@ impl Scheduler {
         let mut foreign = 0;
         let mut first = None;
         for (at, listed) in (0..).zip(&report.instances) {
-            let verdict = self.verdict_on(key, &listed.instance, Statement::Listed);
+            let verdict = self
+                .sight()
+                .verdict_on(key, &listed.instance, Statement::Listed);
             if verdict != ReportVerdict::Counts {
                 rows.push(at);
             }
@@ -217,56 +164,12 @@ impl Scheduler {
     pub(crate) fn stop_copies(&mut self, key: NodeKey, copies: Vec<(InstanceId, InstanceState)>) {
         let mut copies = copies.into_iter();
         for _ in 0..MAX_QUESTIONS {
-            let copy = copies.find(|(instance, state)| self.is_one_too_many(key, instance, *state));
+            let copy = copies
+                .find(|(instance, state)| self.sight().is_one_too_many(key, instance, *state));
             let Some((instance, _)) = copy else { return };
             self.order_stop(key, &instance);
             self.note_question(key, &instance, CommandName::Delete, Asker::Scheduler);
         }
-    }
-
-    /// Whether a node's copy of an instance certainly must not run: the instance is managed and known to be elsewhere,
-    /// or was started elsewhere by this scheduler and confirmed. If only two nodes' reports contradict each other,
-    /// which is right cannot be known.
-    fn is_one_too_many(&self, key: NodeKey, instance: &InstanceId, state: InstanceState) -> bool {
-        if let Some(managed) = self.instances.get(instance) {
-            return !matches!(managed.state(), State::Lost { .. });
-        }
-        let placement = self
-            .cluster
-            .placement(instance)
-            .filter(|placement| *placement != key);
-        let entry = placement.and_then(|placement| self.cluster.entry(placement, instance));
-        // The START was given from here, and is known to have come to something.
-        let is_sure = entry
-            .is_some_and(|it| it.sender().is_some() && it.claim_state() == ClaimState::Running);
-        is_sure && !state.is_over()
-    }
-}
-
-/// Whether an instance runs nowhere as far as is known, and no node was sent its START.
-pub(crate) fn is_not_given(state: &State) -> bool {
-    match state {
-        State::Seeking { .. } | State::Waiting { .. } => true,
-        State::Placing(Placing { pending_on, .. }) => !pending_on.is_given(),
-        _ => false,
-    }
-}
-
-impl Instance {
-    /// Whether it was on this node before, as far as its history goes.
-    fn was_on(&self, node: Uuid) -> bool {
-        let mut history = self.history().iter();
-        self.last_node() == Some(node) || history.any(|event| event.node == Some(node))
-    }
-}
-
-impl InstanceState {
-    /// Whether an instance that is so has ended.
-    fn is_over(self) -> bool {
-        matches!(
-            self,
-            Self::Exited | Self::ExitFailed | Self::Deleted | Self::Missing
-        )
     }
 }
 

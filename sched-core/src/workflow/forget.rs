@@ -21,7 +21,7 @@ impl Scheduler {
         } else if let Some(key) = self.cluster.placement(instance)
             && let Presence::Lost(_) = self.cluster.node(key).presence()
         {
-            let before = self.before_end(key, instance);
+            let before = self.sight().before_end(key, instance);
             self.release(key, instance);
             self.run_is_over(key, instance, before, &Cause::Forgotten);
             return self.notify_deleted(id, instance);

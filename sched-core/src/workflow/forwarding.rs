@@ -26,7 +26,7 @@ use crate::cluster::ledger::{Ended, Remains};
 use crate::cluster::node::NodeStatus;
 use crate::peers::permissions::Denied;
 use crate::peers::session::Session;
-use crate::workflow::runs::KnownEnd;
+use crate::query::verdict::KnownEnd;
 
 impl Scheduler {
     /// A command. The match below is the list of all commands and the workflows they go to.

@@ -27,7 +27,8 @@ use crate::api::start::PlacedStart;
 use crate::instance::{Placing, State};
 use crate::journal::disk::Unwritten;
 use crate::placement::explain::Explanation;
-use crate::workflow::admission::Known;
+use crate::query::known::Known;
+use crate::sight::Sight;
 
 impl Scheduler {
     /// The disk does not take writes any more, or does again.
@@ -50,7 +51,7 @@ impl Scheduler {
             nodes.into_iter().for_each(|key| self.wake(key));
         }
         let mut held = self.journal.take_held();
-        held.sort_by_key(|start| self.rank_of(&start.request));
+        held.sort_by_key(|start| self.sight().rank_of(&start.request));
         for start in held {
             self.serve_before(&start.request);
             self.let_in(self.now, Box::new(start));
@@ -60,7 +61,7 @@ impl Scheduler {
     /// Holds a START that needs a disk which takes no writes; gives it back if it does not need it. One that cannot be
     /// held, because there are too many or the scheduler leaves, fails at once.
     pub(crate) fn hold_for_disk(&mut self, start: Box<PlacedStart>) -> Option<Box<PlacedStart>> {
-        if !self.journal.is_in_trouble() || !self.needs_disk(&start) {
+        if !self.journal.is_in_trouble() || !self.sight().needs_disk(&start) {
             return Some(start);
         }
         // The newer one takes its place.
@@ -74,22 +75,6 @@ impl Scheduler {
             self.fail_unrecorded(&start);
         }
         None
-    }
-
-    /// Whether a START would have to survive a restart, or would make a record on disk untrue. A dry run does not, nor
-    /// does a START of an instance that exists.
-    fn needs_disk(&self, start: &PlacedStart) -> bool {
-        let request = &start.request;
-        let asked = request.scheduling.as_deref();
-        if asked.is_some_and(|asked| asked.dry_run)
-            || self.known(&request.instance) != Known::Nowhere
-        {
-            return false;
-        }
-        self.asks_to_be_managed(request)
-            || asked.is_some_and(|asked| asked.batch.is_some())
-            || self.journal.is_recorded(&request.instance)
-            || (self.journal.is_crowded() && self.is_to_be_managed(request))
     }
 
     /// Fails a START that is held, because its instance was deleted.
@@ -173,7 +158,7 @@ impl Scheduler {
     pub(crate) fn refuse_if_unwritable(&mut self, id: SessionId, command: &Command) -> bool {
         let is_refused = self.journal.is_in_trouble()
             && self.peers.is_native(id)
-            && self.is_to_be_written(command);
+            && self.sight().is_to_be_written(command);
         if is_refused {
             let instance = match command {
                 Command::Delete(target) | Command::Stop(target) | Command::Forget(target) => {
@@ -187,6 +172,24 @@ impl Scheduler {
             self.refuse(id, command.name().into(), cause, instance.as_ref());
         }
         is_refused
+    }
+}
+
+impl Sight<'_> {
+    /// Whether a START would have to survive a restart, or would make a record on disk untrue. A dry run does not, nor
+    /// does a START of an instance that exists.
+    fn needs_disk(&self, start: &PlacedStart) -> bool {
+        let request = &start.request;
+        let asked = request.scheduling.as_deref();
+        if asked.is_some_and(|asked| asked.dry_run)
+            || self.known(&request.instance) != Known::Nowhere
+        {
+            return false;
+        }
+        request.asks_to_be_managed()
+            || asked.is_some_and(|asked| asked.batch.is_some())
+            || self.journal.is_recorded(&request.instance)
+            || (self.journal.is_crowded() && self.placement.manages(request))
     }
 
     /// Whether the outcome of a command would have to survive a restart.
@@ -211,10 +214,9 @@ impl Scheduler {
     fn is_here_alone(&self, instance: &InstanceId) -> bool {
         let managed = self.instances.get(instance);
         self.journal.is_recorded(instance)
-            && managed.is_some_and(|managed| match managed.state() {
-                State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. } => true,
-                State::Placing(placing) => !placing.pending_on.is_given(),
-                _ => false,
+            && managed.is_some_and(|managed| {
+                let state = managed.state();
+                state.is_not_given() || matches!(state, State::Lost { .. })
             })
     }
 }

@@ -113,7 +113,8 @@ impl Scheduler {
         if collected.is_empty() {
             return false;
         }
-        self.put_in_order(&mut collected, |(instance, _)| instance);
+        self.sight()
+            .put_in_order(&mut collected, |(instance, _)| instance);
         for (instance, cause) in collected {
             // One of those collected before it may wait by now, for room that this one would take.
             if let Some(query) = self.instances.query_of(&instance) {
@@ -215,7 +216,7 @@ impl Scheduler {
     pub(crate) fn count_placement(&mut self, instance: &InstanceId) {
         let managed = self.instances.get(instance);
         if let Some(request) = managed.and_then(|managed| managed.request()) {
-            let (pool, rank) = (Pool::of(request), self.rank_of(request));
+            let (pool, rank) = (Pool::of(request), self.sight().rank_of(request));
             self.note_placed(pool, rank);
         }
     }

@@ -33,7 +33,6 @@ use crate::instance::{
     AfterLoss, AfterStop, Instance, LifecycleEvent, Move, Placing, State, SuspendedBy,
 };
 use crate::placement::explain::Explanation;
-use crate::workflow::entitlement::is_not_given;
 use crate::workflow::managed::COMMAND_TIME;
 
 impl Scheduler {
@@ -84,7 +83,7 @@ impl Scheduler {
         }
         let node = self.cluster.nodes().node(key).uuid();
         let managed = self.instances.get(instance);
-        managed.is_some_and(|it| is_not_given(it.state()) && it.runs().node() == Some(node))
+        managed.is_some_and(|it| it.state().is_not_given() && it.runs().node() == Some(node))
     }
 
     /// An instance that waits to be started again has ended by itself before: it is not started again.
@@ -231,7 +230,7 @@ impl Scheduler {
             State::Migrating { from, to, .. } if to == key => {
                 // This was a copy that should not have been: the room is still for the one that is to come.
                 let demand = self.instances.move_request_of(instance).demand;
-                let query = self.query_on(from, instance, demand.as_ref());
+                let query = self.sight().query_on(from, instance, demand.as_ref());
                 self.release(key, instance);
                 self.claim_as(&query, key);
                 EndAudience::NoOne

@@ -33,6 +33,7 @@ use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
 use crate::cluster::query::Query;
 use crate::instance::{AfterStop, LifecycleEvent, Move, MoveRequest, State, SuspendedBy};
 use crate::journal::Next;
+use crate::sight::Sight;
 use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::managed_end::EndAudience;
 use crate::workflow::suspend::suspension;
@@ -164,8 +165,10 @@ impl Scheduler {
         instance: &InstanceId,
         plan: MovePlan,
     ) -> Result<(), Declined> {
-        let from = self.movable(instance)?;
-        let query = self.query_on(from, instance, plan.move_request.demand.as_ref());
+        let from = self.sight().movable(instance)?;
+        let query = self
+            .sight()
+            .query_on(from, instance, plan.move_request.demand.as_ref());
         let to = self.target_for(instance, from, query.clone(), plan.target)?;
         let may_ship =
             self.cluster.may_ship(instance, from, to) && plan.move_request.demand.is_none();
@@ -193,29 +196,6 @@ impl Scheduler {
         self.transition(instance, event, &plan.why);
         self.after_commit(instance, Next::Move);
         Ok(())
-    }
-
-    /// The node of an instance that could be moved as far as its state, its node and its START go.
-    fn movable(&self, instance: &InstanceId) -> Result<NodeKey, Declined> {
-        use CommandFailureReason::WrongState;
-        let key = match self.instances.get(instance).map(|managed| managed.state()) {
-            Some(State::Running { node, .. } | State::Suspended { node, .. }) => *node,
-            Some(state) => {
-                let why = Objection::NotMovable(state.life_state());
-                return Err(Declined::new(WrongState, why));
-            }
-            None => self.cluster.listed_entry(instance)?.0,
-        };
-        let node = self.cluster.node(key);
-        if node.session().is_none() {
-            let why = Objection::NodeNotConnected(node.uuid());
-            return Err(Declined::new(WrongState, why));
-        }
-        if !self.instances.has_start(instance) && !node.can(Capabilities::MIGRATE) {
-            let reason = CommandFailureReason::NotSupported;
-            return Err(Declined::lasting(reason, Objection::NoStart));
-        }
-        Ok(key)
     }
 
     /// The claim on the target is on disk: the source is sent a MIGRATE if both launchers can do that and the instance
@@ -441,7 +421,7 @@ impl Scheduler {
             Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &cause),
             Move::Cold => {
                 let demand = self.instances.move_request_of(instance).demand;
-                let query = self.query_on(from, instance, demand.as_ref());
+                let query = self.sight().query_on(from, instance, demand.as_ref());
                 let query = query.avoiding([self.cluster.uuid(lost)]);
                 if let Some(to) = self.choose_ready(&query) {
                     self.claim_as(&query, to);
@@ -551,13 +531,33 @@ impl Scheduler {
 
     /// Claims on a node what a query asks for. Its launcher is not sent anything yet.
     pub(crate) fn claim_as(&mut self, query: &Query, key: NodeKey) {
-        let entry = self.claimed(query);
+        let entry = self.sight().claimed(query);
         let mut ledger = self.cluster.ledger_mut(key);
         ledger.insert(query.instance().clone(), entry);
     }
+}
 
-    /// The claim of a managed instance for which its node was sent nothing yet.
-    pub(crate) fn claimed(&self, query: &Query) -> Entry {
-        Entry::claimed(query.asked(), self.cluster.extras(query), self.now).managed()
+impl Sight<'_> {
+    /// The node of an instance that could be moved as far as its state, its node and its START go.
+    fn movable(&self, instance: &InstanceId) -> Result<NodeKey, Declined> {
+        use CommandFailureReason::WrongState;
+        let key = match self.instances.get(instance).map(|managed| managed.state()) {
+            Some(State::Running { node, .. } | State::Suspended { node, .. }) => *node,
+            Some(state) => {
+                let why = Objection::NotMovable(state.life_state());
+                return Err(Declined::new(WrongState, why));
+            }
+            None => self.cluster.listed_entry(instance)?.0,
+        };
+        let node = self.cluster.node(key);
+        if node.session().is_none() {
+            let why = Objection::NodeNotConnected(node.uuid());
+            return Err(Declined::new(WrongState, why));
+        }
+        if !self.instances.has_start(instance) && !node.can(Capabilities::MIGRATE) {
+            let reason = CommandFailureReason::NotSupported;
+            return Err(Declined::lasting(reason, Objection::NoStart));
+        }
+        Ok(key)
     }
 }

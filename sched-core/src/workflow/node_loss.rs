@@ -166,7 +166,7 @@ impl Scheduler {
                 // Both may be as many as a node has instances: one look at each.
                 let listed: IndexSet<_> = listed.iter().map(|listed| &listed.instance).collect();
                 missing.retain(|instance| !listed.contains(instance));
-                self.put_in_order(&mut missing, |instance| instance);
+                self.sight().put_in_order(&mut missing, |instance| instance);
             }
             for instance in missing {
                 self.came_back_without(&instance);
@@ -205,7 +205,8 @@ impl Scheduler {
                 there.filter(|instance| self.instances.get(instance).is_some_and(is_claimed));
             untold.extend(claimed.map(|instance| (instance, None)));
         }
-        self.put_in_order(&mut untold, |(instance, _)| instance);
+        self.sight()
+            .put_in_order(&mut untold, |(instance, _)| instance);
         for (instance, start) in untold {
             match start {
                 Some(start) => self.place_again(now, uuid, start, false),

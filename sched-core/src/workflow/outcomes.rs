@@ -10,6 +10,7 @@ use crate::api::action::{Action, Message};
 use crate::api::ids::{InstanceId, SessionId};
 use crate::peers::outcomes::Outcome;
 use crate::peers::session::Session;
+use crate::sight::Sight;
 
 impl Scheduler {
     /// Sends a peer how its command ended; if it has left, all controllers whose protocol has the frame.
@@ -41,14 +42,14 @@ impl Scheduler {
                 self.failure_is_sent(failure);
             }
             let message = match outcome {
-                Outcome::StartFailed(failure) => (!self.is_there(&failure.instance_uuid))
+                Outcome::StartFailed(failure) => (!self.sight().is_there(&failure.instance_uuid))
                     .then_some(Message::StartFailureCopy(failure)),
-                Outcome::DeleteFailed(failure) => (!self.is_there(&failure.instance_uuid))
+                Outcome::DeleteFailed(failure) => (!self.sight().is_there(&failure.instance_uuid))
                     .then_some(Message::DeleteFailure(failure)),
                 // What is not on disk yet is sent once it is.
                 Outcome::Queued(instance) => self
                     .queued_event(&instance)
-                    .filter(|_| self.waits_on_disk(&instance))
+                    .filter(|_| self.sight().waits_on_disk(&instance))
                     .map(|(_, event)| Message::InstanceQueued(Box::new(event))),
                 Outcome::CommandFailed(failure) => Some(Message::CommandFailure(failure)),
                 Outcome::Refused(refused) => Some(Message::CommandRefused(refused)),
@@ -58,7 +59,9 @@ impl Scheduler {
             }
         }
     }
+}
 
+impl Sight<'_> {
     /// Whether an instance is placed or managed.
     fn is_there(&self, instance: &str) -> bool {
         let instance = InstanceId::new(instance);

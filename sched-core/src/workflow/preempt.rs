@@ -37,6 +37,7 @@ use crate::instance::{AfterStop, Awaits, Instance, LifecycleEvent, Placing, Stat
 use crate::journal::Next;
 use crate::placement::choose::count_group;
 use crate::queue::{Purpose, Rank};
+use crate::sight::Sight;
 use crate::workflow::managed::COMMAND_TIME;
 
 /// Nodes looked at for one START, in the order of the search from where the last one was placed. With
@@ -87,7 +88,7 @@ impl Scheduler {
         }
         for _ in 0..OFFERS_PER_START {
             count_group(&mut self.cluster, query);
-            let Some((key, plan)) = self.cheapest_plan(&nodes, instance, query) else {
+            let Some((key, plan)) = self.sight().cheapest_plan(&nodes, instance, query) else {
                 return false;
             };
             if !self.preempt_for_earlier(key, query) {
@@ -100,7 +101,7 @@ impl Scheduler {
     /// Offers a node to those that wait and come before a query in the order, so that a new START does not preempt past
     /// them; whether one took it.
     fn preempt_for_earlier(&mut self, key: NodeKey, query: &Query) -> bool {
-        let rank = self.rank_of_query(query);
+        let rank = self.sight().rank_of_query(query);
         let waiting = self.queue.iter_after(query.pool(), None);
         let earlier = waiting.take_while(|waiter| waiter.rank() < rank);
         let starts = earlier.filter(|waiter| waiter.purpose() == Purpose::Start);
@@ -125,153 +126,10 @@ impl Scheduler {
             return false;
         }
         count_group(&mut self.cluster, query);
-        let Some((key, plan)) = self.cheapest_plan(nodes, instance, query) else {
+        let Some((key, plan)) = self.sight().cheapest_plan(nodes, instance, query) else {
             return false;
         };
         self.evict(instance, key, plan)
-    }
-
-    /// The node and the victims that cost least; of equal ones the first. Only reads. A node counts if it could take
-    /// work once it has room, is not reserved for another instance, and passes all filters of the policy for this
-    /// query, once members of its group that are in the way have left.
-    fn cheapest_plan(
-        &self,
-        nodes: &[NodeKey],
-        instance: &InstanceId,
-        query: &Query,
-    ) -> Option<(NodeKey, PreemptionPlan)> {
-        let priority = self.instances.get(instance)?.priority();
-        let pool = query.pool();
-        let view = self.view(pool);
-        let asked = view.asked(query, self.cluster.labels(pool));
-        if !asked.unknown_names().is_empty() {
-            return None;
-        }
-        let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
-        let (mut best, mut left): (Option<(NodeKey, PreemptionPlan)>, _) =
-            (None, MAX_ENTRIES_LOOKED_AT);
-        for &key in nodes {
-            let may_go =
-                self.cluster.node(key).may_make_room() && self.is_open_to(pool, key, instance);
-            if !may_go {
-                continue;
-            }
-            let node = view.candidate(key);
-            let in_the_way = filters.iter().try_fold(0, |members: u32, filter| {
-                let more = filter.members_in_the_way(&node, &asked).ok()?;
-                Some(members.max(more))
-            });
-            let Some(in_the_way) = in_the_way else {
-                continue;
-            };
-            let lack = Shortfall {
-                members: i64::from(in_the_way),
-                ..self.lack(key, &asked)
-            };
-            // It fits as it is, and the queue gives it the room; or its node calls itself full for another reason,
-            // which is not known to change when something on it is preempted.
-            if lack.is_covered() {
-                continue;
-            }
-            let group = asked.group().filter(|_| lack.members > 0);
-            let victims = self.victims_on(key, priority, group, &mut left);
-            let Some(plan) = cheapest(&lack, victims) else {
-                continue;
-            };
-            if best.as_ref().is_none_or(|(_, best)| plan.cost < best.cost) {
-                best = Some((key, plan));
-            }
-            if left == 0 {
-                break;
-            }
-        }
-        best
-    }
-
-    /// What a query lacks on a node as it is now.
-    fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Shortfall {
-        let mut lack = Shortfall::new(*asked.room(), self.cluster.free(key));
-        let custom = asked.custom().iter();
-        lack.custom.extend(custom.map(|&(column, amount)| {
-            let free = self.cluster.free_custom(key, column);
-            (column, amount.saturating_sub(free))
-        }));
-        lack
-    }
-
-    /// The instances on a node that a START of this priority may preempt: managed, running, of lower priority, and not
-    /// spared because they stayed recently. Counts those looked at off `left`.
-    ///
-    /// Where a place in a group is lacking, more of the node's entries are looked at, since only members can give it. A
-    /// member gives it if it would not be resumed beside the START: its own policy keeps members as far apart.
-    fn victims_on(
-        &self,
-        key: NodeKey,
-        priority: u8,
-        group: Option<&GroupNow<'_>>,
-        left: &mut usize,
-    ) -> Vec<Victim> {
-        let is_member = |entry: &Entry, managed: &Instance| {
-            let own = managed.apart_by_node();
-            let (Some(asked), Some(own)) = (group.map(GroupNow::asked), own) else {
-                return false;
-            };
-            let is_of_it = entry.group().is_some_and(|id| **id == *asked.id);
-            is_of_it && !entry.gives_way() && own.max_in_place() <= asked.max_in_place()
-        };
-        let node = self.cluster.node(key);
-        let entries = node.ledger().entries_from(0);
-        let suspends = node.can(Capabilities::SUSPEND);
-        let most = match group {
-            Some(_) => *left,
-            None => MAX_ENTRIES_PER_NODE.min(*left),
-        };
-        let looked_at = entries.take(most).inspect(|_| *left -= 1);
-        looked_at
-            .filter(|(_, entry)| entry.is_managed() && entry.claim_state() == ClaimState::Running)
-            .filter_map(|(instance, entry)| {
-                let managed = self.instances.get(instance)?;
-                let may =
-                    managed.priority() < priority && !self.queue.is_spared(instance, self.now);
-                let victim =
-                    may.then(|| self.as_victim(key, instance, entry, managed, suspends))??;
-                Some(Victim {
-                    is_member: is_member(entry, managed),
-                    ..victim
-                })
-            })
-            .collect()
-    }
-
-    /// What an instance frees as a victim; `None` if its state does not allow that. One that was suspended by command
-    /// is no victim: placed again, it would run.
-    fn as_victim(
-        &self,
-        key: NodeKey,
-        instance: &InstanceId,
-        entry: &Entry,
-        managed: &Instance,
-        suspends: bool,
-    ) -> Option<Victim> {
-        let suspends = match managed.state() {
-            State::Running { node, .. } if *node == key => suspends,
-            State::Suspended {
-                node,
-                by: SuspendedBy::Preemptor(_),
-                ..
-            } if *node == key => false,
-            _ => return None,
-        };
-        Some(Victim {
-            instance: instance.clone(),
-            priority: managed.priority(),
-            frees: self.cluster.ledger(key).frees(entry),
-            custom: entry.custom().into(),
-            age: self.now.saturating_duration_since(entry.since()),
-            is_member: false,
-            suspends,
-            stops: managed.start().is_some(),
-        })
     }
 
     /// Claims room for the preemptor and makes the transitions of its victims. Their launchers are sent nothing before
@@ -372,7 +230,7 @@ impl Scheduler {
             Some(query) => {
                 self.wait_or_fail(victim, &query, cause);
                 self.queue
-                    .reschedule(self.rank_of_query(&query), victim.clone());
+                    .reschedule(self.sight().rank_of_query(&query), victim.clone());
             }
             None => self.end_managing(victim, &Cause::StartUnknown),
         }
@@ -503,5 +361,150 @@ impl Scheduler {
             }
         }
         false
+    }
+}
+
+impl Sight<'_> {
+    /// The node and the victims that cost least; of equal ones the first. Only reads. A node counts if it could take
+    /// work once it has room, is not reserved for another instance, and passes all filters of the policy for this
+    /// query, once members of its group that are in the way have left.
+    fn cheapest_plan(
+        &self,
+        nodes: &[NodeKey],
+        instance: &InstanceId,
+        query: &Query,
+    ) -> Option<(NodeKey, PreemptionPlan)> {
+        let priority = self.instances.get(instance)?.priority();
+        let pool = query.pool();
+        let view = self.cluster.view(pool, self.now);
+        let asked = view.asked(query, self.cluster.labels(pool));
+        if !asked.unknown_names().is_empty() {
+            return None;
+        }
+        let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
+        let (mut best, mut left): (Option<(NodeKey, PreemptionPlan)>, _) =
+            (None, MAX_ENTRIES_LOOKED_AT);
+        for &key in nodes {
+            let may_go =
+                self.cluster.node(key).may_make_room() && self.is_open_to(pool, key, instance);
+            if !may_go {
+                continue;
+            }
+            let node = view.candidate(key);
+            let in_the_way = filters.iter().try_fold(0, |members: u32, filter| {
+                let more = filter.members_in_the_way(&node, &asked).ok()?;
+                Some(members.max(more))
+            });
+            let Some(in_the_way) = in_the_way else {
+                continue;
+            };
+            let lack = Shortfall {
+                members: i64::from(in_the_way),
+                ..self.lack(key, &asked)
+            };
+            // It fits as it is, and the queue gives it the room; or its node calls itself full for another reason,
+            // which is not known to change when something on it is preempted.
+            if lack.is_covered() {
+                continue;
+            }
+            let group = asked.group().filter(|_| lack.members > 0);
+            let victims = self.victims_on(key, priority, group, &mut left);
+            let Some(plan) = cheapest(&lack, victims) else {
+                continue;
+            };
+            if best.as_ref().is_none_or(|(_, best)| plan.cost < best.cost) {
+                best = Some((key, plan));
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        best
+    }
+
+    /// What a query lacks on a node as it is now.
+    fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Shortfall {
+        let mut lack = Shortfall::new(*asked.room(), self.cluster.free(key));
+        let custom = asked.custom().iter();
+        lack.custom.extend(custom.map(|&(column, amount)| {
+            let free = self.cluster.free_custom(key, column);
+            (column, amount.saturating_sub(free))
+        }));
+        lack
+    }
+
+    /// The instances on a node that a START of this priority may preempt: managed, running, of lower priority, and not
+    /// spared because they stayed recently. Counts those looked at off `left`.
+    ///
+    /// Where a place in a group is lacking, more of the node's entries are looked at, since only members can give it. A
+    /// member gives it if it would not be resumed beside the START: its own policy keeps members as far apart.
+    fn victims_on(
+        &self,
+        key: NodeKey,
+        priority: u8,
+        group: Option<&GroupNow<'_>>,
+        left: &mut usize,
+    ) -> Vec<Victim> {
+        let is_member = |entry: &Entry, managed: &Instance| {
+            let own = managed.apart_by_node();
+            let (Some(asked), Some(own)) = (group.map(GroupNow::asked), own) else {
+                return false;
+            };
+            let is_of_it = entry.group().is_some_and(|id| **id == *asked.id);
+            is_of_it && !entry.gives_way() && own.max_in_place() <= asked.max_in_place()
+        };
+        let node = self.cluster.node(key);
+        let entries = node.ledger().entries_from(0);
+        let suspends = node.can(Capabilities::SUSPEND);
+        let most = match group {
+            Some(_) => *left,
+            None => MAX_ENTRIES_PER_NODE.min(*left),
+        };
+        let looked_at = entries.take(most).inspect(|_| *left -= 1);
+        looked_at
+            .filter(|(_, entry)| entry.is_managed() && entry.claim_state() == ClaimState::Running)
+            .filter_map(|(instance, entry)| {
+                let managed = self.instances.get(instance)?;
+                let may =
+                    managed.priority() < priority && !self.queue.is_spared(instance, self.now);
+                let victim =
+                    may.then(|| self.as_victim(key, instance, entry, managed, suspends))??;
+                Some(Victim {
+                    is_member: is_member(entry, managed),
+                    ..victim
+                })
+            })
+            .collect()
+    }
+
+    /// What an instance frees as a victim; `None` if its state does not allow that. One that was suspended by command
+    /// is no victim: placed again, it would run.
+    fn as_victim(
+        &self,
+        key: NodeKey,
+        instance: &InstanceId,
+        entry: &Entry,
+        managed: &Instance,
+        suspends: bool,
+    ) -> Option<Victim> {
+        let suspends = match managed.state() {
+            State::Running { node, .. } if *node == key => suspends,
+            State::Suspended {
+                node,
+                by: SuspendedBy::Preemptor(_),
+                ..
+            } if *node == key => false,
+            _ => return None,
+        };
+        Some(Victim {
+            instance: instance.clone(),
+            priority: managed.priority(),
+            frees: self.cluster.ledger(key).frees(entry),
+            custom: entry.custom().into(),
+            age: self.now.saturating_duration_since(entry.since()),
+            is_member: false,
+            suspends,
+            stops: managed.start().is_some(),
+        })
     }
 }

@@ -13,6 +13,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::pressure::{PressureNews, PressurePolicy};
 use crate::cluster::ledger::ClaimState;
 use crate::instance::{DEFAULT_PRIORITY, MoveRequest, State};
+use crate::sight::Sight;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
 /// Least time between two moves away from a node. Launchers go by an average over 10 s, which has to fall before it can
@@ -76,7 +77,7 @@ impl Scheduler {
         if !is_to_be || is_soon || !node.is_short_of_memory() {
             return;
         }
-        let Some(movable) = self.movable_from(key) else {
+        let Some(movable) = self.sight().movable_from(key) else {
             return;
         };
         let mut news = PressureNews::Stuck;
@@ -96,7 +97,9 @@ impl Scheduler {
         self.cluster.note_relieved(key, self.now);
         self.notify_pressure(key, news);
     }
+}
 
+impl Sight<'_> {
     /// The instances that run on a node, in the order in which they are to leave: the lowest priority first, and of one
     /// priority the one that uses most memory. `None` while an instance is leaving already.
     fn movable_from(&self, key: NodeKey) -> Option<Vec<InstanceId>> {

@@ -24,6 +24,7 @@ use crate::cluster::node::Node;
 use crate::instance::{Run, State};
 use crate::peers::reads::READ_TIMEOUT;
 use crate::peers::session::Session;
+use crate::sight::Sight;
 
 impl Scheduler {
     /// ReadOutput from a controller, operator or viewer: passes it on to the node's launcher under a number of the
@@ -32,13 +33,16 @@ impl Scheduler {
     pub(crate) fn read_output(&mut self, now: Instant, id: SessionId, request: ReadOutput) {
         let instance = InstanceId::new(&request.instance_uuid);
         let certificate = self.peers.get(id).and_then(Session::certificate);
-        let asked = self.node_to_read(&instance).and_then(|(key, session)| {
-            let begun = self
-                .peers
-                .reads_mut()
-                .begin(now, (id, certificate), key, request.clone());
-            Ok((begun.map_err(Unread::Busy)?, session))
-        });
+        let asked = self
+            .sight()
+            .node_to_read(&instance)
+            .and_then(|(key, session)| {
+                let begun =
+                    self.peers
+                        .reads_mut()
+                        .begin(now, (id, certificate), key, request.clone());
+                Ok((begun.map_err(Unread::Busy)?, session))
+            });
         match asked {
             Ok((read, session)) => {
                 let message = Message::ReadOutput(Box::new(ReadOutput { read, ..request }));
@@ -62,7 +66,7 @@ impl Scheduler {
     /// A node's connection has ended: all reads that it was asked for fail.
     pub(crate) fn fail_reads(&mut self, key: NodeKey) {
         for read in self.peers.reads_mut().of_node(key) {
-            let why = Unread::ConnectionEnded(self.named(key));
+            let why = Unread::ConnectionEnded(self.sight().named(key));
             self.fail_read(read.asker, &read.request, why);
         }
     }
@@ -73,7 +77,7 @@ impl Scheduler {
             let Some(read) = self.peers.reads_mut().late(now) else {
                 return;
             };
-            let why = Unread::NotAnswered(self.named(read.node), READ_TIMEOUT);
+            let why = Unread::NotAnswered(self.sight().named(read.node), READ_TIMEOUT);
             self.fail_read(read.asker, &read.request, why);
         }
     }
@@ -84,7 +88,9 @@ impl Scheduler {
         let explained = Explained::new(part, why);
         self.send(to, Message::NoOutput(Box::new(explained)));
     }
+}
 
+impl Sight<'_> {
     /// The node whose launcher has the output of an instance, and its session.
     fn node_to_read(&self, instance: &InstanceId) -> Result<(NodeKey, SessionId), Unread> {
         let placed = self.cluster.placement(instance);

@@ -21,7 +21,7 @@ use crate::api::report::Report;
 use crate::cluster::ledger::Ended;
 use crate::journal::ends::Missing;
 use crate::peers::session::Session;
-use crate::workflow::runs::KnownEnd;
+use crate::query::verdict::KnownEnd;
 
 impl Scheduler {
     /// Deals with the ends in a STATS, before anything else of it: what it lists may have begun after them. For each
@@ -199,7 +199,7 @@ impl Scheduler {
     /// node has had its outcome.
     fn ended_before(&mut self, key: NodeKey, end: &EndReport) {
         let instance = &end.instance;
-        let before = self.before_end(key, instance);
+        let before = self.sight().before_end(key, instance);
         self.run_is_over(key, instance, before, &Cause::EndedAndBegan);
         let known = KnownEnd::new(self.now, end.seq, end.exit_code, end.ago);
         self.note_exit(before.last_run(), instance, (Some(key), known));

@@ -9,13 +9,11 @@
 
 use std::time::Duration;
 
-use sched_model::Uuid;
-use sched_model::{PhaseName, StartFailureReason};
+use sched_model::{StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Notice;
 use crate::api::cause::Cause;
-use crate::api::clock::whole_ms;
 use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
@@ -23,98 +21,13 @@ use crate::api::start::{PlacedStart, RestoredStart};
 use crate::api::text::ShortText;
 use crate::instance::tried::Tried;
 use crate::instance::{
-    AfterLoss, AfterStop, Awaits, Before, HistoryEvent, Instance, LateEffects, LifecycleEvent,
-    Loss, OnLoss, RestoredPast, RunNumbers, State, SuspendedBy, Terms, Transit,
+    AfterLoss, Before, Instance, LateEffects, LifecycleEvent, Loss, OnLoss, RestoredPast,
+    RunNumbers, SuspendedBy, Terms, Transit,
 };
+use crate::sight::Sight;
 use crate::workflow::node_loss::fencing_time;
 
 impl Scheduler {
-    /// The record of an instance as it is now; `None` deletes what is on disk of it.
-    pub(crate) fn instance_record(&self, instance: &InstanceId) -> Option<Record> {
-        let Some(managed) = self.instances.get(instance) else {
-            return self.batch_record(instance);
-        };
-        let start = managed.start();
-        let uuid_of = |key| self.cluster.uuid(key);
-        let (node, target) = match *managed.state() {
-            State::Lost {
-                node, bound_for, ..
-            } => (Some(node), bound_for.or(managed.pinned())),
-            State::Migrating { from, to, .. } => (Some(uuid_of(from)), Some(uuid_of(to))),
-            _ => (
-                managed.state().node().map(uuid_of).or(managed.last_node()),
-                managed.pinned(),
-            ),
-        };
-        Some(Record::Instance(Box::new(InstanceRecord {
-            payload: start.map(|start| start.parcel.payload.clone()),
-            sender: start.map(|start| start.parcel.origin).unwrap_or_default(),
-            priority: managed.priority(),
-            life: life(managed.state()),
-            node,
-            target,
-            arrived_ms: self.clock.unix_ms(managed.arrived()),
-            deadline_ms: managed.waits_until().map(|until| self.clock.unix_ms(until)),
-            attempts: u32::try_from(managed.tried().len()).unwrap_or(u32::MAX),
-            order: managed.order(),
-            tried: managed.tried().iter().map(attempt_record).collect(),
-            history: managed
-                .history()
-                .iter()
-                .map(|it| self.event_record(it))
-                .collect(),
-            by_operator: managed.state().suspended_by() == Some(&SuspendedBy::Command),
-            has_run: managed.has_run(),
-            max_attempts: managed.max_attempts(),
-            lease_ms: managed.lease().map(whole_ms),
-            runs: managed.runs().latest(),
-            ran_on: managed.runs().node(),
-            earlier_runs: managed.runs().earlier().to_vec(),
-            is_deleted: is_deleted(managed.state()),
-            told_to_stop: managed.state().is_stop_sent(),
-            relocate: managed.relocates(),
-            restart_on_loss: managed.on_loss() == OnLoss::Restart,
-            updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
-            batch: None,
-            batch_operator: None,
-            is_operators: managed.is_operators(),
-        })))
-    }
-
-    /// The record of a START that waits for the rest of its batch.
-    fn batch_record(&self, instance: &InstanceId) -> Option<Record> {
-        let (batch, start) = self.batches.waiting(instance)?;
-        Some(Record::Instance(Box::new(InstanceRecord {
-            payload: Some(start.parcel.payload.clone()),
-            sender: start.parcel.origin,
-            batch: Some(batch.to_string().into()),
-            batch_operator: batch.operator(),
-            node: self.has_plain(instance),
-            arrived_ms: self.clock.unix_ms(self.now),
-            ..InstanceRecord::default()
-        })))
-    }
-
-    /// The node that has an instance which is not managed, or may still come back with it: a restarted scheduler must
-    /// not place it before that node is back.
-    fn has_plain(&self, instance: &InstanceId) -> Option<Uuid> {
-        let placement = self.cluster.placement(instance);
-        let placement = placement.map(|key| self.cluster.uuid(key));
-        placement.or_else(|| self.recovery.expected_on(instance))
-    }
-
-    /// An event of a history as it is recorded. The server writes the cause's sentence into `detail` before it is
-    /// stored.
-    pub(crate) fn event_record(&self, event: &HistoryEvent) -> record::Event {
-        record::Event {
-            at_ms: self.clock.unix_ms(event.at),
-            what: event.what.as_str().into(),
-            node: event.node,
-            detail: Box::default(),
-            cause: event.cause.clone(),
-        }
-    }
-
     /// Restores what the process before this one has recorded. Instances are taken in by their order of arrival,
     /// whatever order the store has them in.
     pub(crate) fn restore(&mut self, mut restored: Vec<Restored>) {
@@ -185,9 +98,11 @@ impl Scheduler {
         if let Some(start) = &start {
             self.note_name(&start.request);
         }
-        let loss = self.loss_by_restart(&record);
+        let loss = self.sight().loss_by_restart(&record);
         let waits = loss.is_none();
-        let managed = self.instance_from_record(&record, start.map(Box::new), waits);
+        let managed = self
+            .sight()
+            .instance_from_record(&record, start.map(Box::new), waits);
         let before = match loss {
             Some(loss) => Before::Lost(loss),
             None => Before::Waited {
@@ -209,7 +124,9 @@ impl Scheduler {
         };
         self.enqueue_unlimited(instance, &query);
     }
+}
 
+impl Sight<'_> {
     /// An instance with its terms and past as recorded. The state is set by the caller's event.
     fn instance_from_record(
         &self,
@@ -284,16 +201,6 @@ impl Scheduler {
             },
         })
     }
-
-    /// An event of a history from its record. Its cause is the recorded sentence.
-    pub(crate) fn event_of(&self, record: &record::Event) -> HistoryEvent {
-        HistoryEvent {
-            at: self.clock.instant_of(record.at_ms),
-            what: PhaseName::from(&*record.what),
-            node: record.node,
-            cause: Cause::from(&*record.detail).kept(),
-        }
-    }
 }
 
 /// A moment in unix milliseconds at which the store was written, as this record in it proves: since then each instance
@@ -327,15 +234,6 @@ fn placed(start: RestoredStart) -> PlacedStart {
         request: start.request,
         parcel: start.parcel,
         changes: None,
-    }
-}
-
-/// A refusal as it is recorded.
-fn attempt_record(tried: &Tried) -> record::Attempt {
-    record::Attempt {
-        node: tried.node,
-        reason: tried.reason.as_str().into(),
-        detail: tried.detail.clone().into(),
     }
 }
 
@@ -376,48 +274,5 @@ fn late_of(record: &InstanceRecord) -> LateEffects {
     LateEffects {
         suspended_by,
         is_stop_sent,
-    }
-}
-
-/// The state as it is recorded.
-fn life(state: &State) -> Life {
-    let is_suspended = state.suspended_by().is_some();
-    match state {
-        State::Seeking { .. } | State::Waiting { .. } => Life::Waiting,
-        State::Placing(placing) => match placing.pending_on {
-            // No one was told: it is still to be placed.
-            Awaits::Victims(..) => Life::Waiting,
-            Awaits::Commit | Awaits::Node { .. } => Life::Placing,
-        },
-        // It was told to suspend it once, and may be about to.
-        State::Running { .. } if is_suspended => Life::Suspending,
-        State::Running { .. } | State::Updating { .. } => Life::Running,
-        State::Suspending { .. } => Life::Suspending,
-        State::Suspended { .. } => Life::Suspended,
-        State::Resuming { .. } => Life::Resuming,
-        State::Stopping { .. } => Life::Stopping,
-        State::Migrating { .. } => Life::Migrating,
-        // No one knows whether its START has arrived where it is to go alone.
-        State::Lost { transit, .. } if transit.pinned.is_some() => Life::Placing,
-        // It may have come to where it was to move.
-        State::Lost {
-            bound_for: Some(_), ..
-        } => Life::Migrating,
-        State::Lost { then, .. } => match then {
-            AfterLoss::Replace => Life::Placing,
-            AfterLoss::Restart | AfterLoss::Forget | AfterLoss::Delete if is_suspended => {
-                Life::Suspended
-            }
-            AfterLoss::Restart | AfterLoss::Forget | AfterLoss::Delete => Life::Running,
-        },
-    }
-}
-
-/// Whether a DELETE of it is under way, also on a lost node.
-fn is_deleted(state: &State) -> bool {
-    match state {
-        State::Stopping { then, .. } => matches!(then, AfterStop::End(_)),
-        State::Lost { then, .. } => *then == AfterLoss::Delete,
-        _ => false,
     }
 }

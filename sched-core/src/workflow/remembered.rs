@@ -14,12 +14,12 @@ use crate::Scheduler;
 use crate::api::action::Notice;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::record::{ClaimRecord, ClaimsRecord, LostDelete, Record};
+use crate::api::record::{ClaimRecord, ClaimsRecord, LostDelete};
 use crate::api::resources::Resources;
 use crate::api::rules::TenantId;
 use crate::api::text::ShortText;
 use crate::cluster::Cluster;
-use crate::cluster::ledger::{ClaimState, Entry, Extras, Ledger, Remains};
+use crate::cluster::ledger::{Entry, Extras, Remains};
 use crate::cluster::node::Node;
 use crate::instance::{InstanceInfo, Run};
 use crate::journal::LostPlain;
@@ -34,76 +34,6 @@ pub(crate) fn is_lost_with(
 }
 
 impl Scheduler {
-    /// What is put on disk of the claims on a node; `None` if nothing is to be there.
-    pub(crate) fn claims_record(&self, uuid: Uuid) -> Option<Record> {
-        let claims = match self.cluster.by_uuid(uuid).map(|key| self.cluster.node(key)) {
-            Some(node) if !node.is_native() => self.claims_of(node.ledger(), |_, _| false),
-            // It reports all itself, once it is back; until then its plain instances may be lost with it.
-            Some(node) if node.session().is_some() => return None,
-            Some(node) => {
-                let key = self.cluster.by_uuid(uuid)?;
-                let mut claims = self.claims_of(node.ledger(), is_lost_with(&self.cluster, key));
-                claims.retain(|claim| claim.is_lost);
-                claims
-            }
-            None => self.journal.claims_away(uuid)?.to_vec(),
-        };
-        (!claims.is_empty()).then_some(Record::Claims(ClaimsRecord { claims }))
-    }
-
-    /// The plain instances in a ledger, and what they asked for, as records; `is_lost`: whether their node is lost, and
-    /// an instance with it. Left out are those of which nothing is to be said but that they are there. Managed instances
-    /// have records of their own.
-    pub(crate) fn claims_of(
-        &self,
-        ledger: &Ledger,
-        is_lost: impl Fn(&InstanceId, &Entry) -> bool,
-    ) -> Vec<ClaimRecord> {
-        // A START that was never listed has failed when its node is given up.
-        let is_listed =
-            |instance: &InstanceId, entry: &Entry| entry.may_run() && is_lost(instance, entry);
-        // Of one that is only claimed the node knows nothing.
-        let is_kept_here = |instance: &InstanceId, entry: &Entry| {
-            let is_there = !entry.is_managed() && entry.claim_state() != ClaimState::Claimed;
-            is_there && (entry.is_known() || is_listed(instance, entry))
-        };
-        let entries = ledger
-            .entries_from(0)
-            .filter(|(instance, entry)| is_kept_here(instance, entry));
-        let record = |(instance, entry): (&InstanceId, &Entry)| ClaimRecord {
-            instance: instance.to_string().into(),
-            mem_mib: entry.asked().mem_mib,
-            vcpus: entry.asked().vcpus,
-            disk_mib: entry.asked().disk_mib,
-            resources: entry
-                .custom()
-                .iter()
-                .map(|&(column, amount)| (self.cluster.columns().name(column).into(), amount))
-                .collect(),
-            group: entry.group().map(|group| (&**group).into()),
-            is_lost: is_listed(instance, entry),
-            is_unknown: !entry.is_known(),
-            lost_delete: entry.is_stop_lost().then(|| match entry.remains() {
-                Remains::Nothing => LostDelete::Delete,
-                Remains::ForRestart => LostDelete::Stop,
-            }),
-            since_ms: self.clock.unix_ms(entry.since()),
-            ..self.named_record(instance)
-        };
-        entries.map(record).collect()
-    }
-
-    /// What an instance is called and runs, as a record of a claim without anything else.
-    fn named_record(&self, instance: &InstanceId) -> ClaimRecord {
-        let about = self.instances.about(instance);
-        about.map_or_else(ClaimRecord::default, |about| ClaimRecord {
-            name: about.name.into(),
-            tenant: about.tenant.map(|tenant| tenant.to_string().into()),
-            program: about.program.into(),
-            ..ClaimRecord::default()
-        })
-    }
-
     /// A node is given up: these of its claims are remembered, for the case that it comes back with what has them. Of a
     /// native launcher only the plain instances that are listed as lost with it: it says all when it is back.
     pub(crate) fn remember_claims(&mut self, node: &Node, mut claims: Vec<ClaimRecord>) {
@@ -134,7 +64,8 @@ impl Scheduler {
             let tenant = claim.tenant.as_deref().map(TenantId::new);
             let named = self.instances.called(&tenant, &claim.name);
             // It may have been given up, and its name given to another, just before the scheduler was killed.
-            let is_taken = named.is_some_and(|other| *other != instance && self.exists(other));
+            let is_taken =
+                named.is_some_and(|other| *other != instance && self.sight().exists(other));
             let about = InstanceInfo {
                 name: if is_taken {
                     "".into()
@@ -164,7 +95,7 @@ impl Scheduler {
         for claim in claims.iter().filter(|claim| claim.is_lost) {
             let instance = InstanceId::new(&claim.instance);
             // Started again meanwhile, it is what became of that.
-            if self.exists(&instance) {
+            if self.sight().exists(&instance) {
                 continue;
             }
             let since = (claim.since_ms > 0).then(|| self.clock.instant_of(claim.since_ms));
@@ -180,7 +111,7 @@ impl Scheduler {
 
     /// An operator gives up a plain instance of a lost node; whether it was one.
     pub(crate) fn forget_lost_plain(&mut self, instance: &InstanceId) -> bool {
-        let Some(LostPlain { node, claim, .. }) = self.lost_plain(instance) else {
+        let Some(LostPlain { node, claim, .. }) = self.sight().lost_plain(instance) else {
             return false;
         };
         let claim = claim.clone();

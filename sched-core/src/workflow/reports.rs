@@ -199,7 +199,8 @@ impl Scheduler {
             .map(|(instance, start)| (instance, Some(start)))
             .chain(outcome.dropped);
         let mut gone: Vec<_> = gone.collect();
-        self.put_in_order(&mut gone, |(instance, _)| instance);
+        self.sight()
+            .put_in_order(&mut gone, |(instance, _)| instance);
         for (instance, start) in gone {
             self.cluster.remove_placement(&instance, key);
             self.cluster.note_left(node, &instance);
@@ -230,7 +231,7 @@ impl Scheduler {
     ) {
         let mut heard = EndAudience::All;
         if let Some(key) = node {
-            let before = self.before_end(key, instance);
+            let before = self.sight().before_end(key, instance);
             // What it left was deleted: its run is over since long, and keeps the outcome that it had.
             let is_of_ended = *why == Cause::Deleted
                 && !before.is_known()
@@ -289,10 +290,10 @@ impl Scheduler {
             Some(instance) => {
                 self.count_failure(key, instance, reason);
                 let place = self.cluster.host(key);
-                let before = self.before_end(key, instance);
+                let before = self.sight().before_end(key, instance);
                 self.ended(key, instance, Ended::Failed);
                 // Where another START of it is under way, or it runs elsewhere, that decides what becomes of it.
-                if before.is_known() && !self.exists(instance) {
+                if before.is_known() && !self.sight().exists(instance) {
                     let why = match detail.is_empty() {
                         true => Cause::NotStarted(place.0, reason.clone(), ShortText::default()),
                         false => Cause::from(&**detail),

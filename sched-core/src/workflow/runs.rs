@@ -14,70 +14,17 @@ use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::parcel::Parcel;
-use crate::api::record::{Record, RunRecord};
+use crate::api::record::RunRecord;
 use crate::api::report::{KeptRun, KeptRuns, Report};
 use crate::api::sent::CommandName;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::Ended;
 use crate::instance::{History, HistoryEvent, Output, Run, RunNumbers, UnsentFailure};
-use crate::workflow::entitlement::{ReportVerdict, Statement};
+use crate::query::verdict::{BeforeEnd, KnownEnd};
 
 /// By how much the end of an earlier run is put before that of the later one, where clocks contradict that: the unit in
 /// which clients are sent times.
 const MOMENT: Duration = Duration::from_millis(1);
-
-/// What is known of an instance just before a report of its end is dealt with.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BeforeEnd {
-    /// The number of the latest run that was over by then: a run with a higher number was noted because of this report.
-    last_run: u64,
-    /// Since when the node had it; `None` = it was not known to.
-    since: Option<Instant>,
-}
-
-/// What a launcher that numbers ends reports of one.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KnownEnd {
-    /// Its number on the node.
-    pub(crate) seq: u64,
-    /// The exit status, or minus the signal; `None` = not known.
-    exit_code: Option<i64>,
-    /// When it happened; `None` = not known.
-    at: Option<Instant>,
-}
-
-impl KnownEnd {
-    /// An end that was reported now and happened so long ago.
-    pub(crate) fn new(
-        now: Instant,
-        seq: u64,
-        exit_code: Option<i64>,
-        ago: Option<Duration>,
-    ) -> Self {
-        Self {
-            seq,
-            exit_code,
-            at: ago.and_then(|ago| now.checked_sub(ago)),
-        }
-    }
-}
-
-impl BeforeEnd {
-    /// Whether its node was known to have it.
-    pub(crate) fn is_known(self) -> bool {
-        self.since.is_some()
-    }
-
-    /// The latest run that was over.
-    pub(crate) fn last_run(self) -> u64 {
-        self.last_run
-    }
-
-    /// For an instance of which this is known.
-    pub(crate) fn new(last_run: u64, since: Option<Instant>) -> Self {
-        Self { last_run, since }
-    }
-}
 
 impl Scheduler {
     /// A node does not list an instance any more that is not managed, and has not said how it ended.
@@ -108,15 +55,6 @@ impl Scheduler {
             self.instances.note_run(run);
         }
         self.note_changed_runs();
-    }
-
-    /// What is known of an instance now. To be called before its node's report of the end changes the ledger.
-    pub(crate) fn before_end(&self, key: NodeKey, instance: &InstanceId) -> BeforeEnd {
-        let entry = self.cluster.entry(key, instance);
-        BeforeEnd {
-            last_run: self.instances.last_run(),
-            since: entry.map(|entry| entry.since()),
-        }
     }
 
     /// A run of an instance is over by its node's report. The run of a managed instance was noted by its last
@@ -173,7 +111,7 @@ impl Scheduler {
         ) {
             return false;
         }
-        let Some(number) = self.earlier_run(key, instance, end) else {
+        let Some(number) = self.sight().earlier_run(key, instance, end) else {
             return false;
         };
         let place = self.cluster.host(key);
@@ -208,27 +146,6 @@ impl Scheduler {
         }
         self.answer(CommandName::Delete, instance, Topic::Instances, parcel);
         true
-    }
-
-    /// The number of the run that has ended on a node, if a later one has begun elsewhere since; 0 if that is not known.
-    fn earlier_run(&self, key: NodeKey, instance: &InstanceId, end: KnownEnd) -> Option<u32> {
-        let node = self.cluster.node(key);
-        if let Some(managed) = self.instances.get(instance) {
-            let verdict = self.verdict_on(key, instance, Statement::Other);
-            let number = managed.runs().earlier_on(node.uuid());
-            return number.filter(|_| verdict != ReportVerdict::Counts);
-        }
-        if node.ledger().get(instance).is_some() {
-            return None;
-        }
-        let last = self.instances.last_run_of(instance)?;
-        if let Some(number) = last.numbers().earlier_on(node.uuid()) {
-            return Some(number);
-        }
-        // Of plain instances, and of what was forgotten with a restart, only the times can tell.
-        let is_elsewhere = last.node().is_some_and(|other| other != node.uuid());
-        let is_before = end.at? < last.begun().or_else(|| last.reported_end())?;
-        (is_elsewhere && is_before).then_some(0)
     }
 
     /// Adds the number of an end and the exit code to the run that the report ended, if it ended one; `before` is the
@@ -310,29 +227,6 @@ impl Scheduler {
         }
     }
 
-    /// What is put on disk of a run; `None` if nothing is to be there.
-    pub(crate) fn run_record(&self, number: u64) -> Option<Record> {
-        let run = self.instances.run(number)?;
-        Some(Record::Run(Box::new(RunRecord {
-            instance: run.instance().to_string().into(),
-            at_ms: self.clock.unix_ms(run.at()),
-            node: run.node(),
-            hostname: run.hostname().as_str().into(),
-            name: run.name().into(),
-            program: run.program().into(),
-            failed: run.failed().map(|reason| reason.as_str().into()),
-            is_unsent: run.unsent().is_some(),
-            is_restart: run.unsent().is_some_and(|unsent| unsent.is_restart),
-            exit_code: run.exit_code(),
-            end: run.end(),
-            run: run.numbers().latest(),
-            ended_ms: run.reported_end().map(|at| self.clock.unix_ms(at)),
-            ran_on: run.numbers().node(),
-            earlier_runs: run.numbers().earlier().to_vec(),
-            history: run.events().map(|it| self.event_record(&it)).collect(),
-        })))
-    }
-
     /// Takes over a run from its record, under the number it had.
     pub(crate) fn restore_run(&mut self, number: u64, record: RunRecord) {
         let run = Run::restored(
@@ -340,7 +234,11 @@ impl Scheduler {
             (record.node, ShortText::new(&record.hostname)),
             self.clock.instant_of(record.at_ms),
             (record.exit_code, record.end),
-            record.history.iter().map(|it| self.event_of(it)).collect(),
+            record
+                .history
+                .iter()
+                .map(|it| self.sight().event_of(it))
+                .collect(),
         );
         let failed = record.failed.as_deref().map(StartFailureReason::from);
         let run = run

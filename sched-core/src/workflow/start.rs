@@ -14,15 +14,15 @@ use crate::api::action::{Action, Message, Notice};
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
-use crate::api::start::{PlacedStart, StartRequest};
+use crate::api::start::PlacedStart;
 use crate::cluster::Released;
 use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
-use crate::cluster::view::{View, is_hard};
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
-use crate::workflow::admission::{Known, NewStart};
+use crate::sight::Sight;
+use crate::workflow::admission::NewStart;
 
 impl Scheduler {
     /// Takes in a START from a client: refuses what could never be placed as it is written, and what there is no memory
@@ -33,7 +33,7 @@ impl Scheduler {
         if let Err(problem) = self.placement.check(&start.request, is_native) {
             return self.refuse_start(&start, problem);
         }
-        if !self.has_room_to_manage(&start) {
+        if !self.sight().has_room_to_manage(&start) {
             return self.fail_for_room(&start, Refusal::TooMany);
         }
         if let Some(start) = self.hold_for_disk(start) {
@@ -53,19 +53,6 @@ impl Scheduler {
         }
     }
 
-    /// Whether there is memory for one more managed instance, if this START needs that. Dry runs keep nothing, and an
-    /// instance that is managed already is counted.
-    fn has_room_to_manage(&self, start: &PlacedStart) -> bool {
-        let request = &start.request;
-        if !self.is_to_be_managed(request) || self.instances.contains(&request.instance) {
-            return true;
-        }
-        let is_dry_run = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
-        let is_operators = self.peers.owner(start.sender) != Owner::Controllers;
-        let size = self.instances.size();
-        is_dry_run || size.has_room(start.parcel.payload.len(), is_operators)
-    }
-
     /// Places a START that stands alone: on the node that has its instance, else on one that fits; else it waits or
     /// fails.
     pub(crate) fn place(&mut self, now: Instant, start: Box<PlacedStart>) {
@@ -80,12 +67,12 @@ impl Scheduler {
             self.journal
                 .forget_lost_plain(&start.request().instance, now);
         }
-        if self.waits_for_members(start.request()) {
+        if self.sight().waits_for_members(start.request()) {
             // Wherever it went, members may turn up on the wrong side of it.
             return self.hold(start.into_start(), Some(Refusal::Crowded));
         }
         let query = Query::of(start.request());
-        let chosen = if self.is_to_manage(&start) {
+        let chosen = if self.sight().is_to_manage(&start) {
             self.choose_avoiding_failing(&query)
         } else {
             self.choose(&query)
@@ -93,25 +80,6 @@ impl Scheduler {
         match chosen {
             Some(key) => self.claim(now, key, &query, start),
             None => self.without_room(start),
-        }
-    }
-
-    /// Whether a START has to wait for the recovery window because it must be together with, or apart from, members of
-    /// a group: nodes that are not back may have some, so no choice is known to be right.
-    pub(crate) fn waits_for_members(&self, request: &StartRequest) -> bool {
-        let group = request
-            .scheduling
-            .as_ref()
-            .and_then(|scheduling| scheduling.group.as_ref());
-        self.recovery.is_open() && group.is_some_and(is_hard)
-    }
-
-    /// Whether a START cannot be placed before certain nodes have come back after a restart: those that may have
-    /// members of its group, or the one that had its instance.
-    pub(crate) fn waits_for_nodes(&self, request: &StartRequest) -> bool {
-        match self.known(&request.instance) {
-            Known::Nowhere => self.waits_for_members(request),
-            known => known == Known::Expected,
         }
     }
 
@@ -155,7 +123,7 @@ impl Scheduler {
         if self.queue.is_empty() {
             return choose(self, query);
         }
-        let closed = self.closed_to(query);
+        let closed = self.sight().closed_to(query);
         if closed.is_empty() {
             return choose(self, query);
         }
@@ -174,11 +142,6 @@ impl Scheduler {
             .why_not_now(&mut self.cluster, query, self.now)
     }
 
-    /// A read-only view of one pool (compute or network nodes), as filters see it.
-    pub(crate) fn view(&self, pool: Pool) -> View<'_> {
-        self.cluster.view(pool, self.now)
-    }
-
     /// Claims on a node what a START asks for, and gives it the START.
     fn claim(&mut self, now: Instant, key: NodeKey, query: &Query, start: NewStart) {
         self.reserve(now, key, start.as_start().sender, query);
@@ -188,9 +151,13 @@ impl Scheduler {
     /// Gives a START to the node on which its room is reserved: at once if it is plain, else by way of the managed
     /// instance it becomes. The placement is counted against those that wait before it.
     pub(crate) fn launch_reserved(&mut self, key: NodeKey, start: NewStart) {
-        let waited = (!self.queue.is_empty())
-            .then(|| (Pool::of(start.request()), self.rank_of(start.request())));
-        if self.is_to_manage(&start) {
+        let waited = (!self.queue.is_empty()).then(|| {
+            (
+                Pool::of(start.request()),
+                self.sight().rank_of(start.request()),
+            )
+        });
+        if self.sight().is_to_manage(&start) {
             self.begin_placing(key, start);
         } else {
             self.placement.keep_tried(start.as_start());
@@ -207,7 +174,7 @@ impl Scheduler {
         let entry = if self.journal.is_recorded(instance) {
             // Its record on disk says that no node has it. Its node is sent the START once that record has been
             // replaced.
-            self.claimed(query)
+            self.sight().claimed(query)
         } else {
             let restart = query.request().restart;
             let unconfirmed = self.cluster.number_start(key, sender, restart);
@@ -291,7 +258,7 @@ impl Scheduler {
             let Some(start) = self.recovery.take() else {
                 return;
             };
-            if self.waits_for_nodes(&start.request) {
+            if self.sight().waits_for_nodes(&start.request) {
                 self.recovery.put_back(start);
                 continue;
             }
@@ -324,5 +291,20 @@ impl Scheduler {
         }
         let uuid = self.cluster.uuid(key);
         self.cluster.note_left(uuid, instance);
+    }
+}
+
+impl Sight<'_> {
+    /// Whether there is memory for one more managed instance, if this START needs that. Dry runs keep nothing, and an
+    /// instance that is managed already is counted.
+    fn has_room_to_manage(&self, start: &PlacedStart) -> bool {
+        let request = &start.request;
+        if !self.placement.manages(request) || self.instances.contains(&request.instance) {
+            return true;
+        }
+        let is_dry_run = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
+        let is_operators = self.peers.owner(start.sender) != Owner::Controllers;
+        let size = self.instances.size();
+        is_dry_run || size.has_room(start.parcel.payload.len(), is_operators)
     }
 }

@@ -18,10 +18,9 @@ use crate::api::start::PlacedStart;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::Unconfirmed;
 use crate::cluster::query::Query;
-use crate::instance::{Instance, State};
 use crate::placement::explain::Explanation;
+use crate::query::verdict::BeforeEnd;
 use crate::workflow::reports::still_runs;
-use crate::workflow::runs::BeforeEnd;
 
 impl Scheduler {
     /// Fails every START that waits for something, because the scheduler is leaving and no one else knows of them. With
@@ -41,15 +40,10 @@ impl Scheduler {
             return;
         }
         self.fail_batches();
-        let is_not_given = |managed: &Instance| match managed.state() {
-            State::Seeking { .. } | State::Waiting { .. } => true,
-            State::Placing(placing) => !placing.pending_on.is_given(),
-            _ => false,
-        };
         let untold = self
             .instances
             .iter()
-            .filter(|(_, managed)| is_not_given(managed));
+            .filter(|(_, managed)| managed.state().is_not_given());
         let untold: Vec<_> = untold
             .map(|(instance, managed)| (instance.clone(), managed.state().node()))
             .collect();

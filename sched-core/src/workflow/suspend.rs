@@ -28,7 +28,8 @@ use crate::api::phase::EventKind;
 use crate::cluster::ledger::{ClaimState, Entry, Suspension};
 use crate::cluster::node::Pool;
 use crate::instance::{Instance, LifecycleEvent, MoveRequest, State, SuspendedBy};
-use crate::queue::Shape;
+use crate::queue::{Room, Shape};
+use crate::sight::Sight;
 use crate::timers::Timer;
 use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
@@ -77,7 +78,8 @@ impl Scheduler {
         match self.instances.state_of(instance) {
             Some(State::Suspended { by, .. }) => {
                 let has_room = self.cluster.has_vcpus_for(instance, key);
-                if let Err(why) = has_room.and_then(|()| self.has_place_for(instance, key)) {
+                if let Err(why) = has_room.and_then(|()| self.sight().has_place_for(instance, key))
+                {
                     let reason = CommandFailureReason::NoRoom;
                     return self.fail_command(id, command, instance, Some(key), reason, why.into());
                 }
@@ -232,39 +234,6 @@ impl Scheduler {
         let (command, reason) = (failure.command.clone(), failure.reason.clone());
         let cause = &Cause::from(&*failure.detail);
         self.notify_asker(asker, instance, key, command, reason, cause);
-    }
-
-    /// Checks that the policy of a suspended instance's group holds on its node once it runs again, where that is to keep
-    /// members apart on nodes. Other policies go by all members, suspended or not.
-    ///
-    /// # Errors
-    /// That so many others are in place as there may be in all, or that the node has not said yet who is there.
-    pub(crate) fn has_place_for(
-        &self,
-        instance: &InstanceId,
-        key: NodeKey,
-    ) -> Result<(), Objection> {
-        let managed = self.instances.get(instance);
-        let group = managed.and_then(Instance::apart_by_node);
-        let Some(group) = group.filter(|_| self.placement.policy().understands("group")) else {
-            return Ok(());
-        };
-        let node = self.cluster.node(key);
-        let entry = node.ledger().get(instance);
-        let is_member = entry.is_some_and(|it| it.group().is_some_and(|id| **id == *group.id));
-        let own = u32::from(is_member && entry.is_some_and(|it| !it.gives_way()));
-        let members = self.cluster.groups().find(&group.id);
-        let others = members.map_or(0, |members| members.in_place(key).saturating_sub(own));
-        if !node.has_listed() {
-            return Err(Objection::NotListedYetBy(node.uuid()));
-        }
-        if others < group.max_in_place() {
-            return Ok(());
-        }
-        Err(Objection::NoPlace {
-            group: group.id.as_str().into(),
-            node: node.uuid(),
-        })
     }
 
     /// Makes the transition to suspending. The launcher is sent the command separately: at once for a SUSPEND, once it
@@ -434,51 +403,23 @@ impl Scheduler {
         let is_able = self.cluster.session(key).is_some()
             && self.cluster.node(key).can(Capabilities::SUSPEND);
         let has_room = self.cluster.has_vcpus_for(instance, key).is_ok();
-        if node != key || !is_able || !has_room || !self.is_to_resume(instance, key) {
+        if node != key || !is_able || !has_room || !self.sight().is_to_resume(instance, key) {
             return false;
         }
         let slots = self.cluster.node(key).slots();
-        let is_open =
-            |pool: &Pool| slots[*pool as usize].is_some() && self.is_open_to(*pool, key, instance);
+        let is_open = |pool: &Pool| {
+            slots[*pool as usize].is_some() && self.sight().is_open_to(*pool, key, instance)
+        };
         if !Pool::ALL.iter().any(is_open) {
             return false;
         }
-        if self.is_outranked(instance, key) {
+        if self.sight().is_outranked(instance, key) {
             self.queue.note_outranked(key);
             return false;
         }
         self.order_resume(key, instance, by, None, &Cause::RoomAgain);
         self.count_placement(instance);
         true
-    }
-
-    /// Whether the place of a suspended instance in its group is free on its node, and its launcher has answered the
-    /// latest RESUME.
-    pub(crate) fn is_to_resume(&self, instance: &InstanceId, key: NodeKey) -> bool {
-        let entry = self.cluster.entry(key, instance);
-        let is_free = entry.is_some_and(|entry| !entry.may_resume());
-        is_free && self.has_place_for(instance, key).is_ok()
-    }
-
-    /// Whether a START of higher priority waits that this node could run if it were empty. Its whole capacity is
-    /// compared, because what runs there may leave: resuming the instance would take room from that START. A cordoned
-    /// node runs none.
-    fn is_outranked(&self, instance: &InstanceId, key: NodeKey) -> bool {
-        let Some(managed) = self.instances.get(instance) else {
-            return false;
-        };
-        if self.cluster.node(key).is_cordoned() {
-            return false;
-        }
-        let mut room = self.room(key);
-        room.free = self.cluster.node(key).capacity();
-        let slots = self.cluster.node(key).slots();
-        let pools = Pool::ALL.into_iter();
-        let mut pools = pools.filter(|&pool| slots[pool as usize].is_some());
-        pools.any(|pool| {
-            let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
-            self.queue.outranks(pool, &room, managed.priority(), may)
-        })
     }
 
     /// An instance has left the queue. Nodes on which it kept suspended instances from being resumed are offered to the
@@ -544,6 +485,29 @@ impl Scheduler {
             // If no other node has vcpus either, it goes on waiting here.
             let _ = self.move_instance(instance, plan);
         }
+    }
+}
+
+impl Sight<'_> {
+    /// Whether a START of higher priority waits that this node could run if it were empty. Its whole capacity is
+    /// compared, because what runs there may leave: resuming the instance would take room from that START. A cordoned
+    /// node runs none.
+    fn is_outranked(&self, instance: &InstanceId, key: NodeKey) -> bool {
+        let Some(managed) = self.instances.get(instance) else {
+            return false;
+        };
+        if self.cluster.node(key).is_cordoned() {
+            return false;
+        }
+        let mut room = Room::on(self.cluster, key);
+        room.free = self.cluster.node(key).capacity();
+        let slots = self.cluster.node(key).slots();
+        let pools = Pool::ALL.into_iter();
+        let mut pools = pools.filter(|&pool| slots[pool as usize].is_some());
+        pools.any(|pool| {
+            let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
+            self.queue.outranks(pool, &room, managed.priority(), may)
+        })
     }
 }
 

@@ -125,7 +125,9 @@ impl Scheduler {
         self.timers.cancel(&Timer::GiveUp(key));
         self.timers.cancel(&Timer::Lease(key));
         let ledger = self.cluster.ledger(key);
-        let claims = self.claims_of(ledger, is_lost_with(&self.cluster, key));
+        let claims = self
+            .sight()
+            .claims_of(ledger, is_lost_with(&self.cluster, key));
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;
         };

@@ -21,6 +21,7 @@ use crate::api::text::ShortText;
 use crate::instance::{Effects, HistoryEvent, LifecycleEvent, State};
 use crate::journal::Next;
 use crate::peers::session::Session;
+use crate::sight::Sight;
 
 impl Scheduler {
     /// Whether an event may happen to an instance now; where it may not, that is counted and logged as the defect it
@@ -129,7 +130,7 @@ impl Scheduler {
         if !self.instances.contains(instance) {
             return;
         }
-        let place = self.place_of_end(instance);
+        let place = self.sight().place_of_end(instance);
         let before = self.instances.last_run();
         let what = PhaseName::Gone;
         let last = HistoryEvent {
@@ -160,20 +161,6 @@ impl Scheduler {
         self.note_out_of_the_way(instance);
     }
 
-    /// The node that a managed instance which ends has run on last, if it was on that until now, or is lost with it.
-    fn place_of_end(&self, instance: &InstanceId) -> Option<(Uuid, ShortText)> {
-        let managed = self.instances.get(instance)?;
-        let node = match *managed.state() {
-            State::Lost { node, .. } => Some(node),
-            _ if !managed.has_run() => None,
-            ref state => {
-                let key = state.node()?;
-                Some(self.cluster.uuid(key))
-            }
-        };
-        node.map(|uuid| (uuid, ShortText::new(self.cluster.name_of(uuid))))
-    }
-
     /// Takes an instance out of the queue, if it is there. Others may get what it was in the way of: instances that it
     /// kept from being resumed, and the node that was reserved for it.
     pub(crate) fn leave_queue(&mut self, instance: &InstanceId) {
@@ -201,7 +188,7 @@ impl Scheduler {
         if !self.peers.has_controllers() && !self.peers.has_subscribers() {
             return;
         }
-        let event = self.state_event(instance, state, node, cause);
+        let event = self.sight().state_event(instance, state, node, cause);
         self.notify_controllers(Topic::Instances, |session| {
             let message = || Message::InstanceState(Box::new(event.clone()));
             session.is_native().then(message)
@@ -219,9 +206,25 @@ impl Scheduler {
     ) {
         let to_alone = self.peers.outside_audience(to, &Topic::Instances);
         if to_alone.is_some_and(Session::is_native) {
-            let event = self.state_event(instance, state, node, cause);
+            let event = self.sight().state_event(instance, state, node, cause);
             self.send(to, Message::InstanceState(Box::new(event)));
         }
+    }
+}
+
+impl Sight<'_> {
+    /// The node that a managed instance which ends has run on last, if it was on that until now, or is lost with it.
+    fn place_of_end(&self, instance: &InstanceId) -> Option<(Uuid, ShortText)> {
+        let managed = self.instances.get(instance)?;
+        let node = match *managed.state() {
+            State::Lost { node, .. } => Some(node),
+            _ if !managed.has_run() => None,
+            ref state => {
+                let key = state.node()?;
+                Some(self.cluster.uuid(key))
+            }
+        };
+        node.map(|uuid| (uuid, ShortText::new(self.cluster.name_of(uuid))))
     }
 
     /// The event as it goes on the wire; its cause is put into words by the server.

@@ -20,6 +20,7 @@ use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::Backlog;
 use crate::api::text::ShortText;
 use crate::instance::{History, HistoryEvent, Run, UnsentFailure};
+use crate::sight::Sight;
 
 impl Scheduler {
     /// Has the failure of a START whose record is still on disk wait until the record is deleted. Gives back a failure
@@ -48,7 +49,7 @@ impl Scheduler {
         instance: &InstanceId,
         failure: &Explained<StartFailure>,
     ) -> Option<u64> {
-        if self.exists(instance) {
+        if self.sight().exists(instance) {
             return None;
         }
         let last = self.instances.last_run_of(instance);
@@ -113,7 +114,7 @@ impl Scheduler {
         let instance = InstanceId::new(&failure.instance_uuid);
         let last = self.instances.last_run_of(&instance);
         let is_it = last.is_some_and(|run| run.failed() == Some(&failure.reason));
-        if !self.config.durable || !is_it || self.exists(&instance) {
+        if !self.config.durable || !is_it || self.sight().exists(&instance) {
             return;
         }
         if let Some(number) = self.instances.number_of_last_run(&instance) {
@@ -161,13 +162,15 @@ impl Scheduler {
             .take(MAX_LIMIT as usize)
             .collect();
         for number in numbers {
-            if let Some(failure) = self.unsent_failure(number) {
+            if let Some(failure) = self.sight().unsent_failure(number) {
                 self.send_failure(SessionId(0), &failure);
             }
             self.set_unsent(number, None);
         }
     }
+}
 
+impl Sight<'_> {
     /// The failure of a START that a run tells of, if it still holds.
     fn unsent_failure(&self, number: u64) -> Option<Explained<StartFailure>> {
         let run = self.instances.run(number)?;

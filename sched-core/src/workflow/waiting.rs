@@ -24,6 +24,7 @@ use crate::instance::{Instance, LifecycleEvent, State, SuspendedBy};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Rank, Room, Shape, Waiter};
+use crate::sight::Sight;
 use crate::timers::Timer;
 use crate::workflow::admission::NewStart;
 use crate::workflow::suspend::RESUME_ELSEWHERE_AFTER;
@@ -52,7 +53,7 @@ impl Scheduler {
         if self.recovery.is_open() && !may_wait {
             return self.hold(start.into_start(), None);
         }
-        if !self.is_to_be_managed(start.request()) {
+        if !self.placement.manages(start.request()) {
             return self.fail_without_node(start.as_start());
         }
         let Some(instance) = self.keep(start) else {
@@ -188,7 +189,7 @@ impl Scheduler {
     /// which is still to come. A disk that takes no writes may delay that without limit, so then it fails at once.
     pub(crate) fn answer_waiting(&mut self, start: &PlacedStart) {
         let instance = &start.request.instance;
-        if self.waits_on_disk(instance) {
+        if self.sight().waits_on_disk(instance) {
             return self.notify_queued(instance);
         }
         if self.journal.is_in_trouble() {
@@ -196,12 +197,6 @@ impl Scheduler {
             let reason = StartFailureReason::InstanceExists;
             self.fail_with(start, reason, Explanation::of(cause));
         }
-    }
-
-    /// Whether it is on disk that an instance waits; always, without a state directory.
-    pub(crate) fn waits_on_disk(&self, instance: &InstanceId) -> bool {
-        let managed = self.instances.get(instance);
-        managed.is_some_and(|managed| self.journal.is_on_disk(managed.waits_with()))
     }
 
     /// Sends the START's sender and subscribers that an instance waits, at which position and why; all controllers, if
@@ -281,7 +276,7 @@ impl Scheduler {
         if !self.queue.has_awake() {
             return;
         }
-        let rank = self.rank_of(request);
+        let rank = self.sight().rank_of(request);
         let first = self.queue.iter_after(Pool::of(request), None).next();
         if first.is_some_and(|first| first.rank() < rank) {
             self.serve_waiting(Some(rank));
@@ -296,7 +291,7 @@ impl Scheduler {
         }
         for pool in Pool::ALL {
             let has_slot = self.cluster.node(key).slots()[pool as usize].is_some();
-            if !has_slot || !self.is_to_serve(key) {
+            if !has_slot || !self.sight().is_to_serve(key) {
                 continue;
             }
             match self.serve_in(pool, key, begin, limit) {
@@ -314,16 +309,6 @@ impl Scheduler {
         }
     }
 
-    /// Whether a node's room may go to those that wait. A node that calls itself full may be tried with what was
-    /// released there since.
-    fn is_to_serve(&self, key: NodeKey) -> bool {
-        let node = self.cluster.node(key);
-        match node.status() {
-            NodeStatus::Full => node.may_be_tried() && self.placement.has_room_to_try(),
-            _ => node.takes_work() && node.backlog() != Backlog::Stalled,
-        }
-    }
-
     /// The same of one pool's queue.
     fn serve_in(
         &mut self,
@@ -333,8 +318,8 @@ impl Scheduler {
         limit: Option<Rank>,
     ) -> Served {
         for _ in 0..MAX_TRIED_PER_NODE {
-            let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
-            let room = self.room_to_serve(key);
+            let may = |_, shape: &Shape| self.sight().may_run(pool, key, shape.query());
+            let room = Room::to_serve(&self.cluster, key);
             let found = self.queue.candidate(pool, &room, begin, may);
             let instance = match found {
                 Found::First(instance) => instance,
@@ -345,7 +330,7 @@ impl Scheduler {
                 return Served::UpToLimit;
             }
             // Who stands behind the one for whom the node is kept has to wait for that.
-            if !self.is_open_to(pool, key, &instance) {
+            if !self.sight().is_open_to(pool, key, &instance) {
                 return Served::NoOne;
             }
             if self.serve_instance(&instance, key) {
@@ -370,43 +355,10 @@ impl Scheduler {
         let vcpus = self.cluster.free(key).vcpus;
         let waiting = self.queue.resumable(key, vcpus);
         let mut waiting = waiting.iter();
-        let first = waiting.find(|instance| self.is_to_resume(instance, key));
+        let first = waiting.find(|instance| self.sight().is_to_resume(instance, key));
         first.is_some_and(|instance| {
             !self.queue.is_past(instance, limit) && self.resume_evicted(instance, key)
         })
-    }
-
-    /// A node as the queue sees it when it is served: of one that called itself full, what was released since.
-    fn room_to_serve(&self, key: NodeKey) -> Room<'_> {
-        let mut room = self.room(key);
-        if self.cluster.node(key).status() == NodeStatus::Full {
-            room.free = self.cluster.released(key);
-        }
-        room
-    }
-
-    /// A node as the queue sees it.
-    pub(crate) fn room(&self, key: NodeKey) -> Room<'_> {
-        let node = self.cluster.node(key);
-        Room {
-            node: key,
-            uuid: node.uuid(),
-            hostname: node.hostname(),
-            free: self.cluster.free(key),
-        }
-    }
-
-    /// Whether all filters of the policy admit a node for a query; room is not among them.
-    pub(crate) fn may_run(&self, pool: Pool, key: NodeKey, query: &Query) -> bool {
-        let view = self.view(pool);
-        let asked = view.asked(query, self.cluster.labels(pool));
-        let node = view.candidate(key);
-        asked.unknown_names().is_empty()
-            && self
-                .placement
-                .policy()
-                .concerned(&asked)
-                .all(|filter| filter.admits(&node, &asked).is_ok())
     }
 
     /// Serves one instance that the queue thinks fits on a node: resumes it there, or has it placed; whether it was.
@@ -463,6 +415,18 @@ impl Scheduler {
             if let Some(why) = why {
                 self.fail_managed(&instance, StartFailureReason::QueueTimeout, None, why);
             }
+        }
+    }
+}
+
+impl Sight<'_> {
+    /// Whether a node's room may go to those that wait. A node that calls itself full may be tried with what was
+    /// released there since.
+    fn is_to_serve(&self, key: NodeKey) -> bool {
+        let node = self.cluster.node(key);
+        match node.status() {
+            NodeStatus::Full => node.may_be_tried() && self.placement.has_room_to_try(),
+            _ => node.takes_work() && node.backlog() != Backlog::Stalled,
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::cluster::ledger::Remains;
 use crate::cluster::questions::Asker;
 use crate::peers::configuration::ClusterPayload;
 use crate::placement::explain::Explanation;
+use crate::sight::Sight;
 
 impl Scheduler {
     /// DELETE. What waits somewhere without being managed (in the recovery window, for the disk, in a batch) is
@@ -50,7 +51,7 @@ impl Scheduler {
         if self.instances.contains(&target.instance) {
             return self.delete_managed(id, parcel, &target);
         }
-        if self.peers.is_native(id) && self.is_plain_of_lost(&target.instance) {
+        if self.peers.is_native(id) && self.sight().is_plain_of_lost(&target.instance) {
             let cause = RefusalCause::OnLostNode;
             return self.refuse(
                 id,
@@ -60,14 +61,6 @@ impl Scheduler {
             );
         }
         self.forward_to_named_node(id, parcel, target, None);
-    }
-
-    /// Whether a plain instance is listed as lost with its node, so that nobody can end it now.
-    fn is_plain_of_lost(&self, instance: &InstanceId) -> bool {
-        match self.cluster.placement(instance) {
-            Some(key) => self.cluster.session(key).is_none(),
-            None => self.lost_plain(instance).is_some(),
-        }
     }
 
     /// Forwards a DELETE, or with `volume` an AttachVolume, of an instance that is not managed to the node that the
@@ -329,5 +322,15 @@ impl Scheduler {
             false,
             Explanation::of(Cause::from(&*malformed.detail)),
         );
+    }
+}
+
+impl Sight<'_> {
+    /// Whether a plain instance is listed as lost with its node, so that nobody can end it now.
+    fn is_plain_of_lost(&self, instance: &InstanceId) -> bool {
+        match self.cluster.placement(instance) {
+            Some(key) => self.cluster.session(key).is_none(),
+            None => self.lost_plain(instance).is_some(),
+        }
     }
 }

@@ -6,13 +6,14 @@ use std::cmp::Reverse;
 
 use sched_model::DrainState;
 
-use super::progress::{Progress, count};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::instance::DEFAULT_PRIORITY;
+use crate::query::drains::{Progress, count};
+use crate::sight::Sight;
 
 /// Choices, plus the nodes looked at one by one for them, after which the rest of the instances is not tried: some 20
 /// ms, in which the core does nothing else.
@@ -27,7 +28,7 @@ impl Scheduler {
     /// promised the same room; then undoes all claims in reverse order and puts cursors and random generator back.
     /// Bounded by `MAX_WORK`.
     pub(super) fn check_drain(&mut self, key: NodeKey) -> Progress {
-        let instances = self.by_urgency(key);
+        let instances = self.sight().by_urgency(key);
         let total = instances.len();
         let cursors = self.cluster.cursors();
         let chance = self.placement.chance();
@@ -39,11 +40,14 @@ impl Scheduler {
                 untried += 1;
                 continue;
             }
-            if let Err(why) = self.could_move(key, &instance) {
+            if let Err(why) = self.sight().could_move(key, &instance) {
                 unmovable.push((instance, why.into()));
                 continue;
             }
-            let dry_run = self.query_on(key, &instance, None).for_dry_run(number);
+            let dry_run = self
+                .sight()
+                .query_on(key, &instance, None)
+                .for_dry_run(number);
             let found = self.choose_ready(&dry_run);
             work += 1 + self.placement.looked_at();
             match found {
@@ -64,12 +68,16 @@ impl Scheduler {
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);
         let uuid = self.cluster.uuid(key);
-        let mut progress = self.progress_of(uuid, DrainState::Checking, total, unmovable);
+        let mut progress = self
+            .sight()
+            .progress_of(uuid, DrainState::Checking, total, unmovable);
         progress.left = count(total);
         progress.cause.untried = untried;
         progress
     }
+}
 
+impl Sight<'_> {
     /// The instances on a node, the most urgent first.
     fn by_urgency(&self, key: NodeKey) -> Vec<InstanceId> {
         let entries = self.cluster.ledger(key).entries_from(0);

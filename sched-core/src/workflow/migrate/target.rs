@@ -1,7 +1,5 @@
 //! Where an instance that moves goes to: what it asks for as far as that is known, and the node that has it.
 
-use std::sync::Arc;
-
 use sched_model::{CommandFailureReason, Uuid};
 
 use super::Declined;
@@ -9,8 +7,6 @@ use crate::Scheduler;
 use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
-use crate::api::start::{Demand, StartRequest};
-use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 
 /// Nodes tried for one whose launcher can receive an instance with its state, before the answer is that there is no
@@ -18,32 +14,6 @@ use crate::cluster::query::Query;
 const MAX_SHIPPING_TARGETS: usize = 16;
 
 impl Scheduler {
-    /// What an instance on a node asks for, as a query that avoids that node. From its START, or, for one without a
-    /// START, from what the node's ledger says; `demand` replaces the amounts.
-    pub(crate) fn query_on(
-        &self,
-        key: NodeKey,
-        instance: &InstanceId,
-        demand: Option<&Demand>,
-    ) -> Query {
-        let node = self.cluster.node(key);
-        let query = self.instances.query_of(instance).unwrap_or_else(|| {
-            let mut request = StartRequest::plain(instance.clone());
-            request.network_node = node.slots()[Pool::Compute as usize].is_none();
-            Query::of(&Arc::new(request))
-        });
-        let query = query.leaving(node.uuid());
-        // What it has may be more than its START says: an instance that was adopted, or was changed.
-        let known = self.cluster.demand_on(key, instance);
-        let demand = demand.or(known
-            .as_ref()
-            .filter(|_| !self.instances.has_start(instance)));
-        match demand {
-            Some(demand) => query.demanding(demand.clone()),
-            None => query,
-        }
-    }
-
     /// The node to which an instance is to move: the one that is named if it fits there, else the first that fits. An
     /// instance without a START can only go where the launcher can receive it with its state. Claims nothing.
     ///
