@@ -20,7 +20,7 @@ pub(crate) mod page;
 pub(crate) mod places;
 mod providers;
 mod queue_totals;
-mod records;
+pub(crate) mod records;
 pub(crate) mod snapshot;
 mod totals;
 pub(crate) mod verdict;

@@ -1,7 +1,8 @@
 //! Why a START or a command comes to nothing, beside that no node fits: as data. The sentences are the server's.
 
-use sched_model::{PhaseName, Uuid};
+use sched_model::{CommandFailureReason, PhaseName, Uuid};
 
+use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
 use crate::api::no_fit::Countable;
 
@@ -212,6 +213,36 @@ impl Objection {
                 .map(|(of, ..)| size_of::<(Countable, i64, i64)>() + name_len(of))
                 .sum(),
             _ => 0,
+        }
+    }
+}
+
+/// Why an instance is not moved, or not changed: the CommandFailure that its asker is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Declined {
+    /// The reason on the wire.
+    pub(crate) reason: CommandFailureReason,
+    /// For people.
+    pub(crate) why: Cause,
+    /// Whether waiting alone does not help: a drain does not try such an instance again by itself.
+    pub(crate) is_lasting: bool,
+}
+
+impl Declined {
+    /// A reason that may pass.
+    pub(crate) fn new(reason: CommandFailureReason, why: impl Into<Cause>) -> Self {
+        Self {
+            reason,
+            why: why.into(),
+            is_lasting: false,
+        }
+    }
+
+    /// A reason that stays until something is done about it.
+    pub(crate) fn lasting(reason: CommandFailureReason, why: impl Into<Cause>) -> Self {
+        Self {
+            is_lasting: true,
+            ..Self::new(reason, why)
         }
     }
 }

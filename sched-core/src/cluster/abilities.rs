@@ -2,14 +2,13 @@
 
 use sched_model::CommandFailureReason;
 
-use crate::api::declined::Objection;
+use crate::api::declined::{Declined, Objection};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::api::no_fit::{Amount, Countable};
 use crate::api::start::Demand;
 use crate::cluster::Cluster;
 use crate::cluster::ledger::{ClaimState, Entry};
-use crate::workflow::migrate::Declined;
 
 impl Cluster {
     /// The node of an instance that is not managed, and its entry there; declined if the node has not listed it.

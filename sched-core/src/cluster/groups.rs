@@ -210,6 +210,11 @@ impl Group {
             .map(|(&node, member)| (node, member.instances))
     }
 
+    /// How many nodes have members.
+    pub(crate) fn node_count(&self) -> usize {
+        self.members.len()
+    }
+
     /// The slots of nodes with at least this many members. For one it is kept ready; for more it costs a walk over the
     /// group's nodes.
     pub(crate) fn slots(&self, pool: usize, at_least: u32) -> Arc<SlotSet> {

@@ -101,11 +101,11 @@ impl Cluster {
     }
 
     /// How many nodes have members of a request's group: part of the cost of one choice for it.
-    pub(crate) fn members_of(&self, request: &StartRequest) -> usize {
+    pub(crate) fn nodes_of_group(&self, request: &StartRequest) -> usize {
         let group = request.scheduling.as_ref().and_then(|it| it.group.as_ref());
         group
             .and_then(|group| self.groups().find(&group.id))
-            .map_or(0, |group| group.nodes().len())
+            .map_or(0, |group| group.node_count())
     }
 
     /// The reason on the wire where nothing fits, by the original's rules: network STARTs have one reason; of the

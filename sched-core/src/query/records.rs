@@ -4,18 +4,18 @@ use sched_model::{PhaseName, Uuid};
 
 use crate::api::cause::Cause;
 use crate::api::clock::whole_ms;
-use crate::api::ids::InstanceId;
+use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::record;
 use crate::api::record::{
     ClaimRecord, ClaimsRecord, DrainRecord, InstanceRecord, Life, LostDelete, NodeRecord, Record,
     RunRecord,
 };
+use crate::cluster::Cluster;
 use crate::cluster::ledger::{ClaimState, Entry, Ledger, Remains};
 use crate::instance::tried::Tried;
 use crate::instance::{AfterLoss, AfterStop, Awaits, HistoryEvent, OnLoss, State, SuspendedBy};
 use crate::query::drains::count;
 use crate::sight::Sight;
-use crate::workflow::remembered::is_lost_with;
 
 impl Sight<'_> {
     /// The record of an instance as it is now; `None` deletes what is on disk of it.
@@ -162,7 +162,7 @@ impl Sight<'_> {
             Some(node) if node.session().is_some() => return None,
             Some(node) => {
                 let key = self.cluster.by_uuid(uuid)?;
-                let mut claims = self.claims_of(node.ledger(), is_lost_with(&self.cluster, key));
+                let mut claims = self.claims_of(node.ledger(), is_lost_with(self.cluster, key));
                 claims.retain(|claim| claim.is_lost);
                 claims
             }
@@ -285,4 +285,13 @@ fn is_deleted(state: &State) -> bool {
         State::Lost { then, .. } => *then == AfterLoss::Delete,
         _ => false,
     }
+}
+
+/// Whether an instance in the ledger of a node that is lost is lost with it: not where it is placed elsewhere, and the
+/// node has listed it all the same.
+pub(crate) fn is_lost_with(
+    cluster: &Cluster,
+    key: NodeKey,
+) -> impl Fn(&InstanceId, &Entry) -> bool {
+    move |instance, entry| entry.is_remembered() || cluster.placement(instance) == Some(key)
 }

@@ -100,7 +100,7 @@ impl Scheduler {
                 why = Some(Explanation::of(Refusal::OnlyTried(number).into()));
                 break;
             }
-            work += 1 + self.cluster.members_of(request);
+            work += 1 + self.cluster.nodes_of_group(request);
             let dry_run = Query::of(request).for_dry_run(number);
             let found = self.choose(&dry_run);
             work += self.placement.looked_at();
@@ -129,7 +129,7 @@ impl Scheduler {
                 .for_dry_run(count)
                 .avoiding(placements.keys().map(uuid));
             while wanted > 0 && work <= MAX_WORK {
-                work += 1 + self.cluster.members_of(request);
+                work += 1 + self.cluster.nodes_of_group(request);
                 let found = self.choose(&dry_run);
                 work += self.placement.looked_at();
                 let Some(key) = found else { break };

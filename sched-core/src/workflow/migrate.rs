@@ -20,11 +20,10 @@ use std::time::{Duration, Instant};
 
 use sched_model::{CommandFailure, CommandFailureReason, LifecycleCommand, Migrate};
 
-use self::target::pinned;
 use crate::Scheduler;
 use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
-use crate::api::declined::Objection;
+use crate::api::declined::{Declined, Objection};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
@@ -38,39 +37,11 @@ use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::managed_end::EndAudience;
 use crate::workflow::suspend::suspension;
 
+use self::target::pinned;
+
 /// How long a move may take until the instance has left its node, where no one says: time enough to stop anything in an
 /// orderly way, or to transfer some GiB of its state.
 pub(crate) const MOVE_TIME: Duration = Duration::from_secs(5 * 60);
-
-/// Why an instance is not moved, or not changed: the CommandFailure that its asker is sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Declined {
-    /// The reason on the wire.
-    pub(crate) reason: CommandFailureReason,
-    /// For people.
-    pub(crate) why: Cause,
-    /// Whether waiting alone does not help: a drain does not try such an instance again by itself.
-    pub(crate) is_lasting: bool,
-}
-
-impl Declined {
-    /// A reason that may pass.
-    pub(crate) fn new(reason: CommandFailureReason, why: impl Into<Cause>) -> Self {
-        Self {
-            reason,
-            why: why.into(),
-            is_lasting: false,
-        }
-    }
-
-    /// A reason that stays until something is done about it.
-    pub(crate) fn lasting(reason: CommandFailureReason, why: impl Into<Cause>) -> Self {
-        Self {
-            is_lasting: true,
-            ..Self::new(reason, why)
-        }
-    }
-}
 
 /// A move to be begun.
 #[derive(Debug, Clone)]

@@ -23,7 +23,6 @@ mod victims;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use self::victims::{Eviction, PreemptionPlan, Shortfall, Victim, cheapest};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
@@ -39,6 +38,8 @@ use crate::placement::choose::count_group;
 use crate::queue::{Purpose, Rank};
 use crate::sight::Sight;
 use crate::workflow::managed::COMMAND_TIME;
+
+use self::victims::{Eviction, PreemptionPlan, Shortfall, Victim, cheapest};
 
 /// Nodes looked at for one START, in the order of the search from where the last one was placed. With
 /// [`MAX_ENTRIES_LOOKED_AT`] it bounds the time that one START which fits nowhere takes to about a millisecond.

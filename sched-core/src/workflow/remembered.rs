@@ -18,20 +18,10 @@ use crate::api::record::{ClaimRecord, ClaimsRecord, LostDelete};
 use crate::api::resources::Resources;
 use crate::api::rules::TenantId;
 use crate::api::text::ShortText;
-use crate::cluster::Cluster;
 use crate::cluster::ledger::{Entry, Extras, Remains};
 use crate::cluster::node::Node;
 use crate::instance::{InstanceInfo, Run};
 use crate::journal::LostPlain;
-
-/// Whether an instance in the ledger of a node that is lost is lost with it: not where it is placed elsewhere, and the
-/// node has listed it all the same.
-pub(crate) fn is_lost_with(
-    cluster: &Cluster,
-    key: NodeKey,
-) -> impl Fn(&InstanceId, &Entry) -> bool {
-    move |instance, entry| entry.is_remembered() || cluster.placement(instance) == Some(key)
-}
 
 impl Scheduler {
     /// A node is given up: these of its claims are remembered, for the case that it comes back with what has them. Of a

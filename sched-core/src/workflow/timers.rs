@@ -8,8 +8,8 @@ use crate::Scheduler;
 use crate::api::action::Action;
 use crate::api::ids::NodeKey;
 use crate::batches::BATCHES_PER_TICK;
+use crate::query::records::is_lost_with;
 use crate::timers::{Kind, Timer, earlier};
-use crate::workflow::remembered::is_lost_with;
 
 /// STARTs that fail, or instances that are looked at, for one kind of timers in one tick before it ends; a tick that
 /// has more to do is due again at once. Bounds how long the loss of many nodes delays everything else.

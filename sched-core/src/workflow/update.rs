@@ -17,7 +17,7 @@ use sched_model::{CommandFailure, CommandFailureReason, LifecycleCommand, PhaseN
 use crate::Scheduler;
 use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
-use crate::api::declined::Objection;
+use crate::api::declined::{Declined, Objection};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::InstanceState;
 use crate::api::phase::EventKind;
@@ -27,7 +27,7 @@ use crate::cluster::query::Query;
 use crate::instance::{DemandChange, HistoryEvent, LifecycleEvent, MoveRequest, State};
 use crate::queue::AllowedNodes;
 use crate::workflow::managed::COMMAND_TIME;
-use crate::workflow::migrate::{Declined, MOVE_TIME, MovePlan};
+use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
 /// MiB in a GiB: a START asks for disk in whole ones, so that is what an UPDATE comes to.
 const MIB_PER_GIB: i64 = 1024;

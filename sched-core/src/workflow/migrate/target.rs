@@ -2,9 +2,8 @@
 
 use sched_model::{CommandFailureReason, Uuid};
 
-use super::Declined;
 use crate::Scheduler;
-use crate::api::declined::Objection;
+use crate::api::declined::{Declined, Objection};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::cluster::query::Query;
