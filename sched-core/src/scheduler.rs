@@ -213,7 +213,7 @@ impl Scheduler {
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
             let any = self.place_collected() | self.run_committed() | self.continue_drains();
-            if !self.serve_waiting(None) && !self.place_evicted() && !any {
+            if !self.serve_waiting(None) && !any {
                 break;
             }
         }

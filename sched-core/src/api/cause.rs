@@ -28,8 +28,6 @@ pub enum Cause {
     NodeDrained,
     /// Its node guards itself against a shortage of memory.
     NodeShortOfMemory,
-    /// It cannot be started again.
-    StartUnknown,
     /// It cannot be started again any more.
     StartForgotten,
     /// Its START was kept, and is refused now.

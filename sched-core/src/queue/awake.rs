@@ -32,7 +32,7 @@ impl Queue {
     /// Whether there is something to do at the end of an input: a node to search for, or an instance to find a node
     /// for.
     pub(crate) fn has_work(&self) -> bool {
-        self.has_awake() || !self.together.is_empty() || self.preemptions.is_to_reschedule()
+        self.has_awake() || !self.together.is_empty()
     }
 
     /// Whether there is a node to search for.

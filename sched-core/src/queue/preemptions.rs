@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::{Queue, Rank};
+use super::Queue;
 use crate::api::ids::{InstanceId, NodeKey};
 
 /// How long an instance that did not leave is not preempted again: its launcher refused or did not answer, and would
@@ -19,8 +19,6 @@ pub(super) struct Preemptions {
     /// The preemptor of each victim. One that does not wait any more may still be named; the entry is removed with the
     /// victim's next step.
     preemptors: BTreeMap<InstanceId, InstanceId>,
-    /// Stopped victims for which a node is looked for once the queue has been served, by rank.
-    to_reschedule: BTreeMap<Rank, InstanceId>,
     /// Until when those that did not leave are not preempted.
     spared: BTreeMap<InstanceId, Instant>,
     /// Nodes on which an instance was not resumed because one of higher priority waits that could run there.
@@ -61,17 +59,6 @@ impl Queue {
         self.preemptions.spared.remove(instance);
     }
 
-    /// Notes that a node is to be looked for at the end of this input.
-    pub(crate) fn reschedule(&mut self, rank: Rank, instance: InstanceId) {
-        self.preemptions.to_reschedule.insert(rank, instance);
-    }
-
-    /// The first in order for which a node is to be looked for.
-    pub(crate) fn next_to_reschedule(&mut self) -> Option<InstanceId> {
-        let (_, instance) = self.preemptions.to_reschedule.pop_first()?;
-        Some(instance)
-    }
-
     /// Notes that an instance was not resumed on a node because another one waits. The node is offered again when that
     /// one leaves.
     pub(crate) fn note_outranked(&mut self, key: NodeKey) {
@@ -86,12 +73,5 @@ impl Queue {
     /// One of the nodes where no one was resumed for that reason.
     pub(crate) fn next_outranked(&mut self) -> Option<NodeKey> {
         self.preemptions.outranked.pop_first()
-    }
-}
-
-impl Preemptions {
-    /// Whether there are stopped victims for which a node is to be looked for.
-    pub(super) fn is_to_reschedule(&self) -> bool {
-        !self.to_reschedule.is_empty()
     }
 }

@@ -8,7 +8,8 @@
 //!    instances that wait and come before the preemptor in the queue.
 //! 2. `evict` claims the room, and makes the transitions of preemptor and victims. Nothing is sent yet.
 //! 3. Each victim's transition is on disk: [`Scheduler::begin_preempting`] sends its launcher the suspend or stop.
-//! 4. Each victim is suspended or has ended: [`Scheduler::victim_is_away`]. A stopped victim is queued.
+//! 4. Each victim is suspended or has ended: [`Scheduler::victim_is_away`]. For a stopped victim a node is
+//!    looked for, as for all that has to leave its node.
 //! 5. The last one is away: the preemptor's claim goes to disk, and then its START to the node.
 //!
 //! A START of a group whose members are to be apart on nodes may lack a place beside room: then members of the group are
@@ -65,9 +66,6 @@ const OFFERS_PER_START: usize = 4;
 /// How long a preemptor waits for its victims. Each of them has [`COMMAND_TIME`] of its own; the rest lets those
 /// deadlines pass first.
 pub(crate) const VICTIMS_TIME: Duration = Duration::from_secs(COMMAND_TIME.as_secs() + 10);
-
-/// Stopped victims for which a node is looked for in one step, once the queue has been served.
-const SEARCHES_PER_STEP: usize = 64;
 
 impl Scheduler {
     /// Looks for the node where preemption costs least, and begins it; whether it has begun. `false` leaves everything
@@ -205,63 +203,15 @@ impl Scheduler {
         }
     }
 
-    /// A victim was suspended, or was stopped and is on no node: one that was stopped waits for room again.
+    /// A victim was suspended, or was stopped and is on no node: for one that was stopped a node is looked for.
     pub(crate) fn victim_is_away(&mut self, victim: &InstanceId, by: &InstanceId) {
-        if self
-            .instances
-            .state_of(victim)
-            .is_some_and(|state| !state.is_suspended())
-        {
-            self.wait_again(victim, &Cause::LeftFor(by.clone()));
-        }
-        self.note_out_of_the_way(victim);
-    }
-
-    /// Queues a stopped victim, and notes that a node is to be looked for once the queue was served: those before it
-    /// come first.
-    fn wait_again(&mut self, victim: &InstanceId, cause: &Cause) {
-        if self.on(victim, LifecycleEvent::Sought).is_none() {
-            return;
-        }
-        if let Some(managed) = self.instances.get_mut(victim) {
+        let managed = self.instances.get_mut(victim);
+        if let Some(managed) = managed.filter(|managed| !managed.state().is_suspended()) {
             managed.note_ran();
             managed.forget_refusals();
+            self.reschedule(victim, &Cause::LeftFor(by.clone()));
         }
-        match self.instances.query_of(victim) {
-            Some(query) => {
-                self.wait_or_fail(victim, &query, cause);
-                self.queue
-                    .reschedule(self.sight().rank_of_query(&query), victim.clone());
-            }
-            None => self.end_managing(victim, &Cause::StartUnknown),
-        }
-    }
-
-    /// Looks for nodes for stopped victims, once no node is awake any more; whether there was anything to do.
-    pub(crate) fn place_evicted(&mut self) -> bool {
-        let mut any = false;
-        for _ in 0..SEARCHES_PER_STEP {
-            if self.queue.has_awake() {
-                return any;
-            }
-            let Some(instance) = self.queue.next_to_reschedule() else {
-                return any;
-            };
-            let managed = self.instances.get(&instance);
-            if !managed.is_some_and(|managed| managed.state().is_waiting()) {
-                continue;
-            }
-            let Some(query) = self.instances.query_of(&instance) else {
-                continue;
-            };
-            any = true;
-            if let Some(key) = self.choose_again(&instance, &query) {
-                self.claim_managed(&instance, key, &Cause::RoomFound);
-            } else {
-                self.preempt(&instance, &query);
-            }
-        }
-        any
+        self.note_out_of_the_way(victim);
     }
 
     /// An instance is in no preemptor's way any more. If it was the last victim that its preemptor waited for, the

@@ -95,7 +95,6 @@ impl fmt::Display for Why<'_> {
             Cause::RoomNotNeeded => "its room is no longer needed for another",
             Cause::NodeDrained => "its node is drained",
             Cause::NodeShortOfMemory => "its node is short of memory",
-            Cause::StartUnknown => "its START is not known",
             Cause::StartForgotten => "its START is not known any more",
             Cause::StartUnreadable => "its START cannot be read any more",
             Cause::RoomFound => "there is room",

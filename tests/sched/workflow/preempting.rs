@@ -181,7 +181,7 @@ fn a_launcher_that_cannot_suspend_is_told_to_stop_and_original_controllers_hear_
     assert_eq!(world.told(original).len(), 1, "InstanceStopped");
     assert_eq!(
         world.lives(controller),
-        ["low waiting", "high placing"],
+        ["high placing", "low waiting"],
         "in other words"
     );
     assert_eq!(world.orders(node), ["start high"]);
