@@ -411,10 +411,10 @@ impl Sight<'_> {
 }
 
 /// On how many nodes it has been tried since it last ran: the failed tries, plus the one that is under way or
-/// succeeded.
+/// succeeded. That on a lost node counts: it was sent there.
 fn attempts(managed: &Instance) -> u32 {
     let is_tried = match managed.state() {
-        State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. } => false,
+        State::Seeking { .. } | State::Waiting { .. } => false,
         State::Placing(Placing { pending_on, .. }) => pending_on.is_given(),
         _ => true,
     };

@@ -10,9 +10,11 @@ use proto_frames::payload::{
     StartFailureReason,
 };
 use sched_core::{
-    Capabilities, Command, Message, NodeExtras, Report, SessionId, StartRequest, TenantId, Workload,
+    Capabilities, Command, IN_DOUBT_TIME, Message, NodeExtras, Report, SessionId, StartRequest,
+    TenantId, Workload,
 };
 
+use crate::support::durability::{LEASE, crash, durable};
 use crate::support::preemption::{cpus, frozen};
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
@@ -287,6 +289,28 @@ fn failed_tries_are_counted_with_the_one_being_made() {
     let second = nodes.into_iter().find(|&node| node != first);
     let second = second.map(|node| world.uuid_of(node).to_string());
     assert_eq!(Some(row.node_uuid), second);
+}
+
+#[test]
+fn the_node_that_it_was_lost_with_stays_among_those_that_it_was_tried_on() {
+    let one = [request("a", 10).movable()];
+    let (mut world, _, node) = World::with(durable()).with_running(one);
+    let shown = |world: &mut World| {
+        let row = world.seen("a").remove(0);
+        (row.attempts, row.life)
+    };
+    assert_eq!(shown(&mut world), (Some(1), "running".to_owned()));
+    world.cut(node);
+    assert_eq!(shown(&mut world).0, Some(1), "it may come back");
+    world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+    assert_eq!(shown(&mut world), (Some(1), "lost".to_owned()));
+    crash(&mut world, 1);
+    assert_eq!(shown(&mut world), (Some(1), "lost".to_owned()));
+    // What waits has been tried on none since it last ran.
+    let (mut world, _, node) = World::new().with_leased("a");
+    world.lose(node);
+    world.advance(2 * LEASE);
+    assert_eq!(shown(&mut world), (Some(0), "waiting".to_owned()));
 }
 
 #[test]
