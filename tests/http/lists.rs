@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proto_frames::{Encoding, Kind, Role, Uuid};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::client::Http;
 use crate::peer::{Dialer, Peer};
@@ -243,18 +244,25 @@ async fn while_nodes_come_back_after_a_restart_each_instance_is_on_one_page() {
     );
 }
 
+/// What `ciaoctl` lists in JSON.
+async fn ciaoctl_lists(cluster: &Recovering, list: &str) -> Vec<Value> {
+    let mut command = cluster.site.ciaoctl(cluster.daemon.address);
+    command.args([list, "--json"]);
+    let ran = output(command).await;
+    let listed: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    listed[list].as_array().unwrap().clone()
+}
+
 #[tokio::test]
 async fn while_nodes_come_back_after_a_restart_ciaoctl_lists_each_instance_and_node_once() {
     let cluster = Recovering::with(ON_EACH).await;
+    // How many listings are done. None begins before the one before it is.
+    let (done, mut listings) = watch::channel(0_usize);
     let lists = async {
         let mut states: Vec<usize> = Vec::new();
         loop {
-            let mut command = cluster.site.ciaoctl(cluster.daemon.address);
-            command.args(["instances", "--json"]);
-            let listed = output(command).await;
-            let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
             let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            for row in listed["instances"].as_array().unwrap() {
+            for row in ciaoctl_lists(&cluster, "instances").await {
                 let text = |key: &str| row[key].as_str().unwrap().to_owned();
                 found
                     .entry(text("instance_uuid"))
@@ -262,21 +270,12 @@ async fn while_nodes_come_back_after_a_restart_ciaoctl_lists_each_instance_and_n
                     .push(text("state"));
             }
             is_whole(&found, BEFORE * ON_EACH);
-            let lost = found
-                .values()
-                .flatten()
-                .filter(|state| *state == "lost")
-                .count();
+            let states_now = found.values().flatten();
+            let lost = states_now.filter(|state| *state == "lost").count();
             states.push(lost);
-            let mut command = cluster.site.ciaoctl(cluster.daemon.address);
-            command.args(["nodes", "--json"]);
-            let listed = output(command).await;
-            let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
-            assert_eq!(
-                listed["nodes"].as_array().unwrap().len(),
-                BEFORE,
-                "{listed}"
-            );
+            done.send_modify(|done| *done += 1);
+            let nodes = ciaoctl_lists(&cluster, "nodes").await;
+            assert_eq!(nodes.len(), BEFORE, "{nodes:?}");
             if lost == 0 {
                 return states;
             }
@@ -285,12 +284,21 @@ async fn while_nodes_come_back_after_a_restart_ciaoctl_lists_each_instance_and_n
     let come_back = async {
         let mut nodes: Vec<Peer> = Vec::new();
         for number in 0..BEFORE {
+            if [0, BEFORE / 2].contains(&number) {
+                // One that began since the node before came back, and ended before this one does.
+                let before = *listings.borrow_and_update();
+                let has_listed = |done: &usize| *done >= before + 2;
+                listings.wait_for(has_listed).await.unwrap();
+            }
             nodes.push(cluster.comes_back(number, ON_EACH).await);
         }
         nodes
     };
     let (states, _nodes) = within(async { tokio::join!(lists, come_back) }).await;
     assert!(states.is_sorted_by(|a, b| a >= b), "{states:?}");
+    for lost in [BEFORE, BEFORE - BEFORE / 2] {
+        assert!(states.contains(&(lost * ON_EACH)), "{states:?}");
+    }
 }
 
 #[tokio::test]
