@@ -1,7 +1,10 @@
 //! Payloads that the peeks read without the full parser, to be changed at random.
 
 /// All of them.
-pub(crate) const DOCUMENTS: &[&str] = &[START, SCHEDULING, FLOW, READY, STATS];
+pub(crate) const DOCUMENTS: &[&str] = &[START, EARLIER, SCHEDULING, FLOW, READY, STATS];
+
+/// Those that are STARTs.
+pub(crate) const STARTS: &[&str] = &[START, EARLIER, SCHEDULING, FLOW];
 
 /// What the scheduler tells controllers and others.
 pub(crate) const ANSWERS: &[&str] = &[LISTED, CHANGED];
@@ -53,15 +56,22 @@ start:
   vm_type: qemu
   networking:
     vnic_mac: 02:00:7c:0c:ad:88
+    vnic_uuid: 67d86208-b46c-0000-9018-e14187d4010
+    concentrator_uuid: 67d86208-b46c-4465-9018-fe14087d415f
+    concentrator_ip: 192.168.42.21
     subnet: 172.16.0.0/24
     subnet_key: \"8\"
+    subnet_uuid: 67d86208-b46c-4465-0000-e14187d4010
+    private_ip: 172.16.0.2
     public_ip: false
   storage:
   - id: 67d86208-b46c-4465-9018-e14187d4010
     boot: true
+    boot_index: 1
     ephemeral: true
   - local: true
     size: 20
+    swap: true
     tag: scratch
   requirements:
     mem_mb: 512
@@ -69,12 +79,14 @@ start:
     node_id: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
     hostname: host1
     network_node: false
+    privileged: true
   restart: false
   command:
   - sleep
   - 10
   env:
     A: b
+  working_dir: /tmp
   unknown:
     deep:
     - er: 1
@@ -85,7 +97,20 @@ start:
 - [ {a: b}
 ";
 
-const READY: &str = "node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
+/// As STARTs said until November 2017 what they need.
+const EARLIER: &str = "start:
+  instance_uuid: a
+  requested_resources:
+  - type: mem_mb
+    value: 512
+    mandatory: true
+  - type: network_node
+    value: 0
+    value_string: eth0
+    mandatory: false
+";
+
+pub(crate) const READY: &str = "node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
 mem_total_mb: 141312
 mem_available_mb: 141312
 disk_total_mb: 500000
@@ -109,14 +134,20 @@ capabilities:
 starts_seen: 1071
 incarnation: 67d86208-b46c-4465-9018-e14187d4010e
 shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
+shared_by:
+- 1f5b2fe6-4493-4561-904a-8f4e956218d9
 vm_types:
 - process
+volumes:
+- 67d86208-b46c-4465-9018-e14187d4010
 fault: 'the disk: full'
+pressure: false
 lease: 30s
 lease_seq: 0
+report_seq: 8
 ";
 
-const STATS: &str = "node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
+pub(crate) const STATS: &str = "node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
 status: READY
 mem_total_mb: 3896
 mem_available_mb: 3896
@@ -154,10 +185,22 @@ instances:
   cpu_usage: -1
   volumes:
   - 67d86208-b46c-4465-9018-e14187d4010
+labels:
+  zone: eu-1
+resources:
+  gpu: 4
+capabilities:
+- lease
 starts_seen: 3
+incarnation: 67d86208-b46c-4465-9018-e14187d4010e
 shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
 shared_by:
 - 67d86208-b46c-4465-9018-e14187d4010
+vm_types:
+- process
+volumes:
+- 67d86208-b46c-4465-9018-e14187d4010
+fault: ''
 pressure: true
 report_seq: 7
 lease: 1500ms
@@ -210,6 +253,11 @@ pub(crate) const SCHEDULING: &str = "start:
       scope: rack
       hard: true
     - label: port/3
+    same_node:
+    - 67d86208-b46c-4465-9018-e14187d4010e
+    different_node:
+    - fe2970fa-7b36-460b-8b79-9eb4745e62f2
+    - 1f5b2fe6-4493-4561-904a-8f4e956218d9
     batch:
       id: b1
       count: 8
@@ -217,8 +265,10 @@ pub(crate) const SCHEDULING: &str = "start:
     relocate: true
     on_node_loss: restart
     image: ubuntu:24.04
+    name: web-1
     dry_run: true
     count: 100
+    alternates: 2
 ";
 
 /// The same as people write it.
