@@ -27,5 +27,7 @@ mod reading;
 mod refusing;
 #[path = "common/site.rs"]
 mod site;
+#[path = "placement/texts.rs"]
+mod texts;
 #[path = "common/words.rs"]
 mod words;

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::door::{Call, Reply};
-use super::fault::Fault;
+use super::fault::{Fault, repeated};
 use super::names::{STANDARD_CLASSES, custom_class, is_standard_trait, standard_traits};
 use super::params::{Known, labels_of};
 use super::providers::{each, traits_of};
@@ -25,7 +25,10 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, Fault> {
 pub(super) fn one(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
     match names(call).iter().any(|other| other == name) {
         true => Ok(Reply::ok(document(call, name))),
-        false => Err(Fault::not_found(format!("No such resource class {name}."))),
+        false => Err(Fault::not_found(format!(
+            "No such resource class {}.",
+            repeated(name)
+        ))),
     }
 }
 
@@ -67,7 +70,10 @@ pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
             traits = standard().filter(|name| !traits.contains(name)).collect();
         }
         Some(other) => {
-            let detail = format!("associated: '{other}' is neither true nor false");
+            let detail = format!(
+                "associated: '{}' is neither true nor false",
+                repeated(other)
+            );
             return Err(Fault::bad(detail));
         }
     }
@@ -78,7 +84,10 @@ pub(super) async fn traits(call: &Call<'_>) -> Result<Reply, Fault> {
             (Some(list), _) => traits.retain(|it| list.split(',').any(|other| other == it)),
             (_, Some(prefix)) => traits.retain(|it| it.starts_with(prefix)),
             _ => {
-                let detail = format!("name: expected in:A,B or startswith:PREFIX. Got: {name}");
+                let detail = format!(
+                    "name: expected in:A,B or startswith:PREFIX. Got: {}",
+                    repeated(name)
+                );
                 return Err(Fault::bad(detail));
             }
         },
@@ -96,6 +105,9 @@ pub(super) fn has_trait(call: &Call<'_>, name: &str) -> Result<Reply, Fault> {
     };
     match !is_standard_trait(name) && !is_label() {
         false => Ok(Reply::empty(StatusCode::NO_CONTENT)),
-        true => Err(Fault::not_found(format!("No such trait(s): {name}."))),
+        true => Err(Fault::not_found(format!(
+            "No such trait(s): {}.",
+            repeated(name)
+        ))),
     }
 }

@@ -7,17 +7,22 @@
 //!
 //! Not a problem document as the HTTP API has (`http/problem.rs`).
 
+use std::borrow::Cow;
+
 use axum::http::{Method, StatusCode};
+use proto_frames::payload::cut::cut;
 use serde_json::{Value, json};
 
+use super::limits::{MAX_DETAIL, MAX_NAME_LEN};
 use super::version::Version;
+use crate::printable::Printable;
 
 /// Why a request is not answered as asked. [`Fault::document`] makes the body of it once the version and the request's
 /// id are known.
 #[derive(Debug)]
 pub(super) struct Fault {
     status: StatusCode,
-    detail: String,
+    detail: Printable,
     /// A word for programs; shown from [`CODES`] on.
     code: &'static str,
     /// Whether the document says which versions are offered.
@@ -32,12 +37,17 @@ const UNDEFINED: &str = "placement.undefined_code";
 /// The version from which on faults have codes: 1.23.
 const CODES: Version = Version(23);
 
+/// What a client has sent, as a detail repeats it: no longer than a name may be, so that the sentence around it stays.
+pub(super) fn repeated(text: &str) -> Cow<'_, str> {
+    cut(text, MAX_NAME_LEN)
+}
+
 impl Fault {
-    /// A fault without a code of its own.
+    /// A fault without a code of its own. What is not shown of the detail is escaped.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
-            detail: detail.into(),
+            detail: Printable::new(cut(&detail.into(), MAX_DETAIL)),
             code: UNDEFINED,
             offers_versions: false,
             allow: None,
@@ -62,6 +72,7 @@ impl Fault {
 
     /// 400: a parameter is there twice that may be there once.
     pub(super) fn duplicate(name: &str) -> Self {
+        let name = repeated(name);
         let detail = format!("Query parameter '{name}' may be specified only once.");
         Self {
             code: "placement.query.duplicate_key",
@@ -81,6 +92,7 @@ impl Fault {
 
     /// 405: the path is Placement's, and does not have this method here.
     pub(super) fn method(used: &Method, allowed: &'static str) -> Self {
+        let used = repeated(used.as_str());
         let detail = format!(
             "The method {used} is not allowed for this resource. This is the scheduler's own picture, which can only be \
              read; instances are started and stopped by ciaoctl or the HTTP API"
@@ -93,7 +105,7 @@ impl Fault {
 
     /// 406: a version that is not offered. The document says which are.
     pub(super) fn version(text: &str) -> Self {
-        let detail = format!("Unacceptable version header: {text}");
+        let detail = format!("Unacceptable version header: {}", repeated(text));
         Self {
             offers_versions: true,
             ..Self::new(StatusCode::NOT_ACCEPTABLE, detail)
@@ -114,7 +126,7 @@ impl Fault {
         let mut error = json!({
             "status": self.status.as_u16(),
             "title": self.status.canonical_reason().unwrap_or_default(),
-            "detail": self.detail,
+            "detail": *self.detail,
             "request_id": request_id,
         });
         if version >= CODES {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proto_frames::Uuid;
 
-use super::fault::Fault;
+use super::fault::{Fault, repeated};
 use super::limits::MAX_NAMED;
 use super::params::{AnyOf, Params, member_of, required, resources};
 use super::version::Version;
@@ -123,7 +123,8 @@ impl Params {
             None | Some("none") => Ok(false),
             Some("isolate") => Ok(true),
             Some(other) => Err(Fault::bad(format!(
-                "Invalid query string parameters: group_policy: '{other}' is not one of ['none', 'isolate']"
+                "Invalid query string parameters: group_policy: '{}' is not one of ['none', 'isolate']",
+                repeated(other)
             ))),
         }
     }
@@ -163,7 +164,8 @@ impl Wanted {
             }
             if let Some(other) = list.iter().find(|it| !self.groups.contains_key(**it)) {
                 return Err(Fault::bad(format!(
-                    "Real suffixes should be specified in `same_subtree`: {other} not found in {:?}",
+                    "Real suffixes should be specified in `same_subtree`: {} not found in {:?}",
+                    repeated(other),
                     self.groups.keys().collect::<Vec<_>>()
                 )));
             }

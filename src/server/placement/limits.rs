@@ -43,5 +43,9 @@ pub(super) const MAX_NAMED: usize = 64;
 /// same. Of more, the first count.
 pub(super) const MAX_LABELS_PER_TRAIT: usize = 64;
 
+/// Bytes of a fault's detail, before what is not shown is escaped: some sentences list all groups of a request, and what
+/// a client has sent is repeated up to [`MAX_NAME_LEN`] each time.
+pub(super) const MAX_DETAIL: usize = 4096;
+
 /// Bytes of a trait's or a resource class's name, as in Placement; labels that would have longer ones are no traits.
 pub(super) const MAX_NAME_LEN: usize = 255;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use proto_frames::Uuid;
 use proto_frames::payload::Scheduling;
 
-use super::fault::Fault;
+use super::fault::{Fault, repeated};
 use super::groups::Wanted;
 use super::limits::MAX_LABELS_PER_TRAIT;
 use super::names::{
@@ -96,7 +96,8 @@ impl Params {
                 let names = known.iter().filter(|(_, since)| Version(*since) <= version);
                 let names: Vec<&str> = names.map(|(name, _)| *name).collect();
                 let detail = format!(
-                    "Invalid query string parameters: '{name}' is not known here in version {version}; expected: {}",
+                    "Invalid query string parameters: '{}' is not known here in version {version}; expected: {}",
+                    repeated(&name),
                     names.join(", ")
                 );
                 return Err(Fault::bad(detail));
@@ -133,7 +134,8 @@ impl Params {
     /// 400: it is none.
     pub(super) fn uuid(&self, name: &str) -> Result<Option<Uuid>, Fault> {
         let uuid = |text: &str| {
-            let detail = format!("Invalid query string parameters: {name}: '{text}' is not a UUID");
+            let said = repeated(text);
+            let detail = format!("Invalid query string parameters: {name}: '{said}' is not a UUID");
             read_uuid(text).ok_or_else(|| Fault::bad(detail))
         };
         self.text(name).map(uuid).transpose()
@@ -147,7 +149,8 @@ impl Params {
         let limit = |text: &str| match text.parse() {
             Ok(limit @ 1..) => Ok(limit),
             _ => Err(Fault::bad(format!(
-                "Invalid query string parameters: limit: '{text}' is not a whole number above 0"
+                "Invalid query string parameters: limit: '{}' is not a whole number above 0",
+                repeated(text)
             ))),
         };
         self.text("limit").map(limit).transpose()
@@ -197,7 +200,8 @@ pub(super) fn resources(text: &str) -> Result<BTreeMap<String, i64>, Fault> {
                 return Err(Fault::bad(format!(
                     "Badly formed resources parameter. Expected resources query string parameter in form: \
                      ?resources=VCPU:2,MEMORY_MB:1024, each class once and each amount from 1 to {MAX_AMOUNT}. Got: \
-                     {text}."
+                     {}.",
+                    repeated(text)
                 )));
             }
         }
@@ -212,7 +216,8 @@ pub(super) fn required(text: &str, version: Version) -> Result<Vec<AnyOf<String>
         Fault::bad(format!(
             "Invalid query string parameters: Expected 'required' parameter value of the form: \
              HW_CPU_X86_VMX,CUSTOM_MAGIC; with ! before a trait that is forbidden from 1.22 on, or in:CUSTOM_A,CUSTOM_B \
-             from 1.39 on. Got: {text}"
+             from 1.39 on. Got: {}",
+            repeated(text)
         ))
     };
     let name = |name: &str| match is_name(name) {
@@ -247,7 +252,8 @@ pub(super) fn member_of(text: &str, version: Version) -> Result<AnyOf<Uuid>, Fau
     let names = uuids.ok_or_else(|| {
         Fault::bad(format!(
             "Invalid query string parameters: Expected 'member_of' parameter to contain valid UUID(s), as UUID or \
-             in:UUID,UUID. Got: {text}"
+             in:UUID,UUID. Got: {}",
+            repeated(text)
         ))
     })?;
     Ok(AnyOf {

@@ -11,7 +11,7 @@ use proto_frames::Uuid;
 use serde_json::{Map, Value, json};
 
 use super::door::{Call, Reply};
-use super::fault::Fault;
+use super::fault::{Fault, repeated};
 use super::names::{COMPUTE, DISABLED, aggregate_uuid, class, trait_of, units_down, units_up};
 use super::params::{Known, read_uuid};
 use super::version::Version;
@@ -142,6 +142,7 @@ pub(super) fn of<T>(
             .read_now(|scheduler, _| scheduler.provider(uuid).map(|it| read(&it)))
     });
     found.ok_or_else(|| {
+        let uuid = repeated(uuid);
         Fault::not_found(format!(
             "No resource provider with uuid {uuid} found : No resource provider with uuid {uuid} found"
         ))
@@ -195,7 +196,8 @@ pub(super) fn inventory_of(call: &Call<'_>, uuid: &str, name: &str) -> Result<Re
             Ok(Reply::ok(inventory))
         }
         None => Err(Fault::not_found(format!(
-            "No inventory of class {name} found for resource provider {uuid}"
+            "No inventory of class {} found for resource provider {uuid}",
+            repeated(name)
         ))),
     }
 }

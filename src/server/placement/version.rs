@@ -6,7 +6,7 @@
 
 use axum::http::{HeaderMap, StatusCode};
 
-use super::fault::Fault;
+use super::fault::{Fault, repeated};
 
 /// The header of requests and of answers, in the lower case that `HeaderMap` wants.
 pub(super) const HEADER: &str = "openstack-api-version";
@@ -53,7 +53,7 @@ impl Version {
             Some(_) => Err(Fault::version(text)),
             None => Err(Fault::new(
                 StatusCode::BAD_REQUEST,
-                format!("invalid version string: {text}"),
+                format!("invalid version string: {}", repeated(text)),
             )),
         }
     }
