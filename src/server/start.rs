@@ -323,7 +323,8 @@ impl Server {
     /// a crash, because what the core knows may not be so; but what it had decided is on disk.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), TaskEnded> {
         let hub = Arc::clone(&self.hub);
-        serve(&hub, self.tasks(), shutdown).await
+        let state_dir = self.state_dir.clone();
+        serve(&hub, self.tasks(), state_dir, shutdown).await
     }
 
     /// Everything that runs as long as the daemon. Also raises the limit of open files, because the number of
@@ -379,6 +380,7 @@ impl Server {
 async fn serve(
     hub: &Arc<Hub>,
     mut tasks: Tasks,
+    state_dir: Option<StateDir>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), TaskEnded> {
     // An end that was not requested: only the store is closed, so that what was decided is on disk. Peers are told
@@ -392,7 +394,13 @@ async fn serve(
         }
     }
     drop(tasks);
-    hub.leave().await;
+    let nodes = hub.begin_shutdown();
+    let remembered = async {
+        if let Some(directory) = state_dir {
+            directory.remember_last(nodes, STORE_DEADLINE).await;
+        }
+    };
+    tokio::join!(hub.leave(), remembered);
     hub.notices().finish();
     Ok(())
 }

@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use proto_frames::{Role, Uuid};
 use sched_core::KnownNode;
-use tokio::time::sleep;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::hub::Hub;
@@ -45,6 +47,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub(super) struct StateDir {
     path: PathBuf,
+    /// Whether the list of nodes is the last of this process. Locked while one is written, so that an earlier one that is
+    /// still on its way cannot replace it.
+    is_last: Arc<Mutex<bool>>,
 }
 
 impl StateDir {
@@ -56,6 +61,7 @@ impl StateDir {
         }
         Ok(Self {
             path: path.to_owned(),
+            is_last: Arc::default(),
         })
     }
 
@@ -98,14 +104,46 @@ impl StateDir {
         }
     }
 
-    /// Blocking, and as long as the disk takes: called from a thread for such work.
-    fn save_nodes(&self, nodes: &[KnownNode]) -> io::Result<()> {
+    /// Remembers the nodes that are known when the daemon leaves, of which some may have come since the latest write. Waits
+    /// no longer than this for the disk.
+    pub(super) async fn remember_last(&self, nodes: Vec<KnownNode>, deadline: Duration) {
+        let (count, directory) = (nodes.len(), self.clone());
+        let saving = spawn_blocking(move || directory.save_nodes(&nodes, Turn::Last));
+        let outcome = match timeout(deadline, saving).await {
+            Ok(Ok(saved)) => saved,
+            // Of this thread's panic the log has the rest.
+            Ok(Err(error)) => Err(io::Error::other(error)),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        match outcome {
+            Ok(()) => log_remembered(count),
+            Err(error) => warn!(
+                event = "nodes_not_remembered",
+                "cannot remember the nodes: {error}: those that came last are not waited for after a restart"
+            ),
+        }
+    }
+
+    /// Blocking, and as long as the disk takes: called from a thread for such work. Writes nothing behind the last list.
+    fn save_nodes(&self, nodes: &[KnownNode], turn: Turn) -> io::Result<()> {
+        let mut is_last = self.is_last.lock();
+        if *is_last {
+            return Ok(());
+        }
+        *is_last = turn == Turn::Last;
         let mut text = String::with_capacity(nodes.len() * LINE_LEN);
         for node in nodes {
             text.push_str(&node_line(node));
         }
         write_atomically(&self.path.join(NODES_FILE), text.as_bytes())
     }
+}
+
+/// Whether a list of nodes is written while the daemon runs, or when it leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    OneOfMany,
+    Last,
 }
 
 /// The text of a list of nodes.
@@ -136,20 +174,16 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
         } else {
             hub.nodes_changed.notified().await;
         }
-        // Connections end now because the daemon leaves: the list on disk stays as it was before.
+        // Connections end now because the daemon leaves, which has remembered who was there ([`StateDir::remember_last`]).
         if hub.is_shutting_down() {
             return;
         }
         // Under the core's lock, but only the copy: writing is done outside.
         let nodes = hub.read(sched_core::Scheduler::known_nodes);
         let (count, directory) = (nodes.len(), directory.clone());
-        match tokio::task::spawn_blocking(move || directory.save_nodes(&nodes)).await {
+        match spawn_blocking(move || directory.save_nodes(&nodes, Turn::OneOfMany)).await {
             Ok(Ok(())) => {
-                info!(
-                    event = "nodes_remembered",
-                    "{} remembered",
-                    counted(count, "node")
-                );
+                log_remembered(count);
                 has_failed = false;
             }
             Ok(Err(error)) => {
@@ -168,6 +202,14 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
         }
         sleep(SAVE_EVERY).await;
     }
+}
+
+fn log_remembered(count: usize) {
+    info!(
+        event = "nodes_remembered",
+        "{} remembered",
+        counted(count, "node")
+    );
 }
 
 /// The last field of a node's line, if it was lost soon after it was first known.
@@ -243,7 +285,7 @@ fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{
-        File, KnownNode, MAX_NODES_FILE, NODES_FILE, Role, StateDir, Uuid, read_nodes_file,
+        File, KnownNode, MAX_NODES_FILE, NODES_FILE, Role, StateDir, Turn, Uuid, read_nodes_file,
     };
 
     #[test]
@@ -262,8 +304,12 @@ mod tests {
             is_brief: true,
         };
         let nodes = [KnownNode::from(Uuid::new_v4()), lost];
-        state.save_nodes(&nodes).unwrap();
+        state.save_nodes(&nodes, Turn::OneOfMany).unwrap();
         assert_eq!(state.nodes(), nodes);
+        // One that was on its way when the daemon began to leave changes nothing any more.
+        state.save_nodes(&nodes[..1], Turn::Last).unwrap();
+        state.save_nodes(&nodes, Turn::OneOfMany).unwrap();
+        assert_eq!(state.nodes(), nodes[..1]);
     }
 
     #[test]
@@ -271,7 +317,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::open(directory.path()).unwrap();
         state
-            .save_nodes(&[KnownNode::from(Uuid::new_v4())])
+            .save_nodes(&[KnownNode::from(Uuid::new_v4())], Turn::OneOfMany)
             .unwrap();
         let path = directory.path().join(NODES_FILE);
         let file = File::options().write(true).open(&path).unwrap();
@@ -292,7 +338,7 @@ mod tests {
             hostname: format!("a\n{other}\tb").into(),
             ..KnownNode::from(uuid)
         };
-        state.save_nodes(&[hostile]).unwrap();
+        state.save_nodes(&[hostile], Turn::OneOfMany).unwrap();
         let read: Vec<Uuid> = state.nodes().iter().map(|node| node.uuid).collect();
         assert_eq!(read, [uuid]);
         let earlier = format!("{uuid}\n{other}\n");

@@ -77,6 +77,27 @@ async fn after_a_crash_a_start_waits_for_the_node_that_comes_back() {
 }
 
 #[tokio::test]
+async fn nodes_that_came_just_before_a_graceful_stop_are_expected_like_all_others() {
+    let site = Site::new();
+    let state = site.path("state").display().to_string();
+    let mut daemon = site.start(&["--state-dir", &state]).await;
+    let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
+    let mut nodes = vec![dialer.connect().await];
+    daemon.logged("1 node remembered").await;
+    // The next write comes a while after that one.
+    for _ in 0..4 {
+        let mut node = dialer.clone().with_uuid(Uuid::new_v4()).connect().await;
+        node.ready(PLENTY).await;
+        node.nothing_else().await;
+        nodes.push(node);
+    }
+    daemon.terminate();
+    assert!(daemon.ended().await.success());
+    let daemon = site.start(&["--state-dir", &state]).await;
+    daemon.logged("nodes connected before the restart: 5").await;
+}
+
+#[tokio::test]
 async fn a_start_that_waited_in_vain_fails_when_the_window_closes() {
     let site = Site::new();
     let (state, _) = crashed(&site).await;

@@ -111,6 +111,7 @@ mod tests {
             ticket: Ticket(1),
             entries: vec![(record.0.clone(), Some(record.1.clone()))],
         });
+        hub.begin_shutdown();
         hub.leave().await;
         assert_eq!(open().records, [record]);
     }

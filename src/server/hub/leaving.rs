@@ -7,7 +7,7 @@
 //! Steps of [`Hub::leave`], in order:
 //!
 //! ```text
-//! begin_shutdown   flag, Input::Leaving, budgets closed: nothing is read or placed; nodes' queues run empty
+//! begin_shutdown   before: flag, Input::Leaving, budgets closed: nothing is read or placed; nodes' queues run empty
 //! half time        nodes that are still there are cut; their unsent messages go back to the core
 //! three quarters   whatever is answered by then is queued
 //! flush            answers that wait for the disk are released
@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::{Hub, PeerState};
-use sched_core::{Backlog, Input};
+use sched_core::{Backlog, Input, KnownNode};
 
 /// How long the store may take for its last transaction. A disk that writes at all needs milliseconds.
 pub(in crate::server) const STORE_DEADLINE: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ impl PeerState {
 }
 
 impl Hub {
-    /// Ends every session once what is queued for it is written, or its time is up.
+    /// Ends every session once what is queued for it is written, or its time is up; behind [`Hub::begin_shutdown`].
     ///
     /// Nodes first, within half of the deadline. What they did not take by then the core answers; a quarter is theirs
     /// to end. The rest of the time is for those who wait for the answers, among them what is answered only once it is
@@ -52,7 +52,6 @@ impl Hub {
         let peers = self.peer_count();
         let deadline = self.limits.drain_deadline;
         let begun = Instant::now();
-        self.begin_shutdown();
         let mut late = 0;
         if !self
             .all_gone(PeerState::is_node, begun + deadline / 2)
@@ -81,9 +80,12 @@ impl Hub {
     }
 
     /// No peer is read from, nothing is placed any more, and what is queued for nodes is finished. The flag, the core's
-    /// knowledge and the closed budgets change under one lock, so that no START is placed after it.
-    pub(in crate::server) fn begin_shutdown(&self) {
+    /// knowledge and the closed budgets change under one lock, so that no START is placed after it. Returns the nodes that
+    /// are known at this moment, before any of them leaves because the scheduler does.
+    pub(in crate::server) fn begin_shutdown(&self) -> Vec<KnownNode> {
+        let mut nodes = Vec::new();
         self.in_batch(None, |batch, scheduler| {
+            nodes = scheduler.known_nodes();
             self.shutting_down.store(true, Ordering::SeqCst);
             scheduler.handle(batch.now, Input::Leaving);
             for peer in &self.peers {
@@ -98,6 +100,7 @@ impl Hub {
         });
         self.finish(PeerState::is_node);
         self.notify_leaving();
+        nodes
     }
 
     /// Read by every task without the lock. True from [`Hub::begin_shutdown`] until the process ends.

@@ -447,7 +447,10 @@ async fn starts_that_a_node_does_not_take_before_the_end_fail() {
     master.take();
     let leaving = tokio::spawn({
         let hub = Arc::clone(&hub);
-        async move { hub.leave().await }
+        async move {
+            hub.begin_shutdown();
+            hub.leave().await;
+        }
     });
     tokio::task::yield_now().await;
     hub.ended(other.session, Vec::new(), Departure::Closed);
