@@ -108,7 +108,7 @@ async fn a_task_that_ends_takes_the_daemon_down_with_its_name() {
     let hub = Arc::clone(&server.hub);
     let mut tasks = server.tasks();
     tasks.spawn("injected", async { panic!("because a test says so") });
-    let ended = within(serve(&hub, tasks, std::future::pending())).await;
+    let ended = within(serve(&hub, tasks, None, std::future::pending())).await;
     assert_eq!(
         ended.unwrap_err().to_string(),
         "internal error: the task 'injected' has ended: it panicked: because a test says so"
