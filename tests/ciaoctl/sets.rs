@@ -191,4 +191,10 @@ async fn one_instance_is_not_called_instances() {
         .await;
     let said = "ciaoctl: set web has 1 instance: for more ";
     assert!(ran.err.starts_with(said), "{ran:?}");
+    let same = &["set", "scale", "web", "--replicas", "1"];
+    let ran = scheduler.ctl(same).await;
+    assert_eq!((ran.code, &*ran.out), (Some(0), ""));
+    assert_eq!(ran.err, "ciaoctl: set web has 1 instance already\n");
+    let ran = scheduler.ctl(&[&same[..], &["--json"]].concat()).await;
+    assert_eq!(ran.json(), serde_json::json!({"instances": []}));
 }

@@ -209,7 +209,13 @@ async fn images_are_deleted_by_a_beginning_of_their_digest_unless_a_start_names_
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let done = cluster.ctl(&delete).await;
     assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.out, format!("{digest} deleted\n"));
     assert_eq!(cluster.ctl("images -q").await.out, "");
+    let other = cluster.push("other", b"other\n").await;
+    let done = cluster.ctl(&format!("images delete --json {other}")).await;
+    let done: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(done["images"][0]["digest"], *other);
+    assert_eq!(done["images"][0]["outcome"], "deleted");
     let gone = cluster.ctl(&delete).await;
     assert_eq!(gone.code, Some(5), "{gone:?}");
 }

@@ -98,7 +98,7 @@ pub async fn images(context: &mut Context<'_>, args: &ImagesArgs) -> Result<Exit
 /// Deletes images, each by a digest that means one.
 ///
 /// All names are resolved before the first image is deleted: an unknown or ambiguous one leaves everything as it is.
-/// If a deletion is refused, those before it stay deleted.
+/// If a deletion is refused, those before it stay deleted, and are listed.
 async fn delete(context: &mut Context<'_>, digests: &[String]) -> Result<Exit, CommandError> {
     let rows = context.client.images().await?;
     let mut meant = Vec::new();
@@ -121,10 +121,23 @@ async fn delete(context: &mut Context<'_>, digests: &[String]) -> Result<Exit, C
             }
         }
     }
+    let mut deleted = Vec::new();
+    let mut outcome = Ok(Exit::Done);
     for digest in meant {
-        context.client.delete_image(&digest).await?;
+        if let Err(error) = context.client.delete_image(&digest).await {
+            outcome = Err(error.into());
+            break;
+        }
+        if !context.json {
+            let line = format_args!("{digest} deleted");
+            context.out.line(&Printable::new(line))?;
+        }
+        deleted.push(json!({ "digest": digest, "outcome": "deleted" }));
     }
-    Ok(Exit::Done)
+    if context.json {
+        context.out.document(&json!({ "images": deleted }))?;
+    }
+    outcome
 }
 
 /// Which nodes say that they have an image, by its name in labels.

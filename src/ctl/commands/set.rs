@@ -117,6 +117,11 @@ async fn scale(
 ) -> Result<Exit, CommandError> {
     let all = some(context, name).await?;
     let wanted = replicas as usize;
+    if wanted == all.len() {
+        let count = counted(all.len() as u64, "instance");
+        let done = format_args!("set {name} has {count} already");
+        context.out.remark(&Printable::new(done))?;
+    }
     if wanted <= all.len() {
         return delete(context, &all[wanted..]).await;
     }
@@ -265,6 +270,9 @@ async fn delete(context: &mut Context<'_>, members: &[Member]) -> Result<Exit, C
         no_wait: false,
     };
     if args.instances.is_empty() {
+        if context.json {
+            context.out.document(&json!({ "instances": [] }))?;
+        }
         return Ok(Exit::Done);
     }
     instances::delete(context, &args, instances::Ending::Delete).await
