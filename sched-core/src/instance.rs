@@ -493,8 +493,19 @@ impl Instance {
         payload + self.tried.bytes() + self.history.bytes()
     }
 
-    /// Adds an event to its history.
+    /// Adds an event to its history, as one of the run that it is in.
     pub(crate) fn note(&mut self, event: HistoryEvent) {
-        self.history.note(event);
+        let run = self.run_now();
+        self.history.note(HistoryEvent { run, ..event });
+    }
+
+    /// The number of the run that it is in, or that is to begin on the node that is chosen; 0 while it is to be on none.
+    fn run_now(&self) -> u32 {
+        let latest = self.runs.latest();
+        match &self.state {
+            State::Seeking { .. } | State::Waiting { .. } => 0,
+            State::Placing(placing) if !placing.pending_on.is_given() => latest.saturating_add(1),
+            _ => latest,
+        }
     }
 }

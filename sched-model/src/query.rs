@@ -209,6 +209,8 @@ record! {
         target_node_uuid: String as "target_node_uuid" unless empty,
         /// Of one that has ended, when: milliseconds of Unix time.
         ended_at_ms: Option<i64> as "ended_at_ms" unless empty,
+        /// Of one that has ended, when it was first known of, milliseconds of Unix time, where that is remembered.
+        began_at_ms: Option<i64> as "began_at_ms" unless empty,
         /// Of one that has ended, its exit status, or minus the signal that ended it; `None` = not known.
         exit_code: Option<i64> as "exit_code" unless empty,
         /// Of one whose START failed, so that it never ran: why, in the word of a StartFailure.
@@ -219,6 +221,9 @@ record! {
         earlier: bool as "earlier" unless empty,
         /// What it is called beside its UUID; empty for nothing.
         name: String as "name" unless empty,
+        /// Of one that has ended and has a name, the tenant whose name that was; empty where it had none, or that is not
+        /// known.
+        tenant: String as "tenant_uuid" unless empty,
         /// What it runs: the first words of its command, or its image; empty where that is not known.
         program: String as "program" unless empty,
     }
@@ -257,7 +262,8 @@ record! {
         exit_code: Option<i64> as "exit_code" unless empty,
         /// Where this is the failure of its START: why, in the word of a StartFailure.
         failed: Option<String> as "failed" unless empty,
-        /// Where this is its end: the number of the run that ended, from 1; `None` = not known.
+        /// The number of the run that this is of, from 1; `None` = of none, or not known. Some schedulers say it of ends
+        /// alone.
         run: Option<i64> as "run" unless empty,
     }
 }
@@ -376,6 +382,18 @@ words! {
         /// It reads and subscribes, and commands nothing.
         Viewer = "viewer",
     }
+}
+
+/// Whether an instance may have been given the name of one that ended before it, when that had ended: both are of one
+/// tenant, and it began then, as far as that is known. Else the name was two tenants', or that of two at once. Of the one
+/// before, its tenant and when it ended; of the one after, its tenant and when it began.
+#[must_use]
+pub fn is_name_handed_on(before: (&str, Option<i64>), after: (&str, Option<i64>)) -> bool {
+    let has_begun_before = match (before.1, after.1) {
+        (Some(ended), Some(began)) => began < ended,
+        _ => false,
+    };
+    before.0 == after.0 && !has_begun_before
 }
 
 impl Query {

@@ -157,7 +157,7 @@ pub enum SessionCommand {
     /// List the STARTs that wait for room, in the order in which they are tried
     #[command(mut_arg("matching", |it| it.help("Only those whose UUID begins so")))]
     Queue(ListArgs),
-    /// Show what became of an instance so far
+    /// Show what became of an instance so far, the oldest first
     History(HistoryArgs),
     /// Show nodes and instances by what they use, again and again on a terminal
     Top(TopArgs),

@@ -310,3 +310,77 @@ async fn what_is_deleted_on_a_lost_node_is_said_to_run_until_that_returns() {
             .forget
     );
 }
+
+/// One called `web` that ended then.
+fn web(begin: &str, (began, ended_at): (i64, i64), tenant: &str) -> InstanceView {
+    InstanceView {
+        name: "web".into(),
+        tenant: tenant.into(),
+        began_at_ms: Some(began),
+        ended_at_ms: Some(ended_at),
+        ..ended(begin, Some(0))
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_several_had_one_after_the_other_means_the_latest_and_that_is_said() {
+    let scheduler = listing(vec![web("aa", (1, 2), ""), web("bb", (3, 4), "")]).await;
+    for command in [
+        &["wait"][..],
+        &["history"],
+        &["describe", "instance"],
+        &["logs"],
+    ] {
+        let ran = scheduler.ctl(&[command, &["web"]].concat()).await;
+        let said = "ciaoctl: 2 instances called \"web\" have ended, one after the other: this is of the latest, bb000000-";
+        assert!(ran.err.contains(said), "{command:?}: {ran:?}");
+        let ran = scheduler.ctl(&[command, &["bb"]].concat()).await;
+        assert!(!ran.err.contains("one after the other"), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_several_tenants_had_or_several_at_once_is_ambiguous() {
+    for ended in [
+        vec![web("aa", (1, 2), "red"), web("bb", (3, 4), "b\u{1b}[2Jlue")],
+        vec![web("aa", (1, 4), ""), web("bb", (3, 5), "")],
+    ] {
+        let scheduler = listing(ended).await;
+        for command in [
+            &["wait"][..],
+            &["history"],
+            &["describe", "instance"],
+            &["logs"],
+            &["delete"],
+        ] {
+            let ran = scheduler.ctl(&[command, &["web"]].concat()).await;
+            assert_eq!(ran.code, Some(5), "{command:?}: {ran:?}");
+            assert!(ran.err.contains("\"web\" means 2 instances"), "{ran:?}");
+            assert!(ran.err.contains("  bb000000-"), "{ran:?}");
+            assert!(!ran.err.contains('\u{1b}'), "{ran:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_with_several_runs_of_an_instance_says_which_each_is() {
+    let earlier = InstanceView {
+        run: Some(1),
+        earlier: true,
+        ..ended("aa", Some(-9))
+    };
+    let last = InstanceView {
+        run: Some(2),
+        ..ended("aa", Some(0))
+    };
+    let scheduler = listing(vec![running("bb"), earlier, last]).await;
+    let ran = scheduler.ctl(&["instances", "--all"]).await;
+    let rows: Vec<Vec<&str>> = ran
+        .out
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let at = rows[0].iter().position(|it| *it == "RUN").unwrap();
+    let runs: Vec<&str> = rows[1..].iter().map(|row| row[at]).collect();
+    assert_eq!(runs, ["-", "1", "2"], "{ran:?}");
+}

@@ -1,12 +1,13 @@
 //! What is read: lists page by page, selectors, fields, single rows, status and readiness.
 
-use proto_frames::Role;
+use proto_frames::payload::{InstanceStopped, Payload};
+use proto_frames::{Kind, Role};
 use serde_json::Value;
 
 use crate::client::Answer;
+use crate::peer::Peer;
 use crate::site::Site;
-use crate::words::{instance, start};
-use proto_frames::Kind;
+use crate::words::{PLENTY, instance, start};
 
 fn hosts(page: &Value) -> Vec<String> {
     let items = page["items"].as_array().unwrap().iter();
@@ -267,4 +268,46 @@ async fn the_list_of_ends_says_how_far_back_it_reaches() {
     let there = http.get("/v1/instances").await.ok(200);
     assert_eq!(there.get("complete_for_ms"), None, "{there}");
     assert_eq!(there.get("forgotten"), None, "{there}");
+}
+
+/// Runs an instance called `web` of this tenant to its end.
+async fn run_web(master: &mut Peer, node: &mut Peer, number: u128, tenant: &str) {
+    let id = instance(number);
+    let start = format!(
+        "start:\n  instance_uuid: {id}\n  tenant_uuid: {tenant}\n  requirements: {{mem_mb: 1, vcpus: 1}}\n  scheduling: \
+         {{name: web}}\n"
+    );
+    master.send(Kind::START, start).await;
+    assert_eq!(node.expect_start().await, id);
+    node.stats(&[id]).await;
+    node.settle().await;
+    let stopped = InstanceStopped {
+        instance_uuid: id.to_string(),
+        ..InstanceStopped::default()
+    };
+    node.send(Kind::INSTANCE_STOPPED, stopped.encode()).await;
+    node.settle().await;
+}
+
+#[tokio::test]
+async fn a_name_of_what_ended_is_the_latest_one_s_unless_several_tenants_used_it() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut master = site.master(&daemon).await;
+    let mut node = site.node(&daemon).await;
+    node.ready(PLENTY).await;
+    node.settle().await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    run_web(&mut master, &mut node, 1, "red").await;
+    run_web(&mut master, &mut node, 2, "red").await;
+    let found = http.get("/v1/instances/web").await.ok(200);
+    assert_eq!(found["instance"]["instance_uuid"], instance(2).to_string());
+    assert_eq!(found["instance"]["tenant_uuid"], "red");
+    run_web(&mut master, &mut node, 3, "blue").await;
+    for path in ["/v1/instances/web", "/v1/instances/web/history"] {
+        let answer = http.get(path).await;
+        assert_eq!(answer.problem().1, "ambiguous", "{answer:?}");
+        assert_eq!(answer.json()["detail"], "3 instances are called 'web'");
+        let help = answer.json()["help"].as_str().unwrap().to_owned();
+        assert!(help.contains("GET /v1/instances?ended=true"), "{help}");
+    }
 }

@@ -191,6 +191,10 @@ pub struct Event {
     /// The node it has to do with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Uuid>,
+    /// The number of the run that it is of; 0 where it is of none, or that is not known, as in records of earlier
+    /// versions.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub run: u32,
     /// More, for people; may be empty. The server words it from the cause before it is kept.
     pub detail: Box<str>,
     /// Why; only on the way to the server.
@@ -321,6 +325,9 @@ pub struct RunRecord {
     /// What the instance was called; empty for nothing. Records of earlier versions lack it.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
+    /// The tenant whose name that was, if it had one. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Box<str>>,
     /// What it ran; empty where that is not known. Records of earlier versions lack it.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub program: Box<str>,

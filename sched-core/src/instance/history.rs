@@ -26,6 +26,8 @@ pub(crate) struct HistoryEvent {
     pub(crate) node: Option<Uuid>,
     /// Why, as data; shortened to what is kept (`Cause::kept`).
     pub(crate) cause: Cause,
+    /// The number of the run that it is of; 0 where it is of none, or that is not known.
+    pub(crate) run: u32,
 }
 
 /// The latest events of one instance, oldest first.
@@ -93,6 +95,7 @@ mod tests {
             what: PhaseName::Running,
             node: None,
             cause: Cause::Said("x".repeat(len).into()).kept(),
+            run: 0,
         };
         (0..events).map(event).collect()
     }

@@ -60,7 +60,7 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// A row of a history. `run` is given for the event that ended a run, and adds its node and exit code.
+    /// A row of a history. `run` is given for the event that ended a run, and adds its node, number and exit code.
     fn history_row(&self, event: &HistoryEvent, run: Option<&Run>) -> HistoryRow {
         HistoryRow {
             at_ms: ms(self.clock.unix_ms(event.at)),
@@ -71,7 +71,9 @@ impl<'a> Sight<'a> {
             failed: run
                 .and_then(Run::failed)
                 .map(|reason| reason.as_str().to_owned()),
-            run: run.and_then(number_of),
+            run: run
+                .and_then(number_of)
+                .or((event.run > 0).then(|| event.run.into())),
         }
     }
 
@@ -167,6 +169,8 @@ impl<'a> Sight<'a> {
             exit_code: run.exit_code(),
             failed: run.failed().map(|reason| reason.as_str().to_owned()),
             name: run.name().to_owned(),
+            tenant: run.tenant().map(ToString::to_string).unwrap_or_default(),
+            began_at_ms: run.first_known().map(|at| ms(self.clock.unix_ms(at))),
             program: run.program().to_owned(),
             run: number_of(run),
             earlier: self.has_later_run(run),

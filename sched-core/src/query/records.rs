@@ -100,6 +100,7 @@ impl Sight<'_> {
             what: event.what.as_str().into(),
             node: event.node,
             detail: Box::default(),
+            run: event.run,
             cause: event.cause.clone(),
         }
     }
@@ -113,6 +114,7 @@ impl Sight<'_> {
             node: run.node(),
             hostname: run.hostname().as_str().into(),
             name: run.name().into(),
+            tenant: run.tenant().map(|tenant| tenant.to_string().into()),
             program: run.program().into(),
             failed: run.failed().map(|reason| reason.as_str().into()),
             is_unsent: run.unsent().is_some(),
@@ -231,6 +233,7 @@ impl Sight<'_> {
             what: PhaseName::from(&*record.what),
             node: record.node,
             cause: Cause::from(&*record.detail).kept(),
+            run: record.run,
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::parcel::Parcel;
 use crate::api::record::RunRecord;
 use crate::api::report::{KeptRun, KeptRuns, Report};
+use crate::api::rules::TenantId;
 use crate::api::sent::CommandName;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::Ended;
@@ -89,6 +90,7 @@ impl Scheduler {
             what: PhaseName::Gone,
             node: Some(uuid),
             cause: why.kept(),
+            run: 0,
         };
         let complete = |run: &mut Run| run.complete(event, hostname);
         let is_open = |run: &Run| run.is_open_on(uuid);
@@ -205,6 +207,7 @@ impl Scheduler {
                     what: PhaseName::Gone,
                     node: Some(node),
                     cause: Cause::KeptByNode,
+                    run: 0,
                 };
                 Run::restored(
                     run.instance.clone(),
@@ -243,6 +246,7 @@ impl Scheduler {
         let failed = record.failed.as_deref().map(StartFailureReason::from);
         let run = run
             .called(&record.name, &record.program)
+            .of_tenant(record.tenant.as_deref().map(TenantId::new).as_ref())
             .not_started(failed);
         let numbers = RunNumbers::restored(record.run, record.ran_on, record.earlier_runs);
         let ended = record.ended_ms.map(|at_ms| self.clock.instant_of(at_ms));

@@ -100,6 +100,7 @@ impl Scheduler {
                 what: what.clone(),
                 node,
                 cause: cause.kept(),
+                run: 0,
             });
         }
         self.journal.note_instance(instance);
@@ -138,6 +139,7 @@ impl Scheduler {
             what: what.clone(),
             node: None,
             cause: cause.kept(),
+            run: 0,
         };
         if let Err(illegal) = self.instances.remove(instance, last) {
             return self.note_illegal(illegal);

@@ -74,6 +74,7 @@ impl Scheduler {
             what: PhaseName::Gone,
             node: None,
             cause: failure.cause.kept(),
+            run: 0,
         };
         let history = [gone].into_iter().collect::<History>();
         let nowhere = (None, ShortText::default());

@@ -343,6 +343,7 @@ impl Scheduler {
             what: PhaseName::Updated,
             node,
             cause: cause.kept(),
+            run: 0,
         });
         self.journal.note_instance(instance);
         self.notify_state(instance, PhaseName::Updated, node, cause);

@@ -171,7 +171,7 @@ async fn describe_instance(context: &mut Context<'_>, name: &str) -> Result<Exit
         Ok(view) => (view, None),
         Err(CommandError::Resolve(error @ ResolveError::NotFound { .. })) => {
             let known = context.client.ended_history(Some(name)).await?;
-            match latest_called(name, &known.instances)? {
+            match latest_called(context, name, &known.instances)? {
                 Some(view) => (view.clone(), Some(error)),
                 None => {
                     remark_reach(context, &known)?;

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use proto_frames::payload::identifier::usual_form;
+use proto_frames::payload::query::is_name_handed_on;
 use proto_frames::payload::{HistoryRow, InstanceView, OutputRow, PhaseName};
 use serde_json::{Value, json};
 
@@ -23,7 +24,7 @@ use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
 use crate::printable::{Printable, counted};
 
-/// Of an instance that ran once.
+/// Of an instance that ran once, or not yet.
 const COLUMNS: Columns = &[
     Column::text("TIME"),
     Column::text("WHAT"),
@@ -31,7 +32,7 @@ const COLUMNS: Columns = &[
     Column::text("DETAIL"),
 ];
 
-/// Of one that ran more than once: which run an end is of.
+/// Of one that ran more than once: which run each row is of.
 const COLUMNS_OF_RUNS: Columns = &[
     Column::text("TIME"),
     Column::text("WHAT"),
@@ -103,7 +104,10 @@ pub(super) fn table(
     zone: &TimeZone,
     hosts: &Hosts,
 ) -> (Columns, Vec<Vec<String>>) {
-    let has_several = rows.iter().any(|row| row.run.is_some_and(|run| run > 1));
+    let mut runs = rows.iter().filter_map(|row| row.run);
+    let first = runs.next();
+    // The end of an earlier run may be the last that became known, and all that is still remembered is of a later one.
+    let has_several = first.is_some_and(|run| run > 1) || runs.any(|run| Some(run) != first);
     let with_run = |row: &HistoryRow| {
         let mut cells = cells(row, zone, hosts);
         if has_several {
@@ -215,7 +219,7 @@ pub(super) async fn ended_id(
     name: &str,
 ) -> Result<String, CommandError> {
     let known = context.client.ended_history(Some(name)).await?;
-    match latest_called(name, &known.instances)? {
+    match latest_called(context, name, &known.instances)? {
         Some(view) => Ok(view.instance_uuid.clone()),
         None => {
             remark_reach(context, &known)?;
@@ -224,26 +228,68 @@ pub(super) async fn ended_id(
     }
 }
 
-/// The ended instance that a name, a UUID or the beginning of one means, by the rules of [`resolve`]; of several that had
-/// this name one after the other the latest, because a name is free again when its instance has ended.
+/// The ended instance that a name, a UUID or the beginning of one means, by the rules of [`resolve`]; of several of one
+/// tenant that had this name one after the other the latest, because a name is free again when its instance has ended.
+/// Standard error says then which that is.
 ///
 /// # Errors
-/// [`ResolveError::Ambiguous`].
+/// [`ResolveError::Ambiguous`], also where several tenants used the name, or several instances at once.
 pub(super) fn latest_called<'a>(
+    context: &mut Context<'_>,
     name: &str,
     ended: &'a [InstanceView],
-) -> Result<Option<&'a InstanceView>, ResolveError> {
+) -> Result<Option<&'a InstanceView>, CommandError> {
+    let (meant, others) = latest_of_several(name, ended)?;
+    if let Some(view) = meant.filter(|_| others > 0) {
+        context.out.remark(&taken(name, view, others))?;
+    }
+    Ok(meant)
+}
+
+/// Which of several was taken.
+fn taken(name: &str, view: &InstanceView, others: usize) -> Printable {
+    let ended = view
+        .ended_at_ms
+        .map_or_else(|| "before".to_owned(), |at| ago(at));
+    Printable::new(format_args!(
+        "{} called {name:?} have ended, one after the other: this is of the latest, {}, which ended {ended}; `ciaoctl \
+         instances --all` lists the others",
+        counted(others as u64 + 1, "instance"),
+        view.instance_uuid,
+    ))
+}
+
+/// The same, and how many others had the name before.
+fn latest_of_several<'a>(
+    name: &str,
+    ended: &'a [InstanceView],
+) -> Result<(Option<&'a InstanceView>, usize), ResolveError> {
     match only_called(name, ended) {
         Err(ResolveError::Ambiguous { candidates, .. })
             if candidates
                 .iter()
-                .all(|it| it.hostname.as_deref() == Some(name)) =>
+                .all(|it| it.hostname.as_deref() == Some(name))
+                && is_handed_on(name, ended) =>
         {
             let latest = candidates.first().map(|it| &*it.uuid);
-            Ok(latest.and_then(|id| last_run(id, ended)))
+            let meant = latest.and_then(|id| last_run(id, ended));
+            Ok((meant, candidates.len() - 1))
         }
-        found => found,
+        found => Ok((found?, 0)),
     }
+}
+
+/// Whether all that were called so are of one tenant, and each began after the one before it had ended, as far as that
+/// is known. Runs of one instance may overlap: it was given up with its node.
+fn is_handed_on(name: &str, ended: &[InstanceView]) -> bool {
+    let mut called: Vec<&InstanceView> = ended.iter().filter(|view| view.name == name).collect();
+    called.sort_by_key(|view| view.ended_at_ms);
+    called.windows(2).all(|pair| {
+        let [before, after] = pair else { return true };
+        let (end, began) = (before.ended_at_ms, after.began_at_ms);
+        before.instance_uuid == after.instance_uuid
+            || is_name_handed_on((&before.tenant, end), (&after.tenant, began))
+    })
 }
 
 /// The same, and of several that had this name none.
@@ -260,11 +306,10 @@ pub(super) fn only_called<'a>(
     let mut seen = HashSet::new();
     for view in ended.iter().rev() {
         if seen.insert(&*view.instance_uuid) {
-            let ended = view.ended_at_ms.map(|at| format!("ended {}", ago(at)));
             candidates.push(Candidate {
                 uuid: view.instance_uuid.clone(),
                 hostname: (!view.name.is_empty()).then(|| view.name.clone()),
-                about: ended.unwrap_or_else(|| "ended".to_owned()),
+                about: about_ended(view),
             });
         }
     }
@@ -272,6 +317,16 @@ pub(super) fn only_called<'a>(
         Ok(meant) => Ok(last_run(&meant.uuid, ended)),
         Err(ResolveError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// What distinguishes one that has ended: `ended 3s ago, of tenant 67d86208-b46c-4465-9018-e14187d4010c`.
+fn about_ended(view: &InstanceView) -> String {
+    let ended = view.ended_at_ms.map(|at| format!("ended {}", ago(at)));
+    let ended = ended.unwrap_or_else(|| "ended".to_owned());
+    match view.tenant.as_str() {
+        "" => ended,
+        tenant => format!("{ended}, of tenant {tenant}"),
     }
 }
 
@@ -353,8 +408,55 @@ mod tests {
         assert_eq!(said(ended(1, None)).as_deref(), Some(unknown));
     }
 
+    /// One that was called `web` and ended then.
+    fn web(id: &str, began: i64, ended: i64, tenant: &str) -> InstanceView {
+        InstanceView {
+            instance_uuid: id.into(),
+            name: "web".into(),
+            began_at_ms: Some(began),
+            ended_at_ms: Some(ended),
+            tenant: tenant.into(),
+            ..InstanceView::default()
+        }
+    }
+
     #[test]
-    fn of_several_runs_each_end_says_which_it_is_of() {
+    fn of_several_that_had_a_name_one_after_the_other_the_latest_is_meant() {
+        let mut ended = vec![web("a", 1, 2, ""), web("b", 2, 4, ""), web("c", 5, 6, "")];
+        let (meant, others) = latest_of_several("web", &ended).unwrap();
+        assert_eq!((meant.unwrap().instance_uuid.as_str(), others), ("c", 2));
+        let said = taken("web", meant.unwrap(), others).to_string();
+        let begin = "3 instances called \"web\" have ended, one after the other: this is of the latest, c, which ended ";
+        assert!(said.starts_with(begin), "{said}");
+        // Two runs of one instance are one instance, also where they overlap.
+        ended.push(web("c", 3, 7, ""));
+        assert_eq!(latest_of_several("web", &ended).unwrap().1, 2);
+        // By its UUID any of them is meant, without a word.
+        assert_eq!(latest_of_several("b", &ended).unwrap().1, 0);
+        // What a scheduler of an earlier version does not say is no reason to refuse.
+        for view in &mut ended {
+            view.began_at_ms = None;
+        }
+        assert_eq!(latest_of_several("web", &ended).unwrap().1, 2);
+    }
+
+    #[test]
+    fn a_name_of_several_tenants_or_of_several_at_once_is_ambiguous() {
+        let of_two = [web("a", 1, 2, "red"), web("b", 3, 4, "blue")];
+        let at_once = [web("a", 1, 4, ""), web("b", 3, 5, "")];
+        let within = [web("a", 2, 3, ""), web("b", 1, 5, "")];
+        for ended in [&of_two, &at_once, &within] {
+            let error = latest_of_several("web", ended).unwrap_err();
+            assert!(error.to_string().starts_with("\"web\" means 2 instances"));
+        }
+        let error = latest_of_several("web", &of_two).unwrap_err();
+        let listed = error.candidates().to_string();
+        assert!(listed.starts_with("  b  ended "), "{listed}");
+        assert!(listed.contains(" ago, of tenant blue\n"), "{listed}");
+    }
+
+    #[test]
+    fn of_several_runs_each_row_says_which_it_is_of() {
         let row = |what: &str, run| HistoryRow {
             what: what.into(),
             run,
@@ -368,10 +470,14 @@ mod tests {
                 .map(|cells| cells[2].clone())
                 .collect::<Vec<_>>()
         };
-        let once = [row("running", None), row("gone", Some(1))];
+        let once = [row("waiting", None), row("gone", Some(1))];
         assert_eq!(of(&once), ["-", "-"], "the node");
-        let twice = [&once[..], &[row("running", None), row("gone", Some(2))]].concat();
-        assert_eq!(of(&twice), ["-", "1", "-", "2"]);
+        let twice = [&once[..], &[row("running", Some(2))]].concat();
+        assert_eq!(of(&twice), ["-", "1", "2"]);
+        // The first was forgotten; the second one's end became known after the third had begun.
+        assert_eq!(of(&[row("running", Some(2))]), ["2"]);
+        let late = [row("running", Some(3)), row("gone", Some(2))];
+        assert_eq!(of(&late), ["3", "2"]);
     }
 
     #[test]

@@ -175,7 +175,7 @@ async fn latest(
             found => return found,
         };
         let known = context.client.ended_history(Some(name)).await?;
-        match latest_called(name, &known.instances)? {
+        match latest_called(context, name, &known.instances)? {
             Some(view) => return Ok(view.clone()),
             None if is_whole && Instant::now() + TRY_PAUSE < give_up => sleep(TRY_PAUSE).await,
             None => {

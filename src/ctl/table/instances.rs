@@ -91,12 +91,14 @@ impl Row for InstanceView {
             "position": self.position,
             "deadline_ms": self.deadline_ms,
             "target_node_uuid": text(&self.target_node_uuid),
+            "began_at_ms": self.began_at_ms,
             "ended_at_ms": self.ended_at_ms,
             "exit_code": self.exit_code,
             "failed": self.failed,
             "run": self.run,
             "earlier": self.earlier,
             "name": text(&self.name),
+            "tenant_uuid": text(&self.tenant),
             "program": text(&self.program),
         })
     }
@@ -159,6 +161,7 @@ impl Form for WithEnded {
     const COLUMNS: Columns = &[
         Column::text("INSTANCE"),
         Column::text("NAME").dropped(1),
+        Column::text("RUN").dropped(8),
         Column::text("STATE"),
         Column::text("EXIT"),
         Column::text("HOST"),
@@ -194,6 +197,7 @@ impl Form for WithEnded {
         vec![
             id(&view.instance_uuid),
             or_unknown(view.name.clone()),
+            or_unknown(view.run.map(|run| run.to_string()).unwrap_or_default()),
             state(view).to_owned(),
             exit,
             or_unknown(view.hostname.clone()),

@@ -15,13 +15,14 @@
 use std::collections::HashSet;
 
 use axum::http::StatusCode;
+use indexmap::IndexMap;
 use proto_frames::Uuid;
 use proto_frames::payload::cut::shorten;
 use proto_frames::payload::{
     ControllerView, Expression, HistoryRow, InstanceView, NodeView, PlacementState, Query,
     QueryKind, QueryResult,
 };
-use sched_model::query::DEFAULT_LIMIT;
+use sched_model::query::{DEFAULT_LIMIT, is_name_handed_on};
 use sched_model::value::{Field, Record};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
@@ -344,26 +345,47 @@ pub(super) async fn find_node(app: &App, id: &str) -> Result<(EventId, NodeView)
 /// handler's. Steps as those of [`find_node`]; who is called what is not looked for where a UUID was given.
 ///
 /// # Errors
-/// 409 `ambiguous` where several that are there have the name, as in different tenants.
+/// 409 `ambiguous` where several that are there have the name, as in different tenants, or several tenants' that have
+/// ended, or that ended and were there at once.
 pub(super) async fn find_instance(app: &App, id: String) -> Result<String, Problem> {
     if Uuid::try_parse(&id).is_ok() || app.instance(&id).1.is_some() {
         return Ok(id);
     }
-    let mut found = called(app, QueryKind::Instances, &id).await;
-    if found.len() > 1 {
+    let there = called(app, QueryKind::Instances, &id).await;
+    let (mut found, list, is_one) = match there.is_empty() {
+        false => {
+            let is_one = there.len() == 1;
+            (there, "GET /v1/instances", is_one)
+        }
+        true => {
+            let mut ended = called(app, QueryKind::Ended, &id).await;
+            ended.sort_by_key(|row| row.ended_at_ms);
+            let is_one = ended.is_sorted_by(|before, after| {
+                let end = (&*before.tenant, before.ended_at_ms);
+                is_name_handed_on(end, (&after.tenant, after.began_at_ms))
+            });
+            (ended, "GET /v1/instances?ended=true", is_one)
+        }
+    };
+    if !is_one {
         let detail = format!("{} instances are called '{}'", found.len(), shorten(&id));
         return Err(Problem::new(StatusCode::CONFLICT, "ambiguous", detail)
-            .with_help("name it by its UUID, which GET /v1/instances lists"));
+            .with_help(format!("name it by its UUID, which {list} lists")));
     }
-    if found.is_empty() {
-        found = called(app, QueryKind::Ended, &id).await;
-    }
-    Ok(found.pop().unwrap_or(id))
+    Ok(found.pop().map_or(id, |row| row.instance_uuid))
 }
 
-/// The instances called so, each once, those last that come last in the table.
-async fn called(app: &App, what: QueryKind, name: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+/// Who is or was called so: of a row no more than this, because there may be very many.
+struct Called {
+    instance_uuid: String,
+    tenant: String,
+    began_at_ms: Option<i64>,
+    ended_at_ms: Option<i64>,
+}
+
+/// The instances called so, each once.
+async fn called(app: &App, what: QueryKind, name: &str) -> Vec<Called> {
+    let mut found: IndexMap<String, Called> = IndexMap::new();
     let mut after = None;
     loop {
         let (_, result) = app.look_up(&Query {
@@ -374,12 +396,19 @@ async fn called(app: &App, what: QueryKind, name: &str) -> Vec<String> {
             ..Query::default()
         });
         for row in result.instances.into_iter().filter(|row| row.name == name) {
-            found.retain(|earlier| *earlier != row.instance_uuid);
-            found.push(row.instance_uuid);
+            // Of several runs of one instance the last. Its place does not matter: they are put in order by their ends.
+            let id = row.instance_uuid.clone();
+            let called = Called {
+                instance_uuid: row.instance_uuid,
+                tenant: row.tenant,
+                began_at_ms: row.began_at_ms,
+                ended_at_ms: row.ended_at_ms,
+            };
+            found.insert(id, called);
         }
         after = result.next;
         if after.is_none() {
-            return found;
+            return found.into_values().collect();
         }
         tokio::task::yield_now().await;
     }

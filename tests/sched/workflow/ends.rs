@@ -7,7 +7,7 @@ use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
     Dialect, EndHow, EndReport, EndsReport, FailedStart, IN_DOUBT_TIME, Input, InstanceReport,
-    Message, Report, SessionId, StatsReport,
+    Message, Report, SessionId, StartRequest, StatsReport, TenantId,
 };
 
 use crate::support::durability::{crash, durable, leased, leased_ready};
@@ -486,4 +486,48 @@ fn what_one_report_has_placed_again_is_placed_in_the_order_of_priority() {
     let placed = placed_again(vec![cut_off(1, "low"), cut_off(2, "high")]);
     assert_eq!(placed.len(), 1);
     assert_eq!(placed[0].0, "high");
+}
+
+#[test]
+fn what_has_ended_says_whose_its_name_was_and_since_when_it_was_there() {
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
+    for (name, tenant) in [("a", Some("red")), ("b", None)] {
+        let start = StartRequest {
+            tenant: tenant.map(TenantId::new),
+            ..request(name, 10).placed_as(|asked| asked.name = "web".into())
+        };
+        world.advance(Duration::from_secs(1));
+        world.start_as(controller, start);
+        world.list(node, &[name]);
+        world.advance(Duration::from_secs(1));
+        world.gone(node, Kind::INSTANCE_STOPPED, name);
+    }
+    for _ in 0..2 {
+        let ended = world.ended("web");
+        let tenants: Vec<&str> = ended.iter().map(|it| &*it.tenant).collect();
+        assert_eq!(tenants, ["red", ""]);
+        for it in &ended {
+            let time = it.ended_at_ms.unwrap() - it.began_at_ms.unwrap();
+            assert_eq!(time, 1000, "{it:?}");
+        }
+        crash(&mut world, 1);
+    }
+}
+
+/// What the bound on the daemon's memory in a burst counts with.
+#[test]
+fn the_run_of_a_plain_instance_takes_at_most_half_a_kib() {
+    const COUNT: usize = 64;
+    let (mut world, _, node) = World::new().with_node(1000);
+    let names: Vec<String> = (0..COUNT)
+        .map(|it| node_uuid(it as u64).to_string())
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    world.list(node, &names);
+    for name in names {
+        world.gone(node, Kind::INSTANCE_STOPPED, name);
+    }
+    let held = world.scheduler.footprint();
+    assert_eq!(held.past, COUNT);
+    assert!(held.past_bytes <= COUNT * 512, "{} bytes", held.past_bytes);
 }

@@ -227,6 +227,41 @@ fn the_end_of_an_earlier_run_is_listed_while_the_later_one_goes_on() {
 }
 
 #[test]
+fn each_row_of_a_history_says_which_run_it_is_of_and_the_oldest_comes_first() {
+    let (mut world, _, node) = World::with(durable()).with_leased("a");
+    world.lose(node);
+    world.advance(2 * LEASE);
+    let other = leased(&mut world, 2, 100);
+    world.advance(Duration::from_secs(1));
+    world.stats_seen(other, Some(1), vec![running("a", 1)]);
+    world.advance(Duration::from_secs(1));
+    let node = world.silent_node(1);
+    world.returns_with(node, "a", (EndHow::CutOff, -9), 80);
+    let (first, second) = (node_uuid(1).to_string(), node_uuid(2).to_string());
+    for crashes in 0..2 {
+        let rows = world.history_of("a");
+        assert!(rows.is_sorted_by_key(|row| row.at_ms), "{rows:?}");
+        for row in &rows {
+            let run = match row.node_uuid.as_str() {
+                // It was lost with the first, and waited for the second.
+                "" => (row.what == "lost").then_some(1),
+                node if node == first => Some(1),
+                node if node == second => Some(2),
+                other => panic!("it was never on {other}"),
+            };
+            assert_eq!(row.run, run, "{row:?}");
+        }
+        let shown = |what: &str, run| rows.iter().any(|it| it.what == what && it.run == Some(run));
+        for what in ["placing", "running"] {
+            assert!(shown(what, 1) && shown(what, 2), "{what}: {rows:?}");
+        }
+        assert!(shown("lost", 1) && shown("gone", 1), "{rows:?}");
+        assert!(crashes == 1 || !shown("lost", 2), "{rows:?}");
+        crash(&mut world, 2);
+    }
+}
+
+#[test]
 fn the_end_of_a_run_that_was_given_up_becomes_known_when_its_node_is_back() {
     let (mut world, controller, node) = World::new().with_node(100);
     world.run_movable(controller, node, request("a", 50).movable(), &["a"]);

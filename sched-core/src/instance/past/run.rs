@@ -9,6 +9,7 @@ use sched_model::{PhaseName, StartFailureReason, Uuid};
 use super::Noted;
 use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
+use crate::api::rules::TenantId;
 use crate::api::text::ShortText;
 use crate::instance::history::{History, HistoryEvent};
 use crate::instance::numbering::RunNumbers;
@@ -27,6 +28,8 @@ pub(crate) struct Run {
     hostname: ShortText,
     /// What it was called; empty for nothing.
     name: Box<str>,
+    /// The tenant whose name that was, if it had one and that is known.
+    tenant: Option<TenantId>,
     /// What it ran; empty where that is not known.
     program: Box<str>,
     /// Why its START failed, in the protocol's word, if it never ran.
@@ -69,6 +72,7 @@ impl Run {
             node: None,
             hostname: ShortText::default(),
             name: Box::default(),
+            tenant: None,
             program: Box::default(),
             failed: None,
             unsent: None,
@@ -134,9 +138,20 @@ impl Run {
         }
     }
 
+    /// The same run, of an instance of this tenant. It is noted of what has a name, to tell several of that name apart.
+    pub(crate) fn of_tenant(self, tenant: Option<&TenantId>) -> Self {
+        let tenant = tenant.filter(|_| !self.name.is_empty()).cloned();
+        Self { tenant, ..self }
+    }
+
     /// What the instance was called; empty for nothing.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The tenant whose name that was, if it had one and that is known.
+    pub(crate) fn tenant(&self) -> Option<&TenantId> {
+        self.tenant.as_ref()
     }
 
     /// What it ran; empty where that is not known.
@@ -182,6 +197,17 @@ impl Run {
             Story::Told(history) => {
                 let begun = history.iter().filter(|it| it.what == PhaseName::Running);
                 begun.last().map(|event| event.at)
+            }
+        }
+    }
+
+    /// When the first thing happened of all that is remembered of it before its end, such as that it was queued.
+    pub(crate) fn first_known(&self) -> Option<Instant> {
+        match &self.story {
+            Story::Plain { since, .. } => *since,
+            Story::Told(history) => {
+                let first = history.iter().next();
+                first.map(|event| event.at).filter(|at| *at < self.ended())
             }
         }
     }
@@ -296,6 +322,7 @@ impl Run {
                 what,
                 node: self.node,
                 cause,
+                run: self.numbers.latest(),
             };
             let (what, why) = match self.failed {
                 Some(_) => (PhaseName::Placing, Cause::Plain),
@@ -327,7 +354,11 @@ impl Run {
             InstanceId::Text(text) => 2 * text.len(),
             InstanceId::Uuid(_) | InstanceId::DryRun(_) => 0,
         };
-        let texts = self.hostname.len() + self.name.len() + self.program.len();
+        let tenant = match &self.tenant {
+            Some(TenantId::Text(text)) => text.len(),
+            _ => 0,
+        };
+        let texts = tenant + self.hostname.len() + self.name.len() + self.program.len();
         size_of::<Noted>() + IN_LATEST + story + id + texts
     }
 }

@@ -17,6 +17,7 @@ fn run(name: &str, events: usize, len: usize) -> Run {
         what: PhaseName::Running,
         node: None,
         cause: Cause::Said("x".repeat(len).into()),
+        run: 0,
     };
     Run::managed(
         InstanceId::new(name),
@@ -181,6 +182,7 @@ fn noted(start: Instant, name: &str, at_s: u64, events: usize) -> Run {
         what: PhaseName::Running,
         node: None,
         cause: Cause::Ended,
+        run: 0,
     };
     Run::managed(
         InstanceId::new(name),
@@ -204,6 +206,7 @@ fn noted_long(start: Instant, at_s: u64) -> Run {
         what: PhaseName::Running,
         node: None,
         cause: Cause::Said("x".repeat(1024).into()),
+        run: 0,
     };
     Run::managed(
         InstanceId::new("long"),

@@ -201,6 +201,7 @@ fn gone(at: Instant) -> HistoryEvent {
         what: sched_model::PhaseName::Gone,
         node: None,
         cause: Cause::Plain,
+        run: 0,
     }
 }
 

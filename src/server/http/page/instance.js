@@ -39,7 +39,8 @@ export function instance(id, close) {
     try {
       row = (await get(path)).instance;
       const history = await readAll(`${path}/history`, {}, MAX_HISTORY);
-      fill(timeline, history.items.map(moment));
+      const runs = new Set(history.items.map((row) => row.run).filter(Boolean));
+      fill(timeline, history.items.map((row) => moment(row, runs.size > 1)));
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (problem.status === 404 && !row) fill(facts, h("p", { class: "note warn", text: problem.words }));
@@ -95,11 +96,11 @@ function facts0(row) {
   ];
 }
 
-function moment({ at_ms, what, node_uuid, detail, exit_code, failed, run }) {
+function moment({ at_ms, what, node_uuid, detail, exit_code, failed, run }, several) {
   const at = new Date(at_ms);
   const node = node_uuid ? store.nodes.get(node_uuid)?.hostname ?? shortId(node_uuid) : "";
   const exit = failed ? `, could not be started: ${failed}` : exit_code === undefined ? "" : `, exit status ${exit_code}`;
-  const which = run > 1 ? `, run ${run}` : "";
+  const which = run > 1 || (run && several) ? `, run ${run}` : "";
   return h("li", {},
     h("div", {}, h("b", { text: what }), node ? " on " : "", node ? linkTo("nodes", node_uuid, node) : null, which, exit),
     detail ? h("div", { class: "quiet", text: detail }) : null,

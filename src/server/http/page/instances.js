@@ -19,6 +19,7 @@ const COLUMNS = [
   { title: "Used", right: true, fold: true, value: (row) => row.mem_used_mb, show: (row) => mib(row.mem_used_mb) },
   { title: "vCPUs", right: true, value: (row) => row.vcpus, show: (row) => count(row.vcpus) },
   { title: "Priority", right: true, fold: true, value: (row) => row.priority ?? -1, show: (row) => row.priority ?? "–" },
+  { title: "Run", right: true, fold: true, value: (row) => row.run ?? 0, show: (row) => row.run ?? "–" },
   { title: "Age", right: true, value: (row) => row.age_s, show: (row) => (row.ended_at_ms ? clock(row.ended_at_ms) : span(row.age_s)) },
 ];
 
@@ -61,7 +62,7 @@ export function instances() {
     try {
       const { items } = await readAll("/v1/instances", { ended: "true" }, MAX_ENDED);
       if (mine !== asked) return;
-      ended = items.reverse();
+      ended = items.sort((one, other) => (other.ended_at_ms ?? 0) - (one.ended_at_ms ?? 0));
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (mine !== asked) return;
