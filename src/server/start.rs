@@ -34,7 +34,7 @@ use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
 use super::node_file::NodeFileError;
 use super::placement::{self, PlacementConfig, PlacementError};
 use super::restore::{restore, unix_ms};
-use super::state::{StateDir, keep_nodes};
+use super::state::{StateDir, keep_nodes, remember_last};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
 use super::{configuration, heartbeat, node_file};
@@ -395,12 +395,7 @@ async fn serve(
     }
     drop(tasks);
     let nodes = hub.begin_shutdown();
-    let remembered = async {
-        if let Some(directory) = state_dir {
-            directory.remember_last(nodes, STORE_DEADLINE).await;
-        }
-    };
-    tokio::join!(hub.leave(), remembered);
+    tokio::join!(hub.leave(), remember_last(state_dir, nodes));
     hub.notices().finish();
     Ok(())
 }

@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use super::hub::Hub;
+use super::hub::{Hub, STORE_DEADLINE};
 use super::store::STORE_FILE;
 use crate::printable::counted;
 use crate::private;
@@ -104,26 +104,6 @@ impl StateDir {
         }
     }
 
-    /// Remembers the nodes that are known when the daemon leaves, of which some may have come since the latest write. Waits
-    /// no longer than this for the disk.
-    pub(super) async fn remember_last(&self, nodes: Vec<KnownNode>, deadline: Duration) {
-        let (count, directory) = (nodes.len(), self.clone());
-        let saving = spawn_blocking(move || directory.save_nodes(&nodes, Turn::Last));
-        let outcome = match timeout(deadline, saving).await {
-            Ok(Ok(saved)) => saved,
-            // Of this thread's panic the log has the rest.
-            Ok(Err(error)) => Err(io::Error::other(error)),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        };
-        match outcome {
-            Ok(()) => log_remembered(count),
-            Err(error) => warn!(
-                event = "nodes_not_remembered",
-                "cannot remember the nodes: {error}: those that came last are not waited for after a restart"
-            ),
-        }
-    }
-
     /// Blocking, and as long as the disk takes: called from a thread for such work. Writes nothing behind the last list.
     fn save_nodes(&self, nodes: &[KnownNode], turn: Turn) -> io::Result<()> {
         let mut is_last = self.is_last.lock();
@@ -174,7 +154,7 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
         } else {
             hub.nodes_changed.notified().await;
         }
-        // Connections end now because the daemon leaves, which has remembered who was there ([`StateDir::remember_last`]).
+        // Connections end now because the daemon leaves, which has remembered who was there ([`remember_last`]).
         if hub.is_shutting_down() {
             return;
         }
@@ -201,6 +181,29 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
             Err(_) => return,
         }
         sleep(SAVE_EVERY).await;
+    }
+}
+
+/// Remembers the nodes that are known when the daemon leaves, of which some may have come since the latest write. Waits no
+/// longer for the disk than for that of the store. Does nothing without a state directory.
+pub(super) async fn remember_last(directory: Option<StateDir>, nodes: Vec<KnownNode>) {
+    let Some(directory) = directory else {
+        return;
+    };
+    let count = nodes.len();
+    let saving = spawn_blocking(move || directory.save_nodes(&nodes, Turn::Last));
+    let outcome = match timeout(STORE_DEADLINE, saving).await {
+        Ok(Ok(saved)) => saved,
+        // Of this thread's panic the log has the rest.
+        Ok(Err(error)) => Err(io::Error::other(error)),
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    match outcome {
+        Ok(()) => log_remembered(count),
+        Err(error) => warn!(
+            event = "nodes_not_remembered",
+            "cannot remember the nodes: {error}: those that came last are not waited for after a restart"
+        ),
     }
 }
 

@@ -359,9 +359,7 @@ impl Instances {
     /// A run with what is known of its instance now: that is forgotten before the run is.
     fn with_its_name(&self, run: Run) -> Run {
         match self.names.get(run.instance()) {
-            Some(about) => run
-                .called(about.name, about.program)
-                .of_tenant(about.tenant),
+            Some(about) => run.known_as(about),
             None => run,
         }
     }

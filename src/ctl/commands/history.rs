@@ -248,9 +248,7 @@ pub(super) fn latest_called<'a>(
 
 /// Which of several was taken.
 fn taken(name: &str, view: &InstanceView, others: usize) -> Printable {
-    let ended = view
-        .ended_at_ms
-        .map_or_else(|| "before".to_owned(), |at| ago(at));
+    let ended = view.ended_at_ms.map_or_else(|| "before".to_owned(), ago);
     Printable::new(format_args!(
         "{} called {name:?} have ended, one after the other: this is of the latest, {}, which ended {ended}; `ciaoctl \
          instances --all` lists the others",

@@ -12,6 +12,7 @@ use crate::api::ids::InstanceId;
 use crate::api::rules::TenantId;
 use crate::api::text::ShortText;
 use crate::instance::history::{History, HistoryEvent};
+use crate::instance::names::KnownInfo;
 use crate::instance::numbering::RunNumbers;
 
 /// One run of an instance, from its beginning until it was gone.
@@ -136,6 +137,12 @@ impl Run {
             program: program.into(),
             ..self
         }
+    }
+
+    /// The same run, of an instance of which this is known.
+    pub(in crate::instance) fn known_as(self, about: KnownInfo<'_>) -> Self {
+        let called = self.called(about.name, about.program);
+        called.of_tenant(about.tenant)
     }
 
     /// The same run, of an instance of this tenant. It is noted of what has a name, to tell several of that name apart.
