@@ -64,7 +64,7 @@ impl Scheduler {
             return false;
         }
         if let Some(how) = end
-            && self.end_entry(key, instance, how) == EntryEnd::Over
+            && self.cluster.end(key, instance, how) == EntryEnd::Over
         {
             // It reports the end of its own copy, which it has listed: its claim is released.
             self.release(key, instance);

@@ -12,9 +12,8 @@ use sched_model::Topic;
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice};
-use crate::api::cause::Cause;
 use crate::api::command::Command;
-use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::Unknown;
 use crate::api::malformed::Malformed;
 use crate::api::parcel::{Parcel, Tag};
@@ -22,7 +21,7 @@ use crate::api::refused::{RefusalCause, Refused};
 use crate::api::report::Report;
 use crate::api::sent::{CommandName, ReportName, Sent};
 use crate::api::start::PlacedStart;
-use crate::cluster::ledger::{Ended, Remains};
+use crate::cluster::ledger::Remains;
 use crate::cluster::node::NodeStatus;
 use crate::peers::permissions::Denied;
 use crate::peers::session::Session;
@@ -120,7 +119,6 @@ impl Scheduler {
             return;
         }
         self.note_long(id, name, &parcel);
-        let from = (id, node);
         match report {
             Report::Numbered {
                 seq,
@@ -128,7 +126,7 @@ impl Scheduler {
                 told,
             } => {
                 let end = KnownEnd::new(now, seq, exit_code, None);
-                self.numbered(now, id, parcel, end, *told);
+                self.numbered(id, parcel, end, *told);
             }
             Report::Ready(report) => self.ready(now, id, report),
             Report::Stats(report) => self.stats(now, id, parcel, *report),
@@ -137,25 +135,11 @@ impl Scheduler {
             Report::Maintenance => self.status(now, id, NodeStatus::Maintenance),
             Report::CommandFailed(failure) => self.command_failed(id, &failure),
             Report::InstanceState(event) => self.instance_state(id, &event),
-            Report::InstanceDeleted(instance) => {
-                self.take_end(from, parcel, &instance, (Ended::Gone, Cause::Deleted));
-            }
-            Report::InstanceStopped(instance) => {
-                let why = self.cluster.cause_of_end(node);
-                self.take_end(from, parcel, &instance, (Ended::Gone, why));
-            }
-            Report::InstanceExited(instance) => {
-                self.take_end(from, parcel, &instance, (Ended::ByItself, Cause::Ended));
-            }
-            Report::InstanceCutOff(instance) => {
-                self.take_end(from, parcel, &instance, (Ended::CutOff, Cause::CutOff));
-            }
-            Report::StartFailed {
-                instance,
-                reason,
-                detail,
-                ..
-            } => self.start_failed(id, parcel, instance, &reason, &detail),
+            Report::InstanceDeleted(_)
+            | Report::InstanceStopped(_)
+            | Report::InstanceExited(_)
+            | Report::InstanceCutOff(_)
+            | Report::StartFailed { .. } => self.take_end((id, node), parcel, report),
             Report::DeleteFailed {
                 instance,
                 no_instance,
@@ -178,17 +162,6 @@ impl Scheduler {
             Report::TraceReport => self.broadcast(Topic::Stats, id, parcel),
             Report::Output(read) => self.output_read(id, read, parcel),
         }
-    }
-
-    /// A node reports the end of an instance.
-    fn take_end(
-        &mut self,
-        from: (SessionId, Option<NodeKey>),
-        parcel: Parcel,
-        instance: &InstanceId,
-        (how, why): (Ended, Cause),
-    ) {
-        self.instance_gone(from, parcel, instance, (how, &why));
     }
 
     /// Until a STATS has been read completely, its sender counts as one that does not number ends.
@@ -234,7 +207,7 @@ impl Scheduler {
 
     /// Refuses what its sender may not send; whether it did. Also `true`, without an answer, where the session has
     /// ended.
-    fn refuse_if_not_permitted(
+    pub(crate) fn refuse_if_not_permitted(
         &mut self,
         id: SessionId,
         sent: Sent,
@@ -281,7 +254,7 @@ impl Scheduler {
 
     /// Reports that a payload is too long to be forwarded to native peers. Its content counts all the same. Nothing is
     /// said of STATS, because another follows soon.
-    fn note_long(&mut self, id: SessionId, name: ReportName, parcel: &Parcel) {
+    pub(crate) fn note_long(&mut self, id: SessionId, name: ReportName, parcel: &Parcel) {
         if name != ReportName::Stats && parcel.is_too_long_for_natives() {
             self.refuse_long(id, name.into(), parcel);
         }

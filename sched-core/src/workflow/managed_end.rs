@@ -48,7 +48,7 @@ impl Scheduler {
             Ended::NotThere => self.cluster.nodes().node(key).ledger().in_doubt(instance),
             Ended::Failed | Ended::Gone | Ended::ByItself | Ended::CutOff => None,
         };
-        match self.end_entry(key, instance, how) {
+        match self.cluster.end(key, instance, how) {
             EntryEnd::Unknown | EntryEnd::Over if is_managed => {
                 self.managed_ended(key, instance, how, unanswered.is_some())
             }
@@ -123,17 +123,6 @@ impl Scheduler {
             return;
         }
         self.notify_originals(None, || Message::InstanceStopped(instance.clone()));
-    }
-
-    /// Counts an end against the STARTs of an instance that were given to the node, and says whether its entry is over.
-    /// The caller releases it.
-    pub(crate) fn end_entry(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-        how: Ended,
-    ) -> EntryEnd {
-        self.cluster.end(key, instance, how)
     }
 
     /// It has ended on the node where it is and was to stay: it is over, or goes on for `why`. Returns who gets the report.

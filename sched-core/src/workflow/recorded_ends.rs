@@ -115,7 +115,6 @@ impl Scheduler {
     /// this frame before. Adds the exit code to the run that the report ends.
     pub(crate) fn numbered(
         &mut self,
-        now: Instant,
         id: SessionId,
         parcel: Parcel,
         end: KnownEnd,
@@ -141,7 +140,7 @@ impl Scheduler {
         {
             return;
         }
-        self.report(now, id, told, parcel);
+        self.check_and_take_end(id, told, parcel);
         if let Some(instance) = instance {
             let key = self.peers.node_of(id);
             self.note_exit(before, &instance, (key, end));
@@ -191,8 +190,44 @@ impl Scheduler {
         if self.take_earlier_end(key, &ended, &told, &parcel, end) {
             return;
         }
-        self.report(now, id, told, parcel);
+        self.check_and_take_end(id, told, parcel);
         self.note_exit(before, &ended, (Some(key), end));
+    }
+
+    /// An end that came with its number, with the checks of a report without one.
+    fn check_and_take_end(&mut self, id: SessionId, told: Report, parcel: Parcel) {
+        let (node, name) = (self.peers.node_of(id), told.name());
+        let is_refused = self.refuse_if_not_permitted(id, name.into(), None)
+            || self.drop_if_out_of_place((id, node), &parcel, (name, &told));
+        if !is_refused {
+            self.note_long(id, name, &parcel);
+            self.take_end((id, node), parcel, told);
+        }
+    }
+
+    /// A node reports the end of an instance, or that it could not start it. Any other report does nothing.
+    pub(crate) fn take_end(
+        &mut self,
+        from: (SessionId, Option<NodeKey>),
+        parcel: Parcel,
+        told: Report,
+    ) {
+        let (instance, how, why) = match told {
+            Report::InstanceDeleted(instance) => (instance, Ended::Gone, Cause::Deleted),
+            Report::InstanceStopped(instance) => {
+                (instance, Ended::Gone, self.cluster.cause_of_end(from.1))
+            }
+            Report::InstanceExited(instance) => (instance, Ended::ByItself, Cause::Ended),
+            Report::InstanceCutOff(instance) => (instance, Ended::CutOff, Cause::CutOff),
+            Report::StartFailed {
+                instance,
+                reason,
+                detail,
+                ..
+            } => return self.start_failed(from.0, parcel, instance, &reason, &detail),
+            _ => return,
+        };
+        self.instance_gone(from, parcel, &instance, (how, &why));
     }
 
     /// An instance has ended and runs again by the same STATS: the run is noted, and one of the STARTs given to its

@@ -47,7 +47,7 @@ impl Scheduler {
             None if has_start => false,
             _ => return false,
         };
-        if self.end_entry(key, instance, Ended::Failed) != EntryEnd::Over {
+        if self.cluster.end(key, instance, Ended::Failed) != EntryEnd::Over {
             // It answers an earlier START of the same instance; the outcome of the latest is still to come.
             return true;
         }
