@@ -6,20 +6,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::action::{Action, Message, Notice};
+use crate::api::action::Action;
 use crate::api::clock::Clock;
 use crate::api::config::Config;
-use crate::api::ids::{InstanceId, SessionId};
+use crate::api::ids::InstanceId;
 use crate::api::input::{ClusterConfiguration, Input};
-use crate::api::sent::Sent;
 use crate::api::tally::{Reasons, Times};
 use crate::batches::Batches;
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
+use crate::peers::Peers;
 use crate::peers::configuration::ClusterPayload;
-use crate::peers::session::Session;
-use crate::peers::{Peers, outcomes};
 use crate::placement::Placement;
 use crate::query::snapshot::Shown;
 use crate::queue::Queue;
@@ -65,7 +63,7 @@ pub struct Scheduler {
     /// has one time.
     pub(crate) now: Instant,
     /// Decided and not yet taken by the caller, in order.
-    actions: VecDeque<Action>,
+    pub(crate) actions: VecDeque<Action>,
 }
 
 /// What the core has done so far; all counts start at 0 with the process.
@@ -271,44 +269,5 @@ impl Scheduler {
     #[must_use]
     pub fn has_instance(&self, instance: &InstanceId) -> bool {
         self.instances.contains(instance) || self.cluster.placement(instance).is_some()
-    }
-
-    /// Queues a message for a session. Outcomes of commands take the way of [`Scheduler::send_outcome`], which finds
-    /// another receiver if the session has ended; a forwarded frame that is longer than a native peer's decoder takes
-    /// is dropped, because it would end the connection.
-    pub(crate) fn send(&mut self, to: SessionId, message: Message) {
-        if outcomes::is_outcome(&message) {
-            return self.send_outcome(to, message);
-        }
-        if let Message::Forward(parcel) = &message
-            && self.peers.is_too_long_for(to, parcel)
-        {
-            return;
-        }
-        self.actions.push_back(Action::Send { to, message });
-    }
-
-    /// Queues an action as it is.
-    pub(crate) fn act(&mut self, action: Action) {
-        self.actions.push_back(action);
-    }
-
-    /// Queues something for the log.
-    pub(crate) fn notice(&mut self, notice: Notice) {
-        self.actions.push_back(Action::Notice(notice));
-    }
-
-    /// Logs something refused, the first time for each session and name of a message: a peer that repeats it fills no
-    /// log.
-    pub(crate) fn notice_once(
-        &mut self,
-        session: SessionId,
-        sent: Sent,
-        notice: impl FnOnce(&Session) -> Notice,
-    ) {
-        if let Some(session) = self.peers.first_refusal(session, sent) {
-            let notice = notice(session);
-            self.notice(notice);
-        }
     }
 }

@@ -1,6 +1,6 @@
-//! Workflows: the only code that sees several components. Each takes one subject through all of them: starting,
-//! preempting, suspending, moving, updating, draining, losing and ending instances, and what comes of connections,
-//! reports and time. They own nothing; every function is a method of `Scheduler`.
+//! Workflows: each takes one subject through all components: starting, preempting, suspending, moving, updating,
+//! draining, losing and ending instances, and what comes of connections, reports and time. They own nothing. What several
+//! of them do is in `effects`; their files call each other in no circle.
 //!
 //! The way in is `forwarding` for what peers send, `connections` for peers that come and go, and `timers` for time.
 //! Three rules hold for all of them:
@@ -13,36 +13,40 @@
 pub(crate) mod absent;
 pub(crate) mod admission;
 pub(crate) mod batches;
-pub(crate) mod capacity;
 pub(crate) mod commit;
 pub(crate) mod connections;
+mod disk;
 pub(crate) mod drain;
 pub(crate) mod dry_run;
+mod ends;
 pub(crate) mod entitlement;
 mod forget;
 pub(crate) mod forwarding;
 pub(crate) mod full_disk;
+mod give_up;
+mod listed;
 pub(crate) mod managed;
 pub(crate) mod managed_end;
 pub(crate) mod migrate;
 mod names;
 pub(crate) mod node_loss;
-pub(crate) mod outcomes;
+mod place;
 pub(crate) mod preempt;
 pub(crate) mod pressure;
 mod reads;
 pub(crate) mod recorded_ends;
 pub(crate) mod records;
 pub(crate) mod remembered;
+mod replacing;
 pub(crate) mod reports;
 pub(crate) mod reservations;
 mod runs;
 pub(crate) mod start;
+mod start_failed;
 pub(crate) mod start_failures;
 pub(crate) mod suspend;
 pub(crate) mod sync;
 pub(crate) mod timers;
-pub(crate) mod transition;
 pub(crate) mod tries;
 mod twins;
 mod unsent_failures;

@@ -3,7 +3,7 @@
 //! The master that was sent an outcome may have died before it acted on it, and what was queued for it and not written
 //! has certainly not arrived. So a new master is sent, with its snapshot, what another controller was sent in the last
 //! [`REPLAY_TIME`]. It may see an outcome twice, and must be able to ignore that. Who is sent an outcome in the first
-//! place is decided in `workflow::outcomes`.
+//! place is decided in `effects::send`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -6,15 +6,11 @@ use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::{Action, Notice};
-use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
-use crate::api::ids::{NodeKey, SessionId, canonical_uuid};
+use crate::api::ids::NodeKey;
 use crate::api::input::Departure;
 use crate::api::known_node::KnownNode;
-use crate::api::refused::RefusalCause;
-use crate::api::sent::CommandName;
 use crate::cluster::node::{Node, Presence};
-use crate::instance::{AfterLoss, State};
 use crate::peers::session::Session;
 
 impl Scheduler {
@@ -120,50 +116,19 @@ impl Scheduler {
         }
     }
 
-    /// EVACUATE with `mode: forget`: a node that is not connected is removed from lists, and the recovery window does
-    /// not wait for it any more. Its cordon, drain and remembered claims end, and what was lost with it is final, in
-    /// the order of the queue.
-    ///
-    /// Instances that are to be restarted after its fencing deadline still wait for that: forgetting a node does not
-    /// prove that it runs nothing. Refused for a node that is connected or not known.
-    pub(crate) fn forget_node(&mut self, id: SessionId, name: &str) {
-        let uuid = canonical_uuid(name);
-        let key = uuid.and_then(|uuid| self.cluster.by_uuid(uuid));
-        if let Some(key) = key {
-            if self.cluster.session(key).is_some() {
-                let cause = RefusalCause::NodeConnected(name.into());
-                return self.refuse(id, CommandName::Evacuate.into(), cause, None);
-            }
-            self.give_up(key);
+    /// The history of ends has a gap up to this moment, as a node's numbers say; also after the next restart.
+    pub(crate) fn note_missing_ends(&mut self, node: Uuid, until: Instant) {
+        self.instances.note_gap(until);
+        self.journal
+            .note_missing_ends(node, self.clock.unix_ms(until));
+    }
+
+    /// A node is no longer known: it has left in order and empty, or was forgotten. Its report is not waited for any
+    /// more; if it was, what ended on it may never have been told here.
+    pub(crate) fn node_is_gone(&mut self, node: Uuid) {
+        if self.journal.node_is_gone(node) {
+            self.note_missing_ends(node, self.now);
         }
-        let forgotten = uuid.and_then(|uuid| self.cluster.forget_absent(uuid));
-        let Some(uuid) = uuid.filter(|_| key.is_some() || forgotten.is_some()) else {
-            let cause = RefusalCause::NodeNotKnown(name.into());
-            return self.refuse(id, CommandName::Evacuate.into(), cause, None);
-        };
-        if self.recovery.note_back(uuid, self.now) {
-            self.set_recovery_timer();
-        }
-        self.uncordon(uuid);
-        self.node_is_gone(uuid);
-        if let Some(claims) = self.journal.take_claims(uuid, self.now) {
-            self.lost_are_over(uuid, &claims, &Cause::Forgotten);
-        }
-        let mut lost = self.instances.lost_with(uuid);
-        self.sight().put_in_order(&mut lost, |instance| instance);
-        for instance in lost {
-            let state = self.instances.get(&instance).map(|managed| managed.state());
-            match state {
-                Some(State::Lost { then, .. }) if *then != AfterLoss::Restart => {
-                    let then = *then;
-                    self.loss_is_final(&instance, uuid, then);
-                }
-                _ => {}
-            }
-        }
-        let node = forgotten.unwrap_or_else(|| uuid.into());
-        self.notice(Notice::NodeForgotten(Box::new(node)));
-        self.act(Action::RememberNodes);
     }
 }
 

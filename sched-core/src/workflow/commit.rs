@@ -8,30 +8,11 @@
 //! then does what waited.
 
 use crate::Scheduler;
-use crate::api::action::{Action, Notice};
-use crate::api::disk::DiskSilence;
-use crate::api::ids::InstanceId;
-use crate::api::record::{BindingRecord, Record, RecordKey, Ticket};
+use crate::api::action::Action;
+use crate::api::record::{BindingRecord, Record, RecordKey};
 use crate::journal::{Name, Next};
 
 impl Scheduler {
-    /// Does `next` with an instance once all that has changed so far is on disk, unless the instance has had another
-    /// transition by then: what was to follow belongs to the state it was in. Without a state directory that is at the
-    /// end of this input.
-    pub(crate) fn after_commit(&mut self, instance: &InstanceId, next: Next) {
-        if let Some(managed) = self.instances.get(instance) {
-            self.journal.wait(instance, managed.epoch(), next);
-        }
-    }
-
-    /// Every change up to this ticket is on disk. If the disk was taken for dead, it is back.
-    pub(crate) fn committed(&mut self, ticket: Ticket) {
-        if self.journal.committed(self.now, ticket) {
-            self.notice(Notice::Disk(DiskSilence::Over));
-            self.disk_is_back();
-        }
-    }
-
     /// Does what waited for the disk and need wait no longer: acknowledgements to launchers, failures of STARTs, and
     /// the next steps of instances; whether there was anything.
     pub(crate) fn run_committed(&mut self) -> bool {

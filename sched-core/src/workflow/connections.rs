@@ -24,7 +24,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, Dialect, Hello};
 use crate::api::start::PlacedStart;
 use crate::cluster::node::Node;
-use crate::instance::{AfterStop, LifecycleEvent, State, SuspendedBy};
+use crate::instance::{AfterStop, Instance, LifecycleEvent, Placing, State, SuspendedBy};
 use crate::peers::ControllerPlace;
 use crate::peers::bindings::Bound;
 use crate::peers::session::{LAUNCHER, Session};
@@ -384,13 +384,7 @@ impl Scheduler {
 
     /// A START comes back that was never written to its node. It is placed elsewhere, unless a DELETE behind it in the
     /// same queue cancels it, or an earlier START of the same instance was written, whose outcome is then that of both.
-    pub(crate) fn place_again(
-        &mut self,
-        now: Instant,
-        peer: Uuid,
-        start: PlacedStart,
-        is_cancelled: bool,
-    ) {
+    fn place_again(&mut self, now: Instant, peer: Uuid, start: PlacedStart, is_cancelled: bool) {
         let instance = &start.request.instance;
         let held_here = self
             .cluster
@@ -418,6 +412,66 @@ impl Scheduler {
     pub(crate) fn backlog(&mut self, id: SessionId, backlog: Backlog) {
         if let Some(key) = self.peers.set_backlog(id, backlog) {
             self.cluster.set_backlog(key, backlog);
+        }
+    }
+
+    /// Lets a launcher in as a candidate if its node had reports from two processes; whether it did. Original launchers
+    /// never name their process, so they are no candidates.
+    fn connect_candidate(&mut self, now: Instant, id: SessionId, hello: &Hello) -> bool {
+        let is_launcher =
+            hello.role.intersects(LAUNCHER) && Role(hello.role.0 & !LAUNCHER.0).is_empty();
+        if !is_launcher
+            || hello.dialect == Dialect::Original
+            || self.cluster.asks_process(hello).is_none()
+        {
+            return false;
+        }
+        let configuration = self.peers.configuration(hello.dialect);
+        self.send(id, Message::Connected { configuration });
+        self.peers.connect_candidate(id, *hello, now);
+        true
+    }
+
+    /// Shrinks tables that have become far too large, so that the memory of a burst of nodes or instances is given
+    /// back.
+    pub(crate) fn give_back_memory(&mut self) {
+        const SHRINK_ABOVE: usize = 4096;
+        self.placement.forget_old(self.now);
+        self.cluster.give_back_memory(SHRINK_ABOVE);
+        self.peers.give_back_memory(SHRINK_ABOVE);
+    }
+
+    /// A node's connection has ended: what it was never sent is placed elsewhere, in the order of the queue, whether it
+    /// waited for the disk or in the connection's queue. Safe at once, since the node cannot run what it never got.
+    fn place_not_given(&mut self, now: Instant, key: NodeKey, unsent: Vec<PlacedStart>) {
+        let uuid = self.cluster.nodes().node(key).uuid();
+        let is_claimed = |managed: &Instance| {
+            matches!(
+                *managed.state(),
+                State::Placing(Placing { node, ref pending_on, .. }) if node == key && !pending_on.is_given()
+            )
+        };
+        let starts = unsent
+            .into_iter()
+            .map(|start| (start.request.instance.clone(), Some(start)));
+        let mut untold: Vec<(InstanceId, Option<PlacedStart>)> = starts.collect();
+        if !self.instances.is_empty() {
+            let there = self.managed_on(key).into_iter();
+            let claimed =
+                there.filter(|instance| self.instances.get(instance).is_some_and(is_claimed));
+            untold.extend(claimed.map(|instance| (instance, None)));
+        }
+        self.sight()
+            .put_in_order(&mut untold, |(instance, _)| instance);
+        for (instance, start) in untold {
+            match start {
+                Some(start) => self.place_again(now, uuid, start, false),
+                // What was placed before it may have changed it.
+                None if self.instances.get(&instance).is_some_and(is_claimed) => {
+                    self.release_and_reschedule(key, &instance, &Cause::NodeLostUntold);
+                }
+                None => {}
+            }
         }
     }
 }
@@ -474,7 +528,7 @@ fn connected(node: &Node) -> impl Iterator<Item = NodeConnected> {
 
 /// The type with which the loss of a node is announced. One event stands for both roles, because original controllers
 /// crash on a second one.
-pub(crate) fn node_type(roles: Role) -> NodeType {
+fn node_type(roles: Role) -> NodeType {
     if roles.contains(Role::AGENT) {
         NodeType::Compute
     } else {

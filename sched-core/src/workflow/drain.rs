@@ -16,19 +16,17 @@
 //! in `cluster::cordons`, so is the limit on moves under way; a drain survives a restart as part of the node's record.
 
 mod check;
+mod command;
 
 use std::time::Duration;
 
-use sched_model::{
-    CommandFailureReason, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Topic, Uuid,
-};
+use sched_model::{CommandFailureReason, DrainState, Evacuate, Topic, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::cause::Cause;
 use crate::api::explained::DrainEnd;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
-use crate::api::parcel::Parcel;
 use crate::api::record::NodeRecord;
 use crate::api::refused::RefusalCause;
 use crate::api::sent::CommandName;
@@ -44,61 +42,9 @@ use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 const UNMOVABLE_PER_LOOK: usize = 64;
 
 impl Scheduler {
-    /// EVACUATE from a controller or operator. Its mode decides; any mode that is not the scheduler's goes to the
-    /// launcher.
-    pub(crate) fn evacuate(&mut self, id: SessionId, parcel: Parcel, evacuate: &Evacuate) {
-        let name = &evacuate.workload_agent_uuid;
-        match &evacuate.mode {
-            EvacuateMode::Cordon => {
-                if let Some(uuid) = self.node_to_cordon(id, name) {
-                    self.cordon(uuid);
-                }
-            }
-            EvacuateMode::Relocate => self.begin_drain(id, evacuate),
-            EvacuateMode::Check => {
-                if let Some(key) = self.node_to_drain(id, name) {
-                    let progress = self.check_drain(key);
-                    self.send(id, Message::DrainProgress(Box::new(progress)));
-                }
-            }
-            EvacuateMode::Abort => match canonical_uuid(name) {
-                Some(uuid) if self.cluster.drain_of(uuid).is_some() => {
-                    self.end_drain(uuid, DrainState::Aborted, Some(DrainEnd::Asked));
-                }
-                _ => {
-                    let cause = RefusalCause::NotDrained(name.as_str().into());
-                    self.refuse(id, CommandName::Evacuate.into(), cause, None);
-                }
-            },
-            EvacuateMode::Forget => self.forget_node(id, name),
-            EvacuateMode::Other(_) => {
-                let key = self.cluster.by_name(name);
-                if let Some(key) = key {
-                    self.cluster.note_evacuated(key);
-                }
-                self.forward_to_node(id, CommandName::Evacuate, parcel, name);
-            }
-        }
-    }
-
-    /// Restore from a controller or operator: ends cordon and drain, and, in the original's mode, goes to the launcher
-    /// as well.
-    pub(crate) fn restore_node(&mut self, id: SessionId, parcel: Parcel, restore: &Restore) {
-        let name = &restore.workload_agent_uuid;
-        if let Some(uuid) = canonical_uuid(name) {
-            self.uncordon(uuid);
-        }
-        match restore.mode {
-            RestoreMode::Uncordon => {}
-            RestoreMode::Other(_) => {
-                self.forward_to_node(id, CommandName::Restore, parcel, name);
-            }
-        }
-    }
-
     /// The node that an EVACUATE names for a cordon. It need not be connected, or known: the cordon then holds from
     /// when it connects.
-    fn node_to_cordon(&mut self, id: SessionId, name: &str) -> Option<Uuid> {
+    pub(crate) fn node_to_cordon(&mut self, id: SessionId, name: &str) -> Option<Uuid> {
         let uuid = canonical_uuid(name);
         if uuid.is_none() {
             let cause = RefusalCause::NotANode(name.into());
@@ -108,7 +54,7 @@ impl Scheduler {
     }
 
     /// The node that an EVACUATE names for a drain; it has to be connected.
-    fn node_to_drain(&mut self, id: SessionId, name: &str) -> Option<NodeKey> {
+    pub(crate) fn node_to_drain(&mut self, id: SessionId, name: &str) -> Option<NodeKey> {
         let key = self.cluster.by_name(name);
         let key = key.filter(|&key| self.cluster.session(key).is_some());
         if key.is_none() {
@@ -119,7 +65,7 @@ impl Scheduler {
     }
 
     /// Cordons a node and records that.
-    fn cordon(&mut self, uuid: Uuid) {
+    pub(crate) fn cordon(&mut self, uuid: Uuid) {
         if self.cluster.cordon(uuid, self.clock.unix_ms(self.now)) {
             self.journal.note_node(uuid);
         }
@@ -158,7 +104,7 @@ impl Scheduler {
     /// EVACUATE in mode `relocate`: cordons the node and begins to drain it. The first event, sent at once, says how
     /// many instances would find a place now. Of a drain that is under way the moves go on; deadline, number of moves
     /// at once and asker are the new ones. A deadline of 0 is none.
-    fn begin_drain(&mut self, id: SessionId, evacuate: &Evacuate) {
+    pub(crate) fn begin_drain(&mut self, id: SessionId, evacuate: &Evacuate) {
         let Some(key) = self.node_to_drain(id, &evacuate.workload_agent_uuid) else {
             return;
         };
@@ -350,7 +296,7 @@ impl Scheduler {
     }
 
     /// Ends a drain and reports its outcome. The cordon stays, and moves under way go on.
-    fn end_drain(&mut self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) {
+    pub(crate) fn end_drain(&mut self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) {
         self.count_ended(uuid);
         let progress = self.sight().progress(uuid, state, end);
         let key = self.cluster.by_uuid(uuid);

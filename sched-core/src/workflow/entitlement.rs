@@ -26,12 +26,14 @@ use crate::api::action::{Message, Notice, StatsWithout};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{InstanceState, StatsReport};
 use crate::api::parcel::Parcel;
+use crate::api::refused::RefusalCause;
 use crate::api::report::Report;
-use crate::api::sent::{CommandName, ReportName};
+use crate::api::sent::{CommandName, ReportName, Sent};
 use crate::cluster::ledger::{Ended, EntryEnd};
 use crate::cluster::questions::{Asker, MAX_QUESTIONS};
+use crate::effects::failure::still_runs;
+use crate::peers::permissions::Denied;
 use crate::query::verdict::{ReportVerdict, Statement};
-use crate::workflow::reports::still_runs;
 
 impl Scheduler {
     /// Drops a report about an instance, or for a node, that is not its sender's to report on; whether it did. If the
@@ -170,6 +172,57 @@ impl Scheduler {
             self.order_stop(key, &instance);
             self.note_question(key, &instance, CommandName::Delete, Asker::Scheduler);
         }
+    }
+
+    /// Refuses a report that speaks for another node than its sender; whether it did.
+    fn refuse_if_forged(&mut self, id: SessionId, name: ReportName, node: &str) -> bool {
+        if !self.peers.is_forged(id, node) {
+            return false;
+        }
+        self.counters.refused += 1;
+        self.notice_once(id, name.into(), |session| {
+            Notice::Forged(session.uuid(), name.into(), node.into())
+        });
+        true
+    }
+
+    /// Whether this is the own end of the latest run of an instance that waits to be started again: it was stopped, or
+    /// its node was lost, as far as was known, and the next run has not begun.
+    pub(crate) fn is_last_word(&self, key: NodeKey, instance: &InstanceId, how: Ended) -> bool {
+        if how != Ended::ByItself {
+            return false;
+        }
+        let node = self.cluster.nodes().node(key).uuid();
+        let managed = self.instances.get(instance);
+        managed.is_some_and(|it| it.state().is_not_given() && it.runs().node() == Some(node))
+    }
+
+    /// Refuses what its sender may not send; whether it did. Also `true`, without an answer, where the session has
+    /// ended.
+    pub(crate) fn refuse_if_not_permitted(
+        &mut self,
+        id: SessionId,
+        sent: Sent,
+        instance: Option<&InstanceId>,
+    ) -> bool {
+        let Some(session) = self.peers.get(id) else {
+            return true;
+        };
+        let Some(denied) = self.peers.denied(id, session, sent) else {
+            return false;
+        };
+        let role = session.role();
+        self.notice_once(id, sent, |session| match denied {
+            Denied::NotPermitted => Notice::NotPermitted(session.uuid(), session.role(), sent),
+            Denied::NotMaster => Notice::NotMaster(session.uuid(), sent),
+        });
+        self.counters.refused += 1;
+        let cause = match denied {
+            Denied::NotPermitted => RefusalCause::NotPermitted(role),
+            Denied::NotMaster => RefusalCause::Backup,
+        };
+        self.refuse(id, sent, cause, instance);
+        true
     }
 }
 

@@ -8,23 +8,21 @@
 
 use std::time::Instant;
 
-use sched_model::Topic;
+use sched_model::{CommandFailure, InstanceStateEvent, LifecycleCommand, PhaseName, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice};
 use crate::api::command::Command;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::input::Unknown;
+use crate::api::input::{InstanceState, Unknown};
 use crate::api::malformed::Malformed;
 use crate::api::parcel::{Parcel, Tag};
-use crate::api::refused::{RefusalCause, Refused};
 use crate::api::report::Report;
 use crate::api::sent::{CommandName, ReportName, Sent};
 use crate::api::start::PlacedStart;
 use crate::cluster::ledger::Remains;
 use crate::cluster::node::NodeStatus;
-use crate::peers::permissions::Denied;
-use crate::peers::session::Session;
+use crate::instance::State;
 use crate::query::verdict::KnownEnd;
 
 impl Scheduler {
@@ -205,134 +203,37 @@ impl Scheduler {
         });
     }
 
-    /// Refuses what its sender may not send; whether it did. Also `true`, without an answer, where the session has
-    /// ended.
-    pub(crate) fn refuse_if_not_permitted(
-        &mut self,
-        id: SessionId,
-        sent: Sent,
-        instance: Option<&InstanceId>,
-    ) -> bool {
-        let Some(session) = self.peers.get(id) else {
-            return true;
+    /// CommandFailure from a launcher: dealt with by the workflow of the command.
+    fn command_failed(&mut self, id: SessionId, failure: &CommandFailure) {
+        let Some(key) = self.peers.node_of(id) else {
+            return;
         };
-        let Some(denied) = self.peers.denied(id, session, sent) else {
-            return false;
-        };
-        let role = session.role();
-        self.notice_once(id, sent, |session| match denied {
-            Denied::NotPermitted => Notice::NotPermitted(session.uuid(), session.role(), sent),
-            Denied::NotMaster => Notice::NotMaster(session.uuid(), sent),
-        });
-        self.counters.refused += 1;
-        let cause = match denied {
-            Denied::NotPermitted => RefusalCause::NotPermitted(role),
-            Denied::NotMaster => RefusalCause::Backup,
-        };
-        self.refuse(id, sent, cause, instance);
-        true
+        match failure.command {
+            LifecycleCommand::Suspend => self.suspend_failed(key, failure),
+            LifecycleCommand::Resume => self.resume_failed(key, failure),
+            LifecycleCommand::Migrate => self.move_failed(key, failure),
+            LifecycleCommand::Update => self.update_failed(key, failure),
+            _ => {}
+        }
     }
 
-    /// Sends a native peer that its message had no effect, and why; original peers have no frame for it.
-    pub(crate) fn refuse(
-        &mut self,
-        id: SessionId,
-        sent: Sent,
-        cause: RefusalCause,
-        instance: Option<&InstanceId>,
-    ) {
-        if !self.peers.is_native(id) {
+    /// InstanceState from a launcher: confirms a SUSPEND, RESUME or UPDATE without waiting for the next STATS.
+    fn instance_state(&mut self, id: SessionId, event: &InstanceStateEvent) {
+        let Some(key) = self.peers.node_of(id) else {
+            return;
+        };
+        let instance = InstanceId::new(&event.instance_uuid);
+        let state = match event.state {
+            PhaseName::Suspended => InstanceState::ExitPaused,
+            PhaseName::Running => InstanceState::Active,
+            PhaseName::Updated => return self.update_confirmed(key, &instance),
+            _ => return,
+        };
+        if let Some(State::Placing(_)) = self.instances.state_of(&instance) {
+            // It may be said of an earlier run. A STATS confirms the START, and has to bring this as news.
             return;
         }
-        let refused = Refused {
-            sent,
-            cause,
-            instance: instance.cloned(),
-        };
-        self.send(id, Message::CommandRefused(Box::new(refused)));
-    }
-
-    /// Reports that a payload is too long to be forwarded to native peers. Its content counts all the same. Nothing is
-    /// said of STATS, because another follows soon.
-    pub(crate) fn note_long(&mut self, id: SessionId, name: ReportName, parcel: &Parcel) {
-        if name != ReportName::Stats && parcel.is_too_long_for_natives() {
-            self.refuse_long(id, name.into(), parcel);
-        }
-    }
-
-    /// Refuses a message whose payload is too long to be forwarded to native peers, and logs it the first time.
-    pub(crate) fn refuse_long(&mut self, id: SessionId, sent: Sent, parcel: &Parcel) {
-        let (len, max) = (parcel.payload.len(), parcel.native_limit as usize);
-        let cause = RefusalCause::TooLong { len, max };
-        self.refuse(id, sent, cause, None);
-        self.notice_once(id, sent, |session| {
-            Notice::TooLong(session.uuid(), sent, len, max)
-        });
-    }
-
-    /// Sends original controllers something that native ones get in another form.
-    pub(crate) fn notify_originals(
-        &mut self,
-        except: Option<SessionId>,
-        message: impl Fn() -> Message,
-    ) {
-        let mut originals = self.peers.controllers_to_notify(except);
-        while let Some((to, session)) = originals.next(&self.peers) {
-            if !session.is_native() {
-                self.send(to, message());
-            }
-        }
-    }
-
-    /// Forwards a report to all controllers but its sender, and to subscribers of its topic.
-    pub(crate) fn broadcast(&mut self, topic: Topic, from: SessionId, parcel: Parcel) {
-        self.broadcast_as(topic, from, |_| Some(Message::Forward(parcel.clone())));
-    }
-
-    /// The same with a message made for each session; `None` leaves a session out.
-    pub(crate) fn broadcast_as(
-        &mut self,
-        topic: Topic,
-        from: SessionId,
-        message: impl Fn(&Session) -> Option<Message>,
-    ) {
-        let mut audience = self.peers.audience(&topic, Some(from));
-        while let Some((to, session)) = audience.next(&self.peers) {
-            if let Some(message) = message(session) {
-                self.send(to, message);
-            }
-        }
-    }
-
-    /// Sends an event to all controllers, and to subscribers of its topic; `message` makes it for each session, and
-    /// `None` leaves a session out.
-    pub(crate) fn notify_controllers(
-        &mut self,
-        topic: Topic,
-        message: impl Fn(&Session) -> Option<Message>,
-    ) {
-        let mut controllers = self.peers.controllers_to_notify(None);
-        while let Some((to, session)) = controllers.next(&self.peers) {
-            if let Some(message) = message(session) {
-                // All hear it: nothing for `outcomes` to remember.
-                self.act(Action::Send { to, message });
-            }
-        }
-        self.notify_subscribers(topic, None, message);
-    }
-
-    /// Sends an event to subscribers of its topic that are not sent it as controllers, but not to `except`.
-    pub(crate) fn notify_subscribers(
-        &mut self,
-        topic: Topic,
-        except: Option<SessionId>,
-        message: impl Fn(&Session) -> Option<Message>,
-    ) {
-        let mut subscribers = self.peers.subscribers_to_notify(&topic, except);
-        while let Some((to, session)) = subscribers.next(&self.peers) {
-            if let Some(message) = message(session) {
-                self.send(to, message);
-            }
-        }
+        self.cluster.ledger_mut(key).hear(&instance, state);
+        self.suspension_reported(key, &instance, state == InstanceState::ExitPaused);
     }
 }

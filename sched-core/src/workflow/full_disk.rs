@@ -12,15 +12,11 @@
 //! So no client is told that something was accepted which a restart would forget, and nothing that was acknowledged is
 //! given up.
 
-use std::time::Instant;
-
 use sched_model::{EvacuateMode, StartFailureReason};
 
 use crate::Scheduler;
-use crate::api::action::Notice;
 use crate::api::command::Command;
 use crate::api::declined::Refusal;
-use crate::api::disk::{DiskSilence, DiskState};
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::refused::RefusalCause;
 use crate::api::start::PlacedStart;
@@ -31,33 +27,6 @@ use crate::query::known::Known;
 use crate::sight::Sight;
 
 impl Scheduler {
-    /// The disk does not take writes any more, or does again.
-    pub(crate) fn disk_is(&mut self, state: DiskState) {
-        self.journal.disk_is(self.now, state);
-        if !self.journal.is_in_trouble() {
-            self.disk_is_back();
-        } else if self.journal.is_leaving() {
-            self.fail_unwritten();
-        }
-    }
-
-    /// Lets in the STARTs that were held, higher priorities first, and offers all nodes to the queue: preemption was
-    /// off meanwhile.
-    pub(crate) fn disk_is_back(&mut self) {
-        // Those that wait may preempt again as well, and go first where their place in the order is before.
-        if !self.queue.is_empty() {
-            let nodes = self.cluster.nodes_from(0);
-            let nodes: Vec<_> = nodes.map(|(key, _)| key).collect();
-            nodes.into_iter().for_each(|key| self.wake(key));
-        }
-        let mut held = self.journal.take_held();
-        held.sort_by_key(|start| self.sight().rank_of(&start.request));
-        for start in held {
-            self.serve_before(&start.request);
-            self.let_in(self.now, Box::new(start));
-        }
-    }
-
     /// Holds a START that needs a disk which takes no writes; gives it back if it does not need it. One that cannot be
     /// held, because there are too many or the scheduler leaves, fails at once.
     pub(crate) fn hold_for_disk(&mut self, start: Box<PlacedStart>) -> Option<Box<PlacedStart>> {
@@ -84,31 +53,9 @@ impl Scheduler {
         }
     }
 
-    /// Deals with what has waited for the disk too long: the disk counts as silent, and up to `most` STARTs of each
-    /// kind fail.
-    pub(crate) fn disk_due(&mut self, now: Instant, most: usize) {
-        self.forget_old_claims();
-        self.forget_brief();
-        if self.journal.note_silence(now) {
-            self.notice(Notice::Disk(DiskSilence::Begun));
-        }
-        for _ in 0..most {
-            let Some(start) = self.journal.take_late_held(now) else {
-                break;
-            };
-            self.fail_unrecorded(&start);
-        }
-        for _ in 0..most {
-            let Some(start) = self.journal.take_late_unwritten(now) else {
-                break;
-            };
-            self.look_at_unwritten(start);
-        }
-    }
-
     /// Fails a START that was accepted and is not on disk in time, unless its node has it by now: then it is looked at
     /// again later, since the node may still refuse it.
-    fn look_at_unwritten(&mut self, start: Unwritten) {
+    pub(crate) fn look_at_unwritten(&mut self, start: Unwritten) {
         let instance = &start.instance;
         let managed = self.instances.get(instance);
         let Some(managed) =
@@ -148,7 +95,7 @@ impl Scheduler {
 
     /// Fails a START because it could not be recorded. This reason is a word of this project; original peers get the
     /// cause as text.
-    fn fail_unrecorded(&mut self, start: &PlacedStart) {
+    pub(crate) fn fail_unrecorded(&mut self, start: &PlacedStart) {
         let why = Explanation::of(self.journal.trouble_cause());
         self.fail_with(start, StartFailureReason::NotRecorded, why);
     }

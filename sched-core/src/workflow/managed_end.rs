@@ -15,25 +15,21 @@
 //! Where the launcher reports that it had sent the instance no signal ([`Ended::ByItself`]), that is the instance's own end
 //! in each of these states, and final: also while it waits to be started again, as long as no node was given that START.
 
-use sched_model::{
-    CommandFailureReason, InstanceDeleted, LifecycleCommand, PhaseName, StartFailureReason, Topic,
-};
+use sched_model::{CommandFailureReason, LifecycleCommand, PhaseName};
 
 use crate::Scheduler;
 use crate::api::action::{Message, TargetedCommand};
 use crate::api::cause::Cause;
 use crate::api::command::Target;
-use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
 use crate::api::phase::EventKind;
 use crate::api::sent::CommandName;
 use crate::cluster::ledger::{Ended, Entry, EntryEnd, Remains};
+use crate::effects::order::COMMAND_TIME;
 use crate::instance::{
     AfterLoss, AfterStop, Instance, LifecycleEvent, Move, Placing, State, SuspendedBy,
 };
-use crate::placement::explain::Explanation;
-use crate::workflow::managed::COMMAND_TIME;
 
 impl Scheduler {
     /// A node reports that it does not have an instance: the one place where an entry in a ledger ends by a node's
@@ -75,17 +71,6 @@ impl Scheduler {
         }
     }
 
-    /// Whether this is the own end of the latest run of an instance that waits to be started again: it was stopped, or
-    /// its node was lost, as far as was known, and the next run has not begun.
-    pub(crate) fn is_last_word(&self, key: NodeKey, instance: &InstanceId, how: Ended) -> bool {
-        if how != Ended::ByItself {
-            return false;
-        }
-        let node = self.cluster.nodes().node(key).uuid();
-        let managed = self.instances.get(instance);
-        managed.is_some_and(|it| it.state().is_not_given() && it.runs().node() == Some(node))
-    }
-
     /// An instance that waits to be started again has ended by itself before: it is not started again.
     fn ended_before_next_run(&mut self, key: NodeKey, instance: &InstanceId) -> EndAudience {
         if !self.may(instance, EventKind::Ended) {
@@ -98,31 +83,6 @@ impl Scheduler {
         self.release(key, instance);
         self.end_managing(instance, &Cause::Ended);
         EndAudience::All
-    }
-
-    /// A node reports the end of an instance that goes on elsewhere. Original controllers have no such state: they take
-    /// a stopped instance for `exited`, and start a CNCI again at once, beside the one that is on its way. So they get
-    /// the report only if the instance waits on no node; one that moves appears in the STATS of its next node. Of
-    /// network workloads, which CNCIs are, they never get it.
-    pub(crate) fn announce_stop(&mut self, from: SessionId, parcel: Parcel, instance: &InstanceId) {
-        let Some(managed) = self.instances.get_mut(instance) else {
-            return;
-        };
-        if !managed.state().is_waiting() {
-            managed.note_stop_unannounced();
-        } else if !managed.is_network_workload() {
-            self.notify_originals(Some(from), || Message::Forward(parcel.clone()));
-        }
-    }
-
-    /// Sends original controllers that an instance has stopped. It was on its way to another node when that happened,
-    /// and so they were not sent it; now it waits. Not for network workloads.
-    pub(crate) fn announce_deferred_stop(&mut self, instance: &InstanceId) {
-        let managed = self.instances.get(instance);
-        if managed.is_none_or(Instance::is_network_workload) {
-            return;
-        }
-        self.notify_originals(None, || Message::InstanceStopped(instance.clone()));
     }
 
     /// It has ended on the node where it is and was to stay: it is over, or goes on for `why`. Returns who gets the report.
@@ -328,14 +288,6 @@ impl Scheduler {
         self.notify_asker(asker, instance, key, command, reason, cause);
     }
 
-    /// A START never arrived at its node, and its instance is not to be placed again: it has failed.
-    fn start_is_lost(&mut self, key: NodeKey, instance: &InstanceId) {
-        let uuid = self.cluster.nodes().node(key).uuid();
-        let why = Explanation::of(Refusal::Lost.into());
-        let reason = StartFailureReason::LaunchFailure;
-        self.fail_managed(instance, reason, Some(uuid), why);
-    }
-
     /// A node does not list a managed instance any more and has not reported its end. `is_open`: its START has had no
     /// outcome yet.
     pub(crate) fn managed_vanished(&mut self, key: NodeKey, instance: &InstanceId, is_open: bool) {
@@ -494,17 +446,6 @@ impl Scheduler {
         self.note_not_stopped(instance);
     }
 
-    /// An instance of a lost node was to be deleted, and is over without a report of its node: original controllers,
-    /// who see no states, are told now.
-    pub(crate) fn announce_deleted(&mut self, instance: &InstanceId) {
-        self.notify_originals(None, || {
-            Message::InstanceDeleted(InstanceDeleted {
-                instance_uuid: instance.to_string(),
-                ..InstanceDeleted::default()
-            })
-        });
-    }
-
     /// A node that was cut off reports again: what it was to stop and still lists is to be stopped as before. Its launcher
     /// may never have read the command, or was restarted before it carried it out.
     pub(crate) fn send_stops_again(&mut self, key: NodeKey) {
@@ -539,22 +480,6 @@ impl Scheduler {
                 }) if from == key => self.order_stop(key, &instance),
                 _ => {}
             }
-        }
-    }
-
-    /// Sends controllers, subscribers and the sender that an instance on no node is deleted, in the form of a
-    /// launcher's report.
-    pub(crate) fn notify_deleted(&mut self, id: SessionId, instance: &InstanceId) {
-        let message = || {
-            Message::InstanceDeleted(InstanceDeleted {
-                instance_uuid: instance.to_string(),
-                ..InstanceDeleted::default()
-            })
-        };
-        self.notify_controllers(Topic::Instances, |_| Some(message()));
-        let sender_alone = self.peers.outside_audience(id, &Topic::Instances);
-        if sender_alone.is_some() {
-            self.send(id, message());
         }
     }
 }

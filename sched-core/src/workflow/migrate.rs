@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use sched_model::{CommandFailure, CommandFailureReason, LifecycleCommand, Migrate};
 
+use self::target::pinned;
 use crate::Scheduler;
 use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
@@ -29,15 +30,12 @@ use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
 use crate::api::start::Demand;
 use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
-use crate::cluster::query::Query;
+use crate::effects::order::COMMAND_TIME;
+use crate::effects::order::suspension;
 use crate::instance::{AfterStop, LifecycleEvent, Move, MoveRequest, State, SuspendedBy};
 use crate::journal::Next;
 use crate::sight::Sight;
-use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::managed_end::EndAudience;
-use crate::workflow::suspend::suspension;
-
-use self::target::pinned;
 
 /// How long a move may take until the instance has left its node, where no one says: time enough to stop anything in an
 /// orderly way, or to transfer some GiB of its state.
@@ -482,29 +480,6 @@ impl Scheduler {
         if let (Some(demand), Some(managed)) = (demand, self.instances.get_mut(instance)) {
             managed.set_demand(demand);
         }
-    }
-
-    /// Sends who asked for a move, or for an update that needs one, that it failed.
-    pub(crate) fn notify_mover(
-        &mut self,
-        move_request: MoveRequest,
-        instance: &InstanceId,
-        key: NodeKey,
-        reason: CommandFailureReason,
-        cause: &Cause,
-    ) {
-        let command = match move_request.demand {
-            Some(_) => LifecycleCommand::Update,
-            None => LifecycleCommand::Migrate,
-        };
-        self.notify_asker(move_request.asker, instance, key, command, reason, cause);
-    }
-
-    /// Claims on a node what a query asks for. Its launcher is not sent anything yet.
-    pub(crate) fn claim_as(&mut self, query: &Query, key: NodeKey) {
-        let entry = self.sight().claimed(query);
-        let mut ledger = self.cluster.ledger_mut(key);
-        ledger.insert(query.instance().clone(), entry);
     }
 }
 

@@ -7,27 +7,26 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
-use sched_model::{Delete, LeaseRenewed, ReportReceived, StartFailureReason, Uuid};
+use sched_model::{LeaseRenewed, ReportReceived, StartFailureReason, Uuid};
 
 use crate::Scheduler;
-use crate::api::action::{Action, DisconnectReason, LauncherCommand, Message};
+use crate::api::action::{Action, DisconnectReason, Message};
 use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::api::phase::EventKind;
-use crate::api::start::PlacedStart;
-use crate::cluster::ledger::{ClaimState, Remains};
+use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::Presence;
 use crate::cluster::query::Query;
+use crate::effects::order::COMMAND_TIME;
+use crate::effects::order::suspension;
 use crate::instance::{
     AfterLoss, AfterStop, Instance, LifecycleEvent, Loss, Move, OnLoss, Placing, State, SuspendedBy,
 };
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
-use crate::workflow::managed::COMMAND_TIME;
-use crate::workflow::suspend::suspension;
 
 /// Added to a lease before what ran under it is started elsewhere: the time that a launcher may need to kill it. What
 /// clocks may differ by comes on top ([`CLOCK_PART`]).
@@ -185,40 +184,6 @@ impl Scheduler {
             .collect()
     }
 
-    /// A node's connection has ended: what it was never sent is placed elsewhere, in the order of the queue, whether it
-    /// waited for the disk or in the connection's queue. Safe at once, since the node cannot run what it never got.
-    pub(crate) fn place_not_given(&mut self, now: Instant, key: NodeKey, unsent: Vec<PlacedStart>) {
-        let uuid = self.cluster.nodes().node(key).uuid();
-        let is_claimed = |managed: &Instance| {
-            matches!(
-                *managed.state(),
-                State::Placing(Placing { node, ref pending_on, .. }) if node == key && !pending_on.is_given()
-            )
-        };
-        let starts = unsent
-            .into_iter()
-            .map(|start| (start.request.instance.clone(), Some(start)));
-        let mut untold: Vec<(InstanceId, Option<PlacedStart>)> = starts.collect();
-        if !self.instances.is_empty() {
-            let there = self.managed_on(key).into_iter();
-            let claimed =
-                there.filter(|instance| self.instances.get(instance).is_some_and(is_claimed));
-            untold.extend(claimed.map(|instance| (instance, None)));
-        }
-        self.sight()
-            .put_in_order(&mut untold, |(instance, _)| instance);
-        for (instance, start) in untold {
-            match start {
-                Some(start) => self.place_again(now, uuid, start, false),
-                // What was placed before it may have changed it.
-                None if self.instances.get(&instance).is_some_and(is_claimed) => {
-                    self.release_and_reschedule(key, &instance, &Cause::NodeLostUntold);
-                }
-                None => {}
-            }
-        }
-    }
-
     /// A lost node is given up: each managed instance on it becomes lost with it, moves to it look for another target,
     /// and instances that wait for it alone leave the queue.
     pub(crate) fn managed_given_up(&mut self, key: NodeKey) {
@@ -319,21 +284,6 @@ impl Scheduler {
         self.batches.note_lost(instance);
         self.leave_queue(instance);
         self.release(key, instance);
-    }
-
-    /// How long a node's launcher lets instances run while it is cut off; `None` if it has not promised to stop them
-    /// then. By its latest report, also of a lost node.
-    pub(crate) fn lease_of(&self, key: NodeKey) -> Option<Duration> {
-        let extras = self
-            .cluster
-            .nodes()
-            .node(key)
-            .report()
-            .as_ref()?
-            .extras
-            .as_ref()?;
-        let promised = extras.capabilities.contains(Capabilities::LEASE);
-        extras.lease.filter(|_| promised)
     }
 
     /// The START of a managed instance was never written to its node, which has no claim for it any more: it is placed
@@ -499,31 +449,6 @@ impl Scheduler {
             let mut ledger = self.cluster.ledger_mut(key);
             ledger.set_asked(instance, query.asked(), custom);
         }
-    }
-
-    /// Sends a node's launcher DELETE with `stop: true`, which ends the instance and keeps what a restart needs. While the
-    /// node is not connected, it is only noted that this is to be sent ([`Scheduler::send_stops_again`]).
-    pub(crate) fn order_stop(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.order_end(key, instance, Remains::ForRestart);
-    }
-
-    /// The same, with what is left on the node.
-    pub(crate) fn order_end(&mut self, key: NodeKey, instance: &InstanceId, remains: Remains) {
-        let Some(session) = self.cluster.nodes().node(key).session() else {
-            return self.cluster.ledger_mut(key).stop_is_lost(instance);
-        };
-        self.cluster.ledger_mut(key).stop_sent(instance);
-        let node = self.cluster.nodes().node(key);
-        let delete = Delete {
-            instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid().to_string(),
-            stop: remains == Remains::ForRestart,
-            ..Delete::default()
-        };
-        self.send(
-            session,
-            Message::LauncherCommand(Box::new(LauncherCommand::Stop(delete))),
-        );
     }
 
     /// Counts a START's failure against its node if the reason may be the node's. If the same instance fails on several

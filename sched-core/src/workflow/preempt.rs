@@ -19,11 +19,13 @@
 //! resumed or placed again by themselves. Which instances of one node are victims is chosen in `victims`; suspending
 //! and resuming is done in `suspend`.
 
+pub(crate) mod leaving;
 mod victims;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use self::victims::{Eviction, PreemptionPlan, Shortfall, Victim, cheapest};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
@@ -33,14 +35,12 @@ use crate::cluster::ledger::{ClaimState, Entry};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::cluster::view::{Asked, GroupNow};
+use crate::effects::order::COMMAND_TIME;
 use crate::instance::{AfterStop, Awaits, Instance, LifecycleEvent, Placing, State, SuspendedBy};
 use crate::journal::Next;
 use crate::placement::choose::count_group;
 use crate::queue::{Purpose, Rank};
 use crate::sight::Sight;
-use crate::workflow::managed::COMMAND_TIME;
-
-use self::victims::{Eviction, PreemptionPlan, Shortfall, Victim, cheapest};
 
 /// Nodes looked at for one START, in the order of the search from where the last one was placed. With
 /// [`MAX_ENTRIES_LOOKED_AT`] it bounds the time that one START which fits nowhere takes to about a millisecond.
@@ -200,95 +200,6 @@ impl Scheduler {
         match self.instances.state_of(victim) {
             Some(State::Suspending { .. }) => self.send_suspend(key, victim),
             _ => self.order_stop(key, victim),
-        }
-    }
-
-    /// A victim was suspended, or was stopped and is on no node: for one that was stopped a node is looked for.
-    pub(crate) fn victim_is_away(&mut self, victim: &InstanceId, by: &InstanceId) {
-        let managed = self.instances.get_mut(victim);
-        if let Some(managed) = managed.filter(|managed| !managed.state().is_suspended()) {
-            managed.note_ran();
-            managed.forget_refusals();
-            self.reschedule(victim, &Cause::LeftFor(by.clone()));
-        }
-        self.note_out_of_the_way(victim);
-    }
-
-    /// An instance is in no preemptor's way any more. If it was the last victim that its preemptor waited for, the
-    /// preemptor's START follows.
-    pub(crate) fn note_out_of_the_way(&mut self, victim: &InstanceId) {
-        let Some(preemptor) = self.queue.take_preemptor_of(victim) else {
-            return;
-        };
-        let Some(State::Placing(Placing {
-            pending_on: Awaits::Victims(victims, _),
-            ..
-        })) = self.instances.state_of(&preemptor)
-        else {
-            return;
-        };
-        if !victims.contains(victim) {
-            return;
-        }
-        let event = LifecycleEvent::VictimAway(victim.clone());
-        if victims.len() == 1 {
-            self.transition(&preemptor, event, &Cause::RoomFreed);
-            self.after_commit(&preemptor, Next::Give);
-        } else {
-            self.on(&preemptor, event);
-        }
-    }
-
-    /// A victim stays: it is spared for a while, and its preemptor looks for another node.
-    pub(crate) fn victim_stays(&mut self, preemptor: &InstanceId, victim: &InstanceId) {
-        self.queue.spare(victim.clone(), self.now);
-        let is_awaited = self.queue.preemptor_of(victim) == Some(preemptor);
-        if is_awaited {
-            self.queue.take_preemptor_of(victim);
-        }
-        if let Some(State::Placing(Placing {
-            node,
-            pending_on: Awaits::Victims(set, _),
-            ..
-        })) = self.instances.state_of(preemptor)
-            && set.contains(victim)
-        {
-            self.make_no_room(node, preemptor, &Cause::VictimStays(victim.clone()));
-        }
-    }
-
-    /// A victim was not stopped: the same, if a preemptor waits for it.
-    pub(crate) fn note_not_stopped(&mut self, victim: &InstanceId) {
-        if let Some(preemptor) = self.queue.preemptor_of(victim).cloned() {
-            self.victim_stays(&preemptor, victim);
-        }
-    }
-
-    /// The deadline of a preemption is over: all victims that are still there are spared, and the preemptor looks for
-    /// another node.
-    pub(crate) fn victims_are_late(&mut self, key: NodeKey, instance: &InstanceId) {
-        if let Some(State::Placing(Placing {
-            pending_on: Awaits::Victims(set, _),
-            ..
-        })) = self.instances.state_of(instance)
-        {
-            for victim in set {
-                self.queue.spare(victim, self.now);
-            }
-        }
-        self.make_no_room(key, instance, &Cause::VictimsLate);
-    }
-
-    /// Ends a preemption that has failed: releases the room that the preemptor had claimed, and looks for another node
-    /// for it.
-    fn make_no_room(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
-        self.release_and_reschedule(key, instance, cause);
-    }
-
-    /// More of what runs on a node may be preempted now: the node is offered to those that wait.
-    pub(crate) fn wake_for_preemption(&mut self, key: NodeKey) {
-        if self.placement.policy().preempts() {
-            self.wake(key);
         }
     }
 

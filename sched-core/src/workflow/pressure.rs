@@ -4,10 +4,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use sched_model::{NodePressure, PressureState, Topic};
-
 use crate::Scheduler;
-use crate::api::action::{Message, Notice};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::pressure::{PressureNews, PressurePolicy};
@@ -24,47 +21,6 @@ pub(crate) const RELIEF_TIME: Duration = Duration::from_secs(30);
 const MAX_TRIED: usize = 64;
 
 impl Scheduler {
-    /// A node has become short of memory, or is not any more, by its latest report.
-    pub(crate) fn pressure_changed(&mut self, key: NodeKey) {
-        let node = self.cluster.node(key);
-        let news = if node.is_short_of_memory() {
-            self.counters.pressures += 1;
-            let node = self.cluster.node(key);
-            PressureNews::Begun(node.fault().cloned().unwrap_or_default())
-        } else {
-            PressureNews::Over
-        };
-        self.notify_pressure(key, news);
-    }
-
-    /// Sends a NodePressure event to native controllers and subscribers of nodes, and logs it.
-    fn notify_pressure(&mut self, key: NodeKey, news: PressureNews) {
-        let node = self.cluster.node(key);
-        let mut event = NodePressure {
-            node_uuid: node.uuid().to_string(),
-            hostname: node.hostname().to_owned(),
-            ..NodePressure::default()
-        };
-        let uuid = node.uuid();
-        event.state = match &news {
-            PressureNews::Begun(why) => {
-                event.detail = why.to_string();
-                PressureState::Begun
-            }
-            PressureNews::Over => PressureState::Over,
-            PressureNews::Moved(instance) => {
-                event.instance_uuid = instance.to_string();
-                PressureState::Moved
-            }
-            PressureNews::Stuck => PressureState::Stuck,
-        };
-        self.notify_controllers(Topic::Nodes, |session| {
-            let event = || Message::NodePressure(Box::new(event.clone()));
-            session.is_native().then(event)
-        });
-        self.notice(Notice::Pressure(uuid, news));
-    }
-
     /// Moves one instance away from a node that is short of memory, if the policy says so, none is leaving already and
     /// [`RELIEF_TIME`] has passed. Called after each STATS of the node. If nothing can be moved, that is reported, and
     /// it is tried again after the same time.

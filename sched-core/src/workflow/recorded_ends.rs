@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use indexmap::IndexSet;
-use sched_model::{EndsRecorded, Uuid};
+use sched_model::EndsRecorded;
 
 use crate::Scheduler;
 use crate::api::action::Message;
@@ -80,21 +80,6 @@ impl Scheduler {
         self.journal.acknowledge_ends(uuid);
     }
 
-    /// The history of ends has a gap up to this moment, as a node's numbers say; also after the next restart.
-    fn note_missing_ends(&mut self, node: Uuid, until: Instant) {
-        self.instances.note_gap(until);
-        self.journal
-            .note_missing_ends(node, self.clock.unix_ms(until));
-    }
-
-    /// A node is no longer known: it has left in order and empty, or was forgotten. Its report is not waited for any
-    /// more; if it was, what ended on it may never have been told here.
-    pub(crate) fn node_is_gone(&mut self, node: Uuid) {
-        if self.journal.node_is_gone(node) {
-            self.note_missing_ends(node, self.now);
-        }
-    }
-
     /// What was remembered of ends is restored: the gaps of before are known, and nodes that are not known are not
     /// waited for.
     pub(crate) fn restore_gaps(&mut self) {
@@ -113,13 +98,7 @@ impl Scheduler {
 
     /// An end that came in a frame of its own, with its number. Dropped if the number was dealt with, in a STATS or in
     /// this frame before. Adds the exit code to the run that the report ends.
-    pub(crate) fn numbered(
-        &mut self,
-        id: SessionId,
-        parcel: Parcel,
-        end: KnownEnd,
-        told: Report,
-    ) {
+    pub(crate) fn numbered(&mut self, id: SessionId, parcel: Parcel, end: KnownEnd, told: Report) {
         let session = self.peers.get(id).filter(|it| it.numbers_ends());
         if let Some(key) = session.and_then(Session::node) {
             let uuid = self.cluster.nodes().node(key).uuid();
@@ -203,31 +182,6 @@ impl Scheduler {
             self.note_long(id, name, &parcel);
             self.take_end((id, node), parcel, told);
         }
-    }
-
-    /// A node reports the end of an instance, or that it could not start it. Any other report does nothing.
-    pub(crate) fn take_end(
-        &mut self,
-        from: (SessionId, Option<NodeKey>),
-        parcel: Parcel,
-        told: Report,
-    ) {
-        let (instance, how, why) = match told {
-            Report::InstanceDeleted(instance) => (instance, Ended::Gone, Cause::Deleted),
-            Report::InstanceStopped(instance) => {
-                (instance, Ended::Gone, self.cluster.cause_of_end(from.1))
-            }
-            Report::InstanceExited(instance) => (instance, Ended::ByItself, Cause::Ended),
-            Report::InstanceCutOff(instance) => (instance, Ended::CutOff, Cause::CutOff),
-            Report::StartFailed {
-                instance,
-                reason,
-                detail,
-                ..
-            } => return self.start_failed(from.0, parcel, instance, &reason, &detail),
-            _ => return,
-        };
-        self.instance_gone(from, parcel, &instance, (how, &why));
     }
 
     /// An instance has ended and runs again by the same STATS: the run is noted, and one of the STARTs given to its

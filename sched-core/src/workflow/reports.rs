@@ -1,27 +1,24 @@
-//! What launchers report: READY, status changes, STATS, instances that are gone, and what they could not do. Reports
-//! come in through `forwarding`, which has checked by then that the sender may speak for the instance (`entitlement`).
+//! What launchers report: READY, status changes, STATS, and what they could not delete or attach. Ends are in `ends`,
+//! STARTs that failed in `start_failed`. Reports come in through `forwarding`, which has checked by then that the sender may
+//! speak for the instance (`entitlement`).
 //!
-//! Most reports are also for controllers: they are forwarded byte for byte once the scheduler has drawn its
-//! conclusions, unless an end is not an instance's own ([`EndAudience`]).
+//! Most reports are also for controllers: they are forwarded byte for byte once the scheduler has drawn its conclusions.
 
 use std::time::Instant;
 
-use sched_model::{StartFailureReason, Topic};
+use sched_model::Topic;
 
 use crate::Scheduler;
-use crate::api::action::{Action, Message, Notice};
-use crate::api::cause::Cause;
+use crate::api::action::{Action, Notice};
 use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, InstanceReport, NodeReport, StatsReport};
 use crate::api::parcel::Parcel;
-use crate::api::sent::{CommandName, ReportName};
-use crate::api::text::ShortText;
+use crate::api::sent::CommandName;
 use crate::batches::BATCHES_PER_READY;
 use crate::cluster::advice::Advice;
 use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
 use crate::cluster::node::NodeStatus;
-use crate::peers::session::{LISTENER, Session};
 use crate::recovery::RETRIES_PER_READY;
 use crate::workflow::managed_end::EndAudience;
 
@@ -220,113 +217,6 @@ impl Scheduler {
         }
     }
 
-    /// InstanceDeleted, InstanceStopped, or an instance that was cut off: the ledger and the instance follow, and the
-    /// report is forwarded unless the instance goes on elsewhere.
-    pub(crate) fn instance_gone(
-        &mut self,
-        (id, node): (SessionId, Option<NodeKey>),
-        parcel: Parcel,
-        instance: &InstanceId,
-        (how, why): (Ended, &Cause),
-    ) {
-        let mut heard = EndAudience::All;
-        if let Some(key) = node {
-            let before = self.sight().before_end(key, instance);
-            // What it left was deleted: its run is over since long, and keeps the outcome that it had.
-            let is_of_ended = *why == Cause::Deleted
-                && !before.is_known()
-                && !self.instances.contains(instance)
-                && self
-                    .instances
-                    .has_ended_on(instance, self.cluster.uuid(key));
-            heard = self.ended(key, instance, how);
-            if heard == EndAudience::All && !is_of_ended {
-                self.run_is_over(key, instance, before, why);
-            }
-        }
-        match heard {
-            EndAudience::All => {}
-            EndAudience::Originals => return self.announce_stop(id, parcel, instance),
-            EndAudience::NoOne => return,
-        }
-        self.answer(CommandName::Delete, instance, Topic::Instances, &parcel);
-        self.broadcast(Topic::Instances, id, parcel);
-    }
-
-    /// StartFailure from a launcher. In this order: another node is tried if the node was only tried as a full one; a
-    /// managed instance goes on to its next attempt; else the failure is final, and forwarded.
-    pub(crate) fn start_failed(
-        &mut self,
-        id: SessionId,
-        parcel: Parcel,
-        instance: Option<InstanceId>,
-        reason: &StartFailureReason,
-        detail: &ShortText,
-    ) {
-        let Some(key) = self.peers.node_of(id) else {
-            return;
-        };
-        self.counters.node_refusals.note(reason);
-        // Original launchers do not name the instance of a START that they cannot read.
-        let instance = instance.or_else(|| self.cluster.ledger(key).only_unconfirmed());
-        if *reason == StartFailureReason::FullComputeNode
-            && let Some(instance) = &instance
-            && self.refused_as_full(key, instance)
-        {
-            return;
-        }
-        if let Some(instance) = instance.as_ref().filter(|it| self.instances.contains(it))
-            && !still_runs(reason)
-            && self.attempt_failed(key, instance, reason, detail)
-        {
-            return;
-        }
-        let ledger = self.cluster.ledger(key);
-        let sender = instance
-            .as_ref()
-            .and_then(|instance| ledger.get(instance)?.asker());
-        match &instance {
-            Some(instance) if still_runs(reason) => self.confirm(key, instance),
-            Some(instance) => {
-                self.count_failure(key, instance, reason);
-                let place = self.cluster.host(key);
-                let before = self.sight().before_end(key, instance);
-                self.ended(key, instance, Ended::Failed);
-                // Where another START of it is under way, or it runs elsewhere, that decides what becomes of it.
-                if before.is_known() && !self.sight().exists(instance) {
-                    let why = match detail.is_empty() {
-                        true => Cause::NotStarted(place.0, reason.clone(), ShortText::default()),
-                        false => Cause::from(&**detail),
-                    };
-                    self.start_is_over(instance, place, before, (reason.clone(), &why));
-                }
-            }
-            None => self.notice(Notice::UnmatchedFailure(self.cluster.uuid(key))),
-        }
-        if *reason == StartFailureReason::FullComputeNode {
-            self.note_full_again(key);
-        }
-        self.counters.failures.note(reason);
-        if let Some(sender) = sender {
-            self.copy_to_operator(sender, Topic::Failures, &parcel);
-        }
-        if still_runs(reason) {
-            return self.forward_already_there(id, sender, &parcel);
-        }
-        self.broadcast(Topic::Failures, id, parcel);
-    }
-
-    /// Forwards a StartFailure that only says that the instance is there already. Other operators do not get it: for
-    /// them nothing has failed, and they may have started the instance and wait for its end.
-    fn forward_already_there(&mut self, id: SessionId, sender: Option<SessionId>, parcel: &Parcel) {
-        let sender = sender.and_then(|sender| self.peers.get(sender));
-        let sender = sender.map(Session::uuid);
-        self.broadcast_as(Topic::Failures, id, |session| {
-            let is_other = session.role().intersects(LISTENER) && Some(session.uuid()) != sender;
-            (!is_other).then(|| Message::Forward(parcel.clone()))
-        });
-    }
-
     /// DeleteFailure from a launcher: the instance is not there (`no_instance`), which is an end, or could not be
     /// stopped.
     pub(crate) fn delete_failed(
@@ -369,51 +259,4 @@ impl Scheduler {
         );
         self.broadcast(Topic::Failures, id, parcel);
     }
-
-    /// Sends the operator whose command this answers the answer, unless it gets it as a subscriber anyway. Controllers
-    /// get all of them.
-    pub(crate) fn answer(
-        &mut self,
-        command: CommandName,
-        instance: &InstanceId,
-        topic: Topic,
-        parcel: &Parcel,
-    ) {
-        if let Some(asker) = self.peers.take_asker(command, instance) {
-            self.copy_to_operator(asker, topic, parcel);
-        }
-    }
-
-    /// Forwards a report to one session outside the audience of its topic.
-    fn copy_to_operator(&mut self, operator: SessionId, topic: Topic, parcel: &Parcel) {
-        if self.peers.outside_audience(operator, &topic).is_some() {
-            self.send(operator, Message::Forward(parcel.clone()));
-        }
-    }
-
-    /// A launcher answered a START with that the instance is there already: the START has had its outcome, and its
-    /// claim stays.
-    fn confirm(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.cluster.ledger_mut(key).confirm(instance);
-    }
-
-    /// Refuses a report that speaks for another node than its sender; whether it did.
-    pub(crate) fn refuse_if_forged(&mut self, id: SessionId, name: ReportName, node: &str) -> bool {
-        if !self.peers.is_forged(id, node) {
-            return false;
-        }
-        self.counters.refused += 1;
-        self.notice_once(id, name.into(), |session| {
-            Notice::Forged(session.uuid(), name.into(), node.into())
-        });
-        true
-    }
-}
-
-/// Whether a StartFailure means that the instance is there all the same: it is no failure for anyone but the sender.
-pub(crate) fn still_runs(reason: &StartFailureReason) -> bool {
-    matches!(
-        reason,
-        StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists
-    )
 }

@@ -7,7 +7,7 @@ use crate::Scheduler;
 use crate::api::ids::NodeKey;
 use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
-use crate::queue::{AllowedNodes, Purpose, Rank, Waiter};
+use crate::queue::{AllowedNodes, Purpose, Waiter};
 use crate::sight::Sight;
 
 /// Nodes looked at to find one to reserve: a few milliseconds. That happens once in as many placements as may pass an
@@ -15,24 +15,6 @@ use crate::sight::Sight;
 const MAX_NODES_CONSIDERED: usize = 4096;
 
 impl Scheduler {
-    /// Counts a placement against those in the queue that it passed over, and reserves a node for the first that was
-    /// passed over too often. If no node could ever run that one, it is parked, so that the rule goes on to the next.
-    pub(crate) fn note_placed(&mut self, pool: Pool, rank: Rank) {
-        if self.queue.is_empty() {
-            return;
-        }
-        self.queue.placed(pool, rank);
-        let Some(head) = self.queue.reserving(pool) else {
-            return;
-        };
-        let instance = head.instance().clone();
-        let kept = self.sight().node_to_keep(pool, head);
-        let is_kept = kept.is_some_and(|key| self.queue.reserve(&instance, key, self.now));
-        if !is_kept {
-            self.queue.park(&instance);
-        }
-    }
-
     /// Ends reservations whose time is over, and offers their nodes to all that wait.
     pub(crate) fn end_reservations(&mut self, now: Instant) {
         while let Some(key) = self.queue.take_ended_reservation(now) {
@@ -44,7 +26,7 @@ impl Scheduler {
 impl Sight<'_> {
     /// Of the nodes that could run an instance if they were empty, the one that lacks least of what it asks for, so
     /// that the reservation lasts as short as possible. Nodes that are reserved already are left out.
-    fn node_to_keep(&self, pool: Pool, waiter: &Waiter) -> Option<NodeKey> {
+    pub(crate) fn node_to_keep(&self, pool: Pool, waiter: &Waiter) -> Option<NodeKey> {
         let view = self.cluster.view(pool, self.now);
         let asked = view.asked(waiter.shape().query(), self.cluster.labels(pool));
         if !asked.unknown_names().is_empty() {

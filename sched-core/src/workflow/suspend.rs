@@ -11,33 +11,21 @@ mod outcome;
 
 use std::time::Duration;
 
-use sched_model::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifecycleCommand, PhaseName, Resume,
-    Suspend,
-};
+use sched_model::{CommandFailure, CommandFailureReason, LifecycleCommand, PhaseName};
 
 use crate::Scheduler;
-use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
 use crate::api::command::Target;
 use crate::api::declined::Objection;
-use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Capabilities, InstanceState};
-use crate::api::phase::EventKind;
-use crate::cluster::ledger::{ClaimState, Entry, Suspension};
+use crate::api::input::Capabilities;
 use crate::cluster::node::Pool;
-use crate::instance::{Instance, LifecycleEvent, MoveRequest, State, SuspendedBy};
+use crate::effects::wait::RESUME_ELSEWHERE_AFTER;
+use crate::instance::{LifecycleEvent, MoveRequest, State, SuspendedBy};
 use crate::queue::{Room, Shape};
 use crate::sight::Sight;
 use crate::timers::Timer;
-use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
-
-/// How long a preempted instance waits for vcpus on its node before it is stopped there and placed on another, if it
-/// may be relocated and another has room. Resuming costs nothing, and a relocation loses all its work; a minute is what
-/// most short bursts of urgent work take.
-pub(crate) const RESUME_ELSEWHERE_AFTER: Duration = Duration::from_secs(60);
 
 /// How long after a failed resume the launcher is asked again: without a pause it would be asked as fast as it answers.
 pub(crate) const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -128,44 +116,6 @@ impl Scheduler {
         Some(key)
     }
 
-    /// Makes a plain instance a managed one, because a command is about it. Its START is not known: it can be
-    /// suspended, changed, and moved with its state, but not placed again. Whether it is managed now; `false` if its
-    /// node has not listed it.
-    pub(crate) fn ensure_managed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
-        if self.instances.contains(instance) {
-            return true;
-        }
-        let Some(entry) = self.cluster.entry(key, instance) else {
-            return false;
-        };
-        if entry.claim_state() != ClaimState::Running {
-            return false;
-        }
-        let is_suspended = entry.reported() == Some(InstanceState::ExitPaused);
-        let event = LifecycleEvent::Adopted {
-            node: key,
-            is_suspended,
-        };
-        let (since, uuid) = (entry.since(), self.cluster.uuid(key));
-        let order = self.queue.next_order();
-        let mut runs = self.instances.numbers_after(instance);
-        runs.begin(uuid);
-        let managed = Instance::adopted(uuid, order, since).with_runs(runs);
-        let Some(place) = self.instances.vacant(instance.clone()) else {
-            return true;
-        };
-        if let Err(illegal) = place.insert(event, managed) {
-            self.note_illegal(illegal);
-            return false;
-        }
-        let mut ledger = self.cluster.ledger_mut(key);
-        ledger.set_managed(instance, true);
-        if is_suspended {
-            ledger.set_suspended(instance, Suspension::ByCommand);
-        }
-        true
-    }
-
     /// Fails a command that the instance's state does not allow.
     fn wrong_state(
         &mut self,
@@ -181,148 +131,8 @@ impl Scheduler {
         self.fail_command(id, command, instance, Some(key), reason, why);
     }
 
-    /// Sends a native peer a CommandFailure: its command for an instance was not, or could not be, carried out.
-    /// Original peers have no such frame and are sent nothing.
-    pub(crate) fn fail_command(
-        &mut self,
-        id: SessionId,
-        command: LifecycleCommand,
-        instance: &InstanceId,
-        key: Option<NodeKey>,
-        reason: CommandFailureReason,
-        why: Cause,
-    ) {
-        if !self.peers.is_native(id) {
-            return;
-        }
-        let node = key.map(|key| self.cluster.uuid(key).to_string());
-        let failure = CommandFailure {
-            command,
-            instance_uuid: instance.to_string(),
-            node_uuid: node.unwrap_or_default(),
-            reason,
-            detail: String::new(),
-        };
-        let failure = Box::new(Explained::new(failure, why));
-        self.send(id, Message::CommandFailure(failure));
-    }
-
-    /// Sends a CommandFailure to the session that asked for what was under way, if one did.
-    pub(crate) fn notify_asker(
-        &mut self,
-        asker: Option<SessionId>,
-        instance: &InstanceId,
-        key: NodeKey,
-        command: LifecycleCommand,
-        reason: CommandFailureReason,
-        cause: &Cause,
-    ) {
-        if let Some(asker) = asker {
-            let why = cause.clone();
-            self.fail_command(asker, command, instance, Some(key), reason, why);
-        }
-    }
-
-    /// The same, with what its launcher has put into a CommandFailure.
-    fn notify_asker_of(
-        &mut self,
-        asker: Option<SessionId>,
-        instance: &InstanceId,
-        key: NodeKey,
-        failure: &CommandFailure,
-    ) {
-        let (command, reason) = (failure.command.clone(), failure.reason.clone());
-        let cause = &Cause::from(&*failure.detail);
-        self.notify_asker(asker, instance, key, command, reason, cause);
-    }
-
-    /// Makes the transition to suspending. The launcher is sent the command separately: at once for a SUSPEND, once it
-    /// is on disk for a preemption.
-    pub(crate) fn begin_suspending(
-        &mut self,
-        instance: &InstanceId,
-        by: SuspendedBy,
-        asker: Option<SessionId>,
-        cause: &Cause,
-    ) {
-        let due = self.now + COMMAND_TIME;
-        self.transition(
-            instance,
-            LifecycleEvent::SuspendAsked { by, asker, due },
-            cause,
-        );
-    }
-
-    /// Sends a node's launcher SUSPEND.
-    pub(crate) fn send_suspend(&mut self, key: NodeKey, instance: &InstanceId) {
-        let node = self.cluster.node(key);
-        let suspend = Suspend {
-            instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid().to_string(),
-        };
-        if let Some(session) = node.session() {
-            self.send(
-                session,
-                Message::LauncherCommand(Box::new(LauncherCommand::Suspend(suspend))),
-            );
-        }
-    }
-
-    /// Claims a suspended instance's vcpus and sends its launcher RESUME. If an earlier RESUME is not answered yet, no
-    /// second one is sent.
-    pub(crate) fn order_resume(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-        by: SuspendedBy,
-        asker: Option<SessionId>,
-        cause: &Cause,
-    ) {
-        if !self.may(instance, EventKind::ResumeAsked) {
-            return;
-        }
-        self.cluster
-            .ledger_mut(key)
-            .set_suspended(instance, Suspension::None);
-        let due = self.now + COMMAND_TIME;
-        self.transition(
-            instance,
-            LifecycleEvent::ResumeAsked { by, asker, due },
-            cause,
-        );
-        let node = self.cluster.node(key);
-        let resume = Resume {
-            instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid().to_string(),
-        };
-        let is_told = |entry: &Entry| entry.is_resume_sent();
-        if let Some(session) = node.session()
-            && !node.ledger().get(instance).is_some_and(is_told)
-        {
-            self.cluster.ledger_mut(key).resume_sent(instance);
-            self.send(
-                session,
-                Message::LauncherCommand(Box::new(LauncherCommand::Resume(resume))),
-            );
-        }
-    }
-
-    /// CommandFailure from a launcher: dealt with by the workflow of the command.
-    pub(crate) fn command_failed(&mut self, id: SessionId, failure: &CommandFailure) {
-        let Some(key) = self.peers.node_of(id) else {
-            return;
-        };
-        match failure.command {
-            LifecycleCommand::Suspend => self.suspend_failed(key, failure),
-            LifecycleCommand::Resume => self.resume_failed(key, failure),
-            LifecycleCommand::Migrate => self.move_failed(key, failure),
-            LifecycleCommand::Update => self.update_failed(key, failure),
-            _ => {}
-        }
-    }
-
     /// An instance could not be suspended: it runs on, and a preemptor that waits for it looks for another node.
-    fn suspend_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
+    pub(crate) fn suspend_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = &InstanceId::new(&failure.instance_uuid);
         let Some(State::Suspending {
             node, by, asker, ..
@@ -346,7 +156,7 @@ impl Scheduler {
     }
 
     /// An instance could not be resumed: it stays suspended, unless the launcher says that it is not suspended at all.
-    fn resume_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
+    pub(crate) fn resume_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = &InstanceId::new(&failure.instance_uuid);
         self.cluster.ledger_mut(key).resume_failed(instance);
         let (state, entry) = (
@@ -372,26 +182,6 @@ impl Scheduler {
             _ if is_held_back => self.suspension_reported(key, instance, true),
             _ => {}
         }
-    }
-
-    /// InstanceState from a launcher: confirms a SUSPEND, RESUME or UPDATE without waiting for the next STATS.
-    pub(crate) fn instance_state(&mut self, id: SessionId, event: &InstanceStateEvent) {
-        let Some(key) = self.peers.node_of(id) else {
-            return;
-        };
-        let instance = InstanceId::new(&event.instance_uuid);
-        let state = match event.state {
-            PhaseName::Suspended => InstanceState::ExitPaused,
-            PhaseName::Running => InstanceState::Active,
-            PhaseName::Updated => return self.update_confirmed(key, &instance),
-            _ => return,
-        };
-        if let Some(State::Placing(_)) = self.instances.state_of(&instance) {
-            // It may be said of an earlier run. A STATS confirms the START, and has to bring this as news.
-            return;
-        }
-        self.cluster.ledger_mut(key).hear(&instance, state);
-        self.suspension_reported(key, &instance, state == InstanceState::ExitPaused);
     }
 
     /// Resumes a preempted instance on its node if its vcpus and its place in its group are free, the node is not
@@ -420,22 +210,6 @@ impl Scheduler {
         self.order_resume(key, instance, by, None, &Cause::RoomAgain);
         self.count_placement(instance);
         true
-    }
-
-    /// An instance has left the queue. Nodes on which it kept suspended instances from being resumed are offered to the
-    /// queue, a few at a time.
-    pub(crate) fn outranks_no_more(&mut self) {
-        /// Nodes offered at once. The others follow when the next one leaves, or when the timer of a suspended instance
-        /// is due.
-        const WOKEN_AT_ONCE: usize = 16;
-        for _ in 0..WOKEN_AT_ONCE {
-            let Some(key) = self.queue.next_outranked() else {
-                return;
-            };
-            if self.cluster.contains(key) {
-                self.wake(key);
-            }
-        }
     }
 
     /// The timer of a preempted and suspended instance is due, or of one that ran before and that no node could start:
@@ -508,14 +282,6 @@ impl Sight<'_> {
             let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
             self.queue.outranks(pool, &room, managed.priority(), may)
         })
-    }
-}
-
-/// What is free of an instance that is suspended for this reason.
-pub(crate) fn suspension(by: &SuspendedBy) -> Suspension {
-    match by {
-        SuspendedBy::Preemptor(_) => Suspension::ForPreemptor,
-        SuspendedBy::Command => Suspension::ByCommand,
     }
 }
 

@@ -1,5 +1,5 @@
 //! The snapshot: what a controller that becomes master is sent first. All nodes and instances, in pages, and then the
-//! outcomes that only masters before it were sent (`outcomes`).
+//! outcomes that only masters before it were sent (`peers::outcomes`).
 //!
 //! # How pages and events go together
 //!
@@ -24,6 +24,7 @@
 use crate::Scheduler;
 use crate::api::action::{Action, Message};
 use crate::api::ids::SessionId;
+use crate::peers::outcomes::Outcome;
 
 impl Scheduler {
     /// Begins the snapshot for a controller that was promoted, and queues its first page. Ends any other that is under
@@ -71,5 +72,31 @@ impl Scheduler {
             return self.replay(to, sync.finish());
         }
         self.sync = sync;
+    }
+
+    /// Sends a controller that has become master the outcomes that it was not sent, as far as they still hold: a
+    /// failure to start an instance that exists by now is left out, because the snapshot has shown it.
+    fn replay(&mut self, to: SessionId, missed: Vec<Outcome>) {
+        for outcome in missed {
+            if let Outcome::StartFailed(failure) = &outcome {
+                self.failure_is_sent(failure);
+            }
+            let message = match outcome {
+                Outcome::StartFailed(failure) => (!self.sight().is_there(&failure.instance_uuid))
+                    .then_some(Message::StartFailureCopy(failure)),
+                Outcome::DeleteFailed(failure) => (!self.sight().is_there(&failure.instance_uuid))
+                    .then_some(Message::DeleteFailure(failure)),
+                // What is not on disk yet is sent once it is.
+                Outcome::Queued(instance) => self
+                    .queued_event(&instance)
+                    .filter(|_| self.sight().waits_on_disk(&instance))
+                    .map(|(_, event)| Message::InstanceQueued(Box::new(event))),
+                Outcome::CommandFailed(failure) => Some(Message::CommandFailure(failure)),
+                Outcome::Refused(refused) => Some(Message::CommandRefused(refused)),
+            };
+            if let Some(message) = message {
+                self.act(Action::Send { to, message });
+            }
+        }
     }
 }

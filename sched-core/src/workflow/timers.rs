@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use crate::Scheduler;
 use crate::api::action::Action;
-use crate::api::ids::NodeKey;
 use crate::batches::BATCHES_PER_TICK;
-use crate::query::records::is_lost_with;
+use crate::instance::{Placing, State};
 use crate::timers::{Kind, Timer, earlier};
 
 /// STARTs that fail, or instances that are looked at, for one kind of timers in one tick before it ends; a tick that
@@ -103,54 +102,30 @@ impl Scheduler {
         self.set_recovery_timer();
     }
 
-    /// Has the recovery window closed in time, and what waited for that tried again at once.
-    pub(crate) fn set_recovery_timer(&mut self) {
-        let mut due = self.recovery.due();
-        if !self.recovery.is_open() {
-            due = due.into_iter().chain(self.batches.complete_due()).min();
-        }
-        self.timers.put(Timer::Recovery, due);
-    }
-
-    /// Gives up a lost node once its in-doubt time is over: a drain of it ends, managed instances on it are placed
-    /// again or reported, its claims are released, and STARTs in doubt on it have failed. Returns how many those were.
-    /// From here on its key is not valid. Does nothing if the node is back.
-    pub(crate) fn give_up(&mut self, key: NodeKey) -> usize {
-        let cluster = &self.cluster;
-        if !cluster.contains(key) || cluster.session(key).is_some() {
-            return 0;
-        }
-        self.drained_node_is_lost(key);
-        self.managed_given_up(key);
-        self.timers.cancel(&Timer::GiveUp(key));
-        self.timers.cancel(&Timer::Lease(key));
-        let ledger = self.cluster.ledger(key);
-        let claims = self
-            .sight()
-            .claims_of(ledger, is_lost_with(&self.cluster, key));
-        let Some(node) = self.cluster.remove_node(key) else {
-            return 0;
-        };
-        self.placement.forget_tries_on(key, |_| false);
-        self.remember_lost(&node);
-        self.remember_claims(&node, claims);
-        for (instance, entry) in node.ledger().entries_from(0) {
-            self.batches.note_lost(instance);
-            if let Some(start) = entry.unconfirmed() {
-                let place = (node.uuid(), node.hostname_text());
-                self.fail_unconfirmed(instance, start, place, Some(entry.since()));
+    /// The deadlines of up to `most` states are over: each is handed to the workflow of its state. States of rest have
+    /// none.
+    fn states_due(&mut self, now: Instant, most: usize) {
+        for _ in 0..most {
+            let Some(instance) = self.instances.take_due(now) else {
+                return;
+            };
+            let Some(managed) = self.instances.get(&instance) else {
+                continue;
+            };
+            match managed.state().clone() {
+                State::Placing(Placing { node, .. }) => self.victims_are_late(node, &instance),
+                State::Suspending { .. } | State::Resuming { .. } => {
+                    self.suspension_late(&instance)
+                }
+                State::Stopping { node, .. } => self.stop_is_late(node, &instance),
+                State::Migrating { .. } => self.move_is_late(&instance),
+                State::Updating { .. } => self.update_is_late(&instance),
+                State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
+                State::Seeking { .. }
+                | State::Waiting { .. }
+                | State::Running { .. }
+                | State::Suspended { .. } => {}
             }
         }
-        self.act(Action::RememberNodes);
-        node.ledger().unconfirmed()
-    }
-
-    /// Shrinks tables that have become far too large, so that the memory of a burst of nodes or instances is given
-    /// back.
-    pub(crate) fn give_back_memory(&mut self) {
-        const SHRINK_ABOVE: usize = 4096;
-        self.placement.forget_old(self.now);
-        self.cluster.give_back_memory(SHRINK_ABOVE);
-        self.peers.give_back_memory(SHRINK_ABOVE);
     }
 }

@@ -10,28 +10,9 @@ use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::cluster::ledger::{Ended, EntryEnd};
-use crate::cluster::node::NodeStatus;
-use crate::cluster::query::Query;
 use crate::instance::{Awaits, Instance, Placing, State};
 
 impl Scheduler {
-    /// Of the nodes that called themselves full before room was released there, the first that could take a START; it
-    /// becomes the most recently used.
-    pub(crate) fn choose_full(&mut self, query: &Query) -> Option<NodeKey> {
-        if self.cluster.full_nodes().is_empty() || !self.placement.may_try(query.instance()) {
-            return None;
-        }
-        self.placement
-            .choose_full(&mut self.cluster, query, self.now)
-    }
-
-    /// A START was given room on a node: if the node called itself full, it may yet refuse it.
-    pub(crate) fn note_try(&mut self, instance: &InstanceId, key: NodeKey) {
-        if self.cluster.node(key).status() == NodeStatus::Full {
-            self.placement.begin_try(instance, key);
-        }
-    }
-
     /// A node refuses a START because it is full. If it was a try on a node that had called itself full, the START is
     /// placed again; whether it was.
     pub(crate) fn refused_as_full(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
@@ -66,12 +47,5 @@ impl Scheduler {
             self.placement.end_refusal();
         }
         true
-    }
-
-    /// A node says that it is full, after all that was released there before.
-    pub(crate) fn note_full_again(&mut self, key: NodeKey) {
-        if self.cluster.node(key).status() == NodeStatus::Full {
-            self.cluster.ledger_mut(key).count_released();
-        }
     }
 }

@@ -8,32 +8,14 @@
 
 use std::time::Instant;
 
-use sched_model::{Role, Uuid};
+use sched_model::Uuid;
 
 use crate::Scheduler;
-use crate::api::action::{Action, DisconnectReason, Message, Notice};
+use crate::api::action::{Action, DisconnectReason, Notice};
 use crate::api::ids::SessionId;
-use crate::api::input::{Dialect, Hello};
-use crate::peers::session::LAUNCHER;
+use crate::api::input::Hello;
 
 impl Scheduler {
-    /// Lets a launcher in as a candidate if its node had reports from two processes; whether it did. Original launchers
-    /// never name their process, so they are no candidates.
-    pub(crate) fn connect_candidate(&mut self, now: Instant, id: SessionId, hello: &Hello) -> bool {
-        let is_launcher =
-            hello.role.intersects(LAUNCHER) && Role(hello.role.0 & !LAUNCHER.0).is_empty();
-        if !is_launcher
-            || hello.dialect == Dialect::Original
-            || self.cluster.asks_process(hello).is_none()
-        {
-            return false;
-        }
-        let configuration = self.peers.configuration(hello.dialect);
-        self.send(id, Message::Connected { configuration });
-        self.peers.connect_candidate(id, *hello, now);
-        true
-    }
-
     /// A launcher's READY or STATS names its process, or does not. For a candidate this decides whether it replaces the
     /// node's connection; for a node's connection, whether two processes report for the node. One that names none is
     /// let in.

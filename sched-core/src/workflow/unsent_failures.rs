@@ -10,86 +10,15 @@
 //!
 //! What was never acknowledged is not among these: its sender has no word that it would be remembered.
 
+use sched_model::StartFailure;
 use sched_model::query::MAX_LIMIT;
-use sched_model::{PhaseName, StartFailure, StartFailureReason};
 
 use crate::Scheduler;
-use crate::api::cause::Cause;
-use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::Backlog;
-use crate::api::text::ShortText;
-use crate::instance::{History, HistoryEvent, Run, UnsentFailure};
-use crate::sight::Sight;
+use crate::instance::UnsentFailure;
 
 impl Scheduler {
-    /// Has the failure of a START whose record is still on disk wait until the record is deleted. Gives back a failure
-    /// that may be sent now.
-    pub(crate) fn hold_failure(
-        &mut self,
-        sender: SessionId,
-        failure: Explained<StartFailure>,
-    ) -> Option<Explained<StartFailure>> {
-        let instance = InstanceId::new(&failure.instance_uuid);
-        let is_over =
-            !self.instances.contains(&instance) && self.batches.waiting(&instance).is_none();
-        let waits = is_over && self.journal.is_failure_to_wait(&instance);
-        if failure.reason == StartFailureReason::NotRecorded || !waits {
-            return Some(failure);
-        }
-        let run = self.note_unsent(&instance, &failure);
-        self.journal.hold_failure(sender, failure, run);
-        None
-    }
-
-    /// Notes in the run of a START that has failed just now that no controller was sent that. One that waited for the
-    /// rest of its batch has no run yet. `None` where the instance exists all the same: the failure is of another START.
-    fn note_unsent(
-        &mut self,
-        instance: &InstanceId,
-        failure: &Explained<StartFailure>,
-    ) -> Option<u64> {
-        if self.sight().exists(instance) {
-            return None;
-        }
-        let last = self.instances.last_run_of(instance);
-        let is_noted = last.is_some_and(|run| {
-            run.at() == self.now && run.failed() == Some(&failure.reason) && run.unsent().is_none()
-        });
-        if !is_noted {
-            self.note_failed_in_batch(instance, failure);
-        }
-        let number = self.instances.number_of_last_run(instance)?;
-        let unsent = UnsentFailure {
-            is_restart: failure.restart,
-        };
-        self.set_unsent(number, Some(unsent));
-        Some(number)
-    }
-
-    /// A START that waited for the rest of its batch leaves a run that never began.
-    fn note_failed_in_batch(&mut self, instance: &InstanceId, failure: &Explained<StartFailure>) {
-        let gone = HistoryEvent {
-            at: self.now,
-            what: PhaseName::Gone,
-            node: None,
-            cause: failure.cause.kept(),
-            run: 0,
-        };
-        let history = [gone].into_iter().collect::<History>();
-        let nowhere = (None, ShortText::default());
-        let run = Run::restored(instance.clone(), nowhere, self.now, (None, None), history);
-        let numbers = self.instances.numbers_after(instance);
-        let run = run.not_started(Some(failure.reason.clone()));
-        self.instances.note_run(run.numbered(numbers, None));
-    }
-
-    fn set_unsent(&mut self, number: u64, unsent: Option<UnsentFailure>) {
-        self.instances
-            .amend_numbered_run(number, |run| run.set_unsent(unsent));
-        self.note_changed_runs();
-    }
-
     /// Sends failures whose records have been deleted; whether there was any. Where there is no one to send one to, it
     /// is sent to the next controller.
     pub(crate) fn notify_recorded_failures(&mut self) -> bool {
@@ -168,24 +97,5 @@ impl Scheduler {
             }
             self.set_unsent(number, None);
         }
-    }
-}
-
-impl Sight<'_> {
-    /// The failure of a START that a run tells of, if it still holds.
-    fn unsent_failure(&self, number: u64) -> Option<Explained<StartFailure>> {
-        let run = self.instances.run(number)?;
-        if self.exists(run.instance()) || !self.instances.is_last_run(run) {
-            return None;
-        }
-        let failure = StartFailure {
-            node_uuid: run.node().map(|node| node.to_string()).unwrap_or_default(),
-            instance_uuid: run.instance().to_string(),
-            reason: run.failed()?.clone(),
-            restart: run.unsent()?.is_restart,
-            ..StartFailure::default()
-        };
-        let cause = run.cause().map_or(Cause::Plain, Cause::kept);
-        Some(Explained::new(failure, cause))
     }
 }

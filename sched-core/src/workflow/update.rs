@@ -24,9 +24,9 @@ use crate::api::phase::EventKind;
 use crate::api::start::Demand;
 use crate::cluster::ledger::{Floor, larger};
 use crate::cluster::query::Query;
-use crate::instance::{DemandChange, HistoryEvent, LifecycleEvent, MoveRequest, State};
+use crate::effects::order::COMMAND_TIME;
+use crate::instance::{DemandChange, LifecycleEvent, MoveRequest, State};
 use crate::queue::AllowedNodes;
-use crate::workflow::managed::COMMAND_TIME;
 use crate::workflow::migrate::{MOVE_TIME, MovePlan};
 
 /// MiB in a GiB: a START asks for disk in whole ones, so that is what an UPDATE comes to.
@@ -328,28 +328,6 @@ impl Scheduler {
         let mut ledger = self.cluster.ledger_mut(key);
         ledger.set_floor(instance, None);
         ledger.set_asked(instance, demand.base(), custom);
-    }
-
-    /// Adds the update to the instance's history, and notifies those who follow the instance, and who asked. It is no
-    /// transition, so `transition` does not do that.
-    fn notify_updated(&mut self, instance: &InstanceId, asker: Option<SessionId>, cause: &Cause) {
-        let Some(managed) = self.instances.get_mut(instance) else {
-            return;
-        };
-        let node = managed.state().node();
-        let node = node.map(|key| self.cluster.uuid(key));
-        managed.note(HistoryEvent {
-            at: self.now,
-            what: PhaseName::Updated,
-            node,
-            cause: cause.kept(),
-            run: 0,
-        });
-        self.journal.note_instance(instance);
-        self.notify_state(instance, PhaseName::Updated, node, cause);
-        if let Some(asker) = asker {
-            self.copy_state(asker, instance, PhaseName::Updated, node, cause);
-        }
     }
 }
 

@@ -100,57 +100,6 @@ impl Scheduler {
         }
     }
 
-    /// Notes that an operator is to get the answer to its command, which its launcher reports without naming who asked.
-    /// Controllers get all answers. `false` if the operator waits for too many; the command is refused then.
-    pub(crate) fn expect_answer(
-        &mut self,
-        id: SessionId,
-        command: CommandName,
-        instance: &InstanceId,
-    ) -> bool {
-        match self.peers.expect_answer(id, command, instance) {
-            Ok(()) => true,
-            Err(count) => {
-                let cause = RefusalCause::TooManyAnswers(count);
-                self.refuse(id, command.into(), cause, Some(instance));
-                false
-            }
-        }
-    }
-
-    /// Answers a DELETE, or an AttachVolume of this volume, whose node is not there.
-    pub(crate) fn no_such_instance(
-        &mut self,
-        id: SessionId,
-        target: &Target,
-        volume: Option<Box<str>>,
-    ) {
-        let command = match &volume {
-            Some(_) => CommandName::AttachVolume,
-            None => CommandName::Delete,
-        };
-        self.notice(Notice::NoSuchPeer(command.into(), target.node.clone()));
-        self.peers.take_asker(command, &target.instance);
-        let (node_uuid, instance_uuid) = (target.node.to_string(), target.instance.to_string());
-        let message = match volume {
-            Some(volume) => Message::AttachVolumeFailure(AttachVolumeFailure {
-                node_uuid,
-                instance_uuid,
-                volume_uuid: volume.into(),
-                reason: AttachVolumeFailureReason::NoInstance,
-            }),
-            None => {
-                let reason = DeleteFailureReason::NoInstance;
-                Message::DeleteFailure(DeleteFailure {
-                    node_uuid,
-                    instance_uuid,
-                    reason,
-                })
-            }
-        };
-        self.send(id, message);
-    }
-
     /// EVACUATE and Restore: for the node the command names.
     pub(crate) fn forward_to_node(
         &mut self,

@@ -27,7 +27,7 @@ impl Scheduler {
     /// were not tried. Chooses and claims as a drain would, the most urgent first, so that two instances are not
     /// promised the same room; then undoes all claims in reverse order and puts cursors and random generator back.
     /// Bounded by `MAX_WORK`.
-    pub(super) fn check_drain(&mut self, key: NodeKey) -> Progress {
+    pub(crate) fn check_drain(&mut self, key: NodeKey) -> Progress {
         let instances = self.sight().by_urgency(key);
         let total = instances.len();
         let cursors = self.cluster.cursors();

@@ -19,7 +19,7 @@ impl Scheduler {
     /// # Errors
     /// `invalid_data` if the target is the node that has it, or another than its START names; `no_room` where it fits
     /// nowhere, with the reasons, lasting if waiting would not help.
-    pub(super) fn target_for(
+    pub(crate) fn target_for(
         &mut self,
         instance: &InstanceId,
         from: NodeKey,
@@ -56,7 +56,7 @@ impl Scheduler {
 ///
 /// # Errors
 /// `invalid_data`, lasting, if it is for another node alone already: a START's `node_id` holds for moves as well.
-pub(super) fn pinned(query: Query, node: Uuid) -> Result<Query, Declined> {
+pub(crate) fn pinned(query: Query, node: Uuid) -> Result<Query, Declined> {
     if query.node().is_some_and(|asked| asked != Some(node)) {
         let asked = query.pin_text();
         let why = Objection::OtherPin(asked.to_string().into());

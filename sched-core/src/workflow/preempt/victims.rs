@@ -8,6 +8,9 @@
 //! Where members of the START's group have to leave too, they are counted as another amount: one that leaves frees one
 //! place, whether it is suspended or stopped.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -234,6 +237,3 @@ impl Shortfall {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,13 +7,14 @@
 
 use sched_model::{CommandFailureReason, LifecycleCommand};
 
-use super::{RESUME_AGAIN_AFTER, suspension};
+use super::RESUME_AGAIN_AFTER;
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
 use crate::cluster::ledger::{Entry, Suspension};
+use crate::effects::order::suspension;
 use crate::instance::{LifecycleEvent, State, SuspendedBy};
 use crate::timers::Timer;
 
@@ -125,7 +126,7 @@ impl Scheduler {
 
     /// An instance runs, because of this event: its vcpus are claimed, and it may be preempted again, which is offered
     /// to those that wait.
-    pub(super) fn runs_again(
+    pub(crate) fn runs_again(
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
@@ -144,7 +145,7 @@ impl Scheduler {
 
     /// An instance that was to be resumed was not. If it was suspended for a preemptor, it is tried again after a
     /// pause.
-    pub(super) fn stays_suspended(
+    pub(crate) fn stays_suspended(
         &mut self,
         key: NodeKey,
         instance: &InstanceId,

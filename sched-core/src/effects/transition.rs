@@ -6,24 +6,70 @@
 //! transition. A refused event must leave claims, queue and instance as they were; the tests in `refused` compare all
 //! of them.
 
-#[cfg(test)]
-mod refused;
-
-use sched_model::{InstanceStateEvent, PhaseName, Topic, Uuid};
+use sched_model::{PhaseName, Uuid};
 
 use crate::Scheduler;
-use crate::api::action::{Message, Notice};
+use crate::api::action::Notice;
 use crate::api::cause::Cause;
-use crate::api::explained::Explained;
-use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::phase::{EventKind, IllegalTransition};
 use crate::api::text::ShortText;
-use crate::instance::{Effects, HistoryEvent, LifecycleEvent, State};
+use crate::instance::{Awaits, Effects, HistoryEvent, LifecycleEvent, Placing, State};
 use crate::journal::Next;
-use crate::peers::session::Session;
 use crate::sight::Sight;
 
+/// What an event means for the runs of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunOf {
+    /// Its START is given to the node, which begins a run.
+    Begun,
+    /// The node lists it, or has been sent it by another.
+    Found,
+}
+
 impl Scheduler {
+    /// An instance is in no preemptor's way any more. If it was the last victim that its preemptor waited for, the
+    /// preemptor's START follows.
+    pub(crate) fn note_out_of_the_way(&mut self, victim: &InstanceId) {
+        let Some(preemptor) = self.queue.take_preemptor_of(victim) else {
+            return;
+        };
+        let Some(State::Placing(Placing {
+            pending_on: Awaits::Victims(victims, _),
+            ..
+        })) = self.instances.state_of(&preemptor)
+        else {
+            return;
+        };
+        if !victims.contains(victim) {
+            return;
+        }
+        let event = LifecycleEvent::VictimAway(victim.clone());
+        if victims.len() == 1 {
+            self.transition(&preemptor, event, &Cause::RoomFreed);
+            self.after_commit(&preemptor, Next::Give);
+        } else {
+            self.on(&preemptor, event);
+        }
+    }
+
+    /// Does `next` with an instance once all that has changed so far is on disk, unless the instance has had another
+    /// transition by then: what was to follow belongs to the state it was in. Without a state directory that is at the
+    /// end of this input.
+    pub(crate) fn after_commit(&mut self, instance: &InstanceId, next: Next) {
+        if let Some(managed) = self.instances.get(instance) {
+            self.journal.wait(instance, managed.epoch(), next);
+        }
+    }
+
+    /// Has a node found for an instance that is on none, whose claims have been released before. All that one input
+    /// sets free is placed at its end, in the order of the queue ([`Scheduler::place_collected`]).
+    pub(crate) fn reschedule(&mut self, instance: &InstanceId, cause: &Cause) {
+        if self.on(instance, LifecycleEvent::Sought).is_some() {
+            self.queue.add_to_collected(instance, cause);
+        }
+    }
+
     /// Whether an event may happen to an instance now; where it may not, that is counted and logged as the defect it
     /// is. A workflow that also changes claims or the queue asks this before it changes anything.
     pub(crate) fn may(&mut self, instance: &InstanceId, event: EventKind) -> bool {
@@ -162,56 +208,6 @@ impl Scheduler {
         self.timers.forget(instance);
         self.note_out_of_the_way(instance);
     }
-
-    /// Takes an instance out of the queue, if it is there. Others may get what it was in the way of: instances that it
-    /// kept from being resumed, and the node that was reserved for it.
-    pub(crate) fn leave_queue(&mut self, instance: &InstanceId) {
-        if self.queue.is_empty() {
-            return;
-        }
-        let managed = self.queue.node_kept_for(instance);
-        if self.queue.remove(instance).is_some() {
-            self.outranks_no_more();
-            if let Some(key) = managed {
-                self.wake(key);
-            }
-        }
-    }
-
-    /// Sends an InstanceState event to native controllers and to subscribers of instances. Costs nothing where there
-    /// are neither. Original controllers do not know the frame.
-    pub(crate) fn notify_state(
-        &mut self,
-        instance: &InstanceId,
-        state: PhaseName,
-        node: Option<Uuid>,
-        cause: &Cause,
-    ) {
-        if !self.peers.has_controllers() && !self.peers.has_subscribers() {
-            return;
-        }
-        let event = self.sight().state_event(instance, state, node, cause);
-        self.notify_controllers(Topic::Instances, |session| {
-            let message = || Message::InstanceState(Box::new(event.clone()));
-            session.is_native().then(message)
-        });
-    }
-
-    /// Sends one session the same event, unless it gets it as a controller or subscriber anyway.
-    pub(crate) fn copy_state(
-        &mut self,
-        to: SessionId,
-        instance: &InstanceId,
-        state: PhaseName,
-        node: Option<Uuid>,
-        cause: &Cause,
-    ) {
-        let to_alone = self.peers.outside_audience(to, &Topic::Instances);
-        if to_alone.is_some_and(Session::is_native) {
-            let event = self.sight().state_event(instance, state, node, cause);
-            self.send(to, Message::InstanceState(Box::new(event)));
-        }
-    }
 }
 
 impl Sight<'_> {
@@ -228,39 +224,6 @@ impl Sight<'_> {
         };
         node.map(|uuid| (uuid, ShortText::new(self.cluster.name_of(uuid))))
     }
-
-    /// The event as it goes on the wire; its cause is put into words by the server.
-    fn state_event(
-        &self,
-        instance: &InstanceId,
-        state: PhaseName,
-        node: Option<Uuid>,
-        cause: &Cause,
-    ) -> Explained<InstanceStateEvent> {
-        let managed = self.instances.get(instance);
-        let target = managed.and_then(|managed| match *managed.state() {
-            State::Migrating { to, .. } => Some(self.cluster.uuid(to)),
-            _ => None,
-        });
-        let event = InstanceStateEvent {
-            instance_uuid: instance.to_string(),
-            node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
-            state,
-            detail: String::new(),
-            priority: managed.map(|managed| i64::from(managed.priority())),
-            target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
-        };
-        Explained::new(event, cause.clone())
-    }
-}
-
-/// What an event means for the runs of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RunOf {
-    /// Its START is given to the node, which begins a run.
-    Begun,
-    /// The node lists it, or has been sent it by another.
-    Found,
 }
 
 impl RunOf {

@@ -2,17 +2,74 @@
 //! offered to the queue, reservations are looked at again, claims are noted for the disk, and launchers and people are
 //! told what does not count. Keeps `cluster` from calling anything above it.
 
+use std::time::Duration;
+
 use crate::Scheduler;
 use crate::api::action::{Message, Notice};
-use crate::api::ids::NodeKey;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::Capabilities;
 use crate::api::refused::RefusalCause;
 use crate::api::sent::ReportName;
 use crate::api::text::ShortText;
 use crate::cluster::ClusterChange;
 use crate::cluster::advice::Advice;
 use crate::cluster::node::Pool;
+use crate::timers::Timer;
 
 impl Scheduler {
+    /// More of what runs on a node may be preempted now: the node is offered to those that wait.
+    pub(crate) fn wake_for_preemption(&mut self, key: NodeKey) {
+        if self.placement.policy().preempts() {
+            self.wake(key);
+        }
+    }
+
+    /// Marks all runs that have changed for the disk.
+    pub(crate) fn note_changed_runs(&mut self) {
+        while let Some(number) = self.instances.next_changed_run() {
+            self.journal.note_run(number);
+        }
+    }
+
+    /// Has the recovery window closed in time, and what waited for that tried again at once.
+    pub(crate) fn set_recovery_timer(&mut self) {
+        let mut due = self.recovery.due();
+        if !self.recovery.is_open() {
+            due = due.into_iter().chain(self.batches.complete_due()).min();
+        }
+        self.timers.put(Timer::Recovery, due);
+    }
+
+    /// How long a node's launcher lets instances run while it is cut off; `None` if it has not promised to stop them
+    /// then. By its latest report, also of a lost node.
+    pub(crate) fn lease_of(&self, key: NodeKey) -> Option<Duration> {
+        let extras = self
+            .cluster
+            .nodes()
+            .node(key)
+            .report()
+            .as_ref()?
+            .extras
+            .as_ref()?;
+        let promised = extras.capabilities.contains(Capabilities::LEASE);
+        extras.lease.filter(|_| promised)
+    }
+
+    /// Takes an instance out of the queue, if it is there. Others may get what it was in the way of: instances that it
+    /// kept from being resumed, and the node that was reserved for it.
+    pub(crate) fn leave_queue(&mut self, instance: &InstanceId) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let managed = self.queue.node_kept_for(instance);
+        if self.queue.remove(instance).is_some() {
+            self.outranks_no_more();
+            if let Some(key) = managed {
+                self.wake(key);
+            }
+        }
+    }
+
     /// Deals with all changes since the last call, in order. Called before anything that reads the queue's view of
     /// nodes, and at the end of each input.
     pub(crate) fn note_changes(&mut self) {
@@ -76,6 +133,22 @@ impl Scheduler {
         for pool in Pool::ALL {
             if tables[pool as usize] {
                 self.queue.reconsider(pool);
+            }
+        }
+    }
+
+    /// An instance has left the queue. Nodes on which it kept suspended instances from being resumed are offered to the
+    /// queue, a few at a time.
+    pub(crate) fn outranks_no_more(&mut self) {
+        /// Nodes offered at once. The others follow when the next one leaves, or when the timer of a suspended instance
+        /// is due.
+        const WOKEN_AT_ONCE: usize = 16;
+        for _ in 0..WOKEN_AT_ONCE {
+            let Some(key) = self.queue.next_outranked() else {
+                return;
+            };
+            if self.cluster.contains(key) {
+                self.wake(key);
             }
         }
     }

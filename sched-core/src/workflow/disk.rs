@@ -1,0 +1,50 @@
+//! The disk reports: a change is written, writes fail or are slow, or are possible again.
+
+use std::time::Instant;
+
+use crate::Scheduler;
+use crate::api::action::Notice;
+use crate::api::disk::{DiskSilence, DiskState};
+use crate::api::record::Ticket;
+
+impl Scheduler {
+    /// The disk does not take writes any more, or does again.
+    pub(crate) fn disk_is(&mut self, state: DiskState) {
+        self.journal.disk_is(self.now, state);
+        if !self.journal.is_in_trouble() {
+            self.disk_is_back();
+        } else if self.journal.is_leaving() {
+            self.fail_unwritten();
+        }
+    }
+
+    /// Deals with what has waited for the disk too long: the disk counts as silent, and up to `most` STARTs of each
+    /// kind fail.
+    pub(crate) fn disk_due(&mut self, now: Instant, most: usize) {
+        self.forget_old_claims();
+        self.forget_brief();
+        if self.journal.note_silence(now) {
+            self.notice(Notice::Disk(DiskSilence::Begun));
+        }
+        for _ in 0..most {
+            let Some(start) = self.journal.take_late_held(now) else {
+                break;
+            };
+            self.fail_unrecorded(&start);
+        }
+        for _ in 0..most {
+            let Some(start) = self.journal.take_late_unwritten(now) else {
+                break;
+            };
+            self.look_at_unwritten(start);
+        }
+    }
+
+    /// Every change up to this ticket is on disk. If the disk was taken for dead, it is back.
+    pub(crate) fn committed(&mut self, ticket: Ticket) {
+        if self.journal.committed(self.now, ticket) {
+            self.notice(Notice::Disk(DiskSilence::Over));
+            self.disk_is_back();
+        }
+    }
+}
