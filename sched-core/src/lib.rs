@@ -9,6 +9,7 @@ mod batches;
 #[cfg(feature = "test-support")]
 pub mod bench_support;
 mod cluster;
+mod dispatch;
 mod effects;
 mod footprint;
 mod instance;

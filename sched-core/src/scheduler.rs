@@ -1,5 +1,5 @@
 //! The state machine itself: its parts, and the three calls that drive it. It dispatches each input to a workflow
-//! (`workflow::forwarding` for commands and reports, `workflow::connections` for peers, `workflow::timers` for time)
+//! (`dispatch::messages` for commands and reports, `workflow::connections` for peers, `dispatch::time` for time)
 //! and holds no policy of its own.
 
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@
 //! (times of instances' states, deadlines in the queue, STARTs at the door of a disk that takes no writes) has one timer for
 //! the first of it, which follows what the component says at the end of each input.
 //!
-//! Not here: what becomes of what is due, which is for `workflow::timers` to say. There is no more in the table than there
+//! Not here: what becomes of what is due, which is for `dispatch::time` to say. There is no more in the table than there
 //! are nodes, managed instances and drains.
 
 mod moments;

@@ -2,7 +2,7 @@
 //! draining, losing and ending instances, and what comes of connections, reports and time. They own nothing. What several
 //! of them do is in `effects`; their files call each other in no circle.
 //!
-//! The way in is `forwarding` for what peers send, `connections` for peers that come and go, and `timers` for time.
+//! The way in is `dispatch`, and `connections` for peers that come and go.
 //! Three rules hold for all of them:
 //!
 //! - A transition is asked for (`may`) before anything that belongs to it is done, and made by `transition`, which
@@ -11,24 +11,18 @@
 //! - What may be long is bounded by a named constant, and goes on in a tick that is due at once.
 
 pub(crate) mod absent;
-pub(crate) mod admission;
 pub(crate) mod batches;
 pub(crate) mod commit;
 pub(crate) mod connections;
-mod disk;
 pub(crate) mod drain;
 pub(crate) mod dry_run;
 mod ends;
-pub(crate) mod entitlement;
 mod forget;
-pub(crate) mod forwarding;
 pub(crate) mod full_disk;
 mod give_up;
-mod listed;
 pub(crate) mod managed;
 pub(crate) mod managed_end;
 pub(crate) mod migrate;
-mod names;
 pub(crate) mod node_loss;
 mod place;
 pub(crate) mod preempt;
@@ -46,7 +40,6 @@ mod start_failed;
 pub(crate) mod start_failures;
 pub(crate) mod suspend;
 pub(crate) mod sync;
-pub(crate) mod timers;
 pub(crate) mod tries;
 mod twins;
 mod unsent_failures;

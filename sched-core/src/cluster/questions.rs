@@ -1,5 +1,5 @@
 //! Commands that nodes were sent about instances placed elsewhere. Their answers are reports about others' instances,
-//! which would be dropped as foreign otherwise (`workflow::entitlement`).
+//! which would be dropped as foreign otherwise (`effects::entitlement`).
 
 use indexmap::IndexMap;
 

@@ -237,7 +237,7 @@ impl Placement {
         tally.explanation()
     }
 
-    /// Drops explanations that are too old to be given; called from time to time by `workflow::timers`.
+    /// Drops explanations that are too old to be given; called from time to time by `dispatch::time`.
     pub(crate) fn forget_old(&mut self, now: Instant) {
         self.explanations.forget_old(now);
     }

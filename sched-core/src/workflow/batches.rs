@@ -23,11 +23,11 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::start::PlacedStart;
 use crate::batches::{BATCH_TIME, BatchId};
 use crate::cluster::query::Query;
+use crate::effects::admission::NewStart;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
 use crate::query::known::Known;
 use crate::timers::Timer;
-use crate::workflow::admission::NewStart;
 
 impl Scheduler {
     /// Takes in a START of a batch; with the last one, all are placed or all fail. A START whose instance exists counts

@@ -1,5 +1,5 @@
-//! The core's side of the disk: what is done once something is on disk, and which records are handed out at the end of
-//! an input. What waits for what is the `journal`'s; the records themselves are built in `records`, `drain`, `runs` and
+//! The core's side of the disk: which records are handed out at the end of an input. What waits for what is the
+//! `journal`'s, and is done by `dispatch::disk`; the records themselves are built in `records`, `drain`, `runs` and
 //! `remembered`.
 //!
 //! The way of a change: a workflow notes what has changed (`journal.note_…`) and what is to follow
@@ -10,29 +10,9 @@
 use crate::Scheduler;
 use crate::api::action::Action;
 use crate::api::record::{BindingRecord, Record, RecordKey};
-use crate::journal::{Name, Next};
+use crate::journal::Name;
 
 impl Scheduler {
-    /// Does what waited for the disk and need wait no longer: acknowledgements to launchers, failures of STARTs, and
-    /// the next steps of instances; whether there was anything.
-    pub(crate) fn run_committed(&mut self) -> bool {
-        let mut any = self.acknowledge_recorded() | self.notify_recorded_failures();
-        while let Some(ready) = self.journal.take_ready() {
-            any = true;
-            let instance = ready.instance();
-            let managed = self.instances.get(instance);
-            match managed.and_then(|managed| ready.next_in(managed.epoch())) {
-                Some(Next::Give) => self.give(instance),
-                Some(Next::NotifyWaiting) => self.notify_waiting(instance),
-                Some(Next::NotifyQueued) => self.notify_queued(instance),
-                Some(Next::Move) => self.begin_move(instance),
-                Some(Next::Preempt) => self.begin_preempting(instance),
-                None => {}
-            }
-        }
-        any
-    }
-
     /// Hands out all records that have changed as one action. Each is built now, from the state at the end of the
     /// input, so that several changes of one instance make one record; `None` deletes it.
     pub(crate) fn hand_out_changes(&mut self) {

@@ -16,9 +16,9 @@ use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::start::{PlacedStart, StartRequest};
 use crate::cluster::query::Query;
+use crate::effects::admission::name_taken;
 use crate::placement::explain::Explanation;
 use crate::query::known::Known;
-use crate::workflow::admission::name_taken;
 
 /// After this much work a dry run of many instances ends, with what it has found: some 20 ms, in which the core does
 /// nothing else. Counted are choices, nodes looked at one by one, and nodes with members of the group.

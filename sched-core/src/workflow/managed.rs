@@ -13,10 +13,10 @@ use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::phase::EventKind;
 use crate::cluster::ledger::ClaimState;
+use crate::effects::admission::NewStart;
 use crate::instance::{Instance, LifecycleEvent, OnLoss, Placing, State, Terms};
 use crate::journal::Next;
 use crate::peers::owner::Owner;
-use crate::workflow::admission::NewStart;
 
 /// Nodes that a START is tried on if it does not say: only the chosen one, as in the original scheduler.
 const USUAL_ATTEMPTS: u32 = 1;

@@ -8,7 +8,7 @@ use crate::api::ids::NodeKey;
 use crate::api::start::PlacedStart;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
-use crate::workflow::admission::NewStart;
+use crate::effects::admission::NewStart;
 
 impl Scheduler {
     /// Places a START that stands alone: on the node that has its instance, else on one that fits; else it waits or

@@ -19,7 +19,6 @@
 //! resumed or placed again by themselves. Which instances of one node are victims is chosen in `victims`; suspending
 //! and resuming is done in `suspend`.
 
-pub(crate) mod leaving;
 mod victims;
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! What launchers report: READY, status changes, STATS, and what they could not delete or attach. Ends are in `ends`,
-//! STARTs that failed in `start_failed`. Reports come in through `forwarding`, which has checked by then that the sender may
-//! speak for the instance (`entitlement`).
+//! STARTs that failed in `start_failed`. Reports come in through `dispatch::messages`, which has checked by then that the
+//! sender may speak for the instance (`effects::entitlement`).
 //!
 //! Most reports are also for controllers: they are forwarded byte for byte once the scheduler has drawn its conclusions.
 

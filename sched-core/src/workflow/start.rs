@@ -1,5 +1,6 @@
 //! A START comes in: it is checked, waits for the disk if it has to survive a restart and the disk takes no writes, and is
-//! decided as a dry run, joins its batch, or is placed alone. Whether it may be placed at all is `admission`'s.
+//! decided as a dry run, joins its batch, or is placed alone. Whether it may be placed at all is
+//! `effects::admission`'s.
 //!
 //! The way of a plain START: `start` (checks), `let_in` (dry run, batch, or alone), `place` (admission), `place_new`
 //! (choice), `claim` (an entry in the node's ledger), `dispatch` (the frame to the launcher).

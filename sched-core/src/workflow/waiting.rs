@@ -17,13 +17,13 @@ use crate::api::input::Backlog;
 use crate::api::start::StartRequest;
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::cluster::query::Query;
+use crate::effects::admission::NewStart;
 use crate::effects::wait::RESUME_ELSEWHERE_AFTER;
 use crate::instance::{LifecycleEvent, State, SuspendedBy};
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Rank, Room, Shape};
 use crate::sight::Sight;
 use crate::timers::Timer;
-use crate::workflow::admission::NewStart;
 
 /// Awake nodes dealt with in one round: bounds how long the return of many nodes delays everything else. What is left
 /// is dealt with in a tick that is due at once.

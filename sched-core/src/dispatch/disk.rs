@@ -1,4 +1,5 @@
-//! The disk reports: a change is written, writes fail or are slow, or are possible again.
+//! The disk reports: a change is written, writes fail or are slow, or are possible again; and what has waited for a change
+//! to be written is done.
 
 use std::time::Instant;
 
@@ -6,6 +7,7 @@ use crate::Scheduler;
 use crate::api::action::Notice;
 use crate::api::disk::{DiskSilence, DiskState};
 use crate::api::record::Ticket;
+use crate::journal::Next;
 
 impl Scheduler {
     /// The disk does not take writes any more, or does again.
@@ -46,5 +48,25 @@ impl Scheduler {
             self.notice(Notice::Disk(DiskSilence::Over));
             self.disk_is_back();
         }
+    }
+
+    /// Does what waited for the disk and need wait no longer: acknowledgements to launchers, failures of STARTs, and
+    /// the next steps of instances; whether there was anything.
+    pub(crate) fn run_committed(&mut self) -> bool {
+        let mut any = self.acknowledge_recorded() | self.notify_recorded_failures();
+        while let Some(ready) = self.journal.take_ready() {
+            any = true;
+            let instance = ready.instance();
+            let managed = self.instances.get(instance);
+            match managed.and_then(|managed| ready.next_in(managed.epoch())) {
+                Some(Next::Give) => self.give(instance),
+                Some(Next::NotifyWaiting) => self.notify_waiting(instance),
+                Some(Next::NotifyQueued) => self.notify_queued(instance),
+                Some(Next::Move) => self.begin_move(instance),
+                Some(Next::Preempt) => self.begin_preempting(instance),
+                None => {}
+            }
+        }
+        any
     }
 }

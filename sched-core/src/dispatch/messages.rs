@@ -1,8 +1,7 @@
-//! The way in of all that peers send: who may send it, which workflow deals with it; and the ways out to several peers
-//! at once.
+//! The way in of all that peers send: who may send it, and which workflow deals with it.
 //!
 //! A command or report passes these checks in order: the role may send it and, for commands, the controller is master;
-//! a report is about its sender's own node and instance (`entitlement`); while the disk takes no writes, nothing is
+//! a report is about its sender's own node and instance (`effects::entitlement`); while the disk takes no writes, nothing is
 //! taken in that needs one (`full_disk`). What fails a check is counted, logged once for each session and name, and
 //! answered where the peer's encoding has an answer.
 
