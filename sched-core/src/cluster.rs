@@ -39,9 +39,11 @@ pub(crate) mod questions;
 pub(crate) mod slot_set;
 pub(crate) mod table;
 pub(crate) mod traits;
+pub(crate) mod tries;
 pub(crate) mod view;
 
 mod abilities;
+mod claims;
 mod consistent;
 mod reads;
 pub(crate) mod reported;
@@ -69,10 +71,12 @@ use crate::cluster::derive::Named;
 use crate::cluster::groups::Groups;
 use crate::cluster::isolation::Isolation;
 use crate::cluster::labels::LabelIndex;
-use crate::cluster::ledger::{ClaimState, Ended, Entry, EntryEnd, Ledger, Unconfirmed};
+use crate::cluster::ledger::{Ended, Entry, EntryEnd, Ledger, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::nodes::NodeStore;
+use crate::cluster::query::Query;
 use crate::cluster::table::{Slot, Table};
+use crate::cluster::tries::Tries;
 use crate::cluster::view::View;
 use crate::maps::Map;
 
@@ -106,6 +110,8 @@ pub(crate) struct Cluster {
     /// The node that each instance is placed on: that has it, or was given it. Each placement has an entry in that
     /// node's ledger, while a ledger may have entries of instances that are placed elsewhere.
     placements: Map<InstanceId, NodeKey>,
+    /// STARTs that are tried on nodes which called themselves full.
+    tries: Tries,
     /// Nodes that were connected once and are not in the store.
     absent: AbsentNodes,
     /// How often any node has changed in what it is; gives nodes their generation.
@@ -137,23 +143,6 @@ pub(crate) enum ClusterChange {
     LeftOut(SessionId, Uuid, Advice),
 }
 
-/// A claim that was released.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Released {
-    /// The state it was in.
-    claim_state: ClaimState,
-    /// Whether its instance was placed on that node.
-    was_placed: bool,
-}
-
-impl Released {
-    /// Whether the node of the claim was the one that had the instance.
-    #[inline]
-    pub(crate) fn was_placed(self) -> bool {
-        self.was_placed
-    }
-}
-
 impl Cluster {
     /// A cluster without nodes.
     pub(crate) fn new(config: Arc<Config>, flags: ConfigurationFlags, rules: Rules) -> Self {
@@ -173,6 +162,7 @@ impl Cluster {
             failing: IndexSet::new(),
             cordons: Cordons::default(),
             placements: Map::default(),
+            tries: Tries::default(),
             absent: AbsentNodes::default(),
             alterations: 0,
             changes: VecDeque::new(),
@@ -192,12 +182,6 @@ impl Cluster {
             return None;
         }
         self.changes.pop_front()
-    }
-
-    /// The nodes, to be looked at.
-    #[inline]
-    pub(crate) fn nodes(&self) -> &NodeStore {
-        &self.nodes
     }
 
     /// The nodes of a pool in order, to be looked at.
@@ -221,9 +205,24 @@ impl Cluster {
         self.rules.aggregates.iter().map(|it| &*it.name)
     }
 
-    /// Nodes that were connected and are not.
-    pub(crate) fn absent(&self) -> &AbsentNodes {
-        &self.absent
+    /// What is known of a node that was connected and is not.
+    pub(crate) fn absent(&self, uuid: Uuid) -> Option<&KnownNode> {
+        self.absent.get(uuid)
+    }
+
+    /// Those nodes from a UUID on, in order.
+    pub(crate) fn absent_from(&self, first: Uuid) -> impl Iterator<Item = &KnownNode> {
+        self.absent.iter_from(first)
+    }
+
+    /// Since when the first one is lost that was known only briefly, in unix milliseconds.
+    pub(crate) fn first_brief(&self) -> Option<u64> {
+        self.absent.first_brief()
+    }
+
+    /// Whether the one node or host that a query names is absent.
+    pub(crate) fn is_absent(&self, query: &Query) -> bool {
+        self.absent.has_what_is_named_by(query)
     }
 
     /// The host name of a node, whether it is connected or not; empty where it is not known.
@@ -395,18 +394,6 @@ impl Cluster {
         self.ledger_mut(key).insert(instance.clone(), entry);
     }
 
-    /// Releases an instance's claim on a node, and its placement if it is on that node; `None` if there is no claim.
-    #[inline]
-    pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Released> {
-        let claim_state = self.nodes.node_mut(key).ledger.release(instance)?;
-        let was_placed = self.remove_placement(instance, key);
-        self.refresh_offer(key);
-        Some(Released {
-            claim_state,
-            was_placed,
-        })
-    }
-
     /// A node reports that it does not have an instance. Returns what that means for its claim there; the caller
     /// releases a claim that is over.
     pub(crate) fn end(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> EntryEnd {
@@ -416,16 +403,6 @@ impl Cluster {
             self.refresh_offer(key);
         }
         end
-    }
-
-    /// Releases a claim whose START the node was not sent, and takes back the number of that START. Only for the latest
-    /// START that was numbered for the node, so that numbers stay without gaps.
-    pub(crate) fn undo_claim(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Released> {
-        let released = self.release(key, instance)?;
-        if released.claim_state != ClaimState::Claimed {
-            self.nodes.node_mut(key).starts_sent -= 1;
-        }
-        Some(released)
     }
 
     /// Gives the next number to a START for a node. A native launcher reports how many it has seen on this connection,

@@ -27,6 +27,7 @@
 //! The picture leaves out rare ways; `lifecycle::TRANSITIONS` has all of them, and the reference page of states is
 //! generated from it.
 
+mod by_id;
 pub(crate) mod history;
 pub(crate) mod lifecycle;
 pub(crate) mod machine;
@@ -34,7 +35,7 @@ mod names;
 mod numbering;
 mod outputs;
 mod past;
-mod reads;
+
 mod size;
 mod state;
 mod table;

@@ -69,6 +69,7 @@ pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use cluster::node::{MAX_PARTS, MAX_VOLUMES_PER_NODE, NodeStatus};
 pub use cluster::processes::{FREE_REPLACEMENTS, NEWCOMER_TIME, REPLACED_WITHIN};
 pub use cluster::questions::MAX_QUESTIONS;
+pub use cluster::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 pub use footprint::Footprint;
 pub use instance::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_NAMED, MAX_OUTPUTS,
@@ -79,7 +80,6 @@ pub use instance::{Row, TRANSITIONS};
 pub use journal::disk::{MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, MAX_UNWRITTEN};
 pub use peers::answers::{MAX_AWAITED, MAX_AWAITED_BY_OPERATOR};
 pub use peers::outcomes::{MAX_REPLAY, MAX_REPLAY_BYTES, REPLAY_TIME};
-pub use placement::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
 pub use api::phase::{EventKind, IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};

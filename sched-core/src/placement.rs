@@ -27,14 +27,12 @@ pub(crate) mod filters;
 pub(crate) mod list;
 pub(crate) mod policy;
 pub(crate) mod requests;
-pub(crate) mod tries;
 pub(crate) mod weighers;
 
 use crate::api::rules::{PolicyRules, RuleError};
 use crate::api::start::StartRequest;
 use crate::placement::explain::Explanations;
 use crate::placement::policy::Policy;
-use crate::placement::tries::Tries;
 
 /// The policy in force, and what choices leave behind: the state of the random generator, explanations that may be
 /// reused, and STARTs that are tried on nodes that called themselves full. Nothing of it is kept on disk.
@@ -50,8 +48,6 @@ pub(crate) struct Placement {
     looked_at: usize,
     /// Answers of [`Placement::why_not`] that are reused for requests of the same shape.
     explanations: Explanations,
-    /// STARTs on their way to nodes whose latest status is FULL.
-    tries: Tries,
 }
 
 impl Placement {
@@ -63,7 +59,6 @@ impl Placement {
             chance: fastrand::Rng::with_seed(rules.seed),
             looked_at: 0,
             explanations: Explanations::default(),
-            tries: Tries::default(),
         }
     }
 

@@ -65,7 +65,7 @@ impl AbsentNodes {
     }
 
     /// Since when the first one is lost that was known only briefly, in unix milliseconds.
-    pub(crate) fn first_brief(&self) -> Option<u64> {
+    pub(super) fn first_brief(&self) -> Option<u64> {
         self.brief.first().map(|(since_ms, _)| *since_ms)
     }
 
@@ -77,7 +77,7 @@ impl AbsentNodes {
 
     /// Whether the one node or host that a query names is absent: then it may come back, and waiting could help. By
     /// host name this walks over all of them.
-    pub(crate) fn has_what_is_named_by(&self, query: &Query) -> bool {
+    pub(super) fn has_what_is_named_by(&self, query: &Query) -> bool {
         let by_uuid = |uuid| self.get(uuid).is_some();
         let by_host = |host: &str| self.iter_from(Uuid::nil()).any(|it| *it.hostname == *host);
         match query.node() {
@@ -87,12 +87,12 @@ impl AbsentNodes {
     }
 
     /// One of them.
-    pub(crate) fn get(&self, uuid: Uuid) -> Option<&KnownNode> {
+    pub(super) fn get(&self, uuid: Uuid) -> Option<&KnownNode> {
         self.by_uuid.get(&uuid)
     }
 
     /// Those from a UUID on, in order.
-    pub(crate) fn iter_from(&self, first: Uuid) -> impl Iterator<Item = &KnownNode> {
+    pub(super) fn iter_from(&self, first: Uuid) -> impl Iterator<Item = &KnownNode> {
         self.by_uuid.range(first..).map(|(_, node)| node)
     }
 

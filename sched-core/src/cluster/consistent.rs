@@ -20,6 +20,9 @@ impl Cluster {
         }
         self.check_nodes()?;
         self.check_groups()?;
+        ensure(self.tries.is_consistent(), || {
+            "what is tried on full nodes is not what is counted".to_owned()
+        })?;
         self.check_full_nodes()
     }
 

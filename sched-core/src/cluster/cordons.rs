@@ -416,4 +416,11 @@ impl Cluster {
             self.cordons.is_stirred = true;
         }
     }
+
+    /// Notes that what a node has, or what becomes of it, has changed; does nothing if it is not drained.
+    pub(crate) fn stir_drain_of(&mut self, key: NodeKey) {
+        if self.drain_of(self.uuid(key)).is_some() {
+            self.stir_drains();
+        }
+    }
 }

@@ -2,11 +2,13 @@
 //! not reached through from elsewhere.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sched_model::{StartFailureReason, Uuid};
 
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use crate::api::input::Capabilities;
 use crate::api::resources::Resources;
 use crate::api::start::{Demand, StartRequest};
 use crate::api::text::ShortText;
@@ -31,7 +33,7 @@ impl Cluster {
         self.nodes.node(key)
     }
 
-    /// The nodes from a position in the list of all, in the order in which they first connected.
+    /// The nodes from a key on, in order of keys.
     pub(crate) fn nodes_from(&self, start: usize) -> impl Iterator<Item = (NodeKey, &Node)> {
         self.nodes.iter_from(start)
     }
@@ -145,5 +147,35 @@ impl Cluster {
             true => Cause::Evacuated,
             false => Cause::Ended,
         }
+    }
+
+    /// The managed instances with an entry in a node's ledger.
+    pub(crate) fn managed_on(&self, key: NodeKey) -> Vec<InstanceId> {
+        let ledger = self.ledger(key);
+        let entries = ledger.entries_from(0);
+        entries
+            .filter(|(_, entry)| entry.is_managed())
+            .map(|(instance, _)| instance.clone())
+            .collect()
+    }
+
+    /// How long a node's launcher lets instances run while it is cut off; `None` if it has not promised to stop them
+    /// then. By its latest report, also of a lost node.
+    pub(crate) fn lease_of(&self, key: NodeKey) -> Option<Duration> {
+        let extras = self.node(key).report().as_ref()?.extras.as_ref()?;
+        let promised = extras.capabilities.contains(Capabilities::LEASE);
+        extras.lease.filter(|_| promised)
+    }
+
+    /// Whether all STARTs of an instance that its node is known to have been given came after this end: the end is that
+    /// of an earlier run then, and is only noted as dealt with.
+    pub(crate) fn is_of_earlier(
+        &self,
+        key: NodeKey,
+        instance: &InstanceId,
+        starts_seen: u64,
+    ) -> bool {
+        let entry = self.entry(key, instance);
+        entry.is_some_and(|entry| entry.is_all_after(starts_seen))
     }
 }

@@ -103,6 +103,7 @@ impl Cluster {
     /// Forgets a lost node, with its claims, its instances' placements and its members of groups. Its key must not be
     /// used after that.
     pub(crate) fn remove_node(&mut self, key: NodeKey) -> Option<Node> {
+        self.tries.forget_on(key, |_| false);
         let relatives = self.nodes.relatives(key);
         let node = self.nodes.remove(key)?;
         self.full.swap_remove(&key);

@@ -106,14 +106,14 @@ impl Scheduler {
             Known::On(node) => match self.sight().unlike(Some(node), &start.request) {
                 Some(why) => self.answer_known(Known::Taken(why), start),
                 None => {
-                    self.note_asker(&start);
+                    self.instances.note_asker(&start);
                     self.resend(node, start);
                 }
             },
             Known::Waits => match self.sight().unlike(None, &start.request) {
                 Some(why) => self.answer_known(Known::Taken(why), start),
                 None => {
-                    self.note_asker(&start);
+                    self.instances.note_asker(&start);
                     self.answer_waiting(&start);
                 }
             },
@@ -142,13 +142,6 @@ impl Scheduler {
                 Some(refusal) => self.fail_for_room(&start, refusal),
                 None => self.fail_without_node(&start),
             },
-        }
-    }
-
-    /// From now on the sender of this START, the latest one, is notified of what becomes of the instance.
-    fn note_asker(&mut self, start: &PlacedStart) {
-        if let Some(managed) = self.instances.get_mut(&start.request.instance) {
-            managed.set_sender(start.sender);
         }
     }
 }

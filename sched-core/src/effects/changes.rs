@@ -2,12 +2,9 @@
 //! offered to the queue, reservations are looked at again, claims are noted for the disk, and launchers and people are
 //! told what does not count. Keeps `cluster` from calling anything above it.
 
-use std::time::Duration;
-
 use crate::Scheduler;
 use crate::api::action::{Message, Notice};
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::Capabilities;
 use crate::api::refused::RefusalCause;
 use crate::api::sent::ReportName;
 use crate::api::text::ShortText;
@@ -38,21 +35,6 @@ impl Scheduler {
             due = due.into_iter().chain(self.batches.complete_due()).min();
         }
         self.timers.put(Timer::Recovery, due);
-    }
-
-    /// How long a node's launcher lets instances run while it is cut off; `None` if it has not promised to stop them
-    /// then. By its latest report, also of a lost node.
-    pub(crate) fn lease_of(&self, key: NodeKey) -> Option<Duration> {
-        let extras = self
-            .cluster
-            .nodes()
-            .node(key)
-            .report()
-            .as_ref()?
-            .extras
-            .as_ref()?;
-        let promised = extras.capabilities.contains(Capabilities::LEASE);
-        extras.lease.filter(|_| promised)
     }
 
     /// Takes an instance out of the queue, if it is there. Others may get what it was in the way of: instances that it

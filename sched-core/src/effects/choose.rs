@@ -1,32 +1,12 @@
 //! The choice of a node for a START or an instance: the search of `placement`, without the nodes that are reserved for
 //! others, and then those that called themselves full before room was released there.
 
-use sched_model::Uuid;
-
 use crate::Scheduler;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::cluster::node::NodeStatus;
 use crate::cluster::query::Query;
 use crate::placement::explain::Explanation;
 
 impl Scheduler {
-    /// Of the nodes that called themselves full before room was released there, the first that could take a START; it
-    /// becomes the most recently used.
-    fn choose_full(&mut self, query: &Query) -> Option<NodeKey> {
-        if self.cluster.full_nodes().is_empty() || !self.placement.may_try(query.instance()) {
-            return None;
-        }
-        self.placement
-            .choose_full(&mut self.cluster, query, self.now)
-    }
-
-    /// A node says that it is full, after all that was released there before.
-    pub(crate) fn note_full_again(&mut self, key: NodeKey) {
-        if self.cluster.node(key).status() == NodeStatus::Full {
-            self.cluster.ledger_mut(key).count_released();
-        }
-    }
-
     /// The node for a query: a READY one, else one that called itself full and has released room since. The node
     /// becomes the most recently used, from where the next search begins; a caller that does not carry the choice out
     /// puts cursors and random generator back. Nodes that are reserved for others are left out.
@@ -35,7 +15,11 @@ impl Scheduler {
         if ready.is_some() || self.cluster.full_nodes().is_empty() {
             return ready;
         }
-        self.in_open(query, Self::choose_full)
+        self.in_open(query, |scheduler, query| {
+            let now = scheduler.now;
+            let cluster = &mut scheduler.cluster;
+            scheduler.placement.choose_full(cluster, query, now)
+        })
     }
 
     /// The same of READY nodes alone: for instances that run, which are not moved to where they may be refused.
@@ -91,7 +75,8 @@ impl Scheduler {
     pub(crate) fn choose_again(&mut self, instance: &InstanceId, query: &Query) -> Option<NodeKey> {
         let managed = self.instances.get(instance)?;
         let (last, ran_on) = (managed.last_node(), managed.runs().node());
-        if let Some(unheard) = ran_on.filter(|node| !query.avoids(*node) && self.is_to_list(*node))
+        if let Some(unheard) =
+            ran_on.filter(|node| !query.avoids(*node) && self.cluster.is_to_list(*node))
         {
             return self.choose_again(instance, &query.clone().avoiding([unheard]));
         }
@@ -103,14 +88,5 @@ impl Scheduler {
             return Some(key);
         }
         self.choose_avoiding_failing(query)
-    }
-
-    /// Whether a node is back and has not reported yet what it has, nor what has ended there. The next run of an instance
-    /// that it had is not given to it before: the run before may have been the last, as its launcher is about to report.
-    fn is_to_list(&self, node: Uuid) -> bool {
-        self.cluster.nodes().by_uuid(node).is_some_and(|key| {
-            let node = self.cluster.nodes().node(key);
-            node.session().is_some() && !node.has_listed()
-        })
     }
 }

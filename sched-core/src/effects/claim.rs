@@ -10,9 +10,8 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState};
 use crate::api::phase::EventKind;
 use crate::api::start::PlacedStart;
-use crate::cluster::Released;
 use crate::cluster::ledger::{ClaimState, Entry, Suspension, Unconfirmed};
-use crate::cluster::node::{NodeStatus, Pool};
+use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::{Instance, LifecycleEvent};
 use crate::journal::Next;
@@ -37,27 +36,13 @@ impl Scheduler {
         }
     }
 
-    /// A START was given room on a node: if the node called itself full, it may yet refuse it.
-    fn note_try(&mut self, instance: &InstanceId, key: NodeKey) {
-        if self.cluster.node(key).status() == NodeStatus::Full {
-            self.placement.begin_try(instance, key);
-        }
-    }
-
-    /// Claims on a node what a query asks for. Its launcher is not sent anything yet.
-    pub(crate) fn claim_as(&mut self, query: &Query, key: NodeKey) {
-        let entry = self.sight().claimed(query);
-        let mut ledger = self.cluster.ledger_mut(key);
-        ledger.insert(query.instance().clone(), entry);
-    }
-
-    /// Enters a START into a node's ledger, with the amounts it asks for. Undone by [`Scheduler::unreserve`].
+    /// Enters a START into a node's ledger, with the amounts it asks for. Undone by `Cluster::undo_claim`.
     pub(crate) fn reserve(&mut self, now: Instant, key: NodeKey, sender: SessionId, query: &Query) {
         let instance = query.instance();
         let entry = if self.journal.is_recorded(instance) {
             // Its record on disk says that no node has it. Its node is sent the START once that record has been
             // replaced.
-            self.sight().claimed(query)
+            self.cluster.claimed(query, self.now)
         } else {
             let restart = query.request().restart;
             let unconfirmed = self.cluster.number_start(key, sender, restart);
@@ -65,22 +50,14 @@ impl Scheduler {
             entry.with_content(query.request().content)
         };
         self.cluster.claim(key, instance, entry);
-        self.note_try(instance, key);
-    }
-
-    /// Undoes the latest [`Scheduler::reserve`] on a node: for dry runs, and for batches of which one START does not
-    /// fit. Several are undone in reverse order.
-    pub(crate) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
-        if let Some(released) = self.cluster.undo_claim(key, instance) {
-            self.claim_released(key, instance, released);
-        }
+        self.cluster.note_try(instance, key);
     }
 
     /// A START of an instance that is on a node already goes to that node, whose launcher knows best how to answer. If
     /// the node is lost, this START is in doubt as the first one is, and what becomes of that is its outcome.
     pub(crate) fn resend(&mut self, node: NodeKey, start: Box<PlacedStart>) {
         let instance = &start.request.instance;
-        self.placement.forget_try(instance);
+        self.cluster.forget_try(instance);
         let (sender, restart) = (start.sender, start.request.restart);
         if self.cluster.session(node).is_none() {
             // The node is lost: this START shares the doubt about the instance.
@@ -121,23 +98,6 @@ impl Scheduler {
         });
     }
 
-    /// Takes an instance's entry out of a node's ledger, and its placement with it if that is the node it was placed
-    /// on.
-    pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) {
-        if let Some(released) = self.cluster.release(key, instance) {
-            self.claim_released(key, instance, released);
-        }
-    }
-
-    /// What follows from a released claim: a try on a full node is over, and a drain of the node has less to wait for.
-    fn claim_released(&mut self, key: NodeKey, instance: &InstanceId, released: Released) {
-        if released.was_placed() {
-            self.placement.forget_try(instance);
-        }
-        let uuid = self.cluster.uuid(key);
-        self.cluster.note_left(uuid, instance);
-    }
-
     /// Claims room on a node for an instance that waited or is placed again. It is given to the node once the claim is
     /// on disk: after a crash before that, it would be placed again and could run twice. Does nothing if its state does
     /// not allow it.
@@ -146,7 +106,7 @@ impl Scheduler {
             return;
         }
         self.cluster.set_placement(instance, key);
-        self.note_try(instance, key);
+        self.cluster.note_try(instance, key);
         self.transition(instance, LifecycleEvent::Claimed { node: key }, cause);
         self.after_commit(instance, Next::Give);
         self.count_placement(instance);
@@ -168,7 +128,7 @@ impl Scheduler {
         let Some(query) = self.instances.query_of(instance) else {
             return false;
         };
-        self.claim_as(&query, key);
+        self.cluster.claim_as(&query, key, self.now);
         true
     }
 
@@ -180,15 +140,9 @@ impl Scheduler {
         cause: &Cause,
     ) {
         if self.may(instance, EventKind::Sought) {
-            self.release(key, instance);
+            self.cluster.release(key, instance);
             self.reschedule(instance, cause);
         }
-    }
-
-    /// Releases a claim on a node that the instance is not placed on, such as that on the target of a move. The
-    /// placement stays.
-    pub(crate) fn unclaim(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.cluster.ledger_mut(key).release(instance);
     }
 
     /// Makes a plain instance a managed one, because a command is about it. Its START is not known: it can be

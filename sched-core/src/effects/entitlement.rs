@@ -58,7 +58,7 @@ impl Scheduler {
         };
         let instance = &*instance;
         let end = report.end();
-        if end.is_some_and(|how| self.is_last_word(key, instance, how)) {
+        if end.is_some_and(|how| self.sight().is_last_word(key, instance, how)) {
             return false;
         }
         let verdict = self.sight().verdict_on(key, instance, Statement::Other);
@@ -69,7 +69,7 @@ impl Scheduler {
             && self.cluster.end(key, instance, how) == EntryEnd::Over
         {
             // It reports the end of its own copy, which it has listed: its claim is released.
-            self.release(key, instance);
+            self.cluster.release(key, instance);
         }
         match self.cluster.question_answered(key, instance, name) {
             Some((command, Asker::Peer)) => self.carry_answer(id, command, instance, name, parcel),
@@ -184,17 +184,6 @@ impl Scheduler {
             Notice::Forged(session.uuid(), name.into(), node.into())
         });
         true
-    }
-
-    /// Whether this is the own end of the latest run of an instance that waits to be started again: it was stopped, or
-    /// its node was lost, as far as was known, and the next run has not begun.
-    pub(crate) fn is_last_word(&self, key: NodeKey, instance: &InstanceId, how: Ended) -> bool {
-        if how != Ended::ByItself {
-            return false;
-        }
-        let node = self.cluster.nodes().node(key).uuid();
-        let managed = self.instances.get(instance);
-        managed.is_some_and(|it| it.state().is_not_given() && it.runs().node() == Some(node))
     }
 
     /// Refuses what its sender may not send; whether it did. Also `true`, without an answer, where the session has

@@ -273,7 +273,7 @@ impl Scheduler {
 
     /// A START never arrived at its node, and its instance is not to be placed again: it has failed.
     pub(crate) fn start_is_lost(&mut self, key: NodeKey, instance: &InstanceId) {
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         let why = Explanation::of(Refusal::Lost.into());
         let reason = StartFailureReason::LaunchFailure;
         self.fail_managed(instance, reason, Some(uuid), why);

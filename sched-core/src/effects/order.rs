@@ -25,11 +25,11 @@ impl Scheduler {
 
     /// The same, with what is left on the node.
     pub(crate) fn order_end(&mut self, key: NodeKey, instance: &InstanceId, remains: Remains) {
-        let Some(session) = self.cluster.nodes().node(key).session() else {
+        let Some(session) = self.cluster.session(key) else {
             return self.cluster.ledger_mut(key).stop_is_lost(instance);
         };
         self.cluster.ledger_mut(key).stop_sent(instance);
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let delete = Delete {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid().to_string(),

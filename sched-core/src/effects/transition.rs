@@ -137,7 +137,7 @@ impl Scheduler {
             self.leave_queue(instance);
         }
         let node = key.map(|key| self.cluster.uuid(key));
-        let lease = key.and_then(|key| self.lease_of(key));
+        let lease = key.and_then(|key| self.cluster.lease_of(key));
         self.cluster.note_transition(instance, node);
         if let Some(managed) = self.instances.get_mut(instance) {
             managed.note_node(node, lease);

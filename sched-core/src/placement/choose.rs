@@ -23,16 +23,14 @@ use std::time::Instant;
 
 use crate::api::ids::NodeKey;
 use crate::api::resources::Resources;
-use crate::cluster::Cluster;
 use crate::cluster::candidate::{Candidate, image_label};
-use crate::cluster::facts;
-use crate::cluster::labels::LabelIndex;
-use crate::cluster::labels::Mask;
+use crate::cluster::labels::{LabelIndex, Mask};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::{Slot, Table};
 use crate::cluster::view::{Asked, GroupNow, NODE_SCOPE, View};
+use crate::cluster::{Cluster, facts};
 use crate::placement::Placement;
 use crate::placement::filters::{Filter, Narrowing};
 use crate::placement::policy::{Policy, allowed, best};
@@ -68,6 +66,9 @@ impl Placement {
         query: &Query,
         now: Instant,
     ) -> Option<NodeKey> {
+        if cluster.full_nodes().is_empty() || !cluster.may_try(query.instance()) {
+            return None;
+        }
         let pool = query.pool();
         let slot = self.search_full(cluster, query, pool, now)?;
         cluster.touch(pool, slot)

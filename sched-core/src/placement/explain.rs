@@ -210,7 +210,7 @@ impl Placement {
     ) -> Explanation {
         let pool = query.pool();
         count_group(cluster, query);
-        let is_absent = cluster.absent().has_what_is_named_by(query);
+        let is_absent = cluster.is_absent(query);
         let (view, labels) = cluster.view_and_labels(pool, now);
         let asked = view.asked(query, labels);
         let filters = self.policy.concerned(&asked).collect();

@@ -140,7 +140,7 @@ impl Sight<'_> {
             }
         }
         let now_ms = self.clock.unix_ms(now);
-        let absent = self.cluster.absent().iter_from(Uuid::nil());
+        let absent = self.cluster.absent_from(Uuid::nil());
         for node in absent {
             // One that is expected back is part of the recovery.
             let Some(since_ms) = node.lost_since_ms else {

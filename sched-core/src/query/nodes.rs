@@ -52,7 +52,7 @@ impl Sight<'_> {
             NodeCursor::Absent(uuid) => (Some(uuid), 0),
             NodeCursor::Present(key) => (None, key),
         };
-        let absent = first_absent.map(|uuid| self.cluster.absent().iter_from(uuid));
+        let absent = first_absent.map(|uuid| self.cluster.absent_from(uuid));
         for node in absent.into_iter().flatten() {
             if allowance.is_used_up() {
                 return Some(NodeCursor::Absent(node.uuid));

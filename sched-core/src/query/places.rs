@@ -7,7 +7,6 @@ use sched_model::Uuid;
 use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::start::{Demand, StartRequest};
-use crate::cluster::ledger::Entry;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::{DEFAULT_PRIORITY, Instance};
@@ -153,10 +152,5 @@ impl Sight<'_> {
             })
         };
         of.sort_by_key(rank);
-    }
-
-    /// The claim of a managed instance for which its node was sent nothing yet.
-    pub(crate) fn claimed(&self, query: &Query) -> Entry {
-        Entry::claimed(query.asked(), self.cluster.extras(query), self.now).managed()
     }
 }

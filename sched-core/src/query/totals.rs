@@ -126,7 +126,7 @@ impl Scheduler {
         if let Some((next, _)) = nodes.next() {
             return Some(TotalsCursor(next.0 as usize));
         }
-        for node in self.cluster.absent().iter_from(Uuid::nil()) {
+        for node in self.cluster.absent_from(Uuid::nil()) {
             let status = match node.lost_since_ms {
                 Some(_) => super::nodes::LOST,
                 None => super::nodes::EXPECTED,

@@ -6,7 +6,7 @@ use sched_model::Uuid;
 
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::InstanceState;
-use crate::cluster::ledger::ClaimState;
+use crate::cluster::ledger::{ClaimState, Ended};
 use crate::instance::{Instance, State};
 use crate::sight::Sight;
 
@@ -174,6 +174,17 @@ impl Sight<'_> {
         let is_elsewhere = last.node().is_some_and(|other| other != node.uuid());
         let is_before = end.at? < last.begun().or_else(|| last.reported_end())?;
         (is_elsewhere && is_before).then_some(0)
+    }
+
+    /// Whether this is the own end of the latest run of an instance that waits to be started again: it was stopped, or
+    /// its node was lost, as far as was known, and the next run has not begun.
+    pub(crate) fn is_last_word(&self, key: NodeKey, instance: &InstanceId, how: Ended) -> bool {
+        if how != Ended::ByItself {
+            return false;
+        }
+        let node = self.cluster.uuid(key);
+        let managed = self.instances.get(instance);
+        managed.is_some_and(|it| it.state().is_not_given() && it.runs().node() == Some(node))
     }
 }
 

@@ -22,7 +22,7 @@ impl Scheduler {
             instances: 0,
             ..known(node)
         });
-        let absent = self.cluster.absent().iter_from(Uuid::nil()).cloned();
+        let absent = self.cluster.absent_from(Uuid::nil()).cloned();
         present.chain(absent).collect()
     }
 
@@ -76,8 +76,7 @@ impl Scheduler {
     pub(crate) fn lose_expected_nodes(&mut self) {
         let expected: Vec<KnownNode> = self
             .cluster
-            .absent()
-            .iter_from(Uuid::nil())
+            .absent_from(Uuid::nil())
             .filter(|node| node.lost_since_ms.is_none())
             .cloned()
             .collect();
@@ -92,7 +91,7 @@ impl Scheduler {
 
     /// When the next of the lost nodes is to be forgotten that were known only briefly.
     pub(crate) fn brief_due(&self) -> Option<Instant> {
-        let since_ms = self.cluster.absent().first_brief()?;
+        let since_ms = self.cluster.first_brief()?;
         Some(self.clock.instant_of(since_ms) + LOST_TIME)
     }
 

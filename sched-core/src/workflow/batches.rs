@@ -195,7 +195,7 @@ impl Scheduler {
             self.why_not_now(&Query::of(misfit.request()))
         };
         for (start, key) in starts.iter().zip(&chosen).rev() {
-            self.unreserve(*key, &start.request().instance);
+            self.cluster.undo_claim(*key, &start.request().instance);
         }
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);

@@ -14,9 +14,7 @@ use sched_model::{
 };
 
 use crate::Scheduler;
-use crate::api::action::{
-    Action, DisconnectReason, LauncherCommand, Message, Notice, TargetedCommand,
-};
+use crate::api::action::{Action, DisconnectReason, Message, Notice, TargetedCommand};
 use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
@@ -281,7 +279,7 @@ impl Scheduler {
                 }
                 // Noted already where that matters.
                 (message, Some(to)) => {
-                    self.note_moved(peer.uuid(), &message);
+                    self.cluster.note_moved(peer.uuid(), &message);
                     self.act(Action::Send { to, message });
                 }
                 (Message::Targeted(command), None) => {
@@ -306,30 +304,6 @@ impl Scheduler {
         if let Some(newer) = newer.filter(|&newer| was_being_synced && self.peers.is_master(newer))
         {
             self.sync_from_start(newer);
-        }
-    }
-
-    /// Notes in a node's ledger a command that moves to its newer connection: the ledger counts commands by connection,
-    /// to know which answers are still to come.
-    fn note_moved(&mut self, peer: Uuid, message: &Message) {
-        let Some(key) = self.cluster.by_uuid(peer) else {
-            return;
-        };
-        let mut ledger = self.cluster.ledger_mut(key);
-        match message {
-            Message::LauncherCommand(order) => match &**order {
-                LauncherCommand::Resume(resume) => {
-                    ledger.resume_sent(&InstanceId::new(&resume.instance_uuid));
-                }
-                LauncherCommand::Stop(delete) => {
-                    ledger.stop_sent(&InstanceId::new(&delete.instance_uuid));
-                }
-                _ => {}
-            },
-            Message::Targeted(command) if command.volume.is_none() => {
-                ledger.stop_sent(&command.target.instance);
-            }
-            _ => {}
         }
     }
 
@@ -395,7 +369,7 @@ impl Scheduler {
                 // It runs there, or an earlier START of it was written: this one shares what becomes of that.
                 return;
             }
-            self.release(key, instance);
+            self.cluster.release(key, instance);
             if self.instances.contains(instance) {
                 return self.unsent_again(&start.request.instance.clone(), is_cancelled);
             }
@@ -444,7 +418,7 @@ impl Scheduler {
     /// A node's connection has ended: what it was never sent is placed elsewhere, in the order of the queue, whether it
     /// waited for the disk or in the connection's queue. Safe at once, since the node cannot run what it never got.
     fn place_not_given(&mut self, now: Instant, key: NodeKey, unsent: Vec<PlacedStart>) {
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         let is_claimed = |managed: &Instance| {
             matches!(
                 *managed.state(),
@@ -456,7 +430,7 @@ impl Scheduler {
             .map(|start| (start.request.instance.clone(), Some(start)));
         let mut untold: Vec<(InstanceId, Option<PlacedStart>)> = starts.collect();
         if !self.instances.is_empty() {
-            let there = self.managed_on(key).into_iter();
+            let there = self.cluster.managed_on(key).into_iter();
             let claimed =
                 there.filter(|instance| self.instances.get(instance).is_some_and(is_claimed));
             untold.extend(claimed.map(|instance| (instance, None)));

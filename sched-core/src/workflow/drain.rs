@@ -123,13 +123,6 @@ impl Scheduler {
         self.notify_drain(uuid, progress);
     }
 
-    /// Notes that what a node has, or what becomes of it, has changed; does nothing if it is not drained.
-    pub(crate) fn stir_drain_of(&mut self, key: NodeKey) {
-        if self.cluster.drain_of(self.cluster.uuid(key)).is_some() {
-            self.cluster.stir_drains();
-        }
-    }
-
     /// Takes the next steps of all drains, if anything has happened that may matter to one; whether it has. Called at
     /// the end of each input, together with the queue.
     pub(crate) fn continue_drains(&mut self) -> bool {

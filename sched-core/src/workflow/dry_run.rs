@@ -139,7 +139,7 @@ impl Scheduler {
             }
         }
         for (key, instance) in tried.iter().rev() {
-            self.unreserve(*key, instance);
+            self.cluster.undo_claim(*key, instance);
         }
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);

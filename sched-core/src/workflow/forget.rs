@@ -22,7 +22,7 @@ impl Scheduler {
             && let Presence::Lost(_) = self.cluster.node(key).presence()
         {
             let before = self.sight().before_end(key, instance);
-            self.release(key, instance);
+            self.cluster.release(key, instance);
             self.run_is_over(key, instance, before, &Cause::Forgotten);
             return self.notify_deleted(id, instance);
         } else if self.forget_lost_plain(instance) {

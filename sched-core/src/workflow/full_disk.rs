@@ -72,7 +72,7 @@ impl Scheduler {
                 node, pending_on, ..
             }) if !pending_on.is_given() => {
                 let node = *node;
-                self.release(node, instance);
+                self.cluster.release(node, instance);
             }
             // Its node may yet refuse it.
             State::Placing(_) => return self.journal.look_later(self.now, start),

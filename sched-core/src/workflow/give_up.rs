@@ -30,7 +30,6 @@ impl Scheduler {
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;
         };
-        self.placement.forget_tries_on(key, |_| false);
         self.remember_lost(&node);
         self.remember_claims(&node, claims);
         for (instance, entry) in node.ledger().entries_from(0) {

@@ -65,11 +65,11 @@ impl Scheduler {
     pub(crate) fn begin_placing(&mut self, key: NodeKey, start: NewStart) {
         let again = Box::new(start.as_start().clone());
         let Some(instance) = self.keep(start) else {
-            self.release(key, &again.request.instance);
+            self.cluster.release(key, &again.request.instance);
             return;
         };
         self.cluster.ledger_mut(key).set_managed(&instance, true);
-        let entry = self.cluster.nodes().node(key).ledger().get(&instance);
+        let entry = self.cluster.entry(key, &instance);
         if entry.is_some_and(|entry| entry.claim_state() == ClaimState::Claimed) {
             self.transition(
                 &instance,
@@ -99,7 +99,7 @@ impl Scheduler {
         };
         let (key, start) = (*node, Box::new(start.clone()));
         let had_it = managed.runs().node();
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         if node.session().is_none() || had_it == Some(node.uuid()) && !node.has_listed() {
             return self.release_and_reschedule(key, instance, &Cause::NodeLostUntold);
         }

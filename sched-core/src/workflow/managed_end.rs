@@ -35,13 +35,13 @@ impl Scheduler {
     /// A node reports that it does not have an instance: the one place where an entry in a ledger ends by a node's
     /// report. Returns who is to get that report.
     pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> EndAudience {
-        if self.is_last_word(key, instance, how) {
+        if self.sight().is_last_word(key, instance, how) {
             return self.ended_before_next_run(key, instance);
         }
         let is_managed = self.instances.contains(instance);
         // That it is not there tells the sender of a START nothing about it, unlike every other word on an end.
         let unanswered = match how {
-            Ended::NotThere => self.cluster.nodes().node(key).ledger().in_doubt(instance),
+            Ended::NotThere => self.cluster.ledger(key).in_doubt(instance),
             Ended::Failed | Ended::Gone | Ended::ByItself | Ended::CutOff => None,
         };
         match self.cluster.end(key, instance, how) {
@@ -49,10 +49,10 @@ impl Scheduler {
                 self.managed_ended(key, instance, how, unanswered.is_some())
             }
             EntryEnd::Unknown | EntryEnd::Over => {
-                let node = self.cluster.nodes().node(key);
+                let node = self.cluster.node(key);
                 let place = (node.uuid(), node.hostname_text());
                 let since = node.ledger().get(instance).map(Entry::since);
-                self.release(key, instance);
+                self.cluster.release(key, instance);
                 if let Some(start) = unanswered {
                     self.fail_unconfirmed(instance, start, place, since);
                 }
@@ -78,9 +78,9 @@ impl Scheduler {
         }
         let claimed = self.instances.get(instance).and_then(Instance::node);
         if let Some(claimed) = claimed.filter(|claimed| *claimed != key) {
-            self.release(claimed, instance);
+            self.cluster.release(claimed, instance);
         }
-        self.release(key, instance);
+        self.cluster.release(key, instance);
         self.end_managing(instance, &Cause::Ended);
         EndAudience::All
     }
@@ -99,7 +99,7 @@ impl Scheduler {
         if !self.may(instance, event) {
             return EndAudience::NoOne;
         }
-        self.release(key, instance);
+        self.cluster.release(key, instance);
         let Some(why) = why else {
             if has_failed {
                 self.start_is_lost(key, instance);
@@ -121,7 +121,7 @@ impl Scheduler {
         how: Ended,
         is_open: bool,
     ) -> EndAudience {
-        let node = self.cluster.nodes().node(key).uuid();
+        let node = self.cluster.uuid(key);
         let Some(managed) = self.instances.get_mut(instance) else {
             return EndAudience::All;
         };
@@ -140,7 +140,7 @@ impl Scheduler {
                 if !self.may(instance, then.event()) {
                     return EndAudience::NoOne;
                 }
-                self.release(key, instance);
+                self.cluster.release(key, instance);
                 match then {
                     AfterStop::End(_) if has_failed => {
                         self.start_is_lost(key, instance);
@@ -155,7 +155,7 @@ impl Scheduler {
                         EndAudience::Originals
                     }
                     AfterStop::Again(move_request) => {
-                        self.note_demand(instance, move_request.demand);
+                        self.instances.note_demand(instance, move_request.demand);
                         self.reschedule(instance, &Cause::LeftNode);
                         EndAudience::Originals
                     }
@@ -168,7 +168,7 @@ impl Scheduler {
             state if state.node() == Some(key) => {
                 self.ended_where_it_is(key, instance, (why, has_failed))
             }
-            State::Lost { node, then, .. } if node == self.cluster.nodes().node(key).uuid() => {
+            State::Lost { node, then, .. } if node == self.cluster.uuid(key) => {
                 if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {
                     self.reschedule(instance, &why);
                     return EndAudience::Originals;
@@ -180,13 +180,13 @@ impl Scheduler {
                 // This was a copy that should not have been: the room is still for the one that is to come.
                 let demand = self.instances.move_request_of(instance).demand;
                 let query = self.sight().query_on(from, instance, demand.as_ref());
-                self.release(key, instance);
-                self.claim_as(&query, key);
+                self.cluster.release(key, instance);
+                self.cluster.claim_as(&query, key, self.now);
                 EndAudience::NoOne
             }
             _ => {
                 // It is elsewhere, or is to be: this was a copy that should not have been.
-                self.release(key, instance);
+                self.cluster.release(key, instance);
                 EndAudience::NoOne
             }
         }
@@ -204,7 +204,7 @@ impl Scheduler {
         );
         let cause = &Cause::EndedBeforeMove;
         self.notify_mover(move_request, instance, key, reason, cause);
-        self.release(key, instance);
+        self.cluster.release(key, instance);
         self.end_managing(instance, &Cause::Ended);
         EndAudience::All
     }
@@ -277,7 +277,7 @@ impl Scheduler {
             Some(State::Suspending { .. }) => LifecycleCommand::Suspend,
             Some(State::Resuming { .. }) => LifecycleCommand::Resume,
             Some(State::Updating { change, .. }) => {
-                self.settle_demand(key, instance, &change.before);
+                self.cluster.settle_demand(key, instance, &change.before);
                 LifecycleCommand::Update
             }
             _ => return,
@@ -296,7 +296,7 @@ impl Scheduler {
         };
         match managed.state().clone() {
             State::Placing(Placing { node, .. }) if node == key => {
-                let ledger = self.cluster.nodes().node(key).ledger();
+                let ledger = self.cluster.ledger(key);
                 if managed.has_run() || ledger.counts_starts() {
                     return self.reschedule(instance, &Cause::NodeWithoutIt);
                 }
@@ -329,7 +329,7 @@ impl Scheduler {
                 if !self.may(&instance, EventKind::Ended) {
                     return;
                 }
-                self.release(node, &instance);
+                self.cluster.release(node, &instance);
                 self.deleted_here(id, &instance);
             }
             State::Lost { until, node, .. } => {
@@ -358,7 +358,7 @@ impl Scheduler {
     /// gets both in order.
     fn delete_on(&mut self, id: SessionId, parcel: Parcel, key: NodeKey, named: &Target) {
         let instance = &named.instance;
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let (uuid, session) = (node.uuid(), node.session());
         let target = Target {
             instance: instance.clone(),
@@ -391,7 +391,7 @@ impl Scheduler {
         if !self.may(instance, EventKind::Deleted) {
             return;
         }
-        let node = self.cluster.nodes().node(key).uuid();
+        let node = self.cluster.uuid(key);
         // The node is given up before that.
         let due = self.now + self.config.in_doubt_time + COMMAND_TIME;
         let cause = &Cause::DeletedLost;
@@ -422,7 +422,7 @@ impl Scheduler {
         let by = managed.and_then(|managed| managed.state().suspended_by().cloned());
         let by = by.unwrap_or(SuspendedBy::Command);
         let move_request = self.instances.move_request_of(instance);
-        let entry = self.cluster.nodes().node(key).ledger().get(instance);
+        let entry = self.cluster.entry(key, instance);
         // While it is not on disk that it is to stop, its launcher is not told.
         let may_stop = entry.is_some_and(Entry::may_stop);
         let was_told = may_stop || !self.journal.is_unwritten(instance);
@@ -459,11 +459,11 @@ impl Scheduler {
                 self.order_end(key, &instance, remains);
             }
         }
-        for instance in self.managed_on(key) {
+        for instance in self.cluster.managed_on(key) {
             if !self.cluster.ledger_mut(key).take_lost_stop(&instance) {
                 continue;
             }
-            let entry = self.cluster.nodes().node(key).ledger().get(&instance);
+            let entry = self.cluster.entry(key, &instance);
             let remains = entry.map(Entry::remains).unwrap_or_default();
             match self.instances.state_of(&instance) {
                 Some(State::Stopping { node, then, .. }) if node == key => {

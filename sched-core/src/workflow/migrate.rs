@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use sched_model::{CommandFailure, CommandFailureReason, LifecycleCommand, Migrate};
 
-use self::target::pinned;
 use crate::Scheduler;
 use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
@@ -28,14 +27,14 @@ use crate::api::declined::{Declined, Objection};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
-use crate::api::start::Demand;
 use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
-use crate::effects::order::COMMAND_TIME;
-use crate::effects::order::suspension;
+use crate::effects::order::{COMMAND_TIME, suspension};
 use crate::instance::{AfterStop, LifecycleEvent, Move, MoveRequest, State, SuspendedBy};
 use crate::journal::Next;
 use crate::sight::Sight;
 use crate::workflow::managed_end::EndAudience;
+
+use self::target::pinned;
 
 /// How long a move may take until the instance has left its node, where no one says: time enough to stop anything in an
 /// orderly way, or to transfer some GiB of its state.
@@ -156,7 +155,7 @@ impl Scheduler {
             self.note_illegal(illegal);
             return Err(Declined::new(CommandFailureReason::Failed, why));
         }
-        self.claim_as(&query, to);
+        self.cluster.claim_as(&query, to, self.now);
         let event = LifecycleEvent::MovePlanned {
             to,
             move_request: Box::new(plan.move_request),
@@ -228,7 +227,7 @@ impl Scheduler {
                 if !self.may(instance, EventKind::Arrived) {
                     return;
                 }
-                self.release(from, instance);
+                self.cluster.release(from, instance);
                 self.note_arrived(instance, key);
             }
             // In a cold move the target was not given the START before the source has reported the end.
@@ -251,9 +250,9 @@ impl Scheduler {
         instance: &InstanceId,
         goes_on: bool,
     ) -> EndAudience {
-        self.release(from, instance);
+        self.cluster.release(from, instance);
         if !goes_on || (how == Move::Claimed && !self.instances.has_start(instance)) {
-            self.unclaim(to, instance);
+            self.cluster.unclaim(to, instance);
             let cause = &Cause::EndedBeforeMove;
             let (move_request, reason) = (
                 self.instances.move_request_of(instance),
@@ -263,7 +262,8 @@ impl Scheduler {
             self.end_managing(instance, &Cause::Ended);
             return EndAudience::All;
         }
-        self.note_demand(instance, self.instances.move_request_of(instance).demand);
+        self.instances
+            .note_demand(instance, self.instances.move_request_of(instance).demand);
         let mut start = None;
         if let Some(managed) = self.instances.get_mut(instance) {
             managed.note_ran();
@@ -393,7 +393,7 @@ impl Scheduler {
                 let query = self.sight().query_on(from, instance, demand.as_ref());
                 let query = query.avoiding([self.cluster.uuid(lost)]);
                 if let Some(to) = self.choose_ready(&query) {
-                    self.claim_as(&query, to);
+                    self.cluster.claim_as(&query, to, self.now);
                     return self.transition(instance, LifecycleEvent::Retargeted { to }, &cause);
                 }
                 self.ends_first(instance, &cause);
@@ -422,7 +422,7 @@ impl Scheduler {
             return;
         }
         let move_request = self.instances.move_request_of(instance);
-        self.unclaim(to, instance);
+        self.cluster.unclaim(to, instance);
         self.stays(instance, from, cause);
         self.notify_mover(move_request, instance, from, reason, cause);
     }
@@ -441,7 +441,7 @@ impl Scheduler {
         let State::Migrating { to, how, .. } = *state else {
             return told;
         };
-        self.unclaim(to, instance);
+        self.cluster.unclaim(to, instance);
         told || how != Move::Claimed
     }
 
@@ -472,13 +472,6 @@ impl Scheduler {
         self.transition(instance, LifecycleEvent::Reverted { suspended }, cause);
         if is_evicted {
             self.wait_for_resume(instance, node);
-        }
-    }
-
-    /// An instance has left its node for other amounts: from now on it asks for these.
-    pub(crate) fn note_demand(&mut self, instance: &InstanceId, demand: Option<Demand>) {
-        if let (Some(demand), Some(managed)) = (demand, self.instances.get_mut(instance)) {
-            managed.set_demand(demand);
         }
     }
 }

@@ -20,8 +20,7 @@ use crate::api::phase::EventKind;
 use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::Presence;
 use crate::cluster::query::Query;
-use crate::effects::order::COMMAND_TIME;
-use crate::effects::order::suspension;
+use crate::effects::order::{COMMAND_TIME, suspension};
 use crate::instance::{
     AfterLoss, AfterStop, Instance, LifecycleEvent, Loss, Move, OnLoss, Placing, State, SuspendedBy,
 };
@@ -48,7 +47,7 @@ impl Scheduler {
         if !self.peers.is_native(id) {
             return;
         }
-        let waits_for = self.cluster.nodes().node(key).lease_ticket();
+        let waits_for = self.cluster.node(key).lease_ticket();
         if !self.journal.is_on_disk(waits_for) {
             return self.report_received(id, seq);
         }
@@ -93,7 +92,7 @@ impl Scheduler {
         listed: &[InstanceReport],
         is_own: impl Fn(u32) -> bool,
     ) {
-        let is_first = self.cluster.nodes().node(key).leased_at().is_none();
+        let is_first = self.cluster.node(key).leased_at().is_none();
         let Some(announced) = announced.filter(|_| is_first) else {
             return;
         };
@@ -117,14 +116,14 @@ impl Scheduler {
     /// Ends a connection over which no report came for longer than its lease. A launcher that hangs keeps its
     /// connection open, and without this it would never be known that what ran under its lease has been stopped.
     pub(crate) fn end_if_silent(&mut self, now: Instant, key: NodeKey) {
-        if !self.cluster.nodes().contains(key) {
+        if !self.cluster.contains(key) {
             return;
         }
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let (Some(session), Some(heard)) = (node.session(), node.leased_at()) else {
             return;
         };
-        let silent = self.lease_of(key).map_or(LEASE_LOOK, fencing_time);
+        let silent = self.cluster.lease_of(key).map_or(LEASE_LOOK, fencing_time);
         if heard + silent > now {
             return self.timers.set(Timer::Lease(key), heard + silent);
         }
@@ -144,7 +143,7 @@ impl Scheduler {
         if self.instances.is_empty() {
             return Vec::new();
         }
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let uuid = node.uuid();
         let is_new = |instance: &InstanceId| {
             self.instances.contains(instance)
@@ -174,27 +173,17 @@ impl Scheduler {
         newly_listed
     }
 
-    /// The managed instances with an entry in a node's ledger.
-    pub(crate) fn managed_on(&self, key: NodeKey) -> Vec<InstanceId> {
-        let ledger = self.cluster.nodes().node(key).ledger();
-        let entries = ledger.entries_from(0);
-        entries
-            .filter(|(_, entry)| entry.is_managed())
-            .map(|(instance, _)| instance.clone())
-            .collect()
-    }
-
     /// A lost node is given up: each managed instance on it becomes lost with it, moves to it look for another target,
     /// and instances that wait for it alone leave the queue.
     pub(crate) fn managed_given_up(&mut self, key: NodeKey) {
         if self.instances.is_empty() {
             return;
         }
-        for instance in self.managed_on(key) {
+        for instance in self.cluster.managed_on(key) {
             match self.instances.state_of(&instance) {
                 // Also where it listed a copy, and so has more than a claim.
                 Some(State::Migrating { to, .. }) if to == key => {
-                    self.unclaim(key, &instance);
+                    self.cluster.unclaim(key, &instance);
                     self.target_is_lost(&instance);
                 }
                 // It was to move to a node that was lost by then, and the disk was slow.
@@ -206,7 +195,7 @@ impl Scheduler {
                 Some(state) if state.node() == Some(key) => {
                     self.lost_with_node(key, &instance, &state);
                 }
-                _ => self.unclaim(key, &instance),
+                _ => self.cluster.unclaim(key, &instance),
             }
         }
         // No one waits for a node that is not there any more.
@@ -229,12 +218,13 @@ impl Scheduler {
             return;
         }
         let may_have_ended = self.moved_with_node(instance, state);
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let (uuid, lost_at) = match node.presence() {
             Presence::Lost(at) => (node.uuid(), at),
             Presence::Connected(_) => (node.uuid(), self.now),
         };
         let fenced_at = self
+            .cluster
             .lease_of(key)
             .map(|lease| lost_at + fencing_time(lease));
         let entry = node.ledger().get(instance);
@@ -249,7 +239,7 @@ impl Scheduler {
             } => AfterLoss::Delete,
             _ if managed.on_loss() == OnLoss::Restart && fenced_at.is_some() => AfterLoss::Restart,
             State::Placing(_) if !is_confirmed => {
-                self.release(key, instance);
+                self.cluster.release(key, instance);
                 let why = Explanation::of(Refusal::Lost.into());
                 let reason = StartFailureReason::LaunchFailure;
                 return self.fail_managed(instance, reason, Some(uuid), why);
@@ -272,7 +262,7 @@ impl Scheduler {
                 to,
                 how: Move::Shipped,
                 ..
-            } => Some(self.cluster.nodes().node(*to).uuid()),
+            } => Some(self.cluster.uuid(*to)),
             _ => None,
         };
         // What its launcher was told is added from its state.
@@ -283,7 +273,7 @@ impl Scheduler {
         self.transition(instance, LifecycleEvent::NodeLost(loss), &Cause::NodeLost);
         self.batches.note_lost(instance);
         self.leave_queue(instance);
-        self.release(key, instance);
+        self.cluster.release(key, instance);
     }
 
     /// The START of a managed instance was never written to its node, which has no claim for it any more: it is placed
@@ -337,7 +327,7 @@ impl Scheduler {
         let by = managed.and_then(|managed| managed.state().suspended_by().cloned());
         // By whom it was suspended is not known if the scheduler was restarted during a move, or if it was suspended
         // from outside: it stays suspended until a RESUME. A node may list it before it says in READY what it can do.
-        let node = self.cluster.nodes().node(key);
+        let node = self.cluster.node(key);
         let may_suspend = node.report().is_none() || node.can(Capabilities::SUSPEND);
         let by = by.or_else(|| may_suspend.then_some(SuspendedBy::Command));
         match by.filter(|_| is_suspended) {
@@ -379,8 +369,8 @@ impl Scheduler {
     /// The deadline of a loss is over: nothing is expected of the node any more. If the node is connected by now, its
     /// STATS decides, and the deadline is put off.
     pub(crate) fn loss_is_final(&mut self, instance: &InstanceId, node: Uuid, then: AfterLoss) {
-        let key = self.cluster.nodes().by_uuid(node);
-        let is_there = key.is_some_and(|key| self.cluster.nodes().node(key).session().is_some());
+        let key = self.cluster.by_uuid(node);
+        let is_there = key.is_some_and(|key| self.cluster.session(key).is_some());
         if is_there {
             // It is back, and its launcher may have its lease extended any time: its STATS will tell.
             let until = self.now + LEASE_MARGIN;
@@ -421,7 +411,7 @@ impl Scheduler {
                 if !self.may(instance, listed.kind()) {
                     return;
                 }
-                self.release(*node, instance);
+                self.cluster.release(*node, instance);
                 self.take_up(key, instance);
                 self.transition(instance, listed, &Cause::Found);
             }
@@ -440,7 +430,7 @@ impl Scheduler {
             .get(instance)
             .and_then(|managed| managed.request());
         let asked = asked.map(Query::of);
-        let known = self.cluster.nodes().node(key).ledger().get(instance);
+        let known = self.cluster.entry(key, instance);
         // An original launcher does not say what it asked for.
         if let (Some(query), Some(entry)) = (asked, known)
             && entry.asked() == crate::Resources::ZERO
@@ -464,7 +454,7 @@ impl Scheduler {
             return;
         }
         let now = self.now;
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         let tried = self
             .instances
             .get(instance)
@@ -472,7 +462,7 @@ impl Scheduler {
             .flat_map(|managed| managed.tried().iter());
         let alike: Vec<NodeKey> = tried
             .filter(|tried| tried.reason == *reason && tried.node != uuid)
-            .filter_map(|tried| self.cluster.nodes().by_uuid(tried.node))
+            .filter_map(|tried| self.cluster.by_uuid(tried.node))
             .collect();
         if alike.is_empty() {
             return self.cluster.record_failure(key, now);

@@ -59,7 +59,7 @@ impl Scheduler {
         if self.sight().is_to_manage(&start) {
             self.begin_placing(key, start);
         } else {
-            self.placement.keep_tried(start.as_start());
+            self.cluster.keep_tried(start.as_start());
             self.dispatch(key, start.into_start());
         }
         if let Some((pool, rank)) = waited {

@@ -144,7 +144,7 @@ impl Sight<'_> {
 
     /// Why nothing can be read from a node that is not in the store: it is lost, or not known any more.
     fn away(&self, uuid: Uuid) -> Unread {
-        match self.cluster.absent().get(uuid) {
+        match self.cluster.absent(uuid) {
             Some(node) => Unread::NotConnected(NamedNode {
                 uuid,
                 hostname: node.hostname.clone(),

@@ -44,7 +44,7 @@ impl Scheduler {
             seq,
             ended,
         } = *ends;
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         // All before the first that is left to tell has been told.
         let first = ended.iter().map(|end| end.seq).min();
         let told = first.map_or(seq, |first| first.saturating_sub(1));
@@ -62,7 +62,7 @@ impl Scheduler {
         }
         let cluster = &self.cluster;
         self.journal.forget_ends(uuid, |uuid| {
-            cluster.nodes().by_uuid(uuid).is_some() || cluster.absent().get(uuid).is_some()
+            cluster.by_uuid(uuid).is_some() || cluster.absent(uuid).is_some()
         });
         let listed: IndexSet<&InstanceId> =
             report.instances.iter().map(|it| &it.instance).collect();
@@ -73,7 +73,7 @@ impl Scheduler {
             }
             if listed.contains(&end.instance) {
                 self.ended_before(key, &end);
-            } else if !self.is_of_earlier(key, &end.instance, starts_seen) {
+            } else if !self.cluster.is_of_earlier(key, &end.instance, starts_seen) {
                 self.ended_in_stats(now, id, key, end);
             }
         }
@@ -84,7 +84,7 @@ impl Scheduler {
     /// waited for.
     pub(crate) fn restore_gaps(&mut self) {
         for node in self.journal.nodes_awaited() {
-            if self.cluster.absent().get(node).is_none() {
+            if self.cluster.absent(node).is_none() {
                 self.node_is_gone(node);
             }
         }
@@ -101,7 +101,7 @@ impl Scheduler {
     pub(crate) fn numbered(&mut self, id: SessionId, parcel: Parcel, end: KnownEnd, told: Report) {
         let session = self.peers.get(id).filter(|it| it.numbers_ends());
         if let Some(key) = session.and_then(Session::node) {
-            let uuid = self.cluster.nodes().node(key).uuid();
+            let uuid = self.cluster.uuid(key);
             if !self.journal.note_end(uuid, end.seq) {
                 return;
             }
@@ -138,16 +138,10 @@ impl Scheduler {
         } = end;
         let end = KnownEnd::new(now, seq, exit_code, ago);
         let (before, ended) = (self.instances.last_run(), instance.clone());
-        let is_known = self
-            .cluster
-            .nodes()
-            .node(key)
-            .ledger()
-            .get(&instance)
-            .is_some();
+        let is_known = self.cluster.entry(key, &instance).is_some();
         if !is_known {
             // It ended while its node was away from here, so that no claim is released that would tell a drain.
-            let uuid = self.cluster.nodes().node(key).uuid();
+            let uuid = self.cluster.uuid(key);
             self.cluster.note_left(uuid, &instance);
         }
         let (parcel, told) = match how {
@@ -196,20 +190,13 @@ impl Scheduler {
         let _ = self.cluster.end(key, instance, Ended::Gone);
     }
 
-    /// Whether all STARTs of an instance that its node is known to have been given came after this end: the end is that
-    /// of an earlier run then, and is only noted as dealt with.
-    fn is_of_earlier(&self, key: NodeKey, instance: &InstanceId, starts_seen: u64) -> bool {
-        let entry = self.cluster.nodes().node(key).ledger().get(instance);
-        entry.is_some_and(|entry| entry.is_all_after(starts_seen))
-    }
-
     /// Sends launchers the numbers of the ends that are on record by now; whether there was any.
     pub(crate) fn acknowledge_recorded(&mut self) -> bool {
         let mut any = false;
         while let Some((node, ends)) = self.journal.take_acknowledgement() {
             any = true;
-            let key = self.cluster.nodes().by_uuid(node);
-            let session = key.and_then(|key| self.cluster.nodes().node(key).session());
+            let key = self.cluster.by_uuid(node);
+            let session = key.and_then(|key| self.cluster.session(key));
             // Any connection of the node will do: the number and the incarnation say all.
             if let Some(session) = session
                 && self.peers.get(session).is_some_and(Session::numbers_ends)

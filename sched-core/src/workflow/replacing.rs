@@ -26,7 +26,7 @@ impl Scheduler {
                 self.place_or_wait(&instance, &cause);
             }
         }
-        self.placement.end_refusal();
+        self.cluster.end_refusal();
         true
     }
 

@@ -172,10 +172,8 @@ impl Scheduler {
             self.notice(Notice::ClaimsUnknown(uuid, unknown));
         }
         // A START that was tried on a full node and is confirmed by now is no try any more.
-        let ledger = self.cluster.ledger(key);
-        self.placement
-            .forget_tries_on(key, |instance| ledger.is_unanswered(instance));
-        self.stir_drain_of(key);
+        self.cluster.forget_answered_tries(key);
+        self.cluster.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);
         self.settle_stats(key, outcome);
         for (instance, state) in listed.into_iter().chain(newly_listed) {

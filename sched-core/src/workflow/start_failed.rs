@@ -51,7 +51,7 @@ impl Scheduler {
             .as_ref()
             .and_then(|instance| ledger.get(instance)?.asker());
         match &instance {
-            Some(instance) if still_runs(reason) => self.confirm(key, instance),
+            Some(instance) if still_runs(reason) => self.cluster.confirm(key, instance),
             Some(instance) => {
                 self.count_failure(key, instance, reason);
                 let place = self.cluster.host(key);
@@ -69,7 +69,7 @@ impl Scheduler {
             None => self.notice(Notice::UnmatchedFailure(self.cluster.uuid(key))),
         }
         if *reason == StartFailureReason::FullComputeNode {
-            self.note_full_again(key);
+            self.cluster.note_full_again(key);
         }
         self.counters.failures.note(reason);
         if let Some(sender) = sender {
@@ -90,12 +90,6 @@ impl Scheduler {
             let is_other = session.role().intersects(LISTENER) && Some(session.uuid()) != sender;
             (!is_other).then(|| Message::Forward(parcel.clone()))
         });
-    }
-
-    /// A launcher answered a START with that the instance is there already: the START has had its outcome, and its
-    /// claim stays.
-    fn confirm(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.cluster.ledger_mut(key).confirm(instance);
     }
 
     /// A launcher reports that it could not start a managed instance. The next node is tried if the reason may be the
@@ -120,11 +114,11 @@ impl Scheduler {
             // It answers an earlier START of the same instance; the outcome of the latest is still to come.
             return true;
         }
-        self.release(key, instance);
+        self.cluster.release(key, instance);
         if *reason == StartFailureReason::FullComputeNode {
-            self.note_full_again(key);
+            self.cluster.note_full_again(key);
         }
-        let uuid = self.cluster.nodes().node(key).uuid();
+        let uuid = self.cluster.uuid(key);
         let Some(managed) = self.instances.get_mut(instance) else {
             return true;
         };

@@ -37,7 +37,7 @@ impl Scheduler {
             .collect();
         for (instance, node) in untold {
             if let Some(key) = node {
-                self.release(key, &instance);
+                self.cluster.release(key, &instance);
             }
             let why = Explanation::of(Refusal::Leaving.into());
             self.fail_managed(&instance, StartFailureReason::LaunchFailure, None, why);

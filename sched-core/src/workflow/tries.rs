@@ -16,7 +16,7 @@ impl Scheduler {
     /// A node refuses a START because it is full. If it was a try on a node that had called itself full, the START is
     /// placed again; whether it was.
     pub(crate) fn refused_as_full(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
-        let Some(has_start) = self.placement.is_tried_on(key, instance) else {
+        let Some(has_start) = self.cluster.is_tried_on(key, instance) else {
             return false;
         };
         let is_managed = match self.instances.get(instance).map(Instance::state) {
@@ -32,11 +32,11 @@ impl Scheduler {
             // It answers an earlier START of the same instance; the outcome of the latest is still to come.
             return true;
         }
-        let Some(start) = self.placement.begin_refusal(instance) else {
+        let Some(start) = self.cluster.begin_refusal(instance) else {
             return true;
         };
-        self.release(key, instance);
-        self.note_full_again(key);
+        self.cluster.release(key, instance);
+        self.cluster.note_full_again(key);
         if is_managed {
             let uuid = self.cluster.uuid(key);
             self.reschedule(instance, &Cause::StillFull(uuid));
@@ -44,7 +44,7 @@ impl Scheduler {
             if let Some(start) = start {
                 self.place(self.now, start);
             }
-            self.placement.end_refusal();
+            self.cluster.end_refusal();
         }
         true
     }

@@ -250,7 +250,7 @@ impl Scheduler {
         if let Some(managed) = self.instances.get_mut(instance) {
             managed.set_demand(change.demand.clone());
         }
-        self.settle_demand(key, instance, &change.demand);
+        self.cluster.settle_demand(key, instance, &change.demand);
         self.end_update(instance, &Cause::Changed);
         self.notify_updated(instance, change.asker, &Cause::HasItsDemand);
     }
@@ -305,7 +305,7 @@ impl Scheduler {
         if !self.may(instance, EventKind::UpdateSettled) {
             return;
         }
-        self.settle_demand(node, instance, &change.before);
+        self.cluster.settle_demand(node, instance, &change.before);
         self.end_update(instance, cause);
         let command = LifecycleCommand::Update;
         self.notify_asker(change.asker, instance, node, command, reason, cause);
@@ -320,14 +320,6 @@ impl Scheduler {
         }
         self.on(instance, LifecycleEvent::UpdateSettled);
         self.journal.note_instance(instance);
-    }
-
-    /// Claims exactly this demand from now on, without the floor that an update has put under it.
-    pub(crate) fn settle_demand(&mut self, key: NodeKey, instance: &InstanceId, demand: &Demand) {
-        let custom = self.cluster.amounts_of(demand);
-        let mut ledger = self.cluster.ledger_mut(key);
-        ledger.set_floor(instance, None);
-        ledger.set_asked(instance, demand.base(), custom);
     }
 }
 

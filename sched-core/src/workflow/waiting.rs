@@ -303,7 +303,7 @@ impl Sight<'_> {
     fn is_to_serve(&self, key: NodeKey) -> bool {
         let node = self.cluster.node(key);
         match node.status() {
-            NodeStatus::Full => node.may_be_tried() && self.placement.has_room_to_try(),
+            NodeStatus::Full => node.may_be_tried() && self.cluster.has_room_to_try(),
             _ => node.takes_work() && node.backlog() != Backlog::Stalled,
         }
     }

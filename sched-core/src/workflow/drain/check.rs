@@ -63,7 +63,7 @@ impl Scheduler {
             }
         }
         for (to, instance) in tried.iter().rev() {
-            self.unreserve(*to, instance);
+            self.cluster.undo_claim(*to, instance);
         }
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);

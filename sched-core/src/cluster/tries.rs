@@ -5,18 +5,19 @@
 //! room before the launcher reports READY. A START that fits nowhere else is then tried there, and one of three things
 //! follows:
 //!
-//! - the node confirms it: [`Placement::forget_try`];
-//! - the node refuses it as full: [`Placement::begin_refusal`] gives the START back, to be placed on another node, and
+//! - the node confirms it: [`Cluster::forget_try`];
+//! - the node refuses it as full: [`Cluster::begin_refusal`] gives the START back, to be placed on another node, and
 //!   its sender gets no failure. After [`MAX_REFUSALS`] of these it is placed on READY nodes alone;
-//! - the node is lost or lists what runs on it: [`Placement::forget_tries_on`].
+//! - the node lists what runs on it ([`Cluster::forget_answered_tries`]), or is lost.
 //!
 //! To be able to place a START again its payload has to be kept; a plain START is kept here, a managed one by its
 //! instance. Number and bytes are bounded, and all of it is only in memory.
 
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::start::PlacedStart;
+use crate::cluster::Cluster;
+use crate::cluster::node::NodeStatus;
 use crate::maps::Map;
-use crate::placement::Placement;
 
 /// STARTs that may be under way to nodes that called themselves full. Beyond that, a START is answered as if there were
 /// no such nodes; that many occur only in the moment after thousands of instances have ended.
@@ -48,11 +49,11 @@ struct Try {
     /// How many such nodes have refused it before this one.
     refusals: u8,
     /// The START, to be placed again if this node refuses it too; `None` for a managed instance, whose START the table
-    /// of instances has, and between [`Placement::begin_try`] and [`Placement::keep_tried`].
+    /// of instances has, and between [`Cluster::note_try`] and [`Cluster::keep_tried`].
     start: Option<Box<PlacedStart>>,
 }
 
-impl Placement {
+impl Cluster {
     /// STARTs that are tried, and the bytes of their payloads; for `Scheduler::footprint`.
     pub(crate) fn tries(&self) -> (usize, usize) {
         (self.tries.tries.len(), self.tries.bytes)
@@ -69,9 +70,12 @@ impl Placement {
         self.tries.has_room() && self.tries.refusals(instance) < MAX_REFUSALS
     }
 
-    /// Notes that room was claimed for a START on a node that calls itself full. Refusals so far carry over if this is
-    /// done while the START is placed again. Undoing the claim forgets the try.
-    pub(crate) fn begin_try(&mut self, instance: &InstanceId, node: NodeKey) {
+    /// Notes that room was claimed for a START on a node: if that calls itself full, it may yet refuse it. Refusals so
+    /// far carry over if this is done while the START is placed again. Undoing the claim forgets the try.
+    pub(crate) fn note_try(&mut self, instance: &InstanceId, node: NodeKey) {
+        if self.node(node).status() != NodeStatus::Full {
+            return;
+        }
         self.forget_try(instance);
         let attempt = Try {
             node,
@@ -96,7 +100,7 @@ impl Placement {
         (attempt.node == node).then_some(attempt.start.is_some())
     }
 
-    /// Takes back a START that its node has refused as full. Until [`Placement::end_refusal`], which the caller must
+    /// Takes back a START that its node has refused as full. Until [`Cluster::end_refusal`], which the caller must
     /// call within the same input, the START is being placed again and its refusals are counted on. Returns the kept
     /// START (`None` within for a managed instance), or `None` if it is not tried any more.
     pub(crate) fn begin_refusal(
@@ -109,7 +113,7 @@ impl Placement {
         Some(attempt.start)
     }
 
-    /// Ends what [`Placement::begin_refusal`] began: the START has been placed again, or has failed.
+    /// Ends what [`Cluster::begin_refusal`] began: the START has been placed again, or has failed.
     pub(crate) fn end_refusal(&mut self) {
         self.tries.refused = None;
     }
@@ -121,14 +125,11 @@ impl Placement {
         }
     }
 
-    /// Forgets what is tried on a node, except for STARTs whose answer is still to come (`is_open`).
-    pub(crate) fn forget_tries_on(&mut self, key: NodeKey, is_open: impl Fn(&InstanceId) -> bool) {
+    /// A node has listed what runs on it: forgets what is tried there, except for STARTs whose answer is still to come.
+    pub(crate) fn forget_answered_tries(&mut self, key: NodeKey) {
+        let ledger = &self.nodes.node(key).ledger;
+        let is_open = |instance: &InstanceId| ledger.is_unanswered(instance);
         self.tries.forget_on(key, is_open);
-    }
-
-    /// Whether the bytes counted are those kept, and no START is being placed again. Part of `Scheduler::invariants`.
-    pub(crate) fn is_consistent(&self) -> bool {
-        self.tries.is_consistent()
     }
 }
 
@@ -152,7 +153,7 @@ impl Tries {
     }
 
     /// Forgets what is tried on a node, but for what is still to be answered.
-    fn forget_on(&mut self, key: NodeKey, is_open: impl Fn(&InstanceId) -> bool) {
+    pub(super) fn forget_on(&mut self, key: NodeKey, is_open: impl Fn(&InstanceId) -> bool) {
         let bytes = &mut self.bytes;
         self.tries.retain(|instance, attempt| {
             let stays = attempt.node != key || is_open(instance);
@@ -164,8 +165,8 @@ impl Tries {
         }
     }
 
-    /// Whether what is counted is what there is.
-    fn is_consistent(&self) -> bool {
+    /// Whether the bytes counted are those kept, and no START is being placed again. Part of `Scheduler::invariants`.
+    pub(super) fn is_consistent(&self) -> bool {
         self.bytes == self.tries.values().map(Try::bytes).sum::<usize>() && self.refused.is_none()
     }
 }

@@ -1,6 +1,7 @@
-//! What is asked of one managed instance by its identifier, whether or not it is managed.
+//! What is asked or noted of an instance by its identifier, whether or not it is managed.
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::start::{Demand, PlacedStart};
 use crate::instance::{DemandChange, Instances, Move, MoveRequest, RunNumbers, State};
 
 impl Instances {
@@ -47,5 +48,19 @@ impl Instances {
         last.map_or_else(RunNumbers::default, |last| {
             RunNumbers::after(last.numbers())
         })
+    }
+
+    /// From now on the sender of this START, the latest one, is notified of what becomes of the instance.
+    pub(crate) fn note_asker(&mut self, start: &PlacedStart) {
+        if let Some(managed) = self.get_mut(&start.request.instance) {
+            managed.set_sender(start.sender);
+        }
+    }
+
+    /// An instance has left its node for other amounts: from now on it asks for these.
+    pub(crate) fn note_demand(&mut self, instance: &InstanceId, demand: Option<Demand>) {
+        if let (Some(demand), Some(managed)) = (demand, self.get_mut(instance)) {
+            managed.set_demand(demand);
+        }
     }
 }
