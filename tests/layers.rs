@@ -34,8 +34,10 @@ const COMPONENTS: &[&str] = &[
     "queue",
     "recovery",
     "simulated",
+    "slots",
     "sync",
     "timers",
+    "tree",
 ];
 
 /// What components name above them, as measured: who names what. To be shortened whenever one does not any more.
@@ -95,6 +97,8 @@ fn components_of_the_core_name_components_alone_and_not_in_a_circle() {
 /// Types of components that are handed over whole, as the arguments or the result of a verb or as data of an event, and so
 /// have fields that others may name. No component's own state is among them. To be shortened whenever one is not needed.
 const VALUES: &[&str] = &[
+    "Asked",
+    "Candidate",
     "Claims",
     "ClusterPayload",
     "DemandChange",
@@ -103,6 +107,7 @@ const VALUES: &[&str] = &[
     "Explanation",
     "Extras",
     "Floor",
+    "GroupNow",
     "HistoryEvent",
     "InstanceInfo",
     "KnownInfo",
@@ -114,6 +119,7 @@ const VALUES: &[&str] = &[
     "Members",
     "MissRules",
     "MoveRequest",
+    "NearNow",
     "Need",
     "Output",
     "Placing",
@@ -133,6 +139,7 @@ const VALUES: &[&str] = &[
     "Unmovable",
     "UnsentFailure",
     "Unwritten",
+    "View",
     "Window",
 ];
 

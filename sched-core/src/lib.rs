@@ -25,8 +25,10 @@ mod scheduler;
 mod sight;
 #[cfg(test)]
 mod simulated;
+mod slots;
 mod sync;
 mod timers;
+mod tree;
 mod workflow;
 
 pub use api::action::{

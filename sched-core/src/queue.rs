@@ -47,13 +47,11 @@ mod reservation;
 mod rule;
 mod search;
 mod shape;
-mod slots;
 mod summary;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod together;
-mod tree;
 mod waiter;
 
 use std::collections::BTreeSet;
@@ -67,7 +65,6 @@ use self::preemptions::Preemptions;
 use self::rank::Key;
 use self::rule::ReservationRule;
 use self::search::{Round, SearchRange, Walk, Whom};
-use self::slots::Slots;
 use self::sweep::Sweep;
 
 use crate::api::cause::Cause;
@@ -76,6 +73,7 @@ use crate::api::resources::Resources;
 use crate::cluster::Cluster;
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::maps::Map;
+use crate::slots::Slots;
 
 pub(crate) use self::rank::Rank;
 pub(crate) use self::shape::Shape;

@@ -194,32 +194,7 @@ impl Lack {
                 };
                 size_of::<Shortage>() + shortage.host.len() + of
             }
-            Self::Report
-            | Self::Offline
-            | Self::Maintenance
-            | Self::Full(_)
-            | Self::Fault
-            | Self::Cordoned
-            | Self::Queue
-            | Self::Figures(_)
-            | Self::Untried
-            | Self::Left
-            | Self::Lost
-            | Self::Reserved
-            | Self::Group
-            | Self::Instances(_)
-            | Self::Starts(_)
-            | Self::Load(_)
-            | Self::Lease
-            | Self::Nearness
-            | Self::Tenant
-            | Self::SameNode
-            | Self::DifferentNode
-            | Self::OtherImages
-            | Self::ForImage
-            | Self::ImageFetch
-            | Self::MoreImages
-            | Self::VmType(_) => 0,
+            _ => 0,
         }
     }
 

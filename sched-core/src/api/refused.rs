@@ -93,12 +93,7 @@ impl RefusalCause {
             | Self::NotANode(text)
             | Self::NotDrained(text) => text.len(),
             Self::NotRecorded(cause) => cause.text_size(),
-            Self::NotPermitted(_)
-            | Self::Backup
-            | Self::TooLong { .. }
-            | Self::NotOnLostNode
-            | Self::OnLostNode
-            | Self::TooManyAnswers(_) => 0,
+            _ => 0,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
+use crate::api::no_fit::Amount;
+
 /// Largest amount believed of a peer that reports one: 2⁵⁰ MiB is a zettabyte. Keeps every sum far from overflow.
 pub(crate) const MAX_REPORTED: i64 = 1 << 50;
 
@@ -53,30 +55,55 @@ impl Resources {
     /// Each amount within `0 ..= limit`.
     #[must_use]
     pub fn clamped(self, limit: i64) -> Self {
-        Self {
-            mem_mib: self.mem_mib.clamp(0, limit),
-            vcpus: self.vcpus.clamp(0, limit),
-            disk_mib: self.disk_mib.clamp(0, limit),
-        }
+        self.zip(Self::ZERO, |amount, least| amount.clamp(least, limit))
     }
 
     /// The smaller of each amount.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
-        Self {
-            mem_mib: self.mem_mib.min(other.mem_mib),
-            vcpus: self.vcpus.min(other.vcpus),
-            disk_mib: self.disk_mib.min(other.disk_mib),
-        }
+        self.zip(other, Ord::min)
     }
 
     /// The larger of each amount.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
+        self.zip(other, Ord::max)
+    }
+
+    /// Each amount with its counterpart.
+    #[inline]
+    fn zip(self, other: Self, with: impl Fn(i64, i64) -> i64) -> Self {
         Self {
-            mem_mib: self.mem_mib.max(other.mem_mib),
-            vcpus: self.vcpus.max(other.vcpus),
-            disk_mib: self.disk_mib.max(other.disk_mib),
+            mem_mib: with(self.mem_mib, other.mem_mib),
+            vcpus: with(self.vcpus, other.vcpus),
+            disk_mib: with(self.disk_mib, other.disk_mib),
+        }
+    }
+
+    /// Amounts by what they are of.
+    pub(crate) fn each(amount: impl Fn(Amount) -> i64) -> Self {
+        Self {
+            mem_mib: amount(Amount::Memory),
+            vcpus: amount(Amount::Vcpus),
+            disk_mib: amount(Amount::Disk),
+        }
+    }
+
+    /// Its amounts by what they are of.
+    pub(crate) fn amounts(&self) -> [(Amount, i64); 3] {
+        [
+            (Amount::Memory, self.mem_mib),
+            (Amount::Vcpus, self.vcpus),
+            (Amount::Disk, self.disk_mib),
+        ]
+    }
+
+    /// One of its amounts.
+    pub(crate) fn amount(&self, of: Amount) -> i64 {
+        match of {
+            Amount::Memory => self.mem_mib,
+            Amount::Vcpus => self.vcpus,
+            Amount::Disk => self.disk_mib,
         }
     }
 }
@@ -84,22 +111,14 @@ impl Resources {
 impl Add for Resources {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self {
-            mem_mib: self.mem_mib.saturating_add(other.mem_mib),
-            vcpus: self.vcpus.saturating_add(other.vcpus),
-            disk_mib: self.disk_mib.saturating_add(other.disk_mib),
-        }
+        self.zip(other, i64::saturating_add)
     }
 }
 
 impl Sub for Resources {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
-        Self {
-            mem_mib: self.mem_mib.saturating_sub(other.mem_mib),
-            vcpus: self.vcpus.saturating_sub(other.vcpus),
-            disk_mib: self.disk_mib.saturating_sub(other.disk_mib),
-        }
+        self.zip(other, i64::saturating_sub)
     }
 }
 

@@ -24,9 +24,9 @@ pub(crate) fn image_label(name: &str) -> String {
 /// One node that may be chosen, with what it has free.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate<'a> {
-    key: NodeKey,
+    pub(crate) key: NodeKey,
     node: &'a Node,
-    free: Resources,
+    pub(crate) free: Resources,
     now: Instant,
 }
 
@@ -42,11 +42,6 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Its key.
-    pub(crate) fn key(&self) -> NodeKey {
-        self.key
-    }
-
     /// Its UUID.
     pub(crate) fn uuid(&self) -> Uuid {
         self.node.uuid
@@ -60,11 +55,6 @@ impl<'a> Candidate<'a> {
     /// Its latest report.
     pub(crate) fn report(&self) -> Option<&'a NodeReport> {
         self.node.report.as_deref()
-    }
-
-    /// What it has free.
-    pub(crate) fn free(&self) -> Resources {
-        self.free
     }
 
     /// Its labels.

@@ -50,25 +50,13 @@ impl NodeStore {
         };
         let (known, capacity) = (self.free(key), node.capacity());
         let asked = node.ledger.claims().asked;
-        let of = |known: i64, released: i64, capacity: i64, asked: i64| match known {
-            i64::MIN => i64::MIN,
-            _ if capacity < 0 => released.max(0),
-            _ => released.max(0).min(capacity.saturating_sub(asked)),
-        };
-        Resources {
-            mem_mib: of(
-                known.mem_mib,
-                released.mem_mib,
-                capacity.mem_mib,
-                asked.mem_mib,
-            ),
-            vcpus: of(known.vcpus, released.vcpus, capacity.vcpus, asked.vcpus),
-            disk_mib: of(
-                known.disk_mib,
-                released.disk_mib,
-                capacity.disk_mib,
-                asked.disk_mib,
-            ),
-        }
+        Resources::each(|of| {
+            let (released, capacity) = (released.amount(of).max(0), capacity.amount(of));
+            match known.amount(of) {
+                i64::MIN => i64::MIN,
+                _ if capacity < 0 => released,
+                _ => released.min(capacity.saturating_sub(asked.amount(of))),
+            }
+        })
     }
 }

@@ -234,12 +234,8 @@ impl Group {
 
     /// The slots of nodes whose members are so.
     fn slots_where(&self, pool: usize, is_so: impl Fn(&Member) -> bool) -> SlotSet {
-        let mut set = SlotSet::default();
         let members = self.members.values().filter(|member| is_so(member));
-        for slot in members.filter_map(|member| member.slots[pool]) {
-            set.insert(slot);
-        }
-        set
+        members.filter_map(|member| member.slots[pool]).collect()
     }
 
     /// The slots in which a node's members are counted.

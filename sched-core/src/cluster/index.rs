@@ -25,9 +25,9 @@ mod tests;
 use std::ops::ControlFlow;
 
 use self::column::Column;
-use self::maxima::{MaxTree, right_of};
 use self::packed::{BLOCK, PackedBlock, PackedResources};
 use crate::api::resources::Resources;
+use crate::tree::{Tree, right_of};
 
 /// The least that a request is taken to ask for: more than [`Resources::NEVER`], which covers no request at all.
 const LEAST_ASKED: Resources = Resources {
@@ -66,7 +66,7 @@ pub(crate) struct OfferIndex {
     /// The same amounts as small numbers, block by block, for a first comparison of 64 slots at a time.
     packed: Vec<PackedBlock>,
     /// The largest amounts of each block's slots.
-    maxima: MaxTree<Resources>,
+    maxima: Tree<Resources>,
     /// Custom resources by number.
     columns: Vec<Column>,
 }
@@ -281,7 +281,7 @@ impl OfferIndex {
     /// A block's largest amounts after one of its slots has changed from `old`. Only what falls from a maximum is
     /// searched for again.
     fn most_after(&self, block: usize, lane: usize, old: Resources) -> Resources {
-        let (exact, most) = (&self.exact[block], self.maxima.block(block));
+        let (exact, most) = (&self.exact[block], self.maxima.leaf(block));
         let new = exact[lane];
         // Nodes are used one after the other, so the next one has most likely not been used yet and has as much still.
         let next = exact[(lane + 1) % BLOCK];
@@ -322,7 +322,7 @@ impl OfferIndex {
         let blocks_agree = blocks.into_iter().all(|(at, (exact, packed))| {
             let largest = exact.iter().copied().fold(Resources::NEVER, Resources::max);
             let mut lanes = exact.iter().enumerate();
-            self.maxima.block(at) == largest
+            self.maxima.leaf(at) == largest
                 && lanes.all(|(lane, offer)| packed.is_image(lane, offer))
         });
         let leaves = self.maxima.leaves();

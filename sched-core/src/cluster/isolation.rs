@@ -42,14 +42,14 @@ impl Isolation {
         self.has_limits || !self.images.is_empty()
     }
 
-    /// Whether any image has nodes of its own.
-    pub(crate) fn has_images(&self) -> bool {
-        !self.images.is_empty()
-    }
-
     /// Whether any aggregate limits what one node takes.
     pub(crate) fn has_limits(&self) -> bool {
         self.has_limits
+    }
+
+    /// Whether any image has nodes of its own.
+    pub(crate) fn has_images(&self) -> bool {
+        !self.images.is_empty()
     }
 
     /// Whether an image runs on the nodes for it alone.

@@ -185,13 +185,8 @@ impl LabelIndex {
         key: &str,
         values: impl Iterator<Item = &'a str>,
     ) -> SlotSet {
-        let mut set = SlotSet::default();
-        if let Some(key) = self.keys.get(key) {
-            for posting in values.filter_map(|value| key.values.get(value)) {
-                posting.add_to(&mut set);
-            }
-        }
-        set
+        let key = self.keys.get(key);
+        union(values.filter_map(|value| key?.values.get(value)))
     }
 
     /// The slots that have any of these labels.
@@ -199,14 +194,7 @@ impl LabelIndex {
         &self,
         labels: impl Iterator<Item = (Box<str>, &'a str)>,
     ) -> SlotSet {
-        let mut set = SlotSet::default();
-        for (key, value) in labels {
-            let of_key = self.keys.get(&key);
-            if let Some(posting) = of_key.and_then(|of_key| of_key.values.get(value)) {
-                posting.add_to(&mut set);
-            }
-        }
-        set
+        union(labels.filter_map(|(key, value)| self.keys.get(&key)?.values.get(value)))
     }
 
     /// All labels whose key is wanted, in no particular order.
@@ -238,14 +226,8 @@ impl LabelIndex {
 
     /// The slots that have a label with this key.
     pub(crate) fn with_key(&self, key: &str) -> SlotSet {
-        let mut set = SlotSet::default();
-        let postings = self
-            .keys
-            .get(key)
-            .into_iter()
-            .flat_map(|key| key.values.values());
-        postings.for_each(|posting| posting.add_to(&mut set));
-        set
+        let keys = self.keys.get(key).into_iter();
+        union(keys.flat_map(|key| key.values.values()))
     }
 
     /// Whether the labels are exactly those of these nodes.
@@ -317,21 +299,24 @@ impl LabelIndex {
 /// The slots for which an expression's positive form holds, from the postings: by its texts where it is an equality of
 /// texts, else by asking each value of the key.
 fn matching(keys: &Map<Box<str>, Key>, expression: &Expression) -> SlotSet {
-    let mut set = SlotSet::default();
     let Some(key) = keys.get(expression.key()) else {
-        return set;
+        return SlotSet::default();
     };
     let test: &Test = expression.test();
     if let Some(words) = test.exact_texts() {
         // No number among them: only these very texts hold.
-        for posting in words.into_iter().filter_map(|word| key.values.get(word)) {
-            posting.add_to(&mut set);
-        }
-        return set;
+        return union(words.into_iter().filter_map(|word| key.values.get(word)));
     }
-    for (value, posting) in &key.values {
-        if test.holds_for(value) {
-            posting.add_to(&mut set);
+    let values = key.values.iter().filter(|(value, _)| test.holds_for(value));
+    union(values.map(|(_, posting)| posting))
+}
+
+/// The slots of all of these together.
+fn union<'a>(postings: impl Iterator<Item = &'a Posting>) -> SlotSet {
+    let mut set = SlotSet::default();
+    for posting in postings {
+        for (&block, &word) in &posting.0 {
+            set.add_word(block as usize, word);
         }
     }
     set
@@ -349,12 +334,6 @@ impl Posting {
             if *word == 0 {
                 self.0.remove(&block);
             }
-        }
-    }
-
-    fn add_to(&self, set: &mut SlotSet) {
-        for (&block, &word) in &self.0 {
-            set.add_word(block as usize, word);
         }
     }
 }

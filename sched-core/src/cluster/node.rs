@@ -435,7 +435,7 @@ impl Node {
     /// What it could offer if nothing ran on it: what it has, less what is reserved, scaled. Figures it does not report
     /// are -1.
     pub(crate) fn capacity(&self) -> Resources {
-        self.room.capacity()
+        self.room.capacity
     }
 
     /// Works out again what room it has; after every change of its report or of its limits.

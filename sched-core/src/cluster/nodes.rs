@@ -6,7 +6,9 @@
 //! Nodes that share resources: several launchers on one machine may each report a part of it (a NUMA node, say), and
 //! one may report the whole. A claim on a part is a claim on the whole, and the other way round.
 
-use indexmap::IndexMap;
+use std::hash::Hash;
+
+use indexmap::{Equivalent, IndexMap};
 use sched_model::Uuid;
 
 use crate::api::ids::NodeKey;
@@ -14,15 +16,14 @@ use crate::api::input::{NodeExtras, NodeReport};
 use crate::api::resources::Resources;
 use crate::cluster::index::ColumnId;
 use crate::cluster::node::{IsOther, MAX_PARTS, Node, NodeStatus, amount_of};
-use crate::maps::Map;
+use crate::maps::{Map, change_or_drop};
+use crate::slots::Slots;
 
 /// All nodes known: connected, or lost with claims in doubt.
 #[derive(Debug, Default)]
 pub(crate) struct NodeStore {
-    /// Nodes by key; `None` where a key is free.
-    slots: Vec<Option<Node>>,
-    /// Free keys, to be given out before the list grows.
-    vacant: Vec<NodeKey>,
+    /// Nodes by key.
+    slots: Slots<Node>,
     by_uuid: Map<Uuid, NodeKey>,
     /// Several nodes may report the same host name.
     by_hostname: IndexMap<Box<str>, Vec<NodeKey>>,
@@ -36,21 +37,21 @@ impl NodeStore {
     /// # Panics
     /// If the node was removed: keys are dropped everywhere when a node is.
     pub(crate) fn node(&self, key: NodeKey) -> &Node {
-        self.slots[key.0 as usize]
-            .as_ref()
+        self.slots
+            .at(key.0)
             .expect("a node's key is dropped with it")
     }
 
     /// The node with this key, to be changed. Panics as [`NodeStore::node`].
     pub(super) fn node_mut(&mut self, key: NodeKey) -> &mut Node {
-        self.slots[key.0 as usize]
-            .as_mut()
+        self.slots
+            .at_mut(key.0)
             .expect("a node's key is dropped with it")
     }
 
     /// Whether a node with this key is known.
     pub(crate) fn contains(&self, key: NodeKey) -> bool {
-        self.slots.get(key.0 as usize).is_some_and(Option::is_some)
+        self.slots.at(key.0).is_some()
     }
 
     /// The node with this UUID.
@@ -65,31 +66,24 @@ impl NodeStore {
 
     /// Every node from a key on, in order of keys.
     pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = (NodeKey, &Node)> {
-        self.slots
-            .iter()
-            .enumerate()
-            .skip(start)
-            .filter_map(|(at, slot)| Some((key(at), slot.as_ref()?)))
+        let nodes = self.slots.iter_from(start);
+        nodes.map(|(key, node)| (NodeKey(key), node))
     }
 
     /// Adds a node; its UUID must not be in the store.
     pub(super) fn insert(&mut self, node: Node) -> NodeKey {
-        let key = self.vacant.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            key(self.slots.len() - 1)
-        });
-        self.by_uuid.insert(node.uuid, key);
-        self.slots[key.0 as usize] = Some(node);
+        let uuid = node.uuid;
+        let key = NodeKey(self.slots.insert(node));
+        self.by_uuid.insert(uuid, key);
         key
     }
 
     /// Takes a node out. Its key is free at once, so every other use of it must be gone.
     pub(super) fn remove(&mut self, key: NodeKey) -> Option<Node> {
         self.set_shares(key, None);
-        let node = self.slots[key.0 as usize].take()?;
+        let node = self.slots.remove(key.0)?;
         self.by_uuid.swap_remove(&node.uuid);
-        self.forget_hostname(key, node.hostname());
-        self.vacant.push(key);
+        forget_key(&mut self.by_hostname, node.hostname(), key);
         if self.by_uuid.is_empty() {
             *self = Self::default();
         }
@@ -125,7 +119,7 @@ impl NodeStore {
             return is_other;
         }
         let new_name: Box<str> = new_name.into();
-        self.forget_hostname(key, old_name);
+        forget_key(&mut self.by_hostname, old_name, key);
         self.by_hostname.entry(new_name).or_default().push(key);
         is_other
     }
@@ -174,13 +168,8 @@ impl NodeStore {
         if old == with {
             return;
         }
-        if let Some(old) = old
-            && let Some(keys) = self.sharers.get_mut(&old)
-        {
-            keys.retain(|&other| other != key);
-            if keys.is_empty() {
-                self.sharers.swap_remove(&old);
-            }
+        if let Some(old) = old {
+            forget_key(&mut self.sharers, &old, key);
         }
         if let Some(with) = with {
             self.sharers.entry(with).or_default().push(key);
@@ -283,22 +272,18 @@ impl NodeStore {
             _ => own,
         }
     }
-
-    /// Removes a node from those with a host name.
-    fn forget_hostname(&mut self, key: NodeKey, hostname: &str) {
-        let Some(keys) = self.by_hostname.get_mut(hostname) else {
-            return;
-        };
-        keys.retain(|&other| other != key);
-        if keys.is_empty() {
-            self.by_hostname.swap_remove(hostname);
-        }
-    }
 }
 
-/// The key for a position in the store.
-fn key(at: usize) -> NodeKey {
-    NodeKey(u32::try_from(at).expect("fewer than 2^32 nodes: sessions are bounded by open files"))
+/// Takes a node out of those that are listed under one name.
+fn forget_key<K, Q: ?Sized + Hash + Equivalent<K>>(
+    nodes: &mut IndexMap<K, Vec<NodeKey>>,
+    name: &Q,
+    key: NodeKey,
+) {
+    change_or_drop(nodes, name, |keys| {
+        keys.retain(|&other| other != key);
+        !keys.is_empty()
+    });
 }
 
 /// A launcher that has nothing to say of its node but that it is short of memory says nothing once that is over: has a

@@ -19,7 +19,7 @@ use crate::cluster::traits::Limits;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
     /// What it could offer if nothing ran on it; -1 where its report has no figure.
-    capacity: Resources,
+    pub(super) capacity: Resources,
     /// What its report calls available, scaled; of vcpus all of them. `i64::MIN` where it does not say.
     available: Resources,
 }
@@ -57,11 +57,6 @@ impl Room {
                 disk_mib: disk_available,
             },
         }
-    }
-
-    /// What it could offer if nothing ran on it: what it has, less what is reserved, scaled.
-    pub(super) fn capacity(&self) -> Resources {
-        self.capacity
     }
 
     /// What is free with these claims: what is reported as available, scaled, less what is held; and never more than

@@ -33,21 +33,21 @@ pub(crate) const NODE_SCOPE: &str = SCOPE_NODE;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(super) now: Instant,
-    pub(super) nodes: &'a NodeStore,
+    pub(crate) nodes: &'a NodeStore,
     pub(super) groups: &'a Groups,
-    pub(super) columns: &'a Columns,
+    pub(crate) columns: &'a Columns,
     /// Nodes whose outgoing queue is filling: the table offers none of them.
-    pub(super) filling: &'a IndexSet<NodeKey>,
-    pub(super) table: &'a Table,
+    pub(crate) filling: &'a IndexSet<NodeKey>,
+    pub(crate) table: &'a Table,
     pub(super) placements: &'a Map<InstanceId, NodeKey>,
-    pub(super) isolation: &'a Isolation,
-    pub(super) pool: Pool,
+    pub(crate) isolation: &'a Isolation,
+    pub(crate) pool: Pool,
 }
 
 /// What a START asks for, with what the cluster has of it now.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
-    query: &'a Query,
+    pub(crate) query: &'a Query,
     /// Memory, vcpus and disk.
     room: Resources,
     /// Custom resources, by number.
@@ -55,30 +55,26 @@ pub(crate) struct Asked<'a> {
     /// Custom resources asked for that no node ever reported: with any of these the START fits nowhere.
     unknown_names: Vec<&'a str>,
     group: Option<GroupNow<'a>>,
-    near: Vec<NearNow<'a>>,
+    pub(crate) near: Vec<NearNow<'a>>,
     /// The nodes that have the instances of `same_node`; `None` where it names none.
-    same_node: Option<Vec<NodeKey>>,
+    pub(crate) same_node: Option<Vec<NodeKey>>,
     /// The nodes that have the instances of `different_node`; empty where it names none.
-    different_node: Vec<NodeKey>,
-    /// What aggregates say of images and of how much is on one node.
-    isolation: &'a Isolation,
-    /// Custom resources by name.
-    columns: &'a Columns,
-    /// All nodes.
-    nodes: &'a NodeStore,
+    pub(crate) different_node: Vec<NodeKey>,
+    /// The cluster in which it is searched for.
+    pub(crate) view: View<'a>,
     /// Volumes and ports of the START that some node reports; others may be anywhere.
-    volumes: Vec<&'a str>,
+    pub(crate) volumes: Vec<&'a str>,
     /// Whether any node of the pool is reserved for tenants.
-    any_reserved: bool,
+    pub(crate) is_any_reserved: bool,
     /// Whether any node of the pool cannot run the START's type of workload.
-    is_lacking: bool,
+    pub(crate) is_lacking: bool,
 }
 
 /// A group a START is to join, and where its members are.
 #[derive(Debug)]
 pub(crate) struct GroupNow<'a> {
     asked: &'a GroupAsked,
-    members: Option<&'a Group>,
+    pub(crate) members: Option<&'a Group>,
     /// Members by value of the scope's label; `None` where there are none, or the scope is the node.
     domains: Option<&'a IndexMap<Box<str>, u32>>,
 }
@@ -90,37 +86,10 @@ pub(crate) struct NearNow<'a> {
     /// Values of the scope's label at which the wanted label is; empty where the scope is the node.
     domains: IndexSet<&'a str>,
     /// Nodes that were looked at to find them.
-    looked_at: usize,
+    pub(crate) looked_at: usize,
 }
 
 impl<'a> View<'a> {
-    /// All nodes.
-    #[inline]
-    pub(crate) fn nodes(&self) -> &'a NodeStore {
-        self.nodes
-    }
-
-    /// The nodes of the pool in order.
-    #[inline]
-    pub(crate) fn table(&self) -> &'a Table {
-        self.table
-    }
-
-    /// Custom resources by name.
-    pub(crate) fn columns(&self) -> &'a Columns {
-        self.columns
-    }
-
-    /// Nodes whose queue is filling.
-    pub(crate) fn filling(&self) -> impl Iterator<Item = NodeKey> + use<'a> {
-        self.filling.iter().copied()
-    }
-
-    /// Which nodes these are.
-    pub(crate) fn pool(&self) -> Pool {
-        self.pool
-    }
-
     /// A node, with what it has free, computed from its ledger.
     pub(crate) fn candidate(&self, key: NodeKey) -> Candidate<'a> {
         let free = self.nodes.free(key);
@@ -148,13 +117,12 @@ impl<'a> View<'a> {
                 .collect(),
             _ => return None,
         };
-        let mut set = SlotSet::default();
-        for key in nodes {
-            if let Some(slot) = self.nodes.node(key).slots[self.pool as usize] {
-                set.insert(slot);
-            }
-        }
-        Some(set)
+        Some(nodes.into_iter().filter_map(|key| self.slot(key)).collect())
+    }
+
+    /// The slot of a node in the pool; `None` for one of the other pool.
+    pub(crate) fn slot(&self, key: NodeKey) -> Option<Slot> {
+        self.nodes.node(key).slots[self.pool as usize]
     }
 
     /// Resolves a query against this cluster. For a START that asks for room alone this costs a few comparisons; `near`
@@ -170,11 +138,9 @@ impl<'a> View<'a> {
             near: Vec::new(),
             same_node: None,
             different_node: Vec::new(),
-            isolation: self.isolation,
-            columns: self.columns,
-            nodes: self.nodes,
+            view: *self,
             volumes: self.volumes(query, labels),
-            any_reserved: labels.has_made() && labels.has_key(facts::TENANT),
+            is_any_reserved: labels.has_made() && labels.has_key(facts::TENANT),
             is_lacking: is_lacking(query, labels),
         };
         if query.asks_for_room_alone() {
@@ -270,12 +236,6 @@ impl<'a> View<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// What is asked.
-    #[inline]
-    pub(crate) fn query(&self) -> &'a Query {
-        self.query
-    }
-
     /// Memory, vcpus and disk.
     #[inline]
     pub(crate) fn room(&self) -> &Resources {
@@ -299,45 +259,10 @@ impl<'a> Asked<'a> {
         self.group.as_ref()
     }
 
-    /// What it is to be near to.
-    pub(crate) fn near(&self) -> &[NearNow<'a>] {
-        &self.near
-    }
-
-    /// The nodes of which it must be on one; `None` where it does not say.
-    pub(crate) fn same_node(&self) -> Option<&[NodeKey]> {
-        self.same_node.as_deref()
-    }
-
-    /// The nodes that it must not be on.
-    pub(crate) fn different_node(&self) -> &[NodeKey] {
-        &self.different_node
-    }
-
-    /// What aggregates say of images and of how much is on one node.
-    pub(crate) fn isolation(&self) -> &'a Isolation {
-        self.isolation
-    }
-
-    /// Its volumes and ports that some node has.
-    pub(crate) fn volumes(&self) -> &[&'a str] {
-        &self.volumes
-    }
-
     /// How much of a custom resource a node has free.
     pub(crate) fn free_custom(&self, node: &Candidate<'_>, name: &str) -> i64 {
-        let column = self.columns.find(name);
-        column.map_or(0, |column| self.nodes.free_custom(node.key(), column))
-    }
-
-    /// Whether any node is reserved for tenants.
-    pub(crate) fn is_any_reserved(&self) -> bool {
-        self.any_reserved
-    }
-
-    /// Whether any node does not run what it is.
-    pub(crate) fn is_lacking(&self) -> bool {
-        self.is_lacking
+        let column = self.view.columns.find(name);
+        column.map_or(0, |column| self.view.nodes.free_custom(node.key, column))
     }
 
     /// What is asked of a node's resources.
@@ -358,11 +283,6 @@ impl<'a> GroupNow<'a> {
     /// What its START says of it.
     pub(crate) fn asked(&self) -> &'a GroupAsked {
         self.asked
-    }
-
-    /// Its members; `None` where there are none.
-    pub(crate) fn members(&self) -> Option<&'a Group> {
-        self.members
     }
 
     /// Whether the policy must hold rather than should.
@@ -393,14 +313,14 @@ impl<'a> GroupNow<'a> {
 
     /// Members that take a place on a node: all but those that were preempted and are suspended there.
     pub(crate) fn in_place(&self, node: &Candidate<'_>) -> u32 {
-        self.members.map_or(0, |group| group.in_place(node.key()))
+        self.members.map_or(0, |group| group.in_place(node.key))
     }
 
     /// Members in the place where a node is: on it, or in its scope. If the node has several values of the scope's
     /// label, the place with the most members counts.
     pub(crate) fn members_at(&self, node: &Candidate<'_>) -> u32 {
         if self.is_node_scope() {
-            return self.members.map_or(0, |group| group.on(node.key()));
+            return self.members.map_or(0, |group| group.on(node.key));
         }
         let Some(domains) = self.domains else {
             return 0;
@@ -443,14 +363,14 @@ impl<'a> NearNow<'a> {
         self.asked
     }
 
-    /// Values of the scope's label at which the wanted label is; none where the scope is the node.
-    pub(crate) fn domains(&self) -> impl Iterator<Item = &'a str> {
-        self.domains.iter().copied()
-    }
-
-    /// Nodes that were looked at to find them.
-    pub(crate) fn looked_at(&self) -> usize {
-        self.looked_at
+    /// The slots that are near it.
+    pub(crate) fn slots(&self, labels: &LabelIndex) -> SlotSet {
+        if self.asked.scope == NODE_SCOPE {
+            labels.with_key(&self.asked.label)
+        } else {
+            let values = self.domains.iter().copied();
+            labels.with_values(&self.asked.scope, values)
+        }
     }
 
     /// Whether a node is near what is wanted.

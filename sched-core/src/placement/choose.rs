@@ -59,7 +59,7 @@ impl Placement {
     /// used.
     ///
     /// The room that counts is what was released, not what the node offered before. Weighers are not asked: the first
-    /// that fits is taken.
+    /// that fits is taken. Costs a look at each full node, in a list that is short as a rule.
     pub(crate) fn choose_full(
         &mut self,
         cluster: &mut Cluster,
@@ -70,7 +70,24 @@ impl Placement {
             return None;
         }
         let pool = query.pool();
-        let slot = self.search_full(cluster, query, pool, now)?;
+        count_group(cluster, query);
+        let full: Vec<NodeKey> = cluster.full_nodes().iter().copied().collect();
+        let (view, labels) = cluster.view_and_labels(pool, now);
+        let asked = view.asked(query, labels);
+        if !asked.unknown_names().is_empty() {
+            return None;
+        }
+        let search = Search::new(
+            view,
+            &asked,
+            self.policy.concerned(&asked).collect(),
+            labels,
+        );
+        let nodes = view.nodes;
+        let slot = search.first_of(full.into_iter().filter_map(|key| {
+            let may_try = nodes.node(key).may_be_tried();
+            may_try.then(|| (view.candidate(key), nodes.released(key)))
+        }))?;
         cluster.touch(pool, slot)
     }
 
@@ -90,7 +107,7 @@ impl Placement {
         self.looked_at = 0;
         let (view, labels) = cluster.view_and_labels(pool, now);
         let policy = &self.policy;
-        if policy.takes_any_with_room()
+        if policy.takes_any_with_room
             && let Some(found) = view.first_with_room(query, labels)
         {
             // A filter that concerns this START would be skipped on this short cut: it must be one that `concerns_all`
@@ -125,37 +142,9 @@ impl Placement {
             }
         };
         let found = found.or_else(|| search.filling());
-        let for_near: usize = asked.near().iter().map(|near| near.looked_at()).sum();
+        let for_near: usize = asked.near.iter().map(|near| near.looked_at).sum();
         self.looked_at = search.looked_at.get() + for_near;
         found
-    }
-
-    /// The search of [`Placement::choose_full`]. Looks at each full node, in a list that is short as a rule.
-    fn search_full(
-        &self,
-        cluster: &mut Cluster,
-        query: &Query,
-        pool: Pool,
-        now: Instant,
-    ) -> Option<Slot> {
-        count_group(cluster, query);
-        let full: Vec<NodeKey> = cluster.full_nodes().iter().copied().collect();
-        let (view, labels) = cluster.view_and_labels(pool, now);
-        let asked = view.asked(query, labels);
-        if !asked.unknown_names().is_empty() {
-            return None;
-        }
-        let search = Search::new(
-            view,
-            &asked,
-            self.policy.concerned(&asked).collect(),
-            labels,
-        );
-        let nodes = view.nodes();
-        search.first_of(full.into_iter().filter_map(|key| {
-            let may_try = nodes.node(key).may_be_tried();
-            may_try.then(|| (view.candidate(key), nodes.released(key)))
-        }))
     }
 }
 
@@ -223,14 +212,9 @@ impl<'a> Search<'a> {
     /// index answers alone.
     fn first(&self) -> Option<Slot> {
         if self.list.is_none() && self.filters.is_empty() && self.asked.custom().is_empty() {
-            return self.view.table().first_fit(self.asked.room());
+            return self.view.table.first_fit(self.asked.room());
         }
-        let mut found = None;
-        self.visit(&[], |slot| {
-            found = Some(slot);
-            ControlFlow::Break(())
-        });
-        found
+        self.granting(&[])
     }
 
     /// Whether masks express all that the START prefers: then no weigher finds a better node than one that is in all of
@@ -242,12 +226,12 @@ impl<'a> Search<'a> {
     /// "fewer than `max`" where `max` is above 1.
     fn say_all(&self, preferences: &[Mask]) -> bool {
         let prefer = self.asked.scheduling().map_or(0, |it| it.prefer.len());
-        let near = self.asked.near().iter().filter(|near| !near.asked().hard);
+        let near = self.asked.near.iter().filter(|near| !near.asked().hard);
         let group = self.asked.group().filter(|group| !group.is_hard());
         let is_anti = |group: &GroupNow<'_>| !group.is_together();
-        let of_group = group.filter(|group| group.members().is_some());
+        let of_group = group.filter(|group| group.members.is_some());
         let masks = of_group.map_or(0, |group| 1 + usize::from(group.max() > 1));
-        let volumes = self.asked.volumes().len();
+        let volumes = self.asked.volumes.len();
         group.is_none_or(is_anti) && preferences.len() == prefer + near.count() + masks + volumes
     }
 
@@ -270,12 +254,12 @@ impl<'a> Search<'a> {
         policy: &Policy,
         chance: &mut fastrand::Rng,
     ) -> Option<Slot> {
-        let slots = self.candidates(policy.candidates(), preferences);
+        let slots = self.candidates(policy.candidates, preferences);
         let candidates: Vec<(Slot, Candidate<'_>)> = slots
             .into_iter()
             .filter_map(|slot| Some((slot, self.candidate(slot)?)))
             .collect();
-        let best = best(&candidates, weighers, self.asked, policy.subset_size());
+        let best = best(&candidates, weighers, self.asked, policy.subset_size);
         match best.len() {
             0 | 1 => best.first().copied(),
             count => Some(best[chance.usize(..count)]),
@@ -326,7 +310,7 @@ impl<'a> Search<'a> {
     /// from cheap to costly.
     fn visit(&self, also: &[Mask], mut visit: impl FnMut(Slot) -> ControlFlow<()>) {
         let need = self.asked.need();
-        let table = self.view.table();
+        let table = self.view.table;
         if let Some(list) = &self.list {
             let fits = |&slot: &Slot| {
                 let masks = self.masks.iter().chain(also);
@@ -368,7 +352,7 @@ impl<'a> Search<'a> {
     /// The node in a slot, with what the table says that it offers. Counts as one look; `None` for a hole.
     fn candidate(&self, slot: Slot) -> Option<Candidate<'a>> {
         self.looked_at.set(self.looked_at.get() + 1);
-        let table: &'a Table = self.view.table();
+        let table: &'a Table = self.view.table;
         let key = table.node(slot)?;
         Some(self.view.candidate_with(key, table.offer(slot)))
     }
@@ -377,11 +361,11 @@ impl<'a> Search<'a> {
     /// so as to spread work over the others; but where only these fit, the START is sent all the same. The sender is
     /// then slowed down by its own budget of queued bytes, which is better for it than an answer that there is no room.
     fn filling(&self) -> Option<Slot> {
-        let filling = self.view.filling();
+        let filling = self.view.filling.iter().copied();
         self.first_of(filling.filter_map(|key| {
-            let takes_work = self.view.nodes().node(key).takes_work();
+            let takes_work = self.view.nodes.node(key).takes_work();
             let candidate = takes_work.then(|| self.view.candidate(key))?;
-            Some((candidate, candidate.free()))
+            Some((candidate, candidate.free))
         }))
     }
 
@@ -393,17 +377,15 @@ impl<'a> Search<'a> {
             let mut filters = self.filters.iter();
             room.covers(self.asked.room())
                 && custom.all(|&(column, amount)| {
-                    self.view.nodes().free_custom(node.key(), column) >= amount
+                    self.view.nodes.free_custom(node.key, column) >= amount
                 })
                 && filters.all(|filter| filter.admits(node, self.asked).is_ok())
         };
         let nodes = nodes.filter(fits);
         let mut slots: Vec<Slot> = nodes
-            .filter_map(|(node, _)| {
-                self.view.nodes().node(node.key()).slots()[self.view.pool() as usize]
-            })
+            .filter_map(|(node, _)| self.view.slot(node.key))
             .collect();
-        self.view.table().sort_in_order(&mut slots);
+        self.view.table.sort_in_order(&mut slots);
         slots.first().copied()
     }
 }
@@ -420,7 +402,7 @@ fn preferences(
     weighers: &[Weighted],
 ) -> Vec<Mask> {
     let mut preferences = Vec::new();
-    if let Some(image) = &asked.query().request().image
+    if let Some(image) = &asked.query.request().image
         && weighers.iter().any(Weighted::wants_image)
     {
         let set = labels.with_key(&image_label(image));
@@ -436,24 +418,19 @@ fn preferences(
             preferences.push(Mask::inside(Arc::new(named)));
         }
     }
-    for near in asked.near().iter().filter(|near| !near.asked().hard) {
-        let set = if near.asked().scope == NODE_SCOPE {
-            labels.with_key(&near.asked().label)
-        } else {
-            labels.with_values(&near.asked().scope, near.domains())
-        };
-        preferences.push(Mask::inside(Arc::new(set)));
+    for near in asked.near.iter().filter(|near| !near.asked().hard) {
+        preferences.push(Mask::inside(Arc::new(near.slots(labels))));
     }
-    for volume in asked.volumes() {
+    for volume in &asked.volumes {
         let has_it = labels.with_values(facts::VOLUME, std::iter::once(*volume));
         preferences.push(Mask::inside(Arc::new(has_it)));
     }
     if let Some(group) = asked.group().filter(|group| !group.is_hard())
-        && let Some(members) = group.members()
+        && let Some(members) = group.members
     {
         let with_members = |least: u32| {
             if group.is_node_scope() {
-                return members.slots(view.pool() as usize, least);
+                return members.slots(view.pool as usize, least);
             }
             Arc::new(labels.with_values(&group.asked().scope, group.values_with(least)))
         };

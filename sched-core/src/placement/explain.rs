@@ -94,19 +94,6 @@ impl Explanations {
         may
     }
 
-    /// Drops explanations that are too old to be given, so that their requests take no memory while nothing fails.
-    fn forget_old(&mut self, now: Instant) {
-        let is_fresh = |kept: &CachedExplanation| now.saturating_duration_since(kept.at) < FRESH;
-        for kept in &mut self.kept {
-            kept.retain(is_fresh);
-        }
-    }
-
-    /// Those remembered.
-    fn len(&self) -> usize {
-        self.kept.iter().map(VecDeque::len).sum()
-    }
-
     /// Keeps an explanation in place of an earlier one of the same shape, or of the oldest; returns it.
     fn keep(&mut self, new: CachedExplanation, asker: Asker) -> Option<&Explanation> {
         let kept = &mut self.kept[asker as usize];
@@ -128,10 +115,8 @@ impl Placement {
         query: &Query,
         now: Instant,
     ) -> Explanation {
-        match self.explained(cluster, query, now, Asker::Start) {
-            Some(explanation) => explanation.clone(),
-            None => Explanation::not_counted(),
-        }
+        let explanation = self.explained(cluster, query, now, Asker::Start);
+        explanation.map_or_else(Explanation::not_counted, Explanation::clone)
     }
 
     /// As [`Placement::why_not`], for those who only read, whose number and rate have no bound: what is spent on them does
@@ -220,14 +205,14 @@ impl Placement {
             // All others fail for the same reason; `Tally::explanation` counts them without looking at them.
             Some(list) => list
                 .iter()
-                .filter_map(|&slot| view.table().node(slot))
+                .filter_map(|&slot| view.table.node(slot))
                 .for_each(|key| tally.count(key)),
-            None => view.table().iter().for_each(|key| tally.count(key)),
+            None => view.table.iter().for_each(|key| tally.count(key)),
         }
         let is_lost = |node: &Node| {
             matches!(node.presence(), Presence::Lost(_)) && node.roles().intersects(pool.role())
         };
-        let all = view.nodes().iter_from(0);
+        let all = view.nodes.iter_from(0);
         for (key, _) in all.filter(|(_, node)| is_lost(node)) {
             tally.count_lost(key);
         }
@@ -237,13 +222,17 @@ impl Placement {
         tally.explanation()
     }
 
-    /// Drops explanations that are too old to be given; called from time to time by `dispatch::time`.
+    /// Drops explanations that are too old to be given, so that their requests take no memory while nothing fails; called
+    /// from time to time by `dispatch::time`.
     pub(crate) fn forget_old(&mut self, now: Instant) {
-        self.explanations.forget_old(now);
+        let is_fresh = |kept: &CachedExplanation| now.saturating_duration_since(kept.at) < FRESH;
+        for kept in &mut self.explanations.kept {
+            kept.retain(is_fresh);
+        }
     }
 
     /// Explanations kept, for `Scheduler::footprint`.
     pub(crate) fn explanations(&self) -> usize {
-        self.explanations.len()
+        self.explanations.kept.iter().map(VecDeque::len).sum()
     }
 }

@@ -15,6 +15,7 @@ use std::fmt::Debug;
 use sched_model::ReasonKind;
 
 use self::aggregate_limits::AggregateLimit;
+use self::limits::{Limit, Limited};
 pub(crate) use self::narrowing::Narrowing;
 use crate::api::no_fit::Lack;
 use crate::api::rules::FilterRule;
@@ -27,14 +28,13 @@ mod group;
 mod hints;
 mod image_fetch;
 mod images;
-mod instances;
 mod labels;
 mod lease;
+mod limits;
 mod load;
 mod narrowing;
 mod near;
 mod pin;
-mod starts;
 mod tenants;
 mod vm_type;
 mod volumes;
@@ -143,10 +143,10 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
     }),
     ("volumes", Usual::No, |rule| plain(rule, volumes::Volumes)),
     ("starts-under-way", Usual::No, |rule| {
-        limited(rule, |max| starts::StartsUnderWay { max })
+        limited(rule, |max| Limit::new(Limited::StartsUnderWay, max))
     }),
     ("instances", Usual::No, |rule| {
-        limited(rule, |max| instances::Instances { max })
+        limited(rule, |max| Limit::new(Limited::Instances, max))
     }),
     ("load", Usual::No, |rule| {
         limited(rule, |max| load::Load { max })

@@ -38,7 +38,7 @@ impl Placement {
         let masks: Vec<Mask> = constraints.iter().map(|it| mask(it, labels)).collect();
         let mut slots = Vec::new();
         search.collect(limit, &masks, &mut slots);
-        let nodes = slots.into_iter().filter_map(|slot| view.table().node(slot));
+        let nodes = slots.into_iter().filter_map(|slot| view.table.node(slot));
         nodes.collect()
     }
 }

@@ -13,7 +13,7 @@
 //! How nodes are weighed against each other is in [`best`]; the search itself is in `choose`.
 
 use crate::api::pressure::PressurePolicy;
-use crate::api::rules::{CANDIDATES, PolicyRules, RuleError, Rules};
+use crate::api::rules::{PolicyRules, RuleError, Rules};
 use crate::cluster::candidate::Candidate;
 use crate::cluster::facts;
 use crate::cluster::labels::Mask;
@@ -30,9 +30,9 @@ pub(crate) struct Policy {
     /// Those that the configuration lists. What a START itself prefers is weighed beside them ([`Policy::weighing`]).
     weighers: Vec<Weighted>,
     /// Nodes that are weighed for one START; `usize::MAX` = all that fit. Above 0.
-    candidates: usize,
+    pub(super) candidates: usize,
     /// How many of the best one is drawn from. Above 0.
-    subset_size: usize,
+    pub(super) subset_size: usize,
     /// Whether a START that fits nowhere may preempt instances of lower priority.
     preemption: bool,
     /// Whether every instance may be moved: then the START of each is kept.
@@ -41,22 +41,13 @@ pub(crate) struct Policy {
     pressure: PressurePolicy,
     /// Whether no filter and no weigher has to do with a START that asks for room alone. Computed once, so that the
     /// search for a plain START begins with one comparison.
-    takes_any_with_room: bool,
+    pub(super) takes_any_with_room: bool,
 }
 
 impl Default for Policy {
     /// First fit.
     fn default() -> Self {
-        Self {
-            filters: filters::usual(),
-            weighers: Vec::new(),
-            candidates: CANDIDATES,
-            subset_size: 1,
-            preemption: false,
-            relocation: false,
-            pressure: PressurePolicy::Keep,
-            takes_any_with_room: true,
-        }
+        Self::new(&PolicyRules::default()).expect("the default rules hold together")
     }
 }
 
@@ -115,16 +106,6 @@ impl Policy {
         })
     }
 
-    /// Nodes that are weighed; `usize::MAX` = all.
-    pub(crate) fn candidates(&self) -> usize {
-        self.candidates
-    }
-
-    /// Of how many of the best one is drawn at random; 1 = the best is taken.
-    pub(crate) fn subset_size(&self) -> usize {
-        self.subset_size
-    }
-
     /// Whether instances of lower priority are preempted for STARTs that fit nowhere.
     pub(crate) fn preempts(&self) -> bool {
         self.preemption
@@ -150,12 +131,6 @@ impl Policy {
     /// kept.
     pub(crate) fn manages_all(&self) -> bool {
         self.preemption || self.relocation || self.pressure == PressurePolicy::Evict
-    }
-
-    /// Whether a START that asks for room alone gets the first node that has it. Whether a particular START asks for
-    /// more is decided by `View::first_with_room`.
-    pub(crate) fn takes_any_with_room(&self) -> bool {
-        self.takes_any_with_room
     }
 
     /// Whether only a START's own preferences are weighed and the best node is taken: then masks may stand in for

@@ -80,38 +80,16 @@ impl Weighted {
 /// Every weigher that has a fixed name. Figures are per node and not relative to its size, as in Nova's weighers of RAM
 /// and CPUs.
 static REGISTRY: &[&dyn Weigher] = &[
-    &Figure {
-        name: "free-memory",
-        of: |node| node.free().mem_mib as f64,
-    },
-    &Figure {
-        name: "free-cpu",
-        of: |node| node.free().vcpus as f64,
-    },
-    &Figure {
-        name: "free-disk",
-        of: |node| node.free().disk_mib as f64,
-    },
-    &Figure {
-        name: "starts-under-way",
-        of: |node| node.starts_under_way() as f64,
-    },
-    &Figure {
-        name: "instances",
-        of: |node| node.instances() as f64,
-    },
-    &Figure {
-        name: "load",
-        of: |node| node.report().map_or(0.0, |report| report.load as f64),
-    },
-    &Figure {
-        name: "cpu-use",
-        of: |node| node.cpu_use() as f64,
-    },
-    &Figure {
-        name: "failures",
-        of: |node| node.failures(),
-    },
+    &figure("free-memory", |node| node.free.mem_mib as f64),
+    &figure("free-cpu", |node| node.free.vcpus as f64),
+    &figure("free-disk", |node| node.free.disk_mib as f64),
+    &figure("starts-under-way", |node| node.starts_under_way() as f64),
+    &figure("instances", |node| node.instances() as f64),
+    &figure("load", |node| {
+        node.report().map_or(0.0, |report| report.load as f64)
+    }),
+    &figure("cpu-use", |node| node.cpu_use() as f64),
+    &figure("failures", |node| node.failures()),
     &Image,
     &Prefer,
     &SoftAffinity,
@@ -125,23 +103,19 @@ const RESOURCE: &str = "resource.";
 /// The weighers for what a START itself prefers. They count under every policy, with this multiplier unless the policy
 /// lists them with another.
 pub(crate) static PREFERENCES: [Weighted; 4] = [
-    Weighted {
-        which: Which::Fixed(&Prefer),
-        multiplier: PREFER_MULTIPLIER,
-    },
-    Weighted {
-        which: Which::Fixed(&SoftAffinity),
-        multiplier: PREFER_MULTIPLIER,
-    },
-    Weighted {
-        which: Which::Fixed(&SoftNear),
-        multiplier: PREFER_MULTIPLIER,
-    },
-    Weighted {
-        which: Which::Fixed(&Volumes),
-        multiplier: PREFER_MULTIPLIER,
-    },
+    preference(&Prefer),
+    preference(&SoftAffinity),
+    preference(&SoftNear),
+    preference(&Volumes),
 ];
+
+/// A weigher for what a START itself prefers.
+const fn preference(weigher: &'static dyn Weigher) -> Weighted {
+    Weighted {
+        which: Which::Fixed(weigher),
+        multiplier: PREFER_MULTIPLIER,
+    }
+}
 
 /// The keys of `start.scheduling` that no filter reads but only the weigher of the same name. Without it they have no
 /// effect.
@@ -212,11 +186,11 @@ impl Weigher for Volumes {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        !asked.volumes().is_empty()
+        !asked.volumes.is_empty()
     }
 
     fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
-        let volumes = asked.volumes().iter();
+        let volumes = asked.volumes.iter();
         volumes.filter(|it| node.has_volume(it)).count() as f64
     }
 }
@@ -227,6 +201,11 @@ struct Figure {
     name: &'static str,
     /// Reads the figure off a node.
     of: fn(&Candidate<'_>) -> f64,
+}
+
+/// Builds a figure; a function because struct literals would double the length of [`REGISTRY`].
+const fn figure(name: &'static str, of: fn(&Candidate<'_>) -> f64) -> Figure {
+    Figure { name, of }
 }
 
 impl Weigher for Figure {
@@ -249,11 +228,11 @@ impl Weigher for Image {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.query().request().image.is_some()
+        asked.query.request().image.is_some()
     }
 
     fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
-        let image = asked.query().request().image.as_deref();
+        let image = asked.query.request().image.as_deref();
         f64::from(image.is_some_and(|image| node.has_image(image)))
     }
 }
@@ -321,12 +300,12 @@ impl Weigher for SoftNear {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.near().iter().any(|near| !near.asked().hard)
+        asked.near.iter().any(|near| !near.asked().hard)
     }
 
     fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
         let near = asked
-            .near()
+            .near
             .iter()
             .filter(|near| !near.asked().hard && near.is_at(node));
         near.count() as f64

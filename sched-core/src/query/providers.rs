@@ -129,7 +129,28 @@ impl<'a> Provider<'a> {
         };
         let (limits, capacity) = (self.node.traits().limits, self.node.capacity());
         let claimed = self.node.ledger().claims().asked;
-        let stock = |of, total: i64, (reserved, ratio), capacity: i64, claimed: i64| {
+        let figures = [
+            (
+                Amount::Vcpus,
+                report.cpus_online,
+                limits.reserved_cpus,
+                limits.cpu_ratio,
+            ),
+            (
+                Amount::Memory,
+                report.mem_total_mib,
+                limits.reserved_mem_mib,
+                limits.mem_ratio,
+            ),
+            (
+                Amount::Disk,
+                report.disk_total_mb,
+                limits.reserved_disk_mib,
+                limits.disk_ratio,
+            ),
+        ];
+        let stock = |(of, total, reserved, ratio): (Amount, i64, i64, f64)| {
+            let capacity = capacity.amount(of);
             let is_known = total >= 0 && capacity >= 0;
             is_known.then(|| Stock {
                 of: Countable::Every(of),
@@ -137,31 +158,10 @@ impl<'a> Provider<'a> {
                 reserved,
                 ratio,
                 capacity,
-                claimed: claimed.max(0),
+                claimed: claimed.amount(of).max(0),
             })
         };
-        let vcpus = stock(
-            Amount::Vcpus,
-            report.cpus_online,
-            (limits.reserved_cpus, limits.cpu_ratio),
-            capacity.vcpus,
-            claimed.vcpus,
-        );
-        let mem = stock(
-            Amount::Memory,
-            report.mem_total_mib,
-            (limits.reserved_mem_mib, limits.mem_ratio),
-            capacity.mem_mib,
-            claimed.mem_mib,
-        );
-        let disk = stock(
-            Amount::Disk,
-            report.disk_total_mb,
-            (limits.reserved_disk_mib, limits.disk_ratio),
-            capacity.disk_mib,
-            claimed.disk_mib,
-        );
-        [vcpus, mem, disk].into_iter().flatten().collect()
+        figures.into_iter().filter_map(stock).collect()
     }
 
     /// What some of its instances asked for, from a position on; and where the next step goes on. Positions shift when
@@ -197,12 +197,8 @@ fn amounts(
     custom: &[(ColumnId, i64)],
     columns: &Columns,
 ) -> Vec<(Countable, i64)> {
-    let every = [
-        (Amount::Vcpus, asked.vcpus),
-        (Amount::Memory, asked.mem_mib),
-        (Amount::Disk, asked.disk_mib),
-    ];
-    let every = every.map(|(of, amount)| (Countable::Every(of), amount));
+    let every = [Amount::Vcpus, Amount::Memory, Amount::Disk];
+    let every = every.map(|of| (Countable::Every(of), asked.amount(of)));
     let custom = custom.iter().map(|&(column, amount)| {
         let name = columns.name(column).into();
         (Countable::Custom(name), amount)

@@ -3,10 +3,10 @@
 //! classes that cannot have what it looks for.
 
 use super::rank::Key;
-use super::slots::Slots;
-use super::summary::{Promise, Summary};
-use super::tree::{Tree, first_leaf_below, right_of};
+use super::summary::Promise;
 use crate::api::resources::Resources;
+use crate::slots::Slots;
+use crate::tree::{Summary, Tree, first_leaf_below, right_of};
 
 /// Which seat of a bunch a walk comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,14 +41,14 @@ impl Bunch {
         if is_empty {
             self.tree = Tree::default();
         } else {
-            self.tree.set(seat as usize, Promise::NONE);
+            self.tree.put(seat as usize, Promise::NONE);
         }
         is_empty
     }
 
     /// Says what the class in a seat promises; after every change of its waiters.
     pub(super) fn promise(&mut self, seat: u32, promise: Promise) {
-        self.tree.set(seat as usize, promise);
+        self.tree.put(seat as usize, promise);
     }
 
     /// The class in a seat.
@@ -58,7 +58,7 @@ impl Bunch {
 
     /// All classes.
     pub(super) fn classes(&self) -> impl Iterator<Item = u32> {
-        self.seats.iter().map(|(_, &class)| class)
+        self.seats.iter_from(0).map(|(_, &class)| class)
     }
 
     /// The next seat from this one on whose class may have a waiter that fits and is before a place. Takes its steps

@@ -10,7 +10,11 @@ impl Queue {
     /// # Errors
     /// Names the first thing that does not hold.
     pub(crate) fn invariants(&self) -> Result<(), &'static str> {
-        let all = || self.waiting.iter().map(|(_, waiting)| &waiting.waiter);
+        let all = || {
+            self.waiting
+                .iter_from(0)
+                .map(|(_, waiting)| &waiting.waiter)
+        };
         let asked = |pool: Pool| {
             move |key: Key, class| {
                 let waiting = self.waiting.at(key.number)?;

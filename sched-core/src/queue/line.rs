@@ -23,11 +23,12 @@ use super::bunch::Bunch;
 use super::ordered::Ordered;
 use super::rank::Key;
 use super::shape::Pin;
-use super::slots::Slots;
-use super::summary::{Promise, Summary};
+use super::summary::Promise;
 use super::{AllowedNodes, ClassId, Purpose, Room, Shape, Waiter};
 use crate::api::ids::NodeKey;
 use crate::api::resources::Resources;
+use crate::slots::Slots;
+use crate::tree::Summary;
 
 /// Waiters of the same shape and purpose that may go to the same nodes. Exists as long as it has a waiter.
 #[derive(Debug)]
@@ -195,7 +196,7 @@ impl Line {
         asked: impl Fn(Key, u32) -> Option<Resources>,
     ) -> Result<(), &'static str> {
         let mut keys: Vec<Key> = Vec::new();
-        for (number, class) in self.classes.iter() {
+        for (number, class) in self.classes.iter_from(0) {
             let waiters = &class.waiters;
             if !waiters.is_consistent() || waiters.len() == 0 {
                 return Err("a class is not in order");

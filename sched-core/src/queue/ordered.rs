@@ -8,8 +8,8 @@
 
 use super::rank::Key;
 use super::summary::{NO_WAITER, Sum};
-use super::tree::{Tree, first_leaf_below, right_of};
 use crate::api::resources::Resources;
+use crate::tree::{Tree, first_leaf_below, right_of};
 
 /// Most waiters in a chunk: some 25 cache lines to look through, and few enough chunks for the tree to stay in cache.
 const CHUNK: usize = 64;
@@ -113,7 +113,7 @@ impl Ordered {
         };
         if chunk.keys.len() < CHUNK {
             chunk.insert(key, asked);
-            self.tree.set(at, chunk.sum());
+            self.tree.put(at, chunk.sum());
         } else if is_last {
             // A waiter that comes later is usually the last of all; a chunk of its own keeps the full ones full.
             self.append(key, asked);
@@ -154,7 +154,7 @@ impl Ordered {
             self.chunks[at].asked.extend(next.asked);
             self.rebuild();
         } else {
-            self.tree.set(at, self.chunks[at].sum());
+            self.tree.put(at, self.chunks[at].sum());
         }
         true
     }
@@ -247,7 +247,7 @@ impl Ordered {
             keys: vec![key],
             asked: vec![asked],
         };
-        self.tree.set(self.chunks.len(), chunk.sum());
+        self.tree.put(self.chunks.len(), chunk.sum());
         self.chunks.push(chunk);
     }
 

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use super::rank::Rank;
-use super::rule::{Reservation, ReservationRule};
+use super::rule::Reservation;
 use super::{Queue, RESERVATION_TIME, Waiter};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::cluster::node::Pool;
@@ -40,7 +40,7 @@ impl Queue {
         if self.reservation(pool).is_some() || self.reserved(node).is_some() {
             return false;
         }
-        self.rules[pool as usize].reserve(Reservation {
+        self.rules[pool as usize].reservation = Some(Reservation {
             rank,
             instance: instance.clone(),
             node,
@@ -59,7 +59,7 @@ impl Queue {
     /// of the same pool that is not before it.
     pub(crate) fn is_open(&self, node: NodeKey, pool: Pool, rank: Rank) -> bool {
         let mut reservations = Pool::ALL.into_iter().filter_map(|kept_for| {
-            let kept = self.rules[kept_for as usize].reservation()?;
+            let kept = self.rules[kept_for as usize].reservation.as_ref()?;
             (kept.node == node).then_some((kept_for, kept.rank))
         });
         reservations.all(|(kept_for, kept)| kept_for == pool && rank <= kept)
@@ -73,7 +73,7 @@ impl Queue {
 
     /// The reservation of a pool: for whom, and which node.
     pub(crate) fn reservation(&self, pool: Pool) -> Option<(&InstanceId, NodeKey)> {
-        let kept = self.rules[pool as usize].reservation()?;
+        let kept = self.rules[pool as usize].reservation.as_ref()?;
         Some((&kept.instance, kept.node))
     }
 
@@ -103,17 +103,19 @@ impl Queue {
 
     /// Unparks all waiters of a pool: a node has joined or changed.
     pub(crate) fn reconsider(&mut self, pool: Pool) {
-        self.rules[pool as usize].reconsider();
+        self.rules[pool as usize].parked.clear();
     }
 
     /// The waiter whose passes are counted: the first in order that is not parked.
     fn watched(&self, pool: Pool) -> Option<&Waiter> {
         let rule = &self.rules[pool as usize];
         self.iter_after(pool, None)
-            .find(|waiter| !rule.is_parked(waiter.rank()))
+            .find(|waiter| !rule.parked.contains(&waiter.rank()))
     }
 
     fn reservations(&self) -> impl Iterator<Item = &Reservation> {
-        self.rules.iter().filter_map(ReservationRule::reservation)
+        self.rules
+            .iter()
+            .filter_map(|rule| rule.reservation.as_ref())
     }
 }

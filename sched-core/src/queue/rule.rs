@@ -14,8 +14,9 @@ pub(super) struct ReservationRule {
     /// How often waiters have been passed over; those that never were are not listed.
     passes: BTreeMap<Rank, u32>,
     /// Parked waiters, for which no node can be reserved, the latest last.
-    parked: VecDeque<Rank>,
-    reservation: Option<Reservation>,
+    pub(super) parked: VecDeque<Rank>,
+    /// The node that is reserved, and for whom.
+    pub(super) reservation: Option<Reservation>,
 }
 
 /// A node that is reserved for a waiter until a time.
@@ -66,16 +67,6 @@ impl ReservationRule {
         passes >= PASSES_BEFORE_RESERVATION
     }
 
-    /// The node that is reserved, and for whom.
-    pub(super) fn reservation(&self) -> Option<&Reservation> {
-        self.reservation.as_ref()
-    }
-
-    /// Reserves a node.
-    pub(super) fn reserve(&mut self, reservation: Reservation) {
-        self.reservation = Some(reservation);
-    }
-
     /// Ends the reservation if this holds for it; the passes of its waiter are counted from 0 then.
     pub(super) fn end_if(
         &mut self,
@@ -94,15 +85,5 @@ impl ReservationRule {
             self.parked.pop_front();
         }
         self.parked.push_back(rank);
-    }
-
-    /// Whether a waiter is parked.
-    pub(super) fn is_parked(&self, rank: Rank) -> bool {
-        self.parked.contains(&rank)
-    }
-
-    /// Unparks all.
-    pub(super) fn reconsider(&mut self) {
-        self.parked.clear();
     }
 }

@@ -2,15 +2,7 @@
 
 use super::rank::Key;
 use crate::api::resources::Resources;
-
-/// What a tree keeps of its leaves. `join` must be associative, with `NONE` as its neutral element.
-pub(super) trait Summary: Copy + PartialEq {
-    /// Of a leaf that has nothing.
-    const NONE: Self;
-
-    /// Of both together.
-    fn join(self, other: Self) -> Self;
-}
+use crate::tree::Summary;
 
 /// The least amounts of an empty chunk: more than any node has, so that it is covered by nothing.
 pub(super) const NO_WAITER: Resources = Resources {

@@ -1,8 +1,8 @@
 //! One custom resource of all slots. Few nodes have one, so a block without it takes one pointer, and a resource
 //! that no one has any more takes nothing.
 
-use super::maxima::MaxTree;
 use super::packed::{BLOCK, Lanes, at_least, pack};
+use crate::tree::Tree;
 
 /// How much of one custom resource each slot has. Grows with the nodes that have it, not with the cluster.
 #[derive(Debug, Clone, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Column {
     /// Blocks that exist.
     used: usize,
     /// The most in each block, in a tree of the same shape as the index's; empty while no block exists.
-    maxima: MaxTree<i64>,
+    maxima: Tree<i64>,
 }
 
 /// A block of which at least one slot has something.
@@ -74,7 +74,7 @@ impl Column {
             Box::new(ColumnBlock::EMPTY)
         });
         block.set(lane, amount);
-        let most = self.maxima.block(at);
+        let most = self.maxima.leaf(at);
         let most = if amount >= most {
             amount
         } else if old == most {
@@ -113,8 +113,8 @@ impl Column {
         let used = self.blocks.iter().flatten().count();
         let blocks_agree = self.blocks.iter().enumerate().all(|(at, block)| {
             block.as_ref().map_or_else(
-                || self.is_empty() || self.maxima.block(at) == 0,
-                |block| block.is_consistent() && self.maxima.block(at) == block.most(),
+                || self.is_empty() || self.maxima.leaf(at) == 0,
+                |block| block.is_consistent() && self.maxima.leaf(at) == block.most(),
             )
         });
         let leaves = if used == 0 { 0 } else { leaves };

@@ -514,7 +514,7 @@ impl Entry {
                 disk_mib: all.disk_mib.max(0),
             });
         }
-        let seen = self.usage.as_ref().map(|usage| usage.counted());
+        let seen = self.usage.as_ref().map(|usage| usage.counted);
         let counted = |asked: i64, seen: Option<i64>, counts_as: CountsAs| match (counts_as, seen) {
             (CountsAs::Used, _) => 0,
             (CountsAs::Measured, Some(seen)) => seen,

@@ -28,7 +28,7 @@ pub(crate) struct Window {
 pub(crate) struct Usage {
     slots: VecDeque<Slot>,
     /// What it counts as since the latest report, kept because it is read much more often than it changes.
-    counted: Sample,
+    pub(super) counted: Sample,
 }
 
 /// What an instance used at one moment, or what it counts as.
@@ -78,11 +78,6 @@ impl Usage {
             cpu_percent: of(|sample| sample.cpu_percent),
         };
     }
-
-    /// What it counts as.
-    pub(super) fn counted(&self) -> Sample {
-        self.counted
-    }
 }
 
 impl Sample {
@@ -131,7 +126,7 @@ mod tests {
             usage.note(Duration::from_secs(at), sample, window);
             assert!(usage.slots.len() <= super::SLOTS as usize);
         }
-        usage.counted().mem_mib
+        usage.counted.mem_mib
     }
 
     #[test]

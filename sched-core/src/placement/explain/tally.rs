@@ -47,10 +47,8 @@ enum Failed {
     UnknownFigures(Unsaid),
     /// A filter's miss that may pass, such as too high a load. The first such filter counts.
     Filter(u16, Miss),
-    /// Less than is asked for, free or in all; so are the next three.
-    Memory,
-    Vcpus,
-    Disk,
+    /// Less than is asked for, free or in all; so is the next.
+    Amount(Amount),
     Custom(ColumnId),
     /// It fits, and its room is for others.
     Reserved,
@@ -71,12 +69,7 @@ enum Unready {
 impl Unready {
     /// What a node is full of, by what is free on it.
     fn full(free: &Resources) -> Self {
-        let amounts = [
-            (Amount::Memory, free.mem_mib),
-            (Amount::Vcpus, free.vcpus),
-            (Amount::Disk, free.disk_mib),
-        ];
-        let used_up = amounts.into_iter().find(|(_, free)| *free <= 0);
+        let used_up = free.amounts().into_iter().find(|(_, free)| *free <= 0);
         Self::Full(used_up.map(|(name, _)| name))
     }
 
@@ -163,7 +156,7 @@ impl<'a> Tally<'a> {
     /// for it.
     pub(super) fn count_lost(&mut self, key: NodeKey) {
         let (asked, view) = (self.search.asked, self.search.view);
-        if view.nodes().node(key).report().is_some() {
+        if view.nodes.node(key).report().is_some() {
             let candidate = view.candidate(key);
             let is_ruled_out = self.search.filters.iter().any(|filter| {
                 let missed = filter.admits(&candidate, asked);
@@ -194,9 +187,9 @@ impl<'a> Tally<'a> {
     /// A node with what it has free. Of nodes on offer the table has the figure ready; of others it is computed.
     fn candidate(&self, key: NodeKey) -> Candidate<'a> {
         let view = self.search.view;
-        let node = view.nodes().node(key);
-        match node.slots()[view.pool() as usize] {
-            Some(slot) if node.is_on_offer() => view.candidate_with(key, view.table().offer(slot)),
+        let node = view.nodes.node(key);
+        match node.slots()[view.pool as usize] {
+            Some(slot) if node.is_on_offer() => view.candidate_with(key, view.table.offer(slot)),
             _ => view.candidate(key),
         }
     }
@@ -214,7 +207,7 @@ impl<'a> Tally<'a> {
     /// 8. It fits: its room is for others.
     fn look_at(&mut self, key: NodeKey) -> (Failed, Option<i64>) {
         let (asked, view) = (self.search.asked, self.search.view);
-        let node = view.nodes().node(key);
+        let node = view.nodes.node(key);
         if node.report().is_none() {
             // It may yet say that it is and has whatever is asked for.
             self.could_ever = true;
@@ -228,8 +221,8 @@ impl<'a> Tally<'a> {
             match filter.admits(&candidate, asked) {
                 Err(miss) if filter.is_lasting(miss, asked) => {
                     // The only node there is, which it is to leave: any other that joins may do, unless none is meant.
-                    let is_alone = view.table().len() == 1 && asked.query().leaves(node.uuid());
-                    self.could_ever |= is_alone && !asked.query().is_pinned();
+                    let is_alone = view.table.len() == 1 && asked.query.leaves(node.uuid());
+                    self.could_ever |= is_alone && !asked.query.is_pinned();
                     return (Failed::Lasting(at, miss), None);
                 }
                 Err(miss) => passing = passing.or(Some(Failed::Filter(at, miss))),
@@ -237,7 +230,7 @@ impl<'a> Tally<'a> {
             }
         }
         self.count_eligible(key);
-        let free = candidate.free();
+        let free = candidate.free;
         if let Some(failed) = self.too_small(key) {
             return (failed, Some(self.free_of(failed, key, &free)));
         }
@@ -264,17 +257,15 @@ impl<'a> Tally<'a> {
         }
         let wants = asked.room();
         for &(column, amount) in asked.custom() {
-            let free = view.nodes().free_custom(key, column);
+            let free = view.nodes.free_custom(key, column);
             if free < amount {
                 return (Failed::Custom(column), Some(free));
             }
         }
-        if free.mem_mib < wants.mem_mib {
-            return (Failed::Memory, Some(free.mem_mib));
-        } else if free.vcpus < wants.vcpus {
-            return (Failed::Vcpus, Some(free.vcpus));
-        } else if free.disk_mib < wants.disk_mib {
-            return (Failed::Disk, Some(free.disk_mib));
+        for (of, free) in free.amounts() {
+            if free < wants.amount(of) {
+                return (Failed::Amount(of), Some(free));
+            }
         }
         if is_full {
             return (Failed::NotReady(Unready::full(&free)), None);
@@ -290,30 +281,23 @@ impl<'a> Tally<'a> {
             // No node ever had it, so that its name has no number.
             return Some(Failed::Custom(ColumnId(u16::MAX)));
         }
-        let node = self.search.view.nodes().node(key);
+        let node = self.search.view.nodes.node(key);
         let mut custom = asked.custom().iter();
         if let Some(&(column, _)) = custom.find(|(of, amount)| node.custom_total(*of) < *amount) {
             return Some(Failed::Custom(column));
         }
-        let (whole, wants) = (node.capacity(), asked.room());
-        let amounts = [
-            (Failed::Memory, whole.mem_mib, wants.mem_mib),
-            (Failed::Vcpus, whole.vcpus, wants.vcpus),
-            (Failed::Disk, whole.disk_mib, wants.disk_mib),
-        ];
-        let mut amounts = amounts.into_iter();
-        let found = amounts.find(|(_, total, need)| *total != -1 && total < need);
-        found.map(|(failed, ..)| failed)
+        let mut whole = node.capacity().amounts().into_iter();
+        let is_short =
+            |(of, total): &(Amount, i64)| *total != -1 && *total < asked.room().amount(*of);
+        whole.find(is_short).map(|(of, _)| Failed::Amount(of))
     }
 
     /// How much of the missing resource is free on a node.
     fn free_of(&self, failed: Failed, key: NodeKey, free: &Resources) -> i64 {
         match failed {
-            Failed::Memory => free.mem_mib,
-            Failed::Vcpus => free.vcpus,
-            Failed::Disk => free.disk_mib,
+            Failed::Amount(of) => free.amount(of),
             Failed::Custom(ColumnId(u16::MAX)) => 0,
-            Failed::Custom(column) => self.search.view.nodes().free_custom(key, column),
+            Failed::Custom(column) => self.search.view.nodes.free_custom(key, column),
             _ => 0,
         }
     }
@@ -334,9 +318,9 @@ impl<'a> Tally<'a> {
     /// anything, so while there is one, waiting could help; a UUID is known from the handshake.
     pub(super) fn explanation(mut self) -> Explanation {
         let asked = self.search.asked;
-        let table = self.search.view.table();
+        let table = self.search.view.table;
         let mut no_fit = NoFit {
-            is_network: asked.query().request().network_node,
+            is_network: asked.query.request().network_node,
             nodes: table.len() + self.lost,
             ..NoFit::default()
         };
@@ -347,13 +331,13 @@ impl<'a> Tally<'a> {
             && list.len() < table.len()
             && let Some(at) = self.pin()
         {
-            let miss = Miss(u32::from(!asked.query().names_node()));
+            let miss = Miss(u32::from(!asked.query.names_node()));
             let others = table.len() - list.len();
             self.count_of(Failed::Lasting(at, miss)).nodes += others;
             // The host that is asked for may be one that has not said its name yet.
-            let nodes = self.search.view.nodes();
+            let nodes = self.search.view.nodes;
             let is_silent = |key| nodes.node(key).report().is_none();
-            self.could_ever |= !asked.query().names_node() && table.iter().any(is_silent);
+            self.could_ever |= !asked.query.names_node() && table.iter().any(is_silent);
         }
         let mut counts: Vec<_> = self.counts.iter().collect();
         counts.sort_by_key(|(failed, count)| (Reverse(count.nodes), *failed));
@@ -403,42 +387,37 @@ impl<'a> Tally<'a> {
                 reason.never = filter.is_lasting(miss, self.search.asked);
                 filter.lack(miss, self.search.asked)
             }
-            Failed::Lost => {
-                let kind = ReasonKind::Other(LOST.to_owned());
-                plain(&mut reason, kind, Lack::Lost)
-            }
-            Failed::Reserved => {
-                let kind = ReasonKind::Other("reserved".to_owned());
-                plain(&mut reason, kind, Lack::Reserved)
-            }
+            Failed::Lost => plain(&mut reason, other(LOST), Lack::Lost),
+            Failed::Reserved => plain(&mut reason, other("reserved"), Lack::Reserved),
             Failed::NotReady(unready) => {
                 reason.what = unready.what();
                 plain(&mut reason, ReasonKind::NotReady, unready.lack())
             }
-            Failed::Faulty => {
-                let kind = ReasonKind::Other("fault".to_owned());
-                plain(&mut reason, kind, Lack::Fault)
-            }
-            Failed::Cordoned => {
-                let kind = ReasonKind::Other("cordoned".to_owned());
-                plain(&mut reason, kind, Lack::Cordoned)
-            }
+            Failed::Faulty => plain(&mut reason, other("fault"), Lack::Fault),
+            Failed::Cordoned => plain(&mut reason, other("cordoned"), Lack::Cordoned),
             Failed::BackedUp => plain(&mut reason, ReasonKind::BackedUp, Lack::Queue),
             Failed::UnknownFigures(unsaid) => {
                 let names: Vec<_> = unsaid.iter().flatten().map(|it| it.name()).collect();
                 reason.what = names.join(", ");
-                plain(
-                    &mut reason,
-                    ReasonKind::UnknownFigures,
-                    Lack::Figures(unsaid),
-                )
+                let kind = ReasonKind::UnknownFigures;
+                plain(&mut reason, kind, Lack::Figures(unsaid))
             }
-            Failed::Memory | Failed::Vcpus | Failed::Disk | Failed::Custom(_) => {
-                self.shortage(failed, count, &mut reason)
+            Failed::Amount(of) => {
+                reason.reason = match of {
+                    Amount::Memory => ReasonKind::Memory,
+                    Amount::Vcpus => ReasonKind::Vcpus,
+                    Amount::Disk => ReasonKind::Disk,
+                };
+                self.shortage(failed, count, &mut reason, Countable::Every(of))
+            }
+            Failed::Custom(column) => {
+                let name = self.name_of(column);
+                (reason.reason, reason.what) = (ReasonKind::Resource, name.to_owned());
+                self.shortage(failed, count, &mut reason, Countable::Custom(name.into()))
             }
         };
         if let Some((_, key)) = count.nearest {
-            let node = view.nodes().node(key);
+            let node = view.nodes.node(key);
             reason.node_uuid = node.uuid().to_string();
             reason.hostname = node.hostname().to_owned();
         }
@@ -448,32 +427,26 @@ impl<'a> Tally<'a> {
     /// How much the START asks for of the missing resource; 0 for reasons that are no shortage.
     fn amount(&self, failed: Failed) -> i64 {
         let asked: &Asked<'_> = self.search.asked;
-        let wants = asked.room();
-        let Failed::Custom(column) = failed else {
-            return match failed {
-                Failed::Memory => wants.mem_mib,
-                Failed::Vcpus => wants.vcpus,
-                Failed::Disk => wants.disk_mib,
-                _ => 0,
-            };
+        let column = match failed {
+            Failed::Amount(of) => return asked.room().amount(of),
+            Failed::Custom(column) => column,
+            _ => return 0,
         };
         let mut custom = asked.custom().iter();
         if let Some(&(_, amount)) = custom.find(|(other, _)| *other == column) {
             return amount;
         }
         let name = self.name_of(column);
-        let mut amounts = asked.query().amounts();
+        let mut amounts = asked.query.amounts();
         let amount = amounts.find(|(other, _)| *other == name);
         amount.map_or(0, |(_, amount)| amount)
     }
 
     /// How much of the missing resource a node has in all; -1 if that is not known or the reason is no shortage.
     fn total(&self, failed: Failed, key: NodeKey) -> i64 {
-        let node = self.search.view.nodes().node(key);
+        let node = self.search.view.nodes.node(key);
         match failed {
-            Failed::Memory => node.capacity().mem_mib,
-            Failed::Vcpus => node.capacity().vcpus,
-            Failed::Disk => node.capacity().disk_mib,
+            Failed::Amount(of) => node.capacity().amount(of),
             Failed::Custom(column) => node.custom_total(column),
             _ => -1,
         }
@@ -485,35 +458,24 @@ impl<'a> Tally<'a> {
         let asked = self.search.asked;
         let mut custom = asked.custom().iter();
         if custom.any(|(other, _)| *other == column) {
-            self.search.view.columns().name(column)
+            self.search.view.columns.name(column)
         } else {
             asked.unknown_names().first().copied().unwrap_or_default()
         }
     }
 
-    /// Fills in the reason for a shortage of memory, vcpus, disk or a custom resource. The largest capacity is told to
+    /// Fills in the reason for a shortage, with the figures. The largest capacity is told to
     /// people only where it is too small: then waiting does not help.
-    fn shortage(&self, failed: Failed, count: &Count, reason: &mut Reason) -> Lack {
-        let (kind, of) = match failed {
-            Failed::Vcpus => (ReasonKind::Vcpus, Countable::Every(Amount::Vcpus)),
-            Failed::Disk => (ReasonKind::Disk, Countable::Every(Amount::Disk)),
-            Failed::Custom(column) => {
-                let name = self.name_of(column);
-                reason.what = name.to_owned();
-                (ReasonKind::Resource, Countable::Custom(name.into()))
-            }
-            _ => (ReasonKind::Memory, Countable::Every(Amount::Memory)),
-        };
+    fn shortage(&self, failed: Failed, count: &Count, reason: &mut Reason, of: Countable) -> Lack {
         let amount = self.amount(failed);
         let best = count.nearest.map_or(0, |(free, _)| free.max(0));
         reason.asked = Some(amount);
         reason.best = Some(best);
         reason.capacity = count.capacity;
         reason.never = !count.could_ever;
-        reason.reason = kind;
         let host = count
             .nearest
-            .map_or("", |(_, key)| self.search.view.nodes().node(key).hostname());
+            .map_or("", |(_, key)| self.search.view.nodes.node(key).hostname());
         Lack::Room(Box::new(Shortage {
             of,
             asked: amount,
@@ -526,13 +488,15 @@ impl<'a> Tally<'a> {
 
 /// What is not known of what a node has free; `None` where all is.
 fn unsaid(free: &Resources) -> Option<Unsaid> {
-    let amounts = [
-        (Amount::Memory, free.mem_mib),
-        (Amount::Vcpus, free.vcpus),
-        (Amount::Disk, free.disk_mib),
-    ];
-    let unsaid = amounts.map(|(name, free)| (free == i64::MIN).then_some(name));
+    let unsaid = free
+        .amounts()
+        .map(|(name, free)| (free == i64::MIN).then_some(name));
     unsaid.iter().any(Option::is_some).then_some(unsaid)
+}
+
+/// A kind of reason that has no name of its own.
+fn other(word: &str) -> ReasonKind {
+    ReasonKind::Other(word.to_owned())
 }
 
 /// Sets the kind of a reason that has no figures.

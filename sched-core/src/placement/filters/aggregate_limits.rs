@@ -26,7 +26,7 @@ impl Filter for AggregateLimit {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.isolation().has_limits()
+        asked.view.isolation.has_limits()
     }
 
     fn admits(&self, node: &Candidate<'_>, _asked: &Asked<'_>) -> Result<(), Miss> {

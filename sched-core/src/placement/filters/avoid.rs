@@ -25,11 +25,11 @@ impl Filter for Avoid {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.query().avoids_any()
+        asked.query.avoids_any()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        let (query, node) = (asked.query(), node.uuid());
+        let (query, node) = (asked.query, node.uuid());
         match query.avoids(node) {
             true if query.leaves(node) => Err(LEFT),
             true => Err(FOR_NOW),

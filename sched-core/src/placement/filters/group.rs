@@ -60,7 +60,7 @@ impl Filter for HardGroup {
         let fits = if group.is_apart_by_node() {
             group.in_place(node) < group.max()
         } else if group.is_together() {
-            group.members_at(node) > 0 || group.members().is_none()
+            group.members_at(node) > 0 || group.members.is_none()
         } else {
             group.members_at(node) < group.max()
         };
@@ -78,10 +78,10 @@ impl Filter for HardGroup {
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
         let Some(group) = asked.group() else { return };
-        let pool = to.view.pool() as usize;
+        let pool = to.view.pool as usize;
         // The scope is the node: slots with members are kept ready, and no label is read.
         if group.is_node_scope() {
-            let Some(members) = group.members() else {
+            let Some(members) = group.members else {
                 return;
             };
             to.masks.push(if group.is_together() {
@@ -96,7 +96,7 @@ impl Filter for HardGroup {
         let set = Arc::new(to.labels.with_values(scope, group.values_with(least)));
         if !group.is_together() {
             to.masks.push(Mask::outside(set));
-        } else if group.members().is_some() {
+        } else if group.members.is_some() {
             to.masks.push(Mask::inside(set));
         }
     }

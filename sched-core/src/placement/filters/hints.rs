@@ -35,18 +35,18 @@ impl Filter for SameNode {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.same_node().is_some()
+        asked.same_node.is_some()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        match asked.same_node() {
-            Some(nodes) if !nodes.contains(&node.key()) => Err(Miss(0)),
+        match &asked.same_node {
+            Some(nodes) if !nodes.contains(&node.key) => Err(Miss(0)),
             _ => Ok(()),
         }
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
-        let nodes = asked.same_node().unwrap_or_default();
+        let nodes = asked.same_node.as_deref().unwrap_or_default();
         to.masks.push(Mask::inside(slots(nodes, to)));
     }
 
@@ -69,18 +69,18 @@ impl Filter for DifferentNode {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        !asked.different_node().is_empty()
+        !asked.different_node.is_empty()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        if asked.different_node().contains(&node.key()) {
+        if asked.different_node.contains(&node.key) {
             return Err(Miss(0));
         }
         Ok(())
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
-        let slots = slots(asked.different_node(), to);
+        let slots = slots(&asked.different_node, to);
         to.masks.push(Mask::outside(slots));
     }
 
@@ -93,14 +93,8 @@ impl Filter for DifferentNode {
     }
 }
 
-/// The slots of these nodes in the pool that is searched; nodes of the other pool have none.
+/// The slots of these nodes in the pool that is searched.
 fn slots(nodes: &[NodeKey], narrowing: &Narrowing<'_>) -> Arc<SlotSet> {
-    let view = narrowing.view;
-    let mut set = SlotSet::default();
-    for &key in nodes {
-        if let Some(slot) = view.nodes().node(key).slots()[view.pool() as usize] {
-            set.insert(slot);
-        }
-    }
-    Arc::new(set)
+    let nodes = nodes.iter();
+    Arc::new(nodes.filter_map(|&key| narrowing.view.slot(key)).collect())
 }

@@ -27,11 +27,11 @@ impl Filter for FetchesImage {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.query().request().fetches_image
+        asked.query.request().fetches_image
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        let request = asked.query().request();
+        let request = asked.query.request();
         let has_image = || {
             let image = request.image.as_deref();
             image.is_some_and(|image| node.has_image(image))

@@ -36,7 +36,7 @@ impl Filter for IsolatedImages {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.isolation().has_images()
+        asked.view.isolation.has_images()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
@@ -83,6 +83,6 @@ impl Filter for IsolatedImages {
 
 /// The START's image, if some aggregate isolates it; `None` where it has no image or any other.
 fn isolated<'a>(asked: &Asked<'a>) -> Option<&'a str> {
-    let image = asked.query().request().image.as_deref();
-    image.filter(|image| asked.isolation().is_isolated(image))
+    let image = asked.query.request().image.as_deref();
+    image.filter(|image| asked.view.isolation.is_isolated(image))
 }

@@ -32,12 +32,12 @@ impl Filter for HardNear {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.near().iter().any(|near| near.asked().hard)
+        asked.near.iter().any(|near| near.asked().hard)
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
         let failed = asked
-            .near()
+            .near
             .iter()
             .position(|near| near.asked().hard && !near.is_at(node));
         match failed {
@@ -47,14 +47,9 @@ impl Filter for HardNear {
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
-        for near in asked.near().iter().filter(|near| near.asked().hard) {
-            let set = if near.asked().scope == NODE_SCOPE {
-                to.labels.with_key(&near.asked().label)
-            } else {
-                let values = near.domains();
-                to.labels.with_values(&near.asked().scope, values)
-            };
-            to.masks.push(Mask::inside(Arc::new(set)));
+        for near in asked.near.iter().filter(|near| near.asked().hard) {
+            let slots = near.slots(to.labels);
+            to.masks.push(Mask::inside(Arc::new(slots)));
         }
     }
 
@@ -63,7 +58,7 @@ impl Filter for HardNear {
     }
 
     fn lack(&self, miss: Miss, asked: &Asked<'_>) -> Lack {
-        let near = asked.near().get(miss.0 as usize);
+        let near = asked.near.get(miss.0 as usize);
         let Some(near) = near.map(|near| near.asked()) else {
             return Lack::Nearness;
         };
@@ -78,7 +73,7 @@ impl Filter for HardNear {
     }
 
     fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        let near = asked.near().get(miss.0 as usize);
+        let near = asked.near.get(miss.0 as usize);
         near.map_or_else(String::new, |near| near.asked().label.clone())
     }
 

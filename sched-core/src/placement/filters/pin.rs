@@ -26,11 +26,11 @@ impl Filter for Pin {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.query().is_pinned()
+        asked.query.is_pinned()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        let query = asked.query();
+        let query = asked.query;
         if query.node().is_some_and(|only| only != Some(node.uuid())) {
             return Err(OTHER_ID);
         }
@@ -41,20 +41,13 @@ impl Filter for Pin {
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
-        let (nodes, pool) = (to.view.nodes(), to.view.pool());
-        let slot = |key| nodes.node(key).slots()[pool as usize];
-        if let Some(only) = asked.query().node() {
-            let key = only.and_then(|uuid| nodes.by_uuid(uuid));
-            to.only(key.and_then(slot).into_iter().collect());
-        } else if let Some(hostname) = asked.query().hostname() {
-            to.only(
-                nodes
-                    .by_hostname(hostname)
-                    .iter()
-                    .copied()
-                    .filter_map(slot)
-                    .collect(),
-            );
+        let view = to.view;
+        if let Some(only) = asked.query.node() {
+            let key = only.and_then(|uuid| view.nodes.by_uuid(uuid));
+            to.only(key.and_then(|key| view.slot(key)).into_iter().collect());
+        } else if let Some(hostname) = asked.query.hostname() {
+            let keys = view.nodes.by_hostname(hostname).iter();
+            to.only(keys.filter_map(|&key| view.slot(key)).collect());
         }
     }
 
@@ -64,9 +57,9 @@ impl Filter for Pin {
 
     fn lack(&self, miss: Miss, asked: &Asked<'_>) -> Lack {
         if miss == OTHER_ID {
-            Lack::Node(asked.query().pin_text().into())
+            Lack::Node(asked.query.pin_text().into())
         } else {
-            Lack::Host(asked.query().hostname().unwrap_or_default().into())
+            Lack::Host(asked.query.hostname().unwrap_or_default().into())
         }
     }
 

@@ -25,12 +25,12 @@ impl Filter for Tenants {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.is_any_reserved()
+        asked.is_any_reserved
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
         let tenant = asked
-            .query()
+            .query
             .request()
             .tenant
             .as_ref()
@@ -47,7 +47,7 @@ impl Filter for Tenants {
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
         let mut others = to.labels.with_key(TENANT);
-        if let Some(tenant) = &asked.query().request().tenant {
+        if let Some(tenant) = &asked.query.request().tenant {
             let tenant = tenant.to_string();
             let own = to
                 .labels

@@ -24,7 +24,7 @@ impl Filter for RunsVmType {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.is_lacking()
+        asked.is_lacking
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
@@ -60,7 +60,7 @@ impl Filter for RunsVmType {
 /// The START's type as labels and answers name it; empty where it names none, which no node lacks.
 fn word(asked: &Asked<'_>) -> &'static str {
     asked
-        .query()
+        .query
         .request()
         .vm_type
         .map_or("", |vm_type| vm_type.name())

@@ -26,18 +26,18 @@ impl Filter for Volumes {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        !asked.volumes().is_empty()
+        !asked.volumes.is_empty()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        match asked.volumes().iter().position(|it| !node.has_volume(it)) {
+        match asked.volumes.iter().position(|it| !node.has_volume(it)) {
             Some(at) => Err(Miss(u32::try_from(at).unwrap_or(u32::MAX))),
             None => Ok(()),
         }
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
-        for volume in asked.volumes() {
+        for volume in &asked.volumes {
             let has_it = to.labels.with_values(VOLUME, std::iter::once(*volume));
             to.masks.push(Mask::inside(Arc::new(has_it)));
         }
@@ -52,7 +52,7 @@ impl Filter for Volumes {
     }
 
     fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        let volume = asked.volumes().get(miss.0 as usize);
+        let volume = asked.volumes.get(miss.0 as usize);
         volume.map_or_else(String::new, |it| (*it).to_owned())
     }
 

@@ -2,14 +2,22 @@
 //! that cannot hold what it looks for. As a heap in one list: node `n` has the children `2n` and `2n + 1`, the root is
 //! 1.
 //!
-//! The queue uses it for chunks of waiters (`ordered`) and for classes (`bunch`). The index of nodes has one of its own
-//! (`cluster::index::maxima`), whose walks are tuned for several trees at once.
+//! The queue uses it for chunks of waiters (`queue::ordered`) and for classes (`queue::bunch`), the index of nodes for what
+//! blocks of them offer (`cluster::index`). Trees with as many leaves have the same shape, so that a search walks several
+//! of them with one position.
 
-use super::summary::Summary;
+/// What a tree keeps of its leaves. `join` must be associative, with `NONE` as its neutral element.
+pub(crate) trait Summary: Copy + PartialEq {
+    /// Of a leaf that has nothing.
+    const NONE: Self;
+
+    /// Of both together.
+    fn join(self, other: Self) -> Self;
+}
 
 /// Summaries of each leaf, each pair of leaves, and so on up to the root.
-#[derive(Debug)]
-pub(super) struct Tree<T> {
+#[derive(Debug, Clone)]
+pub(crate) struct Tree<T> {
     /// `1 ..` = inner nodes from the root on, then as many leaves, a power of two; empty while there are none.
     nodes: Vec<T>,
 }
@@ -22,23 +30,28 @@ impl<T> Default for Tree<T> {
 
 impl<T: Summary> Tree<T> {
     /// The number of leaves, a power of two; those at the end may be empty. Also the number of the first leaf's node.
-    pub(super) fn leaves(&self) -> usize {
+    pub(crate) fn leaves(&self) -> usize {
         self.nodes.len() / 2
     }
 
     /// What is below a node.
     #[inline]
-    pub(super) fn node(&self, at: usize) -> T {
+    pub(crate) fn node(&self, at: usize) -> T {
         self.nodes[at]
     }
 
+    /// What is in a leaf.
+    pub(crate) fn leaf(&self, leaf: usize) -> T {
+        self.nodes[self.leaves() + leaf]
+    }
+
     /// What is in all leaves.
-    pub(super) fn root(&self) -> T {
+    pub(crate) fn root(&self) -> T {
         self.nodes.get(1).copied().unwrap_or(T::NONE)
     }
 
     /// The summary of all leaves before this one, in O(log n).
-    pub(super) fn before(&self, leaf: usize) -> T {
+    pub(crate) fn before(&self, leaf: usize) -> T {
         let mut at = self.leaves() + leaf;
         let mut all = T::NONE;
         while at > 1 {
@@ -50,11 +63,16 @@ impl<T: Summary> Tree<T> {
         all
     }
 
-    /// Changes a leaf; leaves up to it are added where they are missing. Stops on the way up where nothing changes.
-    pub(super) fn set(&mut self, leaf: usize, summary: T) {
+    /// Changes a leaf; leaves up to it are added where they are missing.
+    pub(crate) fn put(&mut self, leaf: usize, summary: T) {
         if leaf >= self.leaves() {
             self.grow(leaf + 1);
         }
+        self.set(leaf, summary);
+    }
+
+    /// Changes a leaf that is there. Stops on the way up where nothing changes.
+    pub(crate) fn set(&mut self, leaf: usize, summary: T) {
         let mut at = self.leaves() + leaf;
         if self.nodes[at] == summary {
             return;
@@ -71,7 +89,7 @@ impl<T: Summary> Tree<T> {
     }
 
     /// Makes it the tree of exactly these leaves. O(n).
-    pub(super) fn rebuild(&mut self, summaries: impl ExactSizeIterator<Item = T>) {
+    pub(crate) fn rebuild(&mut self, summaries: impl ExactSizeIterator<Item = T>) {
         let leaves = match summaries.len() {
             0 => 0,
             len => len.next_power_of_two(),
@@ -84,7 +102,7 @@ impl<T: Summary> Tree<T> {
     }
 
     /// Makes room for at least this many leaves.
-    fn grow(&mut self, leaves: usize) {
+    pub(crate) fn grow(&mut self, leaves: usize) {
         let leaves = leaves.next_power_of_two();
         let old = self.leaves();
         let mut nodes = vec![T::NONE; 2 * leaves];
@@ -101,7 +119,7 @@ impl<T: Summary> Tree<T> {
     }
 
     /// Whether its leaves are these, and every node joins what is below it.
-    pub(super) fn is_of(&self, summaries: impl ExactSizeIterator<Item = T>) -> bool {
+    pub(crate) fn is_of(&self, summaries: impl ExactSizeIterator<Item = T>) -> bool {
         let mut again = Self::default();
         again.rebuild(summaries);
         let leaves = |tree: &Self| {
@@ -110,20 +128,31 @@ impl<T: Summary> Tree<T> {
             while all.pop_if(|last| *last == T::NONE).is_some() {}
             all
         };
+        leaves(self) == leaves(&again) && self.is_consistent()
+    }
+
+    /// Whether every node joins what is below it.
+    pub(crate) fn is_consistent(&self) -> bool {
         let joins = |at: usize| self.nodes[at] == self.nodes[2 * at].join(self.nodes[2 * at + 1]);
-        leaves(self) == leaves(&again) && (1..self.leaves()).all(joins)
+        (1..self.leaves()).all(joins)
+    }
+
+    /// Bytes on the heap.
+    #[cfg(any(test, feature = "test-support"))]
+    pub(crate) fn size(&self) -> usize {
+        self.nodes.capacity() * size_of::<T>()
     }
 }
 
 /// The next subtree to the right of a node's, as large as possible; `None` past the last.
 #[inline]
-pub(super) fn right_of(at: usize) -> Option<usize> {
+pub(crate) fn right_of(at: usize) -> Option<usize> {
     let as_left_child = at >> at.trailing_ones();
     (as_left_child != 0).then(|| as_left_child + 1)
 }
 
 /// The leaf, counted from 0, that is leftmost below a node of a tree with so many leaves.
 #[inline]
-pub(super) fn first_leaf_below(at: usize, leaves: usize) -> usize {
+pub(crate) fn first_leaf_below(at: usize, leaves: usize) -> usize {
     (at << (leaves.ilog2() - at.ilog2())) - leaves
 }

@@ -3,7 +3,7 @@
 
 /// Values in numbered places.
 #[derive(Debug)]
-pub(super) struct Slots<T> {
+pub(crate) struct Slots<T> {
     slots: Vec<Option<T>>,
     /// Numbers that are free, to be used before the list grows.
     vacant: Vec<u32>,
@@ -20,14 +20,15 @@ impl<T> Default for Slots<T> {
 
 impl<T> Slots<T> {
     /// The number that the next value put in will have.
-    pub(super) fn next(&self) -> u32 {
-        let behind =
-            || u32::try_from(self.slots.len()).expect("the queue is bounded far below 2^32");
+    pub(crate) fn next(&self) -> u32 {
+        let behind = || {
+            u32::try_from(self.slots.len()).expect("what has a number is bounded far below 2^32")
+        };
         self.vacant.last().copied().unwrap_or_else(behind)
     }
 
     /// Puts a value into a free place, and returns its number.
-    pub(super) fn insert(&mut self, value: T) -> u32 {
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
         let at = self.next();
         if self.vacant.pop().is_some() {
             self.slots[at as usize] = Some(value);
@@ -38,7 +39,7 @@ impl<T> Slots<T> {
     }
 
     /// Takes a value out. With the last one the memory is given back.
-    pub(super) fn remove(&mut self, at: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
         let value = self.slots.get_mut(at as usize)?.take()?;
         self.vacant.push(at);
         if self.len() == 0 {
@@ -48,28 +49,28 @@ impl<T> Slots<T> {
     }
 
     /// The value with a number.
-    pub(super) fn at(&self, at: u32) -> Option<&T> {
+    pub(crate) fn at(&self, at: u32) -> Option<&T> {
         self.slots.get(at as usize)?.as_ref()
     }
 
     /// The value with a number, to be changed.
-    pub(super) fn at_mut(&mut self, at: u32) -> Option<&mut T> {
+    pub(crate) fn at_mut(&mut self, at: u32) -> Option<&mut T> {
         self.slots.get_mut(at as usize)?.as_mut()
     }
 
     /// Values there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
 
     /// Numbers in use are below this.
-    pub(super) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.slots.len()
     }
 
-    /// All values with their numbers.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let numbered = (0..).zip(&self.slots);
+    /// All values with their numbers, from a number on.
+    pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = (u32, &T)> {
+        let numbered = (0..).zip(&self.slots).skip(start);
         numbered.filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
     }
 }
