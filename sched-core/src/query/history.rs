@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sched_model::{HistoryRow, InstanceView, OutputRow, PhaseName, PlacementState, Query, Uuid};
 
-use super::page::{Allowance, InstanceRow, Page, limit, push_row, start_of};
+use super::page::{Allowance, InstanceRow, InstanceRows, Page, limit, start_of};
 use crate::api::cause::Cause;
 use crate::api::explained::QueryProblem;
 use crate::api::ids::InstanceId;
@@ -109,7 +109,7 @@ impl<'a> Sight<'a> {
             within.is_some_and(|within| age > within)
         };
         let mut passed_over = 0_usize;
-        let mut allowance = Allowance::new(limit(query));
+        let mut rows = InstanceRows::of(result, query);
         let mut last = from;
         // Who asks for one by its whole identifier is not to pay for all others.
         let whole = (!pattern.is_empty()).then(|| InstanceId::new(pattern));
@@ -117,7 +117,7 @@ impl<'a> Sight<'a> {
         let one = whole.filter(|runs| !runs.is_empty());
         let all = one.is_none().then(|| self.instances.runs_after(from));
         for (number, run) in one.into_iter().flatten().chain(all.into_iter().flatten()) {
-            if allowance.is_used_up() {
+            if rows.allowance.is_used_up() {
                 result.next = Some(last.to_string());
                 return;
             }
@@ -126,21 +126,17 @@ impl<'a> Sight<'a> {
             if is_too_old(run) {
                 passed_over += 1;
                 if passed_over.is_multiple_of(PASSED_OVER_AS_ONE) {
-                    allowance.look();
+                    rows.allowance.look();
                 }
                 continue;
             }
-            allowance.look();
+            rows.allowance.look();
             let is_named = [run.name(), &**run.hostname()].contains(&pattern);
             if run.instance().starts_with(pattern) || !pattern.is_empty() && is_named {
                 let row = self.ended_row(run);
                 let names = row.hostname.len() + row.name.len() + row.program.len();
-                allowance.take_row(row.cause.text_size() + names);
-                push_row(
-                    row,
-                    &mut result.payload.instances,
-                    &mut result.cause.instances,
-                );
+                let text_len = row.cause.text_size() + names;
+                rows.push(row, text_len);
             }
         }
     }

@@ -8,10 +8,7 @@ use std::time::Instant;
 
 use sched_model::{InstanceView, PhaseName, PlacementState, Query, UNKNOWN};
 
-use super::page::{
-    Allowance, InstanceCursor, InstanceRow, Page, QueueCursor, amounts_len, limit, push_row,
-    start_of,
-};
+use super::page::{InstanceCursor, InstanceRow, InstanceRows, Page, QueueCursor, start_of};
 use super::waiting::Detail;
 use crate::Scheduler;
 use crate::api::cause::Cause;
@@ -55,19 +52,14 @@ impl Sight<'_> {
         if !pattern.is_empty()
             && let Some(row) = self.instance_row(now, &InstanceId::new(pattern))
         {
-            push_row(
-                row,
-                &mut result.payload.instances,
-                &mut result.cause.instances,
-            );
+            InstanceRows::of(result, query).add(row);
             return;
         }
         let Some(from) = start_of(query, result) else {
             return;
         };
-        let mut allowance = Allowance::new(limit(query));
-        let rows = (&mut result.payload.instances, &mut result.cause.instances);
-        let next = self.instance_page(now, from, pattern, &mut allowance, rows);
+        let mut rows = InstanceRows::of(result, query);
+        let next = self.instance_page(now, from, pattern, &mut rows);
         result.next = next.map(|cursor| cursor.to_string());
     }
 
@@ -79,7 +71,7 @@ impl Sight<'_> {
         let Some(from) = start_of::<QueueCursor>(query, result) else {
             return;
         };
-        let mut allowance = Allowance::new(limit(query));
+        let mut rows = InstanceRows::of(result, query);
         for pool in Pool::ALL.into_iter().skip(from.pool) {
             let at = pool as usize;
             let is_first = at == from.pool;
@@ -87,7 +79,7 @@ impl Sight<'_> {
             let rank = after.map(|(priority, order)| Rank::new(priority, order));
             let mut last = after;
             for waiter in self.queue.iter_after(pool, rank) {
-                if allowance.is_used_up() {
+                if rows.allowance.is_used_up() {
                     let cursor = QueueCursor {
                         pool: at,
                         after: last,
@@ -95,17 +87,12 @@ impl Sight<'_> {
                     result.next = Some(cursor.to_string());
                     return;
                 }
-                allowance.look();
+                rows.allowance.look();
                 last = Some((waiter.priority(), waiter.order()));
                 let is_wanted = waiter.instance().starts_with(pattern)
                     || self.is_called(waiter.instance(), pattern);
                 if is_wanted && let Some(row) = self.instance_row(now, waiter.instance()) {
-                    allowance.take_row(text_len(&row));
-                    push_row(
-                        row,
-                        &mut result.payload.instances,
-                        &mut result.cause.instances,
-                    );
+                    rows.add(row);
                 }
             }
         }
@@ -118,60 +105,53 @@ impl Sight<'_> {
         now: Instant,
         from: InstanceCursor,
         pattern: &str,
-        allowance: &mut Allowance,
-        (rows, causes): (&mut Vec<InstanceView>, &mut Vec<Cause>),
+        rows: &mut InstanceRows<'_>,
     ) -> Option<InstanceCursor> {
         let (first, mut left) = match from {
             InstanceCursor::Node(first, left) => (first, left),
-            InstanceCursor::Lost(after) => {
-                let end = self.lost_page(now, after, pattern, allowance, (rows, causes));
-                if end.is_some() {
-                    return end;
-                }
-                (0, None)
-            }
+            InstanceCursor::Lost(after) => match self.lost_page(now, after, pattern, rows) {
+                None => (0, None),
+                end => return end,
+            },
             InstanceCursor::Nowhere(after) => {
                 let mut last = after;
                 while let Some((instance, managed)) = self.instances.next_nowhere(last.as_ref()) {
-                    if allowance.is_used_up() {
+                    if rows.allowance.is_used_up() {
                         return Some(InstanceCursor::Nowhere(last));
                     }
-                    allowance.look();
+                    rows.allowance.look();
                     if instance.starts_with(pattern) || self.is_called(instance, pattern) {
                         let row = self.row_nowhere(now, instance, managed);
-                        allowance.take_row(text_len(&row));
-                        push_row(row, rows, causes);
+                        rows.add(row);
                     }
                     last = Some(instance.clone());
                 }
-                let end = self.lost_page(now, None, pattern, allowance, (rows, causes));
-                if end.is_some() {
-                    return end;
+                match self.lost_page(now, None, pattern, rows) {
+                    None => (0, None),
+                    end => return end,
                 }
-                (0, None)
             }
         };
         for (key, node) in self.cluster.nodes_from(first) {
             let at = key.0 as usize;
-            if allowance.is_used_up() {
+            if rows.allowance.is_used_up() {
                 return Some(InstanceCursor::Node(at, left));
             }
-            allowance.look();
+            rows.allowance.look();
             let by_host = !pattern.is_empty() && node.hostname() == pattern;
             // Those left to show are of the node that the page before ended with, if that is still there.
             let left = left.take().filter(|_| at == first);
             let entries = left.unwrap_or(usize::MAX);
             for (before, instance, entry) in node.ledger().entries_before(entries) {
-                if allowance.is_used_up() {
+                if rows.allowance.is_used_up() {
                     return Some(InstanceCursor::Node(at, Some(before + 1)));
                 }
-                allowance.look();
+                rows.allowance.look();
                 let is_wanted =
                     by_host || instance.starts_with(pattern) || self.is_called(instance, pattern);
                 if is_wanted && self.is_its_place(key, instance, entry) {
                     let row = self.row_on(now, node, instance, entry);
-                    allowance.take_row(text_len(&row));
-                    push_row(row, rows, causes);
+                    rows.add(row);
                 }
             }
         }
@@ -184,20 +164,18 @@ impl Sight<'_> {
         now: Instant,
         after: Option<InstanceId>,
         pattern: &str,
-        allowance: &mut Allowance,
-        (rows, causes): (&mut Vec<InstanceView>, &mut Vec<Cause>),
+        rows: &mut InstanceRows<'_>,
     ) -> Option<InstanceCursor> {
         let mut last = after;
         while let Some(instance) = self.journal.next_lost_plain(last.as_ref()) {
-            if allowance.is_used_up() {
+            if rows.allowance.is_used_up() {
                 return Some(InstanceCursor::Lost(last));
             }
-            allowance.look();
+            rows.allowance.look();
             if let Some(row) = self.row_lost(now, instance) {
                 let by_host = !pattern.is_empty() && row.hostname == pattern;
                 if by_host || instance.starts_with(pattern) || self.is_called(instance, pattern) {
-                    allowance.take_row(text_len(&row));
-                    push_row(row, rows, causes);
+                    rows.add(row);
                 }
             }
             last = Some(instance.clone());
@@ -438,13 +416,4 @@ fn waits_for(managed: &Instance) -> Cause {
         }) => Cause::VictimsToLeave(victims.len()),
         _ => Cause::Plain,
     }
-}
-
-/// Bytes of the texts of a row that vary in length, for the limit of a page.
-fn text_len(row: &InstanceRow) -> usize {
-    row.group.len()
-        + row.name.len()
-        + row.program.len()
-        + row.cause.text_size()
-        + amounts_len(&row.resources)
 }

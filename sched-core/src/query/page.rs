@@ -51,10 +51,48 @@ pub(super) type Page = Explained<QueryResult, RowCauses>;
 /// An instance's row, and why it waits or ended.
 pub(super) type InstanceRow = Explained<InstanceView>;
 
-/// Adds a row to a page. Rows and causes must keep the same length and order: the server joins them by position.
-pub(super) fn push_row(row: InstanceRow, rows: &mut Vec<InstanceView>, causes: &mut Vec<Cause>) {
-    rows.push(row.payload);
-    causes.push(row.cause);
+/// The rows of instances on a page, with the causes of the rows beside them and what the page may still have.
+pub(crate) struct InstanceRows<'a> {
+    rows: &'a mut Vec<InstanceView>,
+    causes: &'a mut Vec<Cause>,
+    pub(super) allowance: Allowance,
+}
+
+impl<'a> InstanceRows<'a> {
+    /// Further rows of a page.
+    pub(super) fn new(
+        rows: &'a mut Vec<InstanceView>,
+        causes: &'a mut Vec<Cause>,
+        allowance: Allowance,
+    ) -> Self {
+        Self {
+            rows,
+            causes,
+            allowance,
+        }
+    }
+
+    /// Those of the page that answers a query.
+    pub(super) fn of(page: &'a mut Page, query: &Query) -> Self {
+        let allowance = Allowance::new(limit(query));
+        let (rows, causes) = (&mut page.payload.instances, &mut page.cause.instances);
+        Self::new(rows, causes, allowance)
+    }
+
+    /// Adds a row with texts of this length. Rows and causes must keep the same length and order: the server joins them
+    /// by position.
+    pub(super) fn push(&mut self, row: InstanceRow, text_len: usize) {
+        self.allowance.take_row(text_len);
+        self.rows.push(row.payload);
+        self.causes.push(row.cause);
+    }
+
+    /// Adds the row of an instance that is there.
+    pub(super) fn add(&mut self, row: InstanceRow) {
+        let texts = row.group.len() + row.name.len() + row.program.len();
+        let text_len = texts + row.cause.text_size() + amounts_len(&row.resources);
+        self.push(row, text_len);
+    }
 }
 
 /// What a page may still have: rows, bytes of text, and entries looked at. The page ends when any of them is used up.

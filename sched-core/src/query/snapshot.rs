@@ -8,7 +8,7 @@ use sched_model::query::MAX_LIMIT;
 
 use crate::Scheduler;
 use crate::api::explained::{Explained, RowCauses};
-use crate::query::page::{Allowance, InstanceCursor, NodeCursor};
+use crate::query::page::{Allowance, InstanceCursor, InstanceRows, NodeCursor};
 use crate::query::waiting::Detail;
 
 /// How much of a snapshot was sent: where the next page begins.
@@ -53,14 +53,12 @@ impl Scheduler {
         }
         if shown.nodes.is_none() {
             let from = std::mem::take(&mut shown.instances);
-            let rows = (
+            let (rows, causes) = (
                 &mut snapshot.payload.instances,
                 &mut snapshot.cause.instances,
             );
-            match self
-                .sight()
-                .instance_page(now, from, "", &mut allowance, rows)
-            {
+            let mut rows = InstanceRows::new(rows, causes, allowance);
+            match self.sight().instance_page(now, from, "", &mut rows) {
                 Some(next) => shown.instances = next,
                 None => snapshot.last = true,
             }

@@ -202,14 +202,8 @@ impl Sight<'_> {
                 true => columns.name(column),
                 false => OTHER,
             };
-            if !totals.custom.contains_key(name) {
-                totals
-                    .custom
-                    .insert(name.to_owned(), ResourceTotal::default());
-            }
-            if let Some(sum) = totals.custom.get_mut(name) {
-                sum.add(total, claimed, claimed, free);
-            }
+            let sum = totals.custom.entry(name.to_owned()).or_default();
+            sum.add(total, claimed, claimed, free);
         }
     }
 }
