@@ -14,6 +14,7 @@ pub(crate) mod ids;
 pub(crate) mod input;
 pub(crate) mod known_node;
 pub(crate) mod malformed;
+pub(crate) mod names;
 pub(crate) mod no_fit;
 pub(crate) mod parcel;
 pub(crate) mod phase;

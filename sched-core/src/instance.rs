@@ -78,11 +78,8 @@ pub(crate) const DEFAULT_PRIORITY: u8 = 50;
 /// [`Instances::on`] alone, so that the table's indexes never differ from it.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    /// Its START, as it came, with who sent it. `None` where this scheduler never had it (an adopted instance) or it
-    /// could not be read back from disk: it cannot be placed again then.
-    start: Option<Box<PlacedStart>>,
-    /// How urgent it is, 0 to 100, higher first.
-    priority: u8,
+    /// What its START asks for, with the START itself.
+    terms: Terms,
     /// How far it is: changed by [`Instances::on`] alone.
     state: State,
     /// Its place among those of its priority: a number counted up with each arrival, the smaller first. Kept over
@@ -90,17 +87,8 @@ pub(crate) struct Instance {
     order: u64,
     /// When its START came in; after a restart converted from the record.
     arrived: Instant,
-    /// The deadline of waiting for room before it first runs; `None` = it does not wait at all. What has run waits
-    /// without a deadline.
-    waits_until: Option<Instant>,
-    /// How many nodes one START may be tried on before its failure is final.
-    max_attempts: u32,
     /// Nodes that could not start it since it last ran: they are not chosen again.
     tried: AllTried,
-    /// Whether the scheduler may move it by itself, by stopping it and starting it elsewhere.
-    relocates: bool,
-    /// What becomes of it when its node is lost.
-    on_loss: OnLoss,
     /// Whether a node ever listed it: from then on it waits for room as long as it takes.
     has_run: bool,
     /// The node it had last, to be preferred when it is placed again.
@@ -115,31 +103,46 @@ pub(crate) struct Instance {
     /// The number of its latest transition, unique over all instances. Work that waits for the disk notes it, and is
     /// dropped if the instance has changed since (`journal`).
     epoch: u64,
-    /// Whether an operator sent its START, rather than a controller: operators together may fill only part of the
-    /// memory for managed instances (`size`).
-    is_operators: bool,
     /// The bytes that `Size` has counted for it, to be taken off again.
     counted: usize,
 }
 
 /// What a START asks of the scheduler beyond amounts: the decoded keys of `scheduling` that decide how its instance is
-/// managed. Fields are as those of [`Instance`].
+/// managed.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// The START, where it may be placed again.
+    /// Its START, as it came, with who sent it. `None` where this scheduler never had it (an adopted instance) or it
+    /// could not be read back from disk: it cannot be placed again then.
     pub(crate) start: Option<Box<PlacedStart>>,
-    /// How urgent it is; `None` = [`DEFAULT_PRIORITY`].
+    /// How urgent it is, 0 to 100, higher first; `None` = [`DEFAULT_PRIORITY`].
     pub(crate) priority: Option<u8>,
-    /// Until when it waits for room at first; `None` = not at all.
+    /// The deadline of waiting for room before it first runs; `None` = it does not wait at all. What has run waits
+    /// without a deadline.
     pub(crate) waits_until: Option<Instant>,
-    /// How many nodes it may be tried on.
+    /// How many nodes one START may be tried on before its failure is final.
     pub(crate) max_attempts: u32,
-    /// Whether it may be moved to another node.
+    /// Whether the scheduler may move it by itself, by stopping it and starting it elsewhere.
     pub(crate) relocates: bool,
     /// What becomes of it when its node is lost.
     pub(crate) on_loss: OnLoss,
-    /// Whether an operator sent it.
+    /// Whether an operator sent its START, rather than a controller: operators together may fill only part of the
+    /// memory for managed instances (`size`).
     pub(crate) is_operators: bool,
+}
+
+impl Default for Terms {
+    /// Those of an instance whose START is not known.
+    fn default() -> Self {
+        Self {
+            start: None,
+            priority: None,
+            waits_until: None,
+            max_attempts: 1,
+            relocates: false,
+            on_loss: OnLoss::Report,
+            is_operators: false,
+        }
+    }
 }
 
 /// What a record says of an instance's time before a restart of the scheduler. Fields are as those of [`Instance`].
@@ -169,44 +172,29 @@ pub(crate) enum OnLoss {
 }
 
 impl Instance {
-    /// One without a START that has not run and asks for nothing. The state is a placeholder:
-    /// [`Vacant::insert`](table::Vacant::insert) sets the first one.
+    /// One without a START that has not run and asks for nothing.
     pub(crate) fn new(order: u64, arrived: Instant) -> Self {
+        Self::started(Terms::default(), order, arrived)
+    }
+
+    /// One that a START asks for and that has not run. The state is a placeholder:
+    /// [`Vacant::insert`](table::Vacant::insert) sets the first one.
+    pub(crate) fn started(terms: Terms, order: u64, arrived: Instant) -> Self {
         Self {
-            start: None,
-            priority: DEFAULT_PRIORITY,
+            terms,
             state: State::Seeking {
                 transit: Transit::default(),
             },
             order,
             arrived,
-            waits_until: None,
-            max_attempts: 1,
             tried: AllTried::default(),
-            relocates: false,
-            on_loss: OnLoss::Report,
             has_run: false,
             last_node: None,
             runs: RunNumbers::default(),
             lease: None,
             history: History::default(),
             epoch: 0,
-            is_operators: false,
             counted: 0,
-        }
-    }
-
-    /// One that a START asks for and that has not run.
-    pub(crate) fn started(terms: Terms, order: u64, arrived: Instant) -> Self {
-        Self {
-            start: terms.start,
-            priority: terms.priority.unwrap_or(DEFAULT_PRIORITY),
-            waits_until: terms.waits_until,
-            max_attempts: terms.max_attempts,
-            relocates: terms.relocates,
-            on_loss: terms.on_loss,
-            is_operators: terms.is_operators,
-            ..Self::new(order, arrived)
         }
     }
 
@@ -218,7 +206,7 @@ impl Instance {
         self.runs = past.runs;
         self.lease = past.lease;
         self.history = past.history;
-        if let Some(start) = &mut self.start
+        if let Some(start) = &mut self.terms.start
             && self.has_run
         {
             start.set_restart();
@@ -248,12 +236,12 @@ impl Instance {
 
     /// Its START, as it came; `None` where no one here started it, or it cannot be placed again.
     pub(crate) fn start(&self) -> Option<&PlacedStart> {
-        self.start.as_deref()
+        self.terms.start.as_deref()
     }
 
     /// How urgent it is, 0 to 100, higher first.
     pub(crate) fn priority(&self) -> u8 {
-        self.priority
+        self.terms.priority.unwrap_or(DEFAULT_PRIORITY)
     }
 
     /// Its place among those of its priority: counts arrivals.
@@ -268,7 +256,7 @@ impl Instance {
 
     /// Until when it waits for room at first; `None` = not at all.
     pub(crate) fn waits_until(&self) -> Option<Instant> {
-        self.waits_until
+        self.terms.waits_until
     }
 
     /// The change with which it is on disk that it waits; 0 where it does not.
@@ -281,7 +269,7 @@ impl Instance {
 
     /// How many nodes it may be tried on for one START.
     pub(crate) fn max_attempts(&self) -> u32 {
-        self.max_attempts
+        self.terms.max_attempts
     }
 
     /// Nodes that could not start it, since it last ran.
@@ -291,12 +279,12 @@ impl Instance {
 
     /// Whether it may be moved to another node.
     pub(crate) fn relocates(&self) -> bool {
-        self.relocates
+        self.terms.relocates
     }
 
     /// What becomes of it when its node is lost.
     pub(crate) fn on_loss(&self) -> OnLoss {
-        self.on_loss
+        self.terms.on_loss
     }
 
     /// Whether a node ever listed it: from then on it waits for room as long as it takes.
@@ -362,7 +350,7 @@ impl Instance {
 
     /// Whether an operator sent its START, rather than a controller.
     pub(crate) fn is_operators(&self) -> bool {
-        self.is_operators
+        self.terms.is_operators
     }
 
     /// The node it is on, or is to be.
@@ -372,12 +360,12 @@ impl Instance {
 
     /// Whether the launcher of its node has promised to stop it by itself when cut off: it has a fencing deadline.
     pub(crate) fn stops_with_lease(&self) -> bool {
-        self.on_loss == OnLoss::Restart && self.lease.is_some()
+        self.terms.on_loss == OnLoss::Restart && self.lease.is_some()
     }
 
     /// What it asked for, where its START is known.
     pub(crate) fn request(&self) -> Option<&Arc<StartRequest>> {
-        self.start.as_deref().map(|start| &start.request)
+        self.terms.start.as_deref().map(|start| &start.request)
     }
 
     /// The group whose members are kept apart on nodes by its own policy; `None` where it has no such group, or its
@@ -391,7 +379,7 @@ impl Instance {
     /// its launcher cut it off and its START asks for a restart then, or if the end may be the late effect of a stop: an
     /// original launcher cannot tell that from its own end.
     pub(crate) fn goes_on_after(&self, how: Ended) -> Option<Cause> {
-        if how == Ended::CutOff && self.on_loss == OnLoss::Restart {
+        if how == Ended::CutOff && self.terms.on_loss == OnLoss::Restart {
             return Some(Cause::CutOff);
         }
         if how == Ended::ByItself {
@@ -402,7 +390,7 @@ impl Instance {
 
     /// Whether it runs on network nodes, as CNCIs (ciao's per-tenant network concentrators) do.
     pub(crate) fn is_network_workload(&self) -> bool {
-        let start = self.start.as_ref();
+        let start = self.terms.start.as_ref();
         start.is_some_and(|start| start.request.network_node)
     }
 
@@ -411,7 +399,7 @@ impl Instance {
     pub(crate) fn note_running(&mut self) {
         self.tried.clear();
         self.has_run = true;
-        if let Some(start) = &mut self.start {
+        if let Some(start) = &mut self.terms.start {
             start.set_restart();
         }
     }
@@ -420,7 +408,7 @@ impl Instance {
     /// excluded.
     pub(crate) fn note_ran(&mut self) {
         self.has_run = true;
-        if let Some(start) = &mut self.start {
+        if let Some(start) = &mut self.terms.start {
             start.set_restart();
         }
     }
@@ -443,19 +431,19 @@ impl Instance {
 
     /// Gives it another priority.
     pub(crate) fn set_priority(&mut self, priority: u8) {
-        self.priority = priority;
+        self.terms.priority = Some(priority);
     }
 
     /// Makes its START ask for other amounts.
     pub(crate) fn set_demand(&mut self, demand: Demand) {
-        if let Some(start) = &mut self.start {
+        if let Some(start) = &mut self.terms.start {
             start.set_demand(demand);
         }
     }
 
     /// Has another session notified of what becomes of its START: the one that sent the same START last.
     pub(crate) fn set_sender(&mut self, sender: SessionId) {
-        if let Some(start) = &mut self.start {
+        if let Some(start) = &mut self.terms.start {
             start.sender = sender;
         }
     }
@@ -490,7 +478,11 @@ impl Instance {
 
     /// Bytes that vary: its START's payload, and the texts of launchers in its refusals and history.
     pub(crate) fn texts(&self) -> usize {
-        let payload = self.start.as_ref().map_or(0, |it| it.parcel.payload.len());
+        let payload = self
+            .terms
+            .start
+            .as_ref()
+            .map_or(0, |it| it.parcel.payload.len());
         payload + self.tried.bytes() + self.history.bytes()
     }
 

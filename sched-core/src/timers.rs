@@ -15,6 +15,7 @@ use std::time::Instant;
 use sched_model::Uuid;
 
 use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::names::names;
 
 use self::moments::Moments;
 
@@ -53,9 +54,9 @@ pub(crate) enum Timer {
     Reads,
 }
 
-/// The kinds of timers, in the order in which a tick runs them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+names! {
+    /// The kinds of timers, in the order in which a tick runs them.
+    pub(crate) Kind:
     GiveUp,
     Recovery,
     LateBatches,
@@ -71,27 +72,6 @@ pub(crate) enum Kind {
     DrainRetry,
     Drain,
     Reads,
-}
-
-impl Kind {
-    /// All of them, in their order.
-    pub(crate) const ALL: [Self; 15] = [
-        Self::GiveUp,
-        Self::Recovery,
-        Self::LateBatches,
-        Self::Disk,
-        Self::Lease,
-        Self::Sweep,
-        Self::QueueDeadlines,
-        Self::AskAgain,
-        Self::States,
-        Self::Rest,
-        Self::Reservations,
-        Self::LookAgain,
-        Self::DrainRetry,
-        Self::Drain,
-        Self::Reads,
-    ];
 }
 
 /// What is due when.

@@ -4,10 +4,11 @@
 use std::fmt;
 
 use crate::api::ids::InstanceId;
+use crate::api::names::names;
 
-/// What a managed instance awaits, or where it rests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+names! {
+    /// What a managed instance awaits, or where it rests.
+    pub Phase:
     /// It is not managed yet.
     New,
     /// It is on no node, and one is looked for: no longer than the input lasts that is being handled.
@@ -50,41 +51,15 @@ pub enum Phase {
     Gone,
 }
 
-impl Phase {
-    /// All, in the order of a usual lifecycle.
-    pub const ALL: [Self; 20] = [
-        Self::New,
-        Self::Seeking,
-        Self::Waiting,
-        Self::Claimed,
-        Self::Preempting,
-        Self::Starting,
-        Self::Running,
-        Self::Updating,
-        Self::Suspending,
-        Self::Suspended,
-        Self::Resuming,
-        Self::Preempted,
-        Self::Relocating,
-        Self::Deleting,
-        Self::MoveClaimed,
-        Self::MoveStopping,
-        Self::Shipping,
-        Self::Lost,
-        Self::LostDeleted,
-        Self::Gone,
-    ];
-}
-
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
 }
 
-/// Something that concerns a managed instance and decides what it awaits next, without its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EventKind {
+names! {
+    /// Something that concerns a managed instance and decides what it awaits next, without its data.
+    pub EventKind:
     /// A START of it is to be managed.
     Managed,
     /// A command is about an instance that its node has listed, and that was not managed before.
@@ -149,44 +124,6 @@ pub enum EventKind {
     NodeBack,
     /// It has ended, failed or was deleted, and is not placed again.
     Ended,
-}
-
-impl EventKind {
-    /// All, in the order of a usual lifecycle.
-    pub const ALL: [Self; 32] = [
-        Self::Managed,
-        Self::Adopted,
-        Self::Restored,
-        Self::Sought,
-        Self::Queued,
-        Self::Claimed,
-        Self::Preempts,
-        Self::VictimAway,
-        Self::Given,
-        Self::Listed,
-        Self::StartedAgain,
-        Self::StartAwaited,
-        Self::Updated,
-        Self::UpdateResumed,
-        Self::UpdateSettled,
-        Self::SuspendAsked,
-        Self::IsSuspended,
-        Self::ResumeAsked,
-        Self::Runs,
-        Self::Reverted,
-        Self::Preempted,
-        Self::Deleted,
-        Self::MovePlanned,
-        Self::MoveBegun,
-        Self::Retargeted,
-        Self::TargetLost,
-        Self::LeftForTarget,
-        Self::Arrived,
-        Self::NodeLost,
-        Self::LossDeferred,
-        Self::NodeBack,
-        Self::Ended,
-    ];
 }
 
 impl fmt::Display for EventKind {

@@ -1,25 +1,11 @@
 //! What peers send, by name: what permissions, refusals and notices are about.
 
+use crate::api::names::names;
 use crate::api::parcel::Tag;
-
-macro_rules! names {
-    ($(#[$of_type:meta])* $type:ident: $($(#[$of_name:meta])* $name:ident,)*) => {
-        $(#[$of_type])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $type {
-            $($(#[$of_name])* $name,)*
-        }
-
-        impl $type {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-        }
-    };
-}
 
 names! {
     /// What controllers and operators ask for ([`crate::Command`]), by name.
-    CommandName:
+    pub CommandName:
     /// START.
     Start,
     /// EVACUATE.
@@ -64,7 +50,7 @@ names! {
 
 names! {
     /// What launchers and concentrators' agents report ([`crate::Report`]), by name.
-    ReportName:
+    pub ReportName:
     /// STATS.
     Stats,
     /// READY.

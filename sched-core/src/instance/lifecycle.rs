@@ -9,8 +9,7 @@
 //! from it. To add an event: a variant of `EventKind` and of `LifecycleEvent`, a row here, and an arm in `machine`.
 
 use super::{AfterLoss, AfterStop, Awaits, Move, Placing, State};
-use crate::api::ids::InstanceId;
-use crate::api::phase::{EventKind, IllegalTransition, Phase};
+use crate::api::phase::{EventKind, Phase};
 
 impl Phase {
     /// The phases that an event may lead to from this one: none where it is refused, several where data of the state or
@@ -58,25 +57,6 @@ impl State {
     }
 }
 
-/// Checks that an event may happen to an instance in this phase, before anything that belongs to it is done.
-///
-/// # Errors
-/// The event and the phase, to be logged: it is a defect of the scheduler that the event was raised.
-pub(super) fn check(
-    instance: &InstanceId,
-    phase: Phase,
-    event: EventKind,
-) -> Result<(), IllegalTransition> {
-    if !phase.on(event).is_empty() {
-        return Ok(());
-    }
-    Err(IllegalTransition {
-        instance: instance.clone(),
-        phase,
-        event,
-    })
-}
-
 /// One row of the table: an event, and which phases it leads to from which. Public for the generated page only.
 #[derive(Debug)]
 pub struct Row {
@@ -100,22 +80,26 @@ const fn row(
 /// Every transition there is, by event. Each event has one row; a phase is in at most one of its pairs.
 pub const TRANSITIONS: &[Row] = {
     use EventKind as E;
-    use Phase as P;
+    use Phase::{
+        Claimed, Deleting, Gone, Lost, LostDeleted, MoveClaimed, MoveStopping, New, Preempted,
+        Preempting, Relocating, Resuming, Running, Seeking, Shipping, Starting, Suspended,
+        Suspending, Updating, Waiting,
+    };
     &[
         row(
             E::Managed,
             "a START is to be managed",
-            &[(&[P::New], &[P::Seeking])],
+            &[(&[New], &[Seeking])],
         ),
         row(
             E::Adopted,
             "a command is about an instance that its node has listed, perhaps as suspended",
-            &[(&[P::New], &[P::Running, P::Suspended])],
+            &[(&[New], &[Running, Suspended])],
         ),
         row(
             E::Restored,
             "before the restart it waited, or was on a node or on its way to one, perhaps deleted there",
-            &[(&[P::New], &[P::Waiting, P::Lost, P::LostDeleted])],
+            &[(&[New], &[Waiting, Lost, LostDeleted])],
         ),
         row(
             E::Sought,
@@ -123,116 +107,88 @@ pub const TRANSITIONS: &[Row] = {
              it, or was lost before it was ordered to; or nodes are asked once more",
             &[(
                 &[
-                    P::Waiting,
-                    P::Claimed,
-                    P::Preempting,
-                    P::Starting,
-                    P::Running,
-                    P::Updating,
-                    P::Suspending,
-                    P::Suspended,
-                    P::Resuming,
-                    P::Preempted,
-                    P::Relocating,
-                    P::Lost,
+                    Waiting, Claimed, Preempting, Starting, Running, Updating, Suspending,
+                    Suspended, Resuming, Preempted, Relocating, Lost,
                 ],
-                &[P::Seeking],
+                &[Seeking],
             )],
         ),
         row(
             E::Queued,
             "no node has room, or others come before it",
-            &[(&[P::Seeking], &[P::Waiting])],
+            &[(&[Seeking], &[Waiting])],
         ),
         row(
             E::Claimed,
             "a node has room",
-            &[(&[P::Seeking, P::Waiting], &[P::Claimed])],
+            &[(&[Seeking, Waiting], &[Claimed])],
         ),
         row(
             E::Preempts,
             "a node has room once victims have left",
-            &[(&[P::Seeking, P::Waiting], &[P::Preempting])],
+            &[(&[Seeking, Waiting], &[Preempting])],
         ),
         row(
             E::VictimAway,
             "a victim has left; the last one, or others are still to",
-            &[(&[P::Preempting], &[P::Claimed, P::Preempting])],
+            &[(&[Preempting], &[Claimed, Preempting])],
         ),
         row(
             E::Given,
             "its claim is on disk, or nothing of it is to be",
-            &[(&[P::Seeking, P::Claimed], &[P::Starting])],
+            &[(&[Seeking, Claimed], &[Starting])],
         ),
         row(
             E::Listed,
             "its node lists it, or another does before any was told",
             &[(
-                &[
-                    P::Seeking,
-                    P::Waiting,
-                    P::Claimed,
-                    P::Preempting,
-                    P::Starting,
-                ],
-                &[P::Running],
+                &[Seeking, Waiting, Claimed, Preempting, Starting],
+                &[Running],
             )],
         ),
         row(
             E::StartedAgain,
             "it ended, and a START of it is on its way to its node",
             &[(
-                &[
-                    P::Running,
-                    P::Updating,
-                    P::Suspending,
-                    P::Suspended,
-                    P::Resuming,
-                ],
-                &[P::Starting],
+                &[Running, Updating, Suspending, Suspended, Resuming],
+                &[Starting],
             )],
         ),
         row(
             E::StartAwaited,
             "the DELETE was not written, and its START is not confirmed",
-            &[(&[P::Deleting], &[P::Starting])],
+            &[(&[Deleting], &[Starting])],
         ),
-        row(E::Updated, "UPDATE", &[(&[P::Running], &[P::Updating])]),
+        row(E::Updated, "UPDATE", &[(&[Running], &[Updating])]),
         row(
             E::UpdateResumed,
             "the DELETE was not written, or not carried out in time, while it was being changed",
-            &[(&[P::Deleting], &[P::Updating])],
+            &[(&[Deleting], &[Updating])],
         ),
         row(
             E::UpdateSettled,
             "it was changed, or could not be, also while it is to be deleted",
-            &[
-                (&[P::Updating], &[P::Running]),
-                (&[P::Deleting], &[P::Deleting]),
-            ],
+            &[(&[Updating], &[Running]), (&[Deleting], &[Deleting])],
         ),
         row(
             E::SuspendAsked,
             "SUSPEND, or a preemptor has its vcpus; of what a preemptor had suspended: it is to stay so",
-            &[
-                (&[P::Running], &[P::Suspending]),
-                (&[P::Suspended], &[P::Suspended]),
-            ],
+            &[(&[Running], &[Suspending]), (&[Suspended], &[Suspended])],
         ),
         row(
             E::IsSuspended,
             "its launcher says so, also late or by itself",
-            &[(&[P::Suspending, P::Running], &[P::Suspended])],
+            &[(&[Suspending, Running], &[Suspended])],
         ),
         row(
             E::ResumeAsked,
             "RESUME, or there is room for it again; or its launcher may yet suspend it, which is undone",
-            &[(&[P::Suspended, P::Running], &[P::Resuming])],
+            &[(&[Suspended, Running], &[Resuming])],
         ),
         row(
             E::Runs,
             "its launcher says so, also late or by itself, or that it was not suspended",
-            &[(&[P::Resuming, P::Suspended], &[P::Running])],
+            &[(&[Resuming, Suspended], &[Running])],
         ),
         row(
             E::Reverted,
@@ -240,22 +196,22 @@ pub const TRANSITIONS: &[Row] = {
              written; or it is not needed any more",
             &[(
                 &[
-                    P::Suspending,
-                    P::Resuming,
-                    P::Preempted,
-                    P::Relocating,
-                    P::Deleting,
-                    P::MoveClaimed,
-                    P::MoveStopping,
-                    P::Shipping,
+                    Suspending,
+                    Resuming,
+                    Preempted,
+                    Relocating,
+                    Deleting,
+                    MoveClaimed,
+                    MoveStopping,
+                    Shipping,
                 ],
-                &[P::Running, P::Suspended],
+                &[Running, Suspended],
             )],
         ),
         row(
             E::Preempted,
             "a preemptor has its room, or its memory as well",
-            &[(&[P::Running, P::Suspended], &[P::Preempted])],
+            &[(&[Running, Suspended], &[Preempted])],
         ),
         row(
             E::Deleted,
@@ -263,56 +219,46 @@ pub const TRANSITIONS: &[Row] = {
             &[
                 (
                     &[
-                        P::Starting,
-                        P::Running,
-                        P::Updating,
-                        P::Suspending,
-                        P::Suspended,
-                        P::Resuming,
-                        P::Preempted,
-                        P::Relocating,
-                        P::Deleting,
+                        Starting, Running, Updating, Suspending, Suspended, Resuming, Preempted,
+                        Relocating, Deleting,
                     ],
-                    &[P::Deleting],
+                    &[Deleting],
                 ),
-                (&[P::Lost, P::LostDeleted], &[P::LostDeleted]),
+                (&[Lost, LostDeleted], &[LostDeleted]),
             ],
         ),
         row(
             E::MovePlanned,
             "MIGRATE, drain, UPDATE that needs another node, or it could not be resumed here for long",
-            &[(&[P::Running, P::Suspended], &[P::MoveClaimed])],
+            &[(&[Running, Suspended], &[MoveClaimed])],
         ),
         row(
             E::MoveBegun,
             "its claim on the target is on disk: its launcher is told to stop or ship it",
-            &[(&[P::MoveClaimed], &[P::MoveStopping, P::Shipping])],
+            &[(&[MoveClaimed], &[MoveStopping, Shipping])],
         ),
         row(
             E::Retargeted,
             "the target is lost, and another has room",
-            &[(&[P::MoveStopping], &[P::MoveStopping])],
+            &[(&[MoveStopping], &[MoveStopping])],
         ),
         row(
             E::TargetLost,
             "the target is lost, and no other has room, or it was to be shipped there",
-            &[(&[P::MoveStopping, P::Shipping], &[P::Relocating])],
+            &[(&[MoveStopping, Shipping], &[Relocating])],
         ),
         row(
             E::LeftForTarget,
             "it has left its node: it starts on the target, or was shipped there",
             &[
-                (&[P::MoveClaimed, P::MoveStopping], &[P::Claimed]),
-                (&[P::Shipping], &[P::Starting]),
+                (&[MoveClaimed, MoveStopping], &[Claimed]),
+                (&[Shipping], &[Starting]),
             ],
         ),
         row(
             E::Arrived,
             "the target lists it",
-            &[(
-                &[P::MoveClaimed, P::MoveStopping, P::Shipping],
-                &[P::Running],
-            )],
+            &[(&[MoveClaimed, MoveStopping, Shipping], &[Running])],
         ),
         row(
             E::NodeLost,
@@ -320,37 +266,34 @@ pub const TRANSITIONS: &[Row] = {
             &[
                 (
                     &[
-                        P::Starting,
-                        P::Running,
-                        P::Updating,
-                        P::Suspending,
-                        P::Suspended,
-                        P::Resuming,
-                        P::Preempted,
-                        P::Relocating,
-                        P::MoveClaimed,
-                        P::MoveStopping,
-                        P::Shipping,
+                        Starting,
+                        Running,
+                        Updating,
+                        Suspending,
+                        Suspended,
+                        Resuming,
+                        Preempted,
+                        Relocating,
+                        MoveClaimed,
+                        MoveStopping,
+                        Shipping,
                     ],
-                    &[P::Lost],
+                    &[Lost],
                 ),
-                (&[P::Deleting], &[P::LostDeleted]),
+                (&[Deleting], &[LostDeleted]),
             ],
         ),
         row(
             E::LossDeferred,
             "its node is back and has not listed anything yet",
-            &[
-                (&[P::Lost], &[P::Lost]),
-                (&[P::LostDeleted], &[P::LostDeleted]),
-            ],
+            &[(&[Lost], &[Lost]), (&[LostDeleted], &[LostDeleted])],
         ),
         row(
             E::NodeBack,
             "its node is back and lists it, perhaps as suspended; what was deleted meanwhile is deleted there",
             &[
-                (&[P::Lost], &[P::Running, P::Suspended]),
-                (&[P::LostDeleted], &[P::Deleting]),
+                (&[Lost], &[Running, Suspended]),
+                (&[LostDeleted], &[Deleting]),
             ],
         ),
         row(
@@ -359,26 +302,26 @@ pub const TRANSITIONS: &[Row] = {
              or for too long not back",
             &[(
                 &[
-                    P::Seeking,
-                    P::Waiting,
-                    P::Claimed,
-                    P::Preempting,
-                    P::Starting,
-                    P::Running,
-                    P::Updating,
-                    P::Suspending,
-                    P::Suspended,
-                    P::Resuming,
-                    P::Preempted,
-                    P::Relocating,
-                    P::Deleting,
-                    P::MoveClaimed,
-                    P::MoveStopping,
-                    P::Shipping,
-                    P::Lost,
-                    P::LostDeleted,
+                    Seeking,
+                    Waiting,
+                    Claimed,
+                    Preempting,
+                    Starting,
+                    Running,
+                    Updating,
+                    Suspending,
+                    Suspended,
+                    Resuming,
+                    Preempted,
+                    Relocating,
+                    Deleting,
+                    MoveClaimed,
+                    MoveStopping,
+                    Shipping,
+                    Lost,
+                    LostDeleted,
                 ],
-                &[P::Gone],
+                &[Gone],
             )],
         ),
     ]

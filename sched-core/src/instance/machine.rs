@@ -17,7 +17,7 @@ use super::{
     SuspendedBy, Transit,
 };
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::phase::EventKind;
+use crate::api::phase::{EventKind, Phase};
 
 /// Something that concerns an instance and decides what it awaits next, with the data the next state needs. Each has
 /// the name of its [`EventKind`], where it is described, and of its row in `lifecycle::TRANSITIONS`, which lists when
@@ -263,23 +263,10 @@ impl State {
     /// Events of instances on a node: commands, and what launchers report of them.
     fn on_command(&self, event: LifecycleEvent) -> Option<Self> {
         Some(match event {
-            LifecycleEvent::Updated { change, due } => {
-                let (node, late) = (self.node()?, self.late());
-                Self::Updating {
-                    node,
-                    change,
-                    late,
-                    due,
-                }
-            }
+            LifecycleEvent::Updated { change, due } => self.updating(change, due)?,
             LifecycleEvent::UpdateResumed { due } => {
-                let (node, change) = (self.node()?, Box::new(self.change()?.clone()));
-                Self::Updating {
-                    node,
-                    change,
-                    late: self.late(),
-                    due,
-                }
+                let change = Box::new(self.change()?.clone());
+                self.updating(change, due)?
             }
             LifecycleEvent::SuspendAsked { by, asker, due } => {
                 let (node, is_stop_sent) = (self.node()?, self.is_stop_sent());
@@ -353,14 +340,14 @@ impl State {
                 },
                 due,
             },
-            LifecycleEvent::MoveBegun { is_shipped } => {
-                let how = if is_shipped {
+            LifecycleEvent::MoveBegun { is_shipped } => self.moving(
+                None,
+                if is_shipped {
                     Move::Shipped
                 } else {
                     Move::Cold
-                };
-                self.moving(None, how)
-            }
+                },
+            ),
             LifecycleEvent::Retargeted { to } => self.moving(Some(to), Move::Cold),
             LifecycleEvent::TargetLost { due } => {
                 let move_request = Box::new(self.move_request()?.clone());
@@ -388,17 +375,9 @@ impl State {
         Some(match event {
             LifecycleEvent::NodeLost(loss) => {
                 // A DELETE under way outlives the loss: the instance is not to run when the node is back.
-                let is_deleted = matches!(
-                    self,
-                    Self::Stopping {
-                        then: AfterStop::End(_),
-                        ..
-                    }
-                );
-                let then = if is_deleted {
-                    AfterLoss::Delete
-                } else {
-                    loss.then
+                let then = match self.phase() {
+                    Phase::Deleting => AfterLoss::Delete,
+                    _ => loss.then,
                 };
                 let late = self.late_on_leaving();
                 Loss {
@@ -418,11 +397,8 @@ impl State {
                 node,
                 suspended,
                 due,
-            } => match self {
-                Self::Lost {
-                    then: AfterLoss::Delete,
-                    ..
-                } => Self::Stopping {
+            } => match self.phase() {
+                Phase::LostDeleted => Self::Stopping {
                     node,
                     then: AfterStop::End(None),
                     late: self.late(),
@@ -462,13 +438,17 @@ impl State {
 
     /// Whether it is being stopped for it to be placed again, and not for good.
     fn is_to_go_on(&self) -> bool {
-        matches!(
-            self,
-            Self::Stopping {
-                then: AfterStop::Wait(_) | AfterStop::Again(_),
-                ..
-            }
-        )
+        matches!(self.phase(), Phase::Preempted | Phase::Relocating)
+    }
+
+    /// Its launcher is to change it.
+    fn updating(&self, change: Box<DemandChange>, due: Instant) -> Option<Self> {
+        Some(Self::Updating {
+            node: self.node()?,
+            change,
+            late: self.late(),
+            due,
+        })
     }
 
     /// Its launcher is to stop it.

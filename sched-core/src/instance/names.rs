@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use sched_model::SetMember;
 
+use super::Instances;
 use crate::api::ids::InstanceId;
 use crate::api::rules::TenantId;
 use crate::maps::Map;
@@ -86,22 +87,22 @@ pub(super) struct Names {
     pruned_to: usize,
 }
 
-impl Names {
+impl Instances {
     /// Notes what is known of an instance. Empty fields leave what was known; a name has its tenant with it. Another
     /// instance that was called so, and is gone, has the name no longer, also if it turns out to be there after all: its
     /// runs that are over keep the name that they had.
-    pub(super) fn note(&mut self, instance: &InstanceId, about: InstanceInfo) {
-        if self.abouts.len() >= MAX_NAMED && !self.abouts.contains_key(instance) {
+    pub(crate) fn note_about(&mut self, instance: &InstanceId, about: InstanceInfo) {
+        if self.names.abouts.len() >= MAX_NAMED && !self.names.abouts.contains_key(instance) {
             return;
         }
         if !about.name.is_empty() {
             let key = (about.tenant.clone(), about.name.clone());
-            let before = self.by_name.insert(key, instance.clone());
+            let before = self.names.by_name.insert(key, instance.clone());
             if let Some(before) = before.filter(|before| before != instance) {
-                self.take_name(&before, &about.name);
+                self.names.take_name(&before, &about.name);
             }
         }
-        let known = self.abouts.entry(instance.clone()).or_default();
+        let known = self.names.abouts.entry(instance.clone()).or_default();
         if !about.name.is_empty() {
             known.rest.get_or_insert_default().name = about.name;
             known.tenant = about.tenant;
@@ -116,6 +117,54 @@ impl Names {
         }
     }
 
+    /// The instance that was last called so, whether or not it is still there.
+    pub(crate) fn called(&self, tenant: &Option<TenantId>, name: &str) -> Option<&InstanceId> {
+        if self.names.by_name.is_empty() {
+            return None;
+        }
+        self.names.by_name.get(&(tenant.clone(), name.into()))
+    }
+
+    /// Name, program and start time of an instance, whether or not it still exists.
+    pub(crate) fn about(&self, instance: &InstanceId) -> Option<KnownInfo<'_>> {
+        self.names.abouts.get(instance).map(Known::info)
+    }
+
+    /// Instances, living or not, that are called as members of a set are. Walks over all names.
+    pub(crate) fn named_like_set(&self, set: &str) -> impl Iterator<Item = &InstanceId> {
+        let is_of = move |known: &Known| {
+            SetMember::of(known.name()).is_some_and(|member| member.set == set)
+        };
+        let found = self
+            .names
+            .abouts
+            .iter()
+            .filter(move |(_, known)| is_of(known));
+        found.map(|(instance, _)| instance)
+    }
+
+    /// Whether it is time to prune: there are twice as many entries as after the latest pruning. So pruning costs O(1)
+    /// per entry.
+    pub(crate) fn has_old_names(&self) -> bool {
+        self.names.abouts.len() > PRUNE_ABOVE.max(2 * self.names.pruned_to)
+    }
+
+    /// Drops the names of instances that are gone: neither managed here nor placed, as `is_placed` says.
+    pub(crate) fn forget_old_names(&mut self, is_placed: impl Fn(&InstanceId) -> bool) {
+        let managed = &self.managed;
+        let exists = |instance: &InstanceId| managed.contains_key(instance) || is_placed(instance);
+        self.names.abouts.retain(|instance, _| exists(instance));
+        self.names.by_name.retain(|_, instance| exists(instance));
+        self.names.pruned_to = self.names.abouts.len();
+    }
+
+    /// Instances of which it is known what they are.
+    pub(crate) fn named_count(&self) -> usize {
+        self.names.abouts.len().max(self.names.by_name.len())
+    }
+}
+
+impl Names {
     /// An instance is called so no longer, if it is.
     fn take_name(&mut self, instance: &InstanceId, name: &str) {
         let known = self.abouts.get_mut(instance);
@@ -125,55 +174,11 @@ impl Names {
             rest.name = "".into();
         }
     }
-
-    /// The instance that was last called so, whether or not it is still there.
-    pub(super) fn instance_named(
-        &self,
-        tenant: &Option<TenantId>,
-        name: &str,
-    ) -> Option<&InstanceId> {
-        if self.by_name.is_empty() {
-            return None;
-        }
-        self.by_name.get(&(tenant.clone(), name.into()))
-    }
-
-    /// What is known of an instance.
-    pub(super) fn get(&self, instance: &InstanceId) -> Option<KnownInfo<'_>> {
-        self.abouts.get(instance).map(Known::info)
-    }
-
-    /// Instances, living or not, that are called as members of a set are. Walks over all names.
-    pub(super) fn named_like_set(&self, set: &str) -> impl Iterator<Item = &InstanceId> {
-        let is_of = move |known: &Known| {
-            SetMember::of(known.name()).is_some_and(|member| member.set == set)
-        };
-        let found = self.abouts.iter().filter(move |(_, known)| is_of(known));
-        found.map(|(instance, _)| instance)
-    }
-
-    /// Whether it is time to prune: there are twice as many entries as after the latest pruning. So pruning costs O(1)
-    /// per entry.
-    pub(super) fn is_to_prune(&self) -> bool {
-        self.abouts.len() > PRUNE_ABOVE.max(2 * self.pruned_to)
-    }
-
-    /// Removes entries of instances that are gone.
-    pub(super) fn prune(&mut self, exists: impl Fn(&InstanceId) -> bool) {
-        self.abouts.retain(|instance, _| exists(instance));
-        self.by_name.retain(|_, instance| exists(instance));
-        self.pruned_to = self.abouts.len();
-    }
-
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.abouts.len().max(self.by_name.len())
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{InstanceId, InstanceInfo, Names, PRUNE_ABOVE};
+    use super::{InstanceId, InstanceInfo, Instances, PRUNE_ABOVE};
 
     fn called(name: &str) -> InstanceInfo {
         InstanceInfo {
@@ -184,51 +189,51 @@ mod tests {
 
     #[test]
     fn what_is_said_later_counts_and_what_is_not_said_stays() {
-        let mut names = Names::default();
+        let mut names = Instances::default();
         let a = InstanceId::new("a");
-        names.note(&a, called("web"));
-        names.note(
+        names.note_about(&a, called("web"));
+        names.note_about(
             &a,
             InstanceInfo {
                 program: "nginx".into(),
                 ..InstanceInfo::default()
             },
         );
-        let about = names.get(&a).unwrap();
+        let about = names.about(&a).unwrap();
         assert_eq!((about.name, about.program), ("web", "nginx"));
-        assert_eq!(names.instance_named(&None, "web"), Some(&a));
-        assert_eq!(names.instance_named(&None, "other"), None);
+        assert_eq!(names.called(&None, "web"), Some(&a));
+        assert_eq!(names.called(&None, "other"), None);
     }
 
     #[test]
     fn a_name_is_one_instance_s_at_a_time() {
-        let mut names = Names::default();
+        let mut names = Instances::default();
         let (a, b) = (InstanceId::new("a"), InstanceId::new("b"));
-        names.note(&a, called("web"));
-        names.note(&b, called("web"));
-        assert_eq!(names.get(&a).unwrap().name, "");
-        assert_eq!(names.get(&b).unwrap().name, "web");
-        names.note(&b, called("other"));
-        names.note(&a, called("web"));
-        assert_eq!(names.get(&b).unwrap().name, "other");
-        assert_eq!(names.instance_named(&None, "web"), Some(&a));
+        names.note_about(&a, called("web"));
+        names.note_about(&b, called("web"));
+        assert_eq!(names.about(&a).unwrap().name, "");
+        assert_eq!(names.about(&b).unwrap().name, "web");
+        names.note_about(&b, called("other"));
+        names.note_about(&a, called("web"));
+        assert_eq!(names.about(&b).unwrap().name, "other");
+        assert_eq!(names.called(&None, "web"), Some(&a));
     }
 
     #[test]
     fn what_is_gone_is_left_out_once_there_is_too_much() {
-        let mut names = Names::default();
+        let mut names = Instances::default();
         for number in 0..=PRUNE_ABOVE {
             let name = number.to_string();
-            names.note(&InstanceId::new(&name), called(&format!("n{name}")));
+            names.note_about(&InstanceId::new(&name), called(&format!("n{name}")));
         }
-        assert!(names.is_to_prune());
+        assert!(names.has_old_names());
         let seven = InstanceId::new("7");
-        names.prune(|instance| *instance == seven);
-        assert!(!names.is_to_prune());
+        names.forget_old_names(|instance| *instance == seven);
+        assert!(!names.has_old_names());
         assert_eq!(
-            (names.len(), names.instance_named(&None, "n7")),
+            (names.named_count(), names.called(&None, "n7")),
             (1, Some(&seven))
         );
-        assert_eq!(names.instance_named(&None, "n8"), None);
+        assert_eq!(names.called(&None, "n8"), None);
     }
 }

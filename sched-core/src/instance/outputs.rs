@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sched_model::Uuid;
 
+use super::Instances;
 use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
-use crate::maps::Map;
+use crate::maps::{Map, change_or_drop};
 
 /// Runs whose output is known; the ones reported first are forgotten first. About as many as runs are remembered
 /// (`MAX_PAST_BYTES` of `instance::past`), some 300 bytes each. Of what is forgotten here the run still names its node.
@@ -42,74 +43,75 @@ pub(super) struct Outputs {
     last: u64,
 }
 
-impl Outputs {
+impl Instances {
     /// A launcher reports where the output of a run is; an empty path says that nothing is left of it. Replaces what
     /// was known of this run.
-    pub(super) fn note(&mut self, output: Output) {
+    pub(crate) fn note_output(&mut self, output: Output) {
         let is_same = |number: &&u64| {
-            let other = self.rows.get(*number);
+            let other = self.outputs.rows.get(*number);
             other.is_some_and(|other| (other.node, other.seq) == (output.node, output.seq))
         };
-        let known = self.by_instance.get(&output.instance);
+        let known = self.outputs.by_instance.get(&output.instance);
         let known = known
             .and_then(|numbers| numbers.iter().find(is_same))
             .copied();
         if let Some(number) = known {
-            self.remove(number);
+            self.outputs.remove(number);
         }
         if output.path.is_empty() {
             return;
         }
-        while self.rows.len() >= MAX_OUTPUTS
-            && let Some((&number, _)) = self.rows.first_key_value()
+        while self.outputs.rows.len() >= MAX_OUTPUTS
+            && let Some((&number, _)) = self.outputs.rows.first_key_value()
         {
-            self.remove(number);
+            self.outputs.remove(number);
         }
-        self.last += 1;
+        self.outputs.last += 1;
         let (instance, node) = (output.instance.clone(), output.node);
-        self.by_instance
+        self.outputs
+            .by_instance
             .entry(instance)
             .or_default()
-            .insert(self.last);
-        self.by_node.entry(node).or_default().insert(self.last);
-        self.rows.insert(self.last, output);
+            .insert(self.outputs.last);
+        self.outputs
+            .by_node
+            .entry(node)
+            .or_default()
+            .insert(self.outputs.last);
+        self.outputs.rows.insert(self.outputs.last, output);
     }
 
     /// Removes everything of a node, which is about to report all that it keeps.
-    pub(super) fn forget(&mut self, node: Uuid) {
-        for number in self.by_node.get(&node).cloned().unwrap_or_default() {
-            self.remove(number);
+    pub(crate) fn forget_outputs(&mut self, node: Uuid) {
+        for number in self.outputs.by_node.get(&node).cloned().unwrap_or_default() {
+            self.outputs.remove(number);
         }
     }
 
+    /// The outputs of an instance, in the order in which they were reported.
+    pub(crate) fn outputs(&self, instance: &InstanceId) -> impl Iterator<Item = &Output> {
+        let numbers = self.outputs.by_instance.get(instance).into_iter().flatten();
+        numbers.filter_map(|number| self.outputs.rows.get(number))
+    }
+
+    /// The runs of which nodes keep something.
+    pub(crate) fn output_count(&self) -> usize {
+        self.outputs.rows.len()
+    }
+}
+
+impl Outputs {
     /// Removes one output from all three maps.
     fn remove(&mut self, number: u64) {
         let Some(output) = self.rows.remove(&number) else {
             return;
         };
-        if let Some(numbers) = self.by_instance.get_mut(&output.instance) {
+        let stays = |numbers: &mut BTreeSet<u64>| {
             numbers.remove(&number);
-            if numbers.is_empty() {
-                self.by_instance.swap_remove(&output.instance);
-            }
-        }
-        if let Some(numbers) = self.by_node.get_mut(&output.node) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
-                self.by_node.swap_remove(&output.node);
-            }
-        }
-    }
-
-    /// The outputs of an instance, in the order in which they were reported.
-    pub(super) fn of(&self, instance: &InstanceId) -> impl Iterator<Item = &Output> {
-        let numbers = self.by_instance.get(instance).into_iter().flatten();
-        numbers.filter_map(|number| self.rows.get(number))
-    }
-
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.rows.len()
+            !numbers.is_empty()
+        };
+        change_or_drop(&mut self.by_instance, &output.instance, stays);
+        change_or_drop(&mut self.by_node, &output.node, stays);
     }
 }
 
@@ -117,7 +119,7 @@ impl Outputs {
 mod tests {
     use sched_model::Uuid;
 
-    use super::{InstanceId, MAX_OUTPUTS, Output, Outputs};
+    use super::{InstanceId, Instances, MAX_OUTPUTS, Output};
 
     fn output(instance: &str, node: u128, seq: u64, path: &str) -> Output {
         Output {
@@ -130,43 +132,43 @@ mod tests {
         }
     }
 
-    fn paths(outputs: &Outputs, instance: &str) -> Vec<String> {
+    fn paths(outputs: &Instances, instance: &str) -> Vec<String> {
         let instance = InstanceId::new(instance);
-        let all = outputs.of(&instance);
+        let all = outputs.outputs(&instance);
         all.map(|output| output.path.to_string()).collect()
     }
 
     #[test]
     fn each_run_has_one_place_and_none_once_nothing_is_left() {
-        let mut outputs = Outputs::default();
-        outputs.note(output("a", 1, 1, "/instances/a"));
-        outputs.note(output("a", 2, 1, "/other"));
-        outputs.note(output("a", 1, 1, "/kept/a.1"));
-        outputs.note(output("a", 1, 2, "/instances/a"));
+        let mut outputs = Instances::default();
+        outputs.note_output(output("a", 1, 1, "/instances/a"));
+        outputs.note_output(output("a", 2, 1, "/other"));
+        outputs.note_output(output("a", 1, 1, "/kept/a.1"));
+        outputs.note_output(output("a", 1, 2, "/instances/a"));
         assert_eq!(
             paths(&outputs, "a"),
             ["/other", "/kept/a.1", "/instances/a"]
         );
-        outputs.note(output("a", 1, 1, ""));
+        outputs.note_output(output("a", 1, 1, ""));
         assert_eq!(paths(&outputs, "a"), ["/other", "/instances/a"]);
-        outputs.forget(Uuid::from_u128(1));
+        outputs.forget_outputs(Uuid::from_u128(1));
         assert_eq!(paths(&outputs, "a"), ["/other"]);
-        outputs.note(output("a", 2, 1, ""));
+        outputs.note_output(output("a", 2, 1, ""));
         let left = (
-            outputs.len(),
-            outputs.by_instance.len(),
-            outputs.by_node.len(),
+            outputs.output_count(),
+            outputs.outputs.by_instance.len(),
+            outputs.outputs.by_node.len(),
         );
         assert_eq!(left, (0, 0, 0));
     }
 
     #[test]
     fn there_are_so_many_at_most() {
-        let mut outputs = Outputs::default();
+        let mut outputs = Instances::default();
         for seq in 0..MAX_OUTPUTS as u64 + 2 {
-            outputs.note(output(&seq.to_string(), 1, seq, "/x"));
+            outputs.note_output(output(&seq.to_string(), 1, seq, "/x"));
         }
-        assert_eq!(outputs.len(), MAX_OUTPUTS);
+        assert_eq!(outputs.output_count(), MAX_OUTPUTS);
         assert!(paths(&outputs, "1").is_empty() && !paths(&outputs, "2").is_empty());
     }
 }

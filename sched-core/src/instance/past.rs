@@ -18,6 +18,7 @@ use sched_model::Uuid;
 
 use self::reach::Reach;
 pub(crate) use self::run::{Run, UnsentFailure};
+use super::Instances;
 use super::history::HistoryEvent;
 use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
@@ -58,26 +59,228 @@ struct Noted {
     run: Run,
 }
 
-impl Past {
-    /// What was remembered before a restart is restored, and no end since `since` is missing but those that were
-    /// forgotten.
-    pub(super) fn begin(&mut self, since: Instant, now: Instant) {
-        let runs = self.runs.iter().map(|noted| (noted.number, &noted.run));
-        self.reach.begin(since, now, runs);
+impl Instances {
+    /// All runs from before a restart are taken in: no end since `since` is missing but those that were forgotten.
+    pub(crate) fn begin_history(&mut self, since: Instant, now: Instant) {
+        let runs = self.past.runs.iter();
+        let runs = runs.map(|noted| (noted.number, &noted.run));
+        self.past.reach.begin(since, now, runs);
     }
 
-    /// Ends before this moment are missing.
-    pub(super) fn note_gap(&mut self, until: Instant) {
-        self.reach.note_gap(until);
+    /// Ends before this moment were told to another scheduler.
+    pub(crate) fn note_gap(&mut self, until: Instant) {
+        self.past.reach.note_gap(until);
     }
 
     /// Every end after this moment is remembered; `None` where that is not known.
-    pub(super) fn complete_since(&self) -> Option<Instant> {
-        self.reach.since()
+    pub(crate) fn history_complete_since(&self) -> Option<Instant> {
+        self.past.reach.since
     }
 
+    /// Notes a run that is over, with what its instance is called and runs.
+    pub(crate) fn note_run(&mut self, run: Run) {
+        let run = self.with_its_name(run);
+        self.past.note(run);
+    }
+
+    /// Notes a run that a node remembers and the scheduler does not. Only if there is room: no known run is forgotten
+    /// for it, because known ones are mostly newer.
+    pub(crate) fn learn_run(&mut self, now: Instant, run: Run) {
+        let run = self.with_its_name(run);
+        if self.past.bytes + run.bytes() <= MAX_PAST_BYTES {
+            self.past.reach.note_learnt(now);
+            self.past.note(run);
+        }
+    }
+
+    /// A run with what is known of its instance now: that is forgotten before the run is.
+    fn with_its_name(&self, run: Run) -> Run {
+        match self.about(run.instance()) {
+            Some(about) => run.known_as(about),
+            None => run,
+        }
+    }
+
+    /// Takes over a run from disk under the number it had. Records come in any order, so each is put where its number
+    /// belongs.
+    pub(crate) fn restore_run(&mut self, number: u64, run: Run) {
+        self.past.last = self.past.last.max(number);
+        self.past.bytes += run.bytes();
+        let before = self.past.link(number, &run);
+        if run.unsent().is_some() {
+            self.past.to_send.insert(number);
+        }
+        let at = self
+            .past
+            .runs
+            .partition_point(|noted| noted.number < number);
+        self.past.runs.insert(
+            at,
+            Noted {
+                number,
+                before,
+                run,
+            },
+        );
+        self.past.forget_oldest();
+    }
+
+    /// Whether the run of an instance is remembered that ended on a node under this number. O(runs of the instance).
+    pub(crate) fn knows_run(&self, instance: &InstanceId, node: Uuid, end: u64) -> bool {
+        let mut runs = self.past.runs_of(instance);
+        runs.any(|run| run.node() == Some(node) && run.end() == Some(end))
+    }
+
+    /// Whether the latest run of an instance ended on this node, by that node's own word.
+    pub(crate) fn has_ended_on(&self, instance: &InstanceId, node: Uuid) -> bool {
+        self.past.runs_of(instance).next().is_some_and(|run| {
+            let is_told = run.end().is_some() || run.cause() == Some(&Cause::Ended);
+            run.node() == Some(node) && is_told
+        })
+    }
+
+    /// The same of a run that ended at this moment or later.
+    pub(crate) fn has_ended_on_since(
+        &self,
+        instance: &InstanceId,
+        node: Uuid,
+        since: Instant,
+    ) -> bool {
+        let last = self.last_run_of(instance);
+        last.is_some_and(|run| run.ended() >= since) && self.has_ended_on(instance, node)
+    }
+
+    /// How many runs were forgotten so far, over restarts too: numbers count all there were.
+    pub(crate) fn runs_forgotten(&self) -> u64 {
+        let kept = u64::try_from(self.past.runs.len()).unwrap_or(u64::MAX);
+        self.past.last.saturating_sub(kept)
+    }
+
+    /// The number of the latest run that is over. A caller notes it before an end is dealt with, to find with
+    /// [`Instances::amend_run`] the run that the end has made.
+    pub(crate) fn last_run(&self) -> u64 {
+        self.past.last
+    }
+
+    /// The latest run of an instance that is over and remembered.
+    pub(crate) fn last_run_of(&self, instance: &InstanceId) -> Option<&Run> {
+        self.past.runs_of(instance).next()
+    }
+
+    /// Whether this is the latest run of its instance that is remembered.
+    pub(crate) fn is_last_run(&self, run: &Run) -> bool {
+        let latest = self.last_run_of(run.instance());
+        latest.is_some_and(|latest| std::ptr::eq(latest, run))
+    }
+
+    /// The number of the latest run of an instance, if that is remembered.
+    pub(crate) fn number_of_last_run(&self, instance: &InstanceId) -> Option<u64> {
+        let latest = self.past.latest.get(instance).copied();
+        latest.filter(|number| self.past.position(*number).is_some())
+    }
+
+    /// Changes the latest run of an instance if `wants` says so; whether it does.
+    pub(crate) fn amend_last_run(
+        &mut self,
+        instance: &InstanceId,
+        wants: impl FnOnce(&Run) -> bool,
+        change: impl FnOnce(&mut Run),
+    ) -> bool {
+        let latest = self.past.latest.get(instance).copied();
+        let at = latest.and_then(|number| self.past.position(number));
+        let Some(at) = at.filter(|at| self.past.runs.get(*at).is_some_and(|it| wants(&it.run)))
+        else {
+            return false;
+        };
+        self.past.change(at, change)
+    }
+
+    /// Changes the run of an instance that was noted after this number; whether there is one. For reports that arrive in
+    /// parts: the number is the latest before the first part came.
+    pub(crate) fn amend_run(
+        &mut self,
+        number: u64,
+        instance: &InstanceId,
+        change: impl FnOnce(&mut Run),
+    ) -> bool {
+        if self.past.last <= number {
+            return false;
+        }
+        let first = self
+            .past
+            .runs
+            .partition_point(|noted| noted.number <= number);
+        let mut noted_after = self.past.runs.range(first..);
+        match noted_after.rposition(|noted| noted.run.instance() == instance) {
+            Some(at) => self.past.change(first + at, change),
+            None => false,
+        }
+    }
+
+    /// A run that has changed, in no particular order; the same may come more than once. `None` once all were handed
+    /// out.
+    pub(crate) fn next_changed_run(&mut self) -> Option<u64> {
+        self.past.changed.pop()
+    }
+
+    /// A run by its number; `None` if it is forgotten: its record is to be deleted.
+    pub(crate) fn run(&self, number: u64) -> Option<&Run> {
+        self.past.get(number)
+    }
+
+    /// Runs that are over, after the one with this number, oldest first.
+    pub(crate) fn runs_after(&self, number: u64) -> impl Iterator<Item = (u64, &Run)> {
+        let from = self
+            .past
+            .runs
+            .partition_point(|noted| noted.number <= number);
+        let noted = self.past.runs.range(from..);
+        noted.map(|noted| (noted.number, &noted.run))
+    }
+
+    /// The events of an instance over all its remembered runs, oldest first. The last event of each run comes with the
+    /// run.
+    pub(super) fn past_events(
+        &self,
+        instance: &InstanceId,
+    ) -> impl Iterator<Item = (Cow<'_, HistoryEvent>, Option<&Run>)> {
+        let runs: Vec<&Run> = self.past.runs_of(instance).collect();
+        let events = runs.into_iter().rev().flat_map(|run| {
+            let last = run.events().count().saturating_sub(1);
+            let events = run.events().enumerate();
+            events.map(move |(at, event)| (event, (at == last).then_some(run)))
+        });
+        // The end of an earlier run may lie between the events of a later one.
+        let mut events: Vec<_> = events.collect();
+        events.sort_by_key(|(event, _)| event.at);
+        events.into_iter()
+    }
+
+    /// The runs of one instance after a number, oldest first. O(runs of the instance).
+    pub(crate) fn runs_of_after(&self, instance: &InstanceId, number: u64) -> Vec<(u64, &Run)> {
+        let mut next = self.past.latest.get(instance).copied();
+        let mut found = Vec::new();
+        while let Some(at) = next
+            && let Some(noted) = self.past.position(at).and_then(|at| self.past.runs.get(at))
+        {
+            found.push((at, &noted.run));
+            next = noted.before;
+        }
+        // Their order by number is not that in which they began.
+        found.retain(|(at, _)| *at > number);
+        found.sort_unstable_by_key(|(at, _)| *at);
+        found
+    }
+
+    /// The number of remembered runs, and the bytes that they take.
+    pub(crate) fn past_size(&self) -> (usize, usize) {
+        (self.past.runs.len(), self.past.bytes)
+    }
+}
+
+impl Past {
     /// Notes a run that is over now.
-    pub(super) fn note(&mut self, run: Run) {
+    fn note(&mut self, run: Run) {
         self.last += 1;
         self.bytes += run.bytes();
         let number = self.last;
@@ -88,36 +291,6 @@ impl Past {
             run,
         });
         self.changed.push(number);
-        self.forget_oldest();
-    }
-
-    /// Notes a run that a node remembers and the scheduler does not. Only if there is room: no known run is forgotten
-    /// for it, because known ones are mostly newer.
-    pub(super) fn learn(&mut self, now: Instant, run: Run) {
-        if self.bytes + run.bytes() <= MAX_PAST_BYTES {
-            self.reach.note_learnt(now);
-            self.note(run);
-        }
-    }
-
-    /// Takes over a run from disk under the number it had. Records come in any order, so each is put where its number
-    /// belongs.
-    pub(super) fn restore(&mut self, number: u64, run: Run) {
-        self.last = self.last.max(number);
-        self.bytes += run.bytes();
-        let before = self.link(number, &run);
-        if run.unsent().is_some() {
-            self.to_send.insert(number);
-        }
-        let at = self.runs.partition_point(|noted| noted.number < number);
-        self.runs.insert(
-            at,
-            Noted {
-                number,
-                before,
-                run,
-            },
-        );
         self.forget_oldest();
     }
 
@@ -181,63 +354,6 @@ impl Past {
         })
     }
 
-    /// Whether the run of an instance is remembered that ended on a node under this number. O(runs of the instance).
-    pub(super) fn knows(&self, instance: &InstanceId, node: Uuid, end: u64) -> bool {
-        let mut runs = self.runs_of(instance);
-        runs.any(|run| run.node() == Some(node) && run.end() == Some(end))
-    }
-
-    /// Whether the latest run of an instance ended on this node, by that node's own word.
-    pub(super) fn has_ended_on(&self, instance: &InstanceId, node: Uuid) -> bool {
-        self.runs_of(instance).next().is_some_and(|run| {
-            let is_told = run.end().is_some() || run.cause() == Some(&Cause::Ended);
-            run.node() == Some(node) && is_told
-        })
-    }
-
-    /// How many runs were forgotten so far, over restarts too: numbers count all there were.
-    pub(super) fn forgotten(&self) -> u64 {
-        let kept = u64::try_from(self.runs.len()).unwrap_or(u64::MAX);
-        self.last.saturating_sub(kept)
-    }
-
-    /// The latest number given.
-    pub(super) fn last(&self) -> u64 {
-        self.last
-    }
-
-    /// The latest run of an instance that is remembered.
-    pub(super) fn last_of(&self, instance: &InstanceId) -> Option<&Run> {
-        self.runs_of(instance).next()
-    }
-
-    /// Whether this is the latest run of its instance that is remembered.
-    pub(super) fn is_last(&self, run: &Run) -> bool {
-        let latest = self.last_of(run.instance());
-        latest.is_some_and(|latest| std::ptr::eq(latest, run))
-    }
-
-    /// The number of the latest run of an instance, if that is remembered.
-    pub(super) fn number_of_last(&self, instance: &InstanceId) -> Option<u64> {
-        let latest = self.latest.get(instance).copied();
-        latest.filter(|number| self.position(*number).is_some())
-    }
-
-    /// Changes the latest run of an instance if `wants` says so; whether it does.
-    pub(super) fn amend_last(
-        &mut self,
-        instance: &InstanceId,
-        wants: impl FnOnce(&Run) -> bool,
-        change: impl FnOnce(&mut Run),
-    ) -> bool {
-        let latest = self.latest.get(instance).copied();
-        let at = latest.and_then(|number| self.position(number));
-        let Some(at) = at.filter(|at| self.runs.get(*at).is_some_and(|it| wants(&it.run))) else {
-            return false;
-        };
-        self.change(at, change)
-    }
-
     /// Changes the run at this place; whether there is one.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Run)) -> bool {
         let Some(noted) = self.runs.get_mut(at) else {
@@ -250,80 +366,9 @@ impl Past {
         true
     }
 
-    /// Changes the run of an instance that was noted after this number; whether there is one. For reports that arrive in
-    /// parts: the number is the latest before the first part came.
-    pub(super) fn amend(
-        &mut self,
-        number: u64,
-        instance: &InstanceId,
-        change: impl FnOnce(&mut Run),
-    ) -> bool {
-        if self.last <= number {
-            return false;
-        }
-        let first = self.runs.partition_point(|noted| noted.number <= number);
-        let mut noted_after = self.runs.range(first..);
-        match noted_after.rposition(|noted| noted.run.instance() == instance) {
-            Some(at) => self.change(first + at, change),
-            None => false,
-        }
-    }
-
-    /// A run that has changed, in no particular order; the same may come more than once. `None` once all were handed
-    /// out.
-    pub(super) fn next_changed(&mut self) -> Option<u64> {
-        self.changed.pop()
-    }
-
-    /// A run by its number; `None` if it is forgotten: its record is to be deleted.
-    pub(super) fn get(&self, number: u64) -> Option<&Run> {
+    /// A run by its number, if it is remembered.
+    fn get(&self, number: u64) -> Option<&Run> {
         Some(&self.runs.get(self.position(number)?)?.run)
-    }
-
-    /// Those after a number, oldest first.
-    pub(super) fn iter_after(&self, number: u64) -> impl Iterator<Item = (u64, &Run)> {
-        let from = self.runs.partition_point(|noted| noted.number <= number);
-        let noted = self.runs.range(from..);
-        noted.map(|noted| (noted.number, &noted.run))
-    }
-
-    /// The events of an instance over all its remembered runs, oldest first. The last event of each run comes with the
-    /// run.
-    pub(super) fn of(
-        &self,
-        instance: &InstanceId,
-    ) -> impl Iterator<Item = (Cow<'_, HistoryEvent>, Option<&Run>)> {
-        let runs: Vec<&Run> = self.runs_of(instance).collect();
-        let events = runs.into_iter().rev().flat_map(|run| {
-            let last = run.events().count().saturating_sub(1);
-            let events = run.events().enumerate();
-            events.map(move |(at, event)| (event, (at == last).then_some(run)))
-        });
-        // The end of an earlier run may lie between the events of a later one.
-        let mut events: Vec<_> = events.collect();
-        events.sort_by_key(|(event, _)| event.at);
-        events.into_iter()
-    }
-
-    /// The runs of one instance after a number, oldest first. O(runs of the instance).
-    pub(super) fn runs_of_after(&self, instance: &InstanceId, number: u64) -> Vec<(u64, &Run)> {
-        let mut next = self.latest.get(instance).copied();
-        let mut found = Vec::new();
-        while let Some(at) = next
-            && let Some(noted) = self.position(at).and_then(|at| self.runs.get(at))
-        {
-            found.push((at, &noted.run));
-            next = noted.before;
-        }
-        // Their order by number is not that in which they began.
-        found.retain(|(at, _)| *at > number);
-        found.sort_unstable_by_key(|(at, _)| *at);
-        found
-    }
-
-    /// Those remembered, and the bytes that they take.
-    pub(super) fn size(&self) -> (usize, usize) {
-        (self.runs.len(), self.bytes)
     }
 }
 

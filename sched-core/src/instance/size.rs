@@ -28,7 +28,7 @@ impl Size {
         self.forget(managed);
         managed.counted = bytes;
         self.all += bytes;
-        if managed.is_operators {
+        if managed.terms.is_operators {
             self.of_operators += bytes;
         }
     }
@@ -37,7 +37,7 @@ impl Size {
     pub(super) fn forget(&mut self, managed: &mut Instance) {
         let bytes = std::mem::take(&mut managed.counted);
         self.all -= bytes;
-        if managed.is_operators {
+        if managed.terms.is_operators {
             self.of_operators -= bytes;
         }
     }

@@ -10,7 +10,7 @@ use super::run::Run;
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     /// `None` until the history has begun.
-    since: Option<Instant>,
+    pub(super) since: Option<Instant>,
     /// When a run was last noted whose end came from a node's memory: its time is by that node's clock, and proves
     /// nothing about the order of ends.
     learnt: Option<Instant>,
@@ -61,11 +61,6 @@ impl Reach {
             false => self.learnt.map_or(run.at(), |learnt| learnt.max(run.at())),
         };
         self.since = self.since.map(|since| since.max(ended));
-    }
-
-    /// Every end after this moment is remembered.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.since
     }
 }
 
