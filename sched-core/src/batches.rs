@@ -194,28 +194,10 @@ impl Batches {
         start: PlacedStart,
         now: Instant,
     ) -> Result<bool, (Box<PlacedStart>, Refusal)> {
-        if let Some(batch) = self.waiting.get(id)
-            && batch.count != asked.count
-        {
-            let problem = Refusal::BatchCount {
-                batch: id.name().into(),
-                earlier: batch.count,
-                count: asked.count,
-            };
-            return Err((Box::new(start), problem));
-        }
-        if let Err(problem) = self.has_room(id, start.parcel.payload.len()) {
+        if let Err(problem) = self.may_add(id, asked, &start) {
             return Err((Box::new(start), problem));
         }
         let instance = start.request.instance.clone();
-        let is_known = self.instances.contains_key(&instance);
-        if self.waiting.get(id).is_some_and(Batch::is_complete) && !is_known {
-            let problem = Refusal::BatchComplete {
-                batch: id.name().into(),
-                count: asked.count,
-            };
-            return Err((Box::new(start), problem));
-        }
         if !self.waiting.contains_key(id) {
             self.count(id, 1, 0);
         }
@@ -243,6 +225,36 @@ impl Batches {
         self.lost.swap_remove(&instance);
         self.instances.insert(instance, id.clone());
         Ok(is_complete)
+    }
+
+    /// Whether a START may come in.
+    ///
+    /// # Errors
+    /// Why not.
+    fn may_add(
+        &self,
+        id: &BatchId,
+        asked: &BatchAsked,
+        start: &PlacedStart,
+    ) -> Result<(), Refusal> {
+        let earlier = self.waiting.get(id);
+        if let Some(batch) = earlier
+            && batch.count != asked.count
+        {
+            return Err(Refusal::BatchCount {
+                batch: id.name().into(),
+                earlier: batch.count,
+                count: asked.count,
+            });
+        }
+        self.has_room(id, start.parcel.payload.len())?;
+        if earlier.is_some_and(Batch::is_complete) && !self.has(&start.request.instance) {
+            return Err(Refusal::BatchComplete {
+                batch: id.name().into(),
+                count: asked.count,
+            });
+        }
+        Ok(())
     }
 
     pub(crate) fn take(&mut self, id: &BatchId) -> Vec<PlacedStart> {

@@ -40,7 +40,7 @@ pub(crate) struct Journal {
     last: u64,
     /// The latest change that is on disk.
     committed: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<(u64, Ready)>,
     ends: Ends,
     recorded: Recorded,
     disk: Disk,
@@ -68,13 +68,6 @@ pub(crate) struct Ready {
     /// The instance's state that this is about.
     epoch: u64,
     next: Next,
-}
-
-/// Something that waits for a change to be on disk.
-#[derive(Debug)]
-struct Waiting {
-    ticket: u64,
-    ready: Ready,
 }
 
 impl Ready {
@@ -162,7 +155,7 @@ impl Journal {
             epoch,
             next,
         };
-        self.waiting.push_back(Waiting { ticket, ready });
+        self.waiting.push_back((ticket, ready));
     }
 
     /// Whether something may be on disk of an instance. What is known of it now is not what a crash would leave then, until

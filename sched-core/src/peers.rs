@@ -19,6 +19,7 @@ mod consistent;
 
 use std::time::Instant;
 
+use indexmap::IndexSet;
 use sched_model::Topic;
 use sched_model::{Role, Uuid};
 
@@ -42,7 +43,7 @@ pub(crate) struct Peers {
     /// The current session of each peer; an older one that has not ended yet is in `sessions` only.
     identities: Map<Identity, SessionId>,
     /// Sessions of launchers that have to name their process before they replace another (`workflow::twins`).
-    candidates: Map<SessionId, Hello>,
+    candidates: IndexSet<SessionId>,
     /// UUIDs that were claimed with a certificate bound to them: no other certificate may claim these.
     bindings: Bindings,
     /// Sessions of controllers in order of connection; the first is master.
@@ -119,7 +120,7 @@ impl Peers {
     /// Whether a UUID belongs to a certificate that is bound to it.
     fn is_bound(&self, uuid: Uuid) -> bool {
         // With a full table, UUIDs of connected peers are still protected.
-        let is_there = |session: &Session| session.is_bound && session.uuid == uuid;
+        let is_there = |session: &Session| session.hello.bound && session.hello.uuid == uuid;
         self.bindings.contains(uuid)
             || self.bindings.is_full() && self.sessions.values().any(is_there)
     }
@@ -145,15 +146,14 @@ impl Peers {
     /// Creates the session of a launcher beside the one that it may replace once it has named its process.
     pub(crate) fn connect_candidate(&mut self, id: SessionId, hello: Hello, now: Instant) {
         self.sessions.insert(id, Session::new(hello, now));
-        self.candidates.insert(id, hello);
+        self.candidates.insert(id);
     }
 
     /// Ends the candidacy of a session; `None` if it was no candidate.
     pub(crate) fn take_candidate(&mut self, id: SessionId) -> Option<Hello> {
-        if self.candidates.is_empty() {
-            return None;
-        }
-        self.candidates.swap_remove(&id)
+        let was_candidate = !self.candidates.is_empty() && self.candidates.swap_remove(&id);
+        let session = self.get(id).filter(|_| was_candidate)?;
+        Some(session.hello)
     }
 
     /// Makes a former candidate the current session of its launcher; returns the one that it replaces.
@@ -190,9 +190,9 @@ impl Peers {
             self.identities.swap_remove(&identity);
         }
         self.subscribers.retain(|&other| other != id);
-        self.take_candidate(id);
+        self.candidates.swap_remove(&id);
         self.reads.forget(id);
-        if session.role.contains(Role::OPERATOR) {
+        if session.hello.role.contains(Role::OPERATOR) {
             self.answers.forget(id);
         }
         let was_master = self.is_master(id);
@@ -248,7 +248,7 @@ impl Peers {
     /// The sessions of operators and viewers, in no particular order.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = SessionId> {
         let operators = self.sessions.iter();
-        let operators = operators.filter(|(_, session)| session.role.intersects(LISTENER));
+        let operators = operators.filter(|(_, session)| session.hello.role.intersects(LISTENER));
         operators.map(|(&id, _)| id)
     }
 
@@ -305,7 +305,7 @@ impl Peers {
         command: CommandName,
         instance: &InstanceId,
     ) -> Result<(), usize> {
-        let is_operators = |session: &Session| session.role.contains(Role::OPERATOR);
+        let is_operators = |session: &Session| session.hello.role.contains(Role::OPERATOR);
         if !self.get(id).is_some_and(is_operators) {
             return Ok(());
         }

@@ -29,10 +29,7 @@ impl Journal {
     pub(crate) fn has_work(&self, now: Instant) -> bool {
         self.has_changes()
             || self.are_claims_due(now)
-            || self
-                .waiting
-                .front()
-                .is_some_and(|first| first.ticket <= self.committed)
+            || self.is_ready()
             || self.has_acknowledgement()
             || self.has_failure()
     }
@@ -103,9 +100,13 @@ impl Journal {
 
     /// The next of what can be done by now.
     pub(crate) fn take_ready(&mut self) -> Option<Ready> {
-        let first = self.waiting.front()?;
-        let waiting = (first.ticket <= self.committed).then(|| self.waiting.pop_front())?;
-        waiting.map(|waiting| waiting.ready)
+        let first = self.is_ready().then(|| self.waiting.pop_front())?;
+        first.map(|(_, ready)| ready)
+    }
+
+    fn is_ready(&self) -> bool {
+        let first = self.waiting.front();
+        first.is_some_and(|(ticket, _)| *ticket <= self.committed)
     }
 
     /// STARTs that are not on disk, failures of such as still are, and records to be taken off it.

@@ -3,7 +3,7 @@
 
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::sent::CommandName;
-use crate::maps::Map;
+use crate::maps::{Map, change_or_drop};
 
 /// Commands of one operator that may wait for answers; further ones are refused meanwhile. So one operator cannot use
 /// up the table.
@@ -59,12 +59,10 @@ impl Answers {
             return None;
         }
         let operator = self.open.swap_remove(&(command, instance.clone()))?;
-        if let Some(own) = self.by_operator.get_mut(&operator) {
+        change_or_drop(&mut self.by_operator, &operator, |own| {
             *own -= 1;
-            if *own == 0 {
-                self.by_operator.swap_remove(&operator);
-            }
-        }
+            *own > 0
+        });
         if self.open.is_empty() {
             // Many at once are not paid for for ever.
             *self = Self::default();

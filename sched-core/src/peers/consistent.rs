@@ -26,9 +26,10 @@ impl Peers {
         for (list, role) in listed {
             for (at, id) in list.iter().enumerate() {
                 let session = self.get(*id);
-                ensure(session.is_some_and(|it| it.role.intersects(role)), || {
-                    format!("{id:?} is listed as {role} and has ended, or is none")
-                })?;
+                ensure(
+                    session.is_some_and(|it| it.hello.role.intersects(role)),
+                    || format!("{id:?} is listed as {role} and has ended, or is none"),
+                )?;
                 ensure(!list[..at].contains(id), || {
                     format!("{id:?} is listed twice as {role}")
                 })?;
@@ -36,11 +37,11 @@ impl Peers {
         }
         for (id, session) in &self.sessions {
             let roles = Role::CONTROLLER | Role::OPERATOR;
-            ensure(!session.role.contains(roles), || {
+            ensure(!session.hello.role.contains(roles), || {
                 format!("{id:?} is controller and operator")
             })?;
-            let is_viewer = session.role.contains(Role::VIEWER);
-            ensure(!is_viewer || session.role == Role::VIEWER, || {
+            let is_viewer = session.hello.role.contains(Role::VIEWER);
+            ensure(!is_viewer || session.hello.role == Role::VIEWER, || {
                 format!("{id:?} is a viewer and something else")
             })?;
             let subscribes = !session.topics.is_empty();

@@ -129,7 +129,9 @@ impl Peers {
     /// Remembers how a command ended, if a message says that, and who alone is sent it; `None` if it is not certain who
     /// got it.
     pub(crate) fn note_sent(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
-        self.outcomes.note_sent(now, to, message);
+        if let Some(outcome) = Outcome::of(message) {
+            self.outcomes.note(now, to, outcome);
+        }
     }
 
     /// The connection of a master has ended before these messages could be written to it: it did not get them. Failures
@@ -142,18 +144,36 @@ impl Peers {
         unsent: &[Message],
         has_successors: bool,
     ) {
-        self.outcomes.unsent(now, master, unsent, has_successors);
+        let outcomes = unsent.iter().rev().filter_map(Outcome::of);
+        let outcomes: Vec<Outcome> = outcomes.take(MAX_REPLAY).collect();
+        self.outcomes.take_back(master, &outcomes);
+        for outcome in outcomes.into_iter().rev() {
+            let is_passed_on = has_successors && matches!(outcome, Outcome::StartFailed(_));
+            let is_known = |delivered: &DeliveredOutcome| delivered.outcome == outcome;
+            if !is_passed_on && !self.outcomes.delivered.iter().any(is_known) {
+                self.outcomes.note(now, None, outcome);
+            }
+        }
     }
 
     /// The outcomes that a controller was not sent, oldest first; for its snapshot.
     pub(crate) fn missed_by(&mut self, uuid: Uuid, now: Instant) -> Vec<Outcome> {
-        self.outcomes.missed_by(uuid, now)
+        self.outcomes.forget_old(now);
+        let missed = self
+            .outcomes
+            .delivered
+            .iter()
+            .filter(|delivered| delivered.to != Some(uuid));
+        missed.map(|delivered| delivered.outcome.clone()).collect()
     }
 
     /// Whether a controller that is being sent its snapshot will be sent this outcome with it, so that it must not be
     /// sent now.
     pub(crate) fn is_outcome_to_come(&self, uuid: Uuid, message: &Message) -> bool {
-        self.outcomes.is_to_come(uuid, message)
+        Outcome::of(message).is_some_and(|outcome| {
+            let mut delivered = self.outcomes.delivered.iter();
+            delivered.any(|delivered| delivered.to != Some(uuid) && delivered.outcome == outcome)
+        })
     }
 
     /// Drops outcomes older than [`REPLAY_TIME`].
@@ -168,25 +188,6 @@ impl Peers {
 }
 
 impl Outcomes {
-    fn note_sent(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
-        if let Some(outcome) = Outcome::of(message) {
-            self.note(now, to, outcome);
-        }
-    }
-
-    fn unsent(&mut self, now: Instant, master: Uuid, unsent: &[Message], has_successors: bool) {
-        let outcomes = unsent.iter().rev().filter_map(Outcome::of);
-        let outcomes: Vec<Outcome> = outcomes.take(MAX_REPLAY).collect();
-        self.take_back(master, &outcomes);
-        for outcome in outcomes.into_iter().rev() {
-            let is_passed_on = has_successors && matches!(outcome, Outcome::StartFailed(_));
-            let is_known = |delivered: &DeliveredOutcome| delivered.outcome == outcome;
-            if !is_passed_on && !self.delivered.iter().any(is_known) {
-                self.note(now, None, outcome);
-            }
-        }
-    }
-
     fn note(&mut self, now: Instant, to: Option<Uuid>, outcome: Outcome) {
         self.forget_old(now);
         let bytes = outcome.bytes();
@@ -205,22 +206,6 @@ impl Outcomes {
     fn forget_first(&mut self) {
         let first = self.delivered.pop_front();
         self.bytes -= first.map_or(0, |delivered| delivered.bytes);
-    }
-
-    fn missed_by(&mut self, uuid: Uuid, now: Instant) -> Vec<Outcome> {
-        self.forget_old(now);
-        let missed = self
-            .delivered
-            .iter()
-            .filter(|delivered| delivered.to != Some(uuid));
-        missed.map(|delivered| delivered.outcome.clone()).collect()
-    }
-
-    fn is_to_come(&self, uuid: Uuid, message: &Message) -> bool {
-        Outcome::of(message).is_some_and(|outcome| {
-            let mut delivered = self.delivered.iter();
-            delivered.any(|delivered| delivered.to != Some(uuid) && delivered.outcome == outcome)
-        })
     }
 
     /// Forgets that this controller was told these.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sched_model::ReadOutput;
 
 use crate::api::ids::{NodeKey, SessionId};
-use crate::maps::Map;
+use crate::maps::{Map, change_or_drop};
 
 /// Chunks that one peer may wait for at a time; further ones are refused meanwhile. A reader waits for one.
 pub(crate) const MAX_READS_BY_PEER: usize = 16;
@@ -139,12 +139,10 @@ impl Reads {
 
     fn take(&mut self, number: u64) -> Option<Read> {
         let read = self.open.remove(&number)?;
-        if let Some(own) = self.by_peer.get_mut(&read.asker) {
+        change_or_drop(&mut self.by_peer, &read.asker, |own| {
             *own -= 1;
-            if *own == 0 {
-                self.by_peer.swap_remove(&read.asker);
-            }
-        }
+            *own > 0
+        });
         Some(read)
     }
 }

@@ -15,14 +15,9 @@ use crate::peers::owner::Owner;
 /// One connection of one peer; changed by way of [`Peers`](crate::peers::Peers) alone.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(super) uuid: Uuid,
-    pub(super) role: Role,
-    dialect: Dialect,
+    /// Who its peer is.
+    pub(super) hello: Hello,
     since: Instant,
-    certificate_ends_s: Option<i64>,
-    /// Whether its certificate is bound to its UUID.
-    pub(super) is_bound: bool,
-    certificate: Option<[u8; 32]>,
     /// The node it reports for, if it is a launcher. `None` once a newer connection has taken the node over.
     pub(super) node: Option<NodeKey>,
     /// Whether it is a launcher that numbers ends, and all ends that it has reported before its next frame were dealt
@@ -39,13 +34,8 @@ pub(crate) struct Session {
 impl Session {
     pub(super) fn new(hello: Hello, since: Instant) -> Self {
         Self {
-            uuid: hello.uuid,
-            role: hello.role,
-            dialect: hello.dialect,
+            hello,
             since,
-            certificate_ends_s: hello.certificate_ends_s,
-            is_bound: hello.bound,
-            certificate: hello.certificate,
             node: None,
             numbers_ends: false,
             backlog: Backlog::Clear,
@@ -56,17 +46,17 @@ impl Session {
 
     /// Its peer.
     pub(crate) fn uuid(&self) -> Uuid {
-        self.uuid
+        self.hello.uuid
     }
 
     /// The roles it claimed.
     pub(crate) fn role(&self) -> Role {
-        self.role
+        self.hello.role
     }
 
     /// The SHA-256 of its certificate, if it has one.
     pub(crate) fn certificate(&self) -> Option<[u8; 32]> {
-        self.certificate
+        self.hello.certificate
     }
 
     /// When it began.
@@ -76,7 +66,7 @@ impl Session {
 
     /// When its certificate ends, seconds of Unix time, if it has one.
     pub(crate) fn certificate_ends_s(&self) -> Option<i64> {
-        self.certificate_ends_s
+        self.hello.certificate_ends_s
     }
 
     /// The node it reports for; `None` once a newer connection has taken the node over.
@@ -96,18 +86,18 @@ impl Session {
 
     /// Whether it understands what this project added.
     pub(crate) fn is_native(&self) -> bool {
-        self.dialect == Dialect::Native
+        self.hello.dialect == Dialect::Native
     }
 
     /// The peer that may have no other session.
     pub(super) fn identity(&self) -> Identity {
-        identity(self.uuid, self.role)
+        identity(self.hello.uuid, self.hello.role)
     }
 
     /// To whom what it sends belongs.
     pub(super) fn owner(&self) -> Owner {
-        if self.role.contains(Role::OPERATOR) {
-            Owner::Operator(self.uuid)
+        if self.hello.role.contains(Role::OPERATOR) {
+            Owner::Operator(self.hello.uuid)
         } else {
             Owner::Controllers
         }
