@@ -101,6 +101,7 @@ impl Batch {
 
 impl Batches {
     /// How many wait, and the bytes of their payloads.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.waiting.len(), self.bytes)
     }

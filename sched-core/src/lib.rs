@@ -11,6 +11,7 @@ pub mod bench_support;
 mod cluster;
 mod dispatch;
 mod effects;
+#[cfg(any(test, feature = "test-support"))]
 mod footprint;
 mod instance;
 mod invariants;
@@ -72,6 +73,7 @@ pub use cluster::node::{MAX_PARTS, MAX_VOLUMES_PER_NODE, NodeStatus};
 pub use cluster::processes::{FREE_REPLACEMENTS, NEWCOMER_TIME, REPLACED_WITHIN};
 pub use cluster::questions::MAX_QUESTIONS;
 pub use cluster::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
+#[cfg(any(test, feature = "test-support"))]
 pub use footprint::Footprint;
 pub use instance::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_NAMED, MAX_OUTPUTS,

@@ -363,6 +363,7 @@ impl Peers {
     }
 
     /// Subscriptions of all operators together, for `Scheduler::footprint`.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn topics(&self) -> usize {
         let topics = self.sessions.values().map(|session| session.topics.len());
         topics.sum()
@@ -384,6 +385,7 @@ impl Peers {
     }
 
     /// Sessions and identities there is memory for.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn capacity(&self) -> usize {
         self.sessions.capacity() + self.identities.capacity()
     }

@@ -327,6 +327,7 @@ impl Queue {
     }
 
     /// Places in its table.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn capacity(&self) -> usize {
         self.by_instance.capacity() + self.waiting.end()
     }

@@ -196,16 +196,19 @@ impl Timers {
     }
 
     /// Lost nodes that are to be given up.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn losses(&self) -> usize {
         self.give_up.len()
     }
 
     /// Instances of which nodes that refused them are to be asked again.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn to_ask_again(&self) -> usize {
         self.ask_again.len()
     }
 
     /// Places in its tables.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn capacity(&self) -> usize {
         self.give_up.capacity()
             + self.leases.capacity()

@@ -97,6 +97,7 @@ impl Columns {
     }
 
     /// Names that have a number.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }

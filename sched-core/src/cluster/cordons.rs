@@ -276,6 +276,7 @@ impl Cluster {
     }
 
     /// Nodes that are cordoned.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn cordon_count(&self) -> usize {
         self.cordons.by_node.len()
     }

@@ -163,6 +163,7 @@ impl Groups {
     }
 
     /// Places in the table.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn capacity(&self) -> usize {
         self.0.capacity()
     }

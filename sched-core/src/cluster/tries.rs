@@ -55,6 +55,7 @@ struct Try {
 
 impl Cluster {
     /// STARTs that are tried, and the bytes of their payloads; for `Scheduler::footprint`.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn tries(&self) -> (usize, usize) {
         (self.tries.tries.len(), self.tries.bytes)
     }

@@ -159,6 +159,7 @@ impl Instances {
     }
 
     /// Instances of which it is known what they are.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn named_count(&self) -> usize {
         self.names.abouts.len().max(self.names.by_name.len())
     }

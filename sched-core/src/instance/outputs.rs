@@ -95,6 +95,7 @@ impl Instances {
     }
 
     /// The runs of which nodes keep something.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn output_count(&self) -> usize {
         self.outputs.rows.len()
     }

@@ -273,6 +273,7 @@ impl Instances {
     }
 
     /// The number of remembered runs, and the bytes that they take.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn past_size(&self) -> (usize, usize) {
         (self.past.runs.len(), self.past.bytes)
     }

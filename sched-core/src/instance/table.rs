@@ -278,6 +278,7 @@ impl Instances {
     }
 
     /// Allocated places, for [`crate::Footprint`].
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn capacity(&self) -> usize {
         self.managed.capacity() + self.indexes.lost.capacity()
     }

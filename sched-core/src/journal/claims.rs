@@ -154,6 +154,7 @@ impl Journal {
     }
 
     /// Claims that are remembered of nodes that are away.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn remembered_claims(&self) -> usize {
         self.claims.count
     }

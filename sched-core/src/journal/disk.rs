@@ -166,6 +166,7 @@ impl Journal {
     }
 
     /// STARTs at the door, and their bytes.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.disk.held.len(), self.disk.held_bytes)
     }
@@ -270,6 +271,7 @@ impl Disk {
     }
 
     /// STARTs that were taken in and are not on disk, and those that have failed and still are.
+    #[cfg(any(test, feature = "test-support"))]
     pub(super) fn unwritten(&self) -> usize {
         self.unwritten.len() + self.failed.len()
     }

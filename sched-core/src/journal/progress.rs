@@ -110,6 +110,7 @@ impl Journal {
     }
 
     /// STARTs that are not on disk, failures of such as still are, and records to be taken off it.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn unwritten(&self) -> usize {
         self.disk.unwritten() + self.recorded.removals()
     }

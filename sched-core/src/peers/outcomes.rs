@@ -182,6 +182,7 @@ impl Peers {
     }
 
     /// Outcomes remembered, and their bytes.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn outcomes(&self) -> (usize, usize) {
         (self.outcomes.delivered.len(), self.outcomes.bytes)
     }

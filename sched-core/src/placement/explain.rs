@@ -232,6 +232,7 @@ impl Placement {
     }
 
     /// Explanations kept, for `Scheduler::footprint`.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn explanations(&self) -> usize {
         self.explanations.kept.iter().map(VecDeque::len).sum()
     }

@@ -65,11 +65,13 @@ impl<K: Clone + Ord + Hash> Moments<K> {
     }
 
     /// Keys that have a moment.
+    #[cfg(any(test, feature = "test-support"))]
     pub(super) fn len(&self) -> usize {
         self.of.len()
     }
 
     /// Places in its table.
+    #[cfg(any(test, feature = "test-support"))]
     pub(super) fn capacity(&self) -> usize {
         self.of.capacity()
     }
