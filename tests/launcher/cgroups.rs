@@ -201,7 +201,7 @@ async fn limits_are_those_of_the_group_where_it_has_the_controllers_and_an_updat
     // It has no freezer.
     peer.suspend("a").await;
     assert_eq!(peer.turned().await.1, PhaseName::Suspended);
-    assert!(is_stopped(pid));
+    until("that it is stopped", || is_stopped(pid)).await;
 }
 
 #[tokio::test]

@@ -115,7 +115,7 @@ async fn what_is_suspended_under_the_lease_ends_with_it_too() {
     let (_world, launcher, mut peer, under, _) = with_two().await;
     peer.suspend("leased").await;
     assert_eq!(peer.turned().await.1, PhaseName::Suspended);
-    assert!(is_stopped(under));
+    until("that it is stopped", || is_stopped(under)).await;
     launcher.signal(Signal::STOP);
     until("its end", || !runs(under)).await;
 }

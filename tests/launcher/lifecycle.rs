@@ -74,7 +74,7 @@ async fn a_suspended_process_outlives_its_launcher_and_is_resumed_by_the_next() 
     peer.listed("a", "active").await;
     peer.suspend("a").await;
     assert_eq!(peer.turned().await.1, PhaseName::Suspended);
-    assert!(is_stopped(pid));
+    until("that it is stopped", || is_stopped(pid)).await;
     launcher.signal(Signal::KILL);
     launcher.ended().await;
     let _launcher = world.launch(&[]);
