@@ -115,8 +115,9 @@ impl Cluster {
     }
 
     /// Ends what [`Cluster::begin_refusal`] began: the START has been placed again, or has failed.
-    pub(crate) fn end_refusal(&mut self) {
-        self.tries.refused = None;
+    pub(crate) fn end_refusal(&mut self, instance: &InstanceId) {
+        let refused = &mut self.tries.refused;
+        refused.take_if(|(of, _)| of == instance);
     }
 
     /// Forgets a try: the START was confirmed, has failed, was taken back, or the same START was sent again.

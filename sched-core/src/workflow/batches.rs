@@ -135,6 +135,7 @@ impl Scheduler {
         {
             return self.batches.put_back(id, starts, now);
         }
+        self.place_collected();
         for start in &starts {
             self.serve_before(&start.request);
         }

@@ -14,6 +14,8 @@ impl Scheduler {
     /// Places a START that stands alone: on the node that has its instance, else on one that fits; else it waits or
     /// fails.
     pub(crate) fn place(&mut self, now: Instant, start: Box<PlacedStart>) {
+        // What this input has set free before comes first.
+        self.place_collected();
         if let Some(start) = self.admit_start(start) {
             self.place_new(now, start);
         }
@@ -82,6 +84,7 @@ impl Scheduler {
             let Some(start) = self.admit_start(start) else {
                 continue;
             };
+            self.place_collected();
             self.serve_before(start.request());
             let query = Query::of(start.request());
             match self.choose(&query) {

@@ -25,8 +25,8 @@ impl Scheduler {
             if let Some(State::Seeking { .. }) = self.instances.state_of(&instance) {
                 self.place_or_wait(&instance, &cause);
             }
+            self.cluster.end_refusal(&instance);
         }
-        self.cluster.end_refusal();
         true
     }
 

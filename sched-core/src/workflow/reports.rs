@@ -181,6 +181,8 @@ impl Scheduler {
         }
         self.stop_copies(key, copies);
         self.send_stops_again(key);
+        // What has to leave its node comes before what is only better off elsewhere.
+        self.place_collected();
         self.relieve(key);
     }
 

@@ -44,7 +44,7 @@ impl Scheduler {
             if let Some(start) = start {
                 self.place(self.now, start);
             }
-            self.cluster.end_refusal();
+            self.cluster.end_refusal(instance);
         }
         true
     }

@@ -275,7 +275,7 @@ impl Scheduler {
 }
 
 impl Sight<'_> {
-    /// Whether a plain instance is listed as lost with its node, so that nobody can end it now.
+    /// Whether a plain instance is listed as lost with its node, so that no one can end it now.
     fn is_plain_of_lost(&self, instance: &InstanceId) -> bool {
         match self.cluster.placement(instance) {
             Some(key) => self.cluster.session(key).is_none(),

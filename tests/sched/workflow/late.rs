@@ -192,6 +192,17 @@ fn of_several_that_their_node_does_not_have_none_gives_its_room_to_one_that_wait
     );
 }
 
+#[test]
+fn of_what_a_lost_node_was_not_given_the_higher_is_placed_before_a_plain_one() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.start_as(controller, request("plain", 500));
+    world.start_as(controller, sized("high", 500, 90).waiting(300));
+    let other = world.able(2, 500, 4);
+    world.cut_unsent(node);
+    assert_eq!(world.placements(), [("high".to_owned(), other)]);
+}
+
 /// A world with a store in which the holder of `a` was told to stop it for a move that took too long; and what it says of it
 /// after a crash of the scheduler.
 fn undone_before_a_crash(says: Vec<InstanceReport>) -> (World, SessionId) {
