@@ -17,6 +17,7 @@ use proto_frames::payload::cut::cut;
 use proto_frames::{Role, Uuid};
 use x509_parser::extensions::{ExtendedKeyUsage, GeneralName};
 use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::x509::X509Name;
 
 /// The URI in a certificate's alternative names that binds it to a UUID begins so (RFC 9562).
 const UUID_URN: &str = "urn:uuid:";
@@ -75,9 +76,7 @@ impl PeerIdentity {
         Ok(Self {
             roles,
             bound_uuid: bound_uuid(&x509)?,
-            subject: cut(&x509.subject().to_string(), MAX_SUBJECT_LEN)
-                .escape_debug()
-                .to_string(),
+            subject: shown(x509.subject()),
             fingerprint: fingerprint(certificate),
             ends_at_s: x509.validity().not_after.timestamp(),
         })
@@ -102,6 +101,13 @@ impl fmt::Display for PeerIdentity {
         let head = hex(&self.fingerprint[..4]);
         write!(f, "{} ({}) sha256:{head}", self.subject, self.roles)
     }
+}
+
+/// A subject or issuer for messages: cut, and what is not shown is escaped.
+pub(crate) fn shown(name: &X509Name<'_>) -> String {
+    cut(&name.to_string(), MAX_SUBJECT_LEN)
+        .escape_debug()
+        .to_string()
 }
 
 /// SHA-256 of a certificate.

@@ -1,13 +1,14 @@
 //! TLS configurations of server and client, and the files they are made from.
 //!
 //! Mutual TLS 1.2 or 1.3, provider `aws-lc-rs`. Sessions are never resumed: resumption would skip the certificate
-//! check. What the checks are is in `verify`, reading PEM in [`pem`], the CA file in `anchors`.
+//! check. What the checks are is in `verify`, reading PEM in [`pem`], the CA file in `anchors`, what is revoked in
+//! `revocation`.
 //!
 //! ```text
 //! PEM file ─ load_identity ─▶ Identity ─┬─ server_config  SSNTP: peers show a certificate with a role
-//! CA file ─ load_anchors ─▶ TrustAnchors ┼─ http_config    HTTP/2 and 1.1: the same check, where a certificate is shown
-//!                                         ├─ token_config   HTTP/1.1: no certificate of the client
-//!                                         └─ client_config  towards the scheduler
+//! CA file, CRLs ─ load_trust ─▶ TrustAnchors ┼─ http_config    HTTP/2 and 1.1: the same check, where a certificate is shown
+//!                                             ├─ token_config   HTTP/1.1: no certificate of the client
+//!                                             └─ client_config  towards the scheduler
 //! ```
 //!
 //! All files are read and checked before a port is opened or dialled; each [`TlsError`] names the file and what to do.
@@ -31,16 +32,21 @@ use crate::net::tls::verify::{ChainVerifier, PeerVerifier, SchedulerVerifier};
 use crate::private;
 
 mod anchors;
+mod authority;
+mod crl;
 mod error;
 mod explain;
 pub(crate) mod key_kind;
 pub mod pem;
+mod revocation;
 mod verify;
 
-pub use anchors::TrustAnchors;
 pub(crate) use anchors::ip_address;
+pub use anchors::{TrustAnchors, TrustFiles};
+pub use crl::CrlError;
 pub use error::TlsError;
 pub use explain::{explain, explain_certificate};
+pub use revocation::{PeerChain, Revocation, StaleCrls};
 
 /// The protocol versions spoken, preferred first. The original also accepted TLS 1.1, which rustls has not.
 pub const VERSIONS: [&SupportedProtocolVersion; 2] =
@@ -164,6 +170,15 @@ pub fn load_chain(
 /// [`TlsError`]: `Unreadable`, `Pem`, `Identity`, `Expired`, `NotYetValid`, `NotACa`.
 pub fn load_anchors(path: &Path) -> Result<TrustAnchors, TlsError> {
     TrustAnchors::from_pem(&read(path)?, path, UnixTime::now())
+}
+
+/// Reads the CA certificates as [`load_anchors`] does, and the revocation lists of these CAs and of those below them. A list
+/// that nobody could go by refuses all: see [`CrlError`].
+///
+/// # Errors
+/// As [`load_anchors`], and [`TlsError::Crl`].
+pub fn load_trust(files: &TrustFiles) -> Result<TrustAnchors, TlsError> {
+    TrustAnchors::load(files, UnixTime::now())
 }
 
 /// What a server presents and whom it admits: peers whose certificate chains to an anchor and grants a role.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rustls::CertificateError;
 
 use crate::net::identity::IdentityError;
+use crate::net::tls::crl::CrlError;
 use crate::net::tls::explain::explain_certificate;
 use crate::net::tls::key_kind::USABLE;
 use crate::net::tls::pem::PemError;
@@ -88,6 +89,16 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
     },
+    /// A revocation list cannot be used.
+    #[error("{}{}: {source}", path.display(), at_line(*line))]
+    Crl {
+        /// The file or directory.
+        path: PathBuf,
+        /// Where the list begins, from 1; `None` where that does not help.
+        line: Option<usize>,
+        /// What is wrong with it.
+        source: CrlError,
+    },
     /// The own certificate does not chain to the CA, so no peer with that CA would accept it.
     #[error("{} does not fit the CA in {}: {}", path.display(), ca.display(), explain_certificate(reason))]
     NotSignedByCa {
@@ -101,4 +112,9 @@ pub enum TlsError {
     /// The TLS library refuses the configuration.
     #[error("TLS cannot be set up: {0}")]
     Config(#[from] rustls::Error),
+}
+
+/// `, line 7`, where it is known.
+fn at_line(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line}"))
 }

@@ -72,6 +72,12 @@ pub fn explain_certificate(error: &CertificateError) -> String {
             moment(*not_before),
             moment(*time)
         ),
+        CertificateError::Revoked => "it is revoked, or a CA above it is".to_owned(),
+        CertificateError::ExpiredRevocationListContext { next_update, .. } => format!(
+            "the revocation list of its CA is out of date since {}, and without a current one nobody knows whether it is \
+             revoked; make a new list with ciao-cert -crl",
+            moment(*next_update)
+        ),
         // Mostly two clusters whose CAs have the same subject.
         CertificateError::BadSignature => {
             "it is signed by another key than our CA's (a CA of the same name?)".to_owned()

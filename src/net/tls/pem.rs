@@ -1,10 +1,10 @@
-//! Reading PEM text: certificates and the first private key. The only file that uses `rustls-pemfile`.
+//! Reading PEM text: certificates, revocation lists and the first private key. The only file that uses `rustls-pemfile`.
 //!
 //! Blocks are found here, line by line, and each is decoded by itself, for two reasons. What is wrong is said by the
 //! number of a line: the errors of the library quote the line, which may be a whole private key. And what stands in a
 //! file but cannot be used, such as an encrypted key, is named as what it is. No byte of a file is ever part of an error.
 
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls_pemfile::Item;
 
 /// Why PEM text is not what was looked for. Says what was found by its line, and never shows it: it may be a key.
@@ -20,6 +20,9 @@ pub enum PemError {
          certificate and key stand in one file, one after the other"
     )]
     NoPrivateKey,
+    /// The text has no X509 CRL block.
+    #[error("no revocation list in it (no BEGIN X509 CRL block)")]
+    NoRevocationList,
     /// The file is no text as PEM is.
     #[error("it {0}; expected PEM text, which begins with -----BEGIN")]
     NotText(&'static str),
@@ -71,6 +74,15 @@ const CERTIFICATE: [&str; 1] = ["CERTIFICATE"];
 /// Labels that begin a private key that can be read: PKCS#1, SEC 1, PKCS#8.
 const PRIVATE_KEY: [&str; 3] = ["RSA PRIVATE KEY", "EC PRIVATE KEY", "PRIVATE KEY"];
 
+/// Labels that begin a revocation list.
+const REVOCATION_LIST: [&str; 1] = ["X509 CRL"];
+
+/// What stands where a revocation list is looked for.
+const NO_REVOCATION_LISTS: [(&str, &str); 2] = [
+    ("CERTIFICATE", "a certificate"),
+    ("CRL", "a revocation list with another label"),
+];
+
 /// What is like a certificate and is none.
 const NO_CERTIFICATES: [(&str, &str); 5] = [
     ("TRUSTED CERTIFICATE", "a certificate in OpenSSL's own form"),
@@ -110,6 +122,32 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError
     if found.is_empty() {
         let wanted = "a BEGIN CERTIFICATE block";
         return Err(text.instead(&NO_CERTIFICATES, wanted, PemError::NoCertificate));
+    }
+    Ok(found)
+}
+
+/// Every revocation list in the text, in order, with the line of its BEGIN, from 1; at least one.
+///
+/// # Errors
+/// [`PemError::NoRevocationList`], or what stands in its place.
+pub fn revocation_lists(
+    pem: &[u8],
+) -> Result<Vec<(usize, CertificateRevocationListDer<'static>)>, PemError> {
+    let text = Text::scan(pem)?;
+    let blocks = text
+        .blocks
+        .iter()
+        .filter(|block| block.is_any(&REVOCATION_LIST));
+    let found: Vec<_> = blocks
+        .map(|block| match block.decode()? {
+            Item::Crl(der) => Ok((block.line, der)),
+            _ => Err(block.damaged(NOT_BASE64)),
+        })
+        .collect::<Result<_, _>>()?;
+    if found.is_empty() {
+        let wanted = "a BEGIN X509 CRL block";
+        let nothing = PemError::NoRevocationList;
+        return Err(text.instead(&NO_REVOCATION_LISTS, wanted, nothing));
     }
     Ok(found)
 }

@@ -6,12 +6,15 @@
 //! above it may pass on.
 //!
 //! ```text
-//! leaf ─ is it an anchor, in time? ──────────────────────────────▶ accepted (the original's server certificate)
-//!      └ webpki: a path to an anchor in time ─ limits of its CAs ─▶ accepted
+//! leaf ─ is it an anchor, in time? ───────────────────────────── is any revoked? ─▶ accepted (the original's server
+//!      └ webpki: a path to an anchor in time ─ limits of its CAs ─ is any revoked? ─▶ accepted           certificate)
 //! then:  a server asks for any role, a client for SCHEDULER and the name it dialled
 //! ```
 //!
-//! No revocation is looked at: there are no lists of it in a cluster.
+//! Revocation is looked at here, on each path that `webpki` finds, rather than by `webpki`: of several lists whose issuer
+//! has the name that is looked for it takes the first, which in a roll-over is another key's, and it passes over a path
+//! without a list of that name. Here each certificate of the path is held against the list of the key that has signed
+//! it ([`super::revocation`]); that each list is signed by that key was verified when it was read.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -28,6 +31,7 @@ use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, Verifie
 
 use crate::net::identity::{self, IdentityError};
 use crate::net::tls::anchors::TrustedCertificate;
+use crate::net::tls::authority::CaId;
 use crate::net::tls::key_kind::USABLE;
 use crate::net::tls::{Nameless, TrustAnchors};
 
@@ -104,7 +108,8 @@ impl ChainVerifier {
         let mut out_of_time = CertificateError::UnknownIssuer;
         for anchor in self.anchors.anchors.iter() {
             match anchor.validity.check(now) {
-                Ok(()) if anchor.der == *leaf => return Ok(()),
+                Ok(()) if anchor.is_revoked => out_of_time = CertificateError::Revoked,
+                Ok(()) if anchor.der == *leaf => return self.check_anchor(anchor, now),
                 Ok(()) => in_time.push(anchor.trust.clone()),
                 Err(error) => out_of_time = error,
             }
@@ -117,15 +122,19 @@ impl ChainVerifier {
         let certificate = leaf;
         let leaf = EndEntityCert::try_from(leaf)
             .map_err(|reason| error_of(reason, certificate, intermediates))?;
-        // Of several paths to an anchor, one that may pass on the roles is enough. The limit that was in the way is
-        // noted here, because `webpki` has no error for it.
-        let limited = Cell::new(None);
+        // Of several paths to an anchor, one that may pass on the roles and has nothing revoked is enough. What was in the
+        // way is noted here, because `webpki` has no error for it.
+        let refused = Cell::new(None);
         let verify_path = |path: &VerifiedPath<'_>| {
+            if let Err(reason) = self.check_revocation(certificate, path, now) {
+                refused.set(Some(reason));
+                return Err(webpki::Error::CertRevoked);
+            }
             let limit = self.limit_of(path)?;
             if limit.contains(granted) {
                 return Ok(());
             }
-            limited.set(Some(limit));
+            refused.set(Some(other(BeyondItsIssuer { granted, limit })));
             Err(webpki::Error::UnknownIssuer)
         };
         let verified = leaf.verify_for_usage(
@@ -137,9 +146,9 @@ impl ChainVerifier {
             None,
             Some(&verify_path),
         );
-        match (verified, limited.get()) {
+        match (verified, refused.take()) {
             (Ok(_), _) => Ok(()),
-            (Err(_), Some(limit)) => Err(other(BeyondItsIssuer { granted, limit })),
+            (Err(_), Some(reason)) => Err(reason),
             // Another cluster's scheduler presents its own anchor, which no CA has signed.
             (Err(webpki::Error::CaUsedAsEndEntity), None) if is_self_signed => {
                 Err(CertificateError::UnknownIssuer)
@@ -149,6 +158,46 @@ impl ChainVerifier {
                 None => error_of(reason, certificate, intermediates),
             }),
         }
+    }
+
+    /// Holds an anchor that a peer presents as its own certificate against the list of who has signed it, which mostly is
+    /// itself.
+    fn check_anchor(
+        &self,
+        anchor: &TrustedCertificate,
+        now: UnixTime,
+    ) -> Result<(), CertificateError> {
+        let crls = &self.anchors.crls;
+        let issuer = anchor.issuer;
+        issuer.map_or(Ok(()), |ca| crls.check(ca, &anchor.serial, now))
+    }
+
+    /// Holds the leaf and each CA below the anchor against the list of the CA above it, where that has one.
+    fn check_revocation(
+        &self,
+        leaf: &CertificateDer<'_>,
+        path: &VerifiedPath<'_>,
+        now: UnixTime,
+    ) -> Result<(), CertificateError> {
+        let crls = &self.anchors.crls;
+        if crls.is_empty() {
+            return Ok(());
+        }
+        let damaged = |_| CertificateError::BadEncoding;
+        let mut serial = identity::parse(leaf)
+            .map_err(damaged)?
+            .raw_serial()
+            .to_vec();
+        for ca in path.intermediate_certificates() {
+            let der = ca.der();
+            let x509 = identity::parse(&der).map_err(damaged)?;
+            crls.check(CaId::of(&x509), &serial, now)?;
+            serial = x509.raw_serial().to_vec();
+        }
+        let top = path.anchor();
+        let top = self.anchors.anchors.iter().find(|known| known.is(top));
+        let top = top.ok_or(CertificateError::UnknownIssuer)?;
+        crls.check(top.id, &serial, now)
     }
 
     /// What the key of the anchor is that a certificate names as its issuer, where no signature of it is accepted.
@@ -166,12 +215,9 @@ impl ChainVerifier {
     /// with its subject and key together; then each intermediate narrows them.
     fn limit_of(&self, path: &VerifiedPath<'_>) -> Result<Role, webpki::Error> {
         let anchor = path.anchor();
-        let is_it = |known: &&TrustedCertificate| {
-            known.trust.subject == anchor.subject
-                && known.trust.subject_public_key_info == anchor.subject_public_key_info
-        };
         // One certificate of the CA file may be there in several versions; each says what it may pass on.
-        let of_anchor = self.anchors.anchors.iter().filter(is_it);
+        let of_anchor = self.anchors.anchors.iter();
+        let of_anchor = of_anchor.filter(|known| !known.is_revoked && known.is(anchor));
         let mut limit = of_anchor.fold(Role::default(), |all, known| all | known.limit);
         for ca in path.intermediate_certificates() {
             let der = ca.der();
