@@ -13,7 +13,9 @@
 //! Beside that: `store` keeps records on disk and `restore` reads them at start; `state` keeps the scheduler's UUID and
 //! the list of nodes; `images` keeps images; `http` and `placement` are further ways in; `notices`, `audit` and
 //! `heartbeat` write the log; `tasks` notices when a part of the daemon has ended. The files that operators write are
-//! read by `configuration`, `rules_file` and `node_file`, all with `strict`. `start` puts everything together.
+//! read by `configuration`, `rules_file` and `node_file`, all with `strict`. `credentials` are the certificates, keys and
+//! tokens in force; `reload` reads all files again while the daemon runs, `watch` sees when they have changed. `start` puts
+//! everything together.
 //!
 //! What is decided is decided in `sched-core`; how one connection is read and written is in [`crate::net`].
 
@@ -21,6 +23,7 @@ mod accept;
 mod audit;
 mod configuration;
 mod connection_limit;
+mod credentials;
 #[cfg(feature = "test-support")]
 pub mod fuzz_support;
 mod gate;
@@ -35,6 +38,7 @@ mod node_file;
 mod notices;
 mod placement;
 mod profile;
+mod reload;
 mod restore;
 mod rules_file;
 mod sentences;
@@ -52,6 +56,7 @@ mod strict;
 mod tasks;
 mod timed;
 mod twins;
+mod watch;
 mod wire;
 
 // The programs in `src/bin` see what follows, and nothing else of the server: a configuration goes in, errors come out,
@@ -68,6 +73,7 @@ pub use limits::{
 pub use node_file::NodeFileError;
 pub use placement::{PLACEMENT_PATH, PlacementConfig, PlacementError, TokensError};
 pub use profile::Profile;
+pub use reload::ReloadConfig;
 pub use start::{Server, ServerConfig, StartError};
 // Only a benchmark and the tests of the store use these from outside.
 #[cfg(feature = "test-support")]

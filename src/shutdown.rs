@@ -1,9 +1,12 @@
-//! When to stop: SIGTERM or SIGINT. What SIGHUP does: a daemon opens its log file again, and reloads nothing. SIGUSR1 and
-//! SIGUSR2 are ignored, as the original's daemons ignore them: unhandled they would end the program.
+//! When to stop: SIGTERM or SIGINT. What SIGHUP does: a daemon opens its log file again, and the scheduler reads all its
+//! files again. SIGUSR1 and SIGUSR2 are ignored, as the original's daemons ignore them: unhandled they would end the
+//! program.
 
 use std::io;
+use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 use tracing::info;
 
 use crate::logging::Reopen;
@@ -12,10 +15,28 @@ use crate::logging::Reopen;
 #[derive(Debug, Clone)]
 pub enum OnHangup {
     /// Open the log file again, where one is written, and go on: daemons are sent it when that was renamed, and by
-    /// operators and tools that expect a reload.
+    /// operators and tools that expect a reload. For daemons that read their certificates whenever they connect.
     Reopen(Option<Reopen>),
+    /// The same, and tell who reads files again.
+    Reload(Option<Reopen>, Hangups),
     /// Stop: a program in the foreground, whose terminal has been closed.
     Stop,
+}
+
+/// The SIGHUPs that a program has got, for who reads files again. Clones are of the same ones.
+#[derive(Debug, Clone, Default)]
+pub struct Hangups(Arc<Notify>);
+
+impl Hangups {
+    /// Waits for the next. Several that nobody has waited for are one; one that came before counts.
+    pub async fn next(&self) {
+        self.0.notified().await;
+    }
+
+    /// Says that there was one.
+    pub fn notify(&self) {
+        self.0.notify_one();
+    }
 }
 
 /// Listens for SIGTERM, SIGINT and SIGHUP from now on; the future ends with the first signal that stops the program.
@@ -41,19 +62,30 @@ pub fn requested(on_hangup: OnHangup) -> io::Result<impl Future<Output = ()> + S
                 _ = interrupt.recv() => return,
                 _ = hangup.recv() => match &on_hangup {
                     OnHangup::Stop => return,
-                    OnHangup::Reopen(Some(log)) => {
-                        log.ask();
-                        // The first line of the file under its name.
-                        info!(event = "log_reopened",
-                            "SIGHUP: the log file is opened again; no other file is read again while the program runs, \
-                             restart it to use changed ones"
+                    OnHangup::Reopen(log) => {
+                        reopen(log.as_ref());
+                        info!(event = "sighup",
+                            "SIGHUP: certificates are read at each connect, and are used from the next one on"
                         );
                     }
-                    OnHangup::Reopen(None) => info!(event = "sighup_ignored",
-                        "SIGHUP is ignored: files are not reloaded while the program runs; restart it to use changed ones"
-                    ),
+                    OnHangup::Reload(log, hangups) => {
+                        reopen(log.as_ref());
+                        hangups.notify();
+                    }
                 },
             }
         }
     })
+}
+
+/// Has the log file opened again, where one is written.
+fn reopen(log: Option<&Reopen>) {
+    if let Some(log) = log {
+        log.ask();
+        // The first line of the file under its name.
+        info!(
+            event = "log_reopened",
+            "SIGHUP: the log file is opened again"
+        );
+    }
 }

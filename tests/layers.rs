@@ -249,6 +249,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "net",
             "printable",
             "private",
+            "shutdown",
             "start_warnings",
         ],
     ),

@@ -31,8 +31,8 @@ use crate::net::address::Endpoint;
 use crate::net::tls;
 
 use crate::server::{
-    self, DEFAULT_HTTP_PORT, DEFAULT_PORT, ImagesConfig, Server, ServerConfig, ServerLimits,
-    StartError,
+    self, DEFAULT_HTTP_PORT, DEFAULT_PORT, ImagesConfig, ReloadConfig, Server, ServerConfig,
+    ServerLimits, StartError,
 };
 
 /// How long the launchers may take to report for the first time.
@@ -403,6 +403,7 @@ fn bind(
         heartbeat: false,
         require_uuid_binding: false,
         limits: ServerLimits::default(),
+        reload: ReloadConfig::default(),
         scheduler: sched_core::Config::new(Uuid::nil()),
     };
     let (mut frames, mut http) = (port.unwrap_or(DEFAULT_PORT), DEFAULT_HTTP_PORT);

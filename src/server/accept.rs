@@ -292,8 +292,8 @@ async fn welcome_http(
     slot: Slot,
 ) {
     let work = async {
-        let (stream, identity) =
-            handshake::admit_tls(tcp, (&http.tls, &hub.limits), &mut seat).await?;
+        let shown = (&*http.credentials, Speaks::Http);
+        let (stream, identity) = handshake::admit_tls(tcp, shown, &hub.limits, &mut seat).await?;
         let (roles, certificate) = match &identity {
             Some(identity) => (identity.roles, Some(identity.fingerprint)),
             None => (Role::default(), None),
@@ -323,7 +323,8 @@ async fn welcome_placement(
 ) {
     let work = async {
         // Its configuration asks for no certificate.
-        let (stream, _) = handshake::admit_tls(tcp, (&door.tls(), &hub.limits), &mut seat).await?;
+        let shown = (door.credentials(), Speaks::PlacementTls);
+        let (stream, _) = handshake::admit_tls(tcp, shown, &hub.limits, &mut seat).await?;
         let held = slot.admit(PeerClass::Reader, None);
         let held = held.map_err(|(_, error)| error)?;
         drop(seat);

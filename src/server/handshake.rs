@@ -21,10 +21,11 @@ use proto_frames::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::accept::Speaks;
 use super::connection_limit::{CertificateId, LimitReached};
+use super::credentials::Live;
 use super::gate::{Seat, Verdict};
 use super::limits::{
     MAX_WAIT_FOR_PLACE, PRESSED_FIRST_BYTE, PRESSED_HANDSHAKE, PRESSED_SILENCE, ServerLimits,
@@ -143,11 +144,12 @@ pub(super) async fn admit(
 /// certificate, which the TLS configuration has to allow.
 pub(super) async fn admit_tls(
     tcp: TcpStream,
-    (tls, limits): (&TlsAcceptor, &ServerLimits),
+    (credentials, speaks): (&Live, Speaks),
+    limits: &ServerLimits,
     seat: &mut Seat,
 ) -> Result<(TlsStream<Ahead<Timed>>, Option<PeerIdentity>), HandshakeError> {
     let establish = async |tcp: Timed| {
-        let mut stream = accept_tls(tcp, tls, limits).await?;
+        let mut stream = accept_tls(tcp, (credentials, speaks), limits).await?;
         let is_nameless = stream.get_ref().1.peer_certificates().is_none();
         let identity = match is_nameless {
             true => None,
@@ -234,11 +236,11 @@ async fn stuck(seat: &Seat, heard: &LastHeard) {
 /// Takes a connection through TLS and CONNECT. A peer that fails is told so, as far as the protocol has words for it.
 async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, HandshakeError> {
     let Acceptor {
-        tls,
+        credentials,
         limits,
         require_binding,
     } = acceptor;
-    let mut stream = accept_tls(tcp, tls, limits).await?;
+    let mut stream = accept_tls(tcp, (credentials, Speaks::Ssntp), limits).await?;
     // A peer that TLS let in is told in its own encoding if its certificate will not do, which its CONNECT shows first.
     let identity = identity_of(&stream);
     let mut decoder = Decoder::server(Limits {
@@ -281,12 +283,14 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
     }
 }
 
-/// Errors are worded by `tls::explain`, for the log line.
+/// With the credentials that are in force as it begins. Errors are worded by `tls::explain`, for the log line.
 async fn accept_tls(
     tcp: Timed,
-    tls: &TlsAcceptor,
+    (credentials, speaks): (&Live, Speaks),
     limits: &ServerLimits,
 ) -> Result<TlsStream<Ahead<Timed>>, HandshakeError> {
+    let tls = credentials.now().acceptor(speaks);
+    let tls = tls.ok_or_else(|| HandshakeError::Tls("it is not offered here".to_owned()))?;
     timeout(limits.tls_deadline, tls.accept(Ahead::new(tcp)))
         .await
         .map_err(|_| HandshakeError::TlsTimeout(limits.tls_deadline))?
@@ -406,18 +410,9 @@ pub(super) fn describe(error: &HandshakeError, from: SocketAddr) -> String {
 }
 
 /// What handshakes share. Cloned for every connection; its parts are shared.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Acceptor {
-    pub(super) tls: TlsAcceptor,
+    pub(super) credentials: Arc<Live>,
     pub(super) limits: Arc<ServerLimits>,
     pub(super) require_binding: bool,
-}
-
-impl std::fmt::Debug for Acceptor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The TLS configuration holds the private key.
-        f.debug_struct("Acceptor")
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
-    }
 }

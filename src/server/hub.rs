@@ -43,6 +43,7 @@ use super::images::Images;
 use super::limits::ServerLimits;
 use super::measured::{Holds, Measured};
 use super::notices::{Class, Notices, Weight, Who};
+use super::reload::Reloads;
 use super::store::Store;
 use super::tasks;
 use super::twins::Twins;
@@ -98,6 +99,8 @@ pub(super) struct Hub {
     store: OnceLock<Store>,
     /// Where programs are kept that are shipped; empty where there is no such place.
     images: OnceLock<Images>,
+    /// How reloads went.
+    pub(super) reloads: Reloads,
     /// What waits for peers that only listen, and for controllers.
     unread: Unread,
     /// Why the daemon cannot go on, once that is so.
@@ -196,6 +199,7 @@ impl Hub {
             twins: Mutex::default(),
             store: OnceLock::new(),
             images: OnceLock::new(),
+            reloads: Reloads::default(),
             unread: Unread::default(),
             failure: watch::Sender::new(None),
         }

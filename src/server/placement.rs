@@ -49,8 +49,8 @@ pub(super) use self::body::Writing;
 pub use self::door::MOUNT as PLACEMENT_PATH;
 pub(super) use self::door::{Door, load};
 pub(super) use self::places::Place;
-pub(super) use self::tokens::Tokens;
 pub use self::tokens::TokensError;
+pub(super) use self::tokens::{Digests, follow as follow_tokens};
 
 /// How the Placement API is offered: the flags `--placement` and `--placement-tokens`.
 #[derive(Debug, Clone)]

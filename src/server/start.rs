@@ -20,11 +20,11 @@ use std::time::Instant;
 use proto_frames::{Role, Uuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
-use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use super::accept::{Listener, Places, Speaks, Ways, accept, listen};
 use super::connection_limit::ConnectionLimit;
+use super::credentials::{Credentials, Live, Moment, placement_speaks};
 use super::gate::Gate;
 use super::handshake::Acceptor;
 use super::http::{self, HttpDoor};
@@ -33,12 +33,13 @@ use super::images::{self, ImagesConfig};
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
 use super::node_file::NodeFileError;
 use super::placement::{self, PlacementConfig, PlacementError};
+use super::reload::{ReloadConfig, Reloader};
 use super::restore::{restore, unix_ms};
 use super::state::{StateDir, keep_nodes, remember_last};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
 use super::{configuration, heartbeat, node_file};
-use crate::net::tls::{self, Identity, TlsError, TrustAnchors};
+use crate::net::tls::{self, TlsError};
 use sched_core::{self, About, KnownNode, Scheduler};
 
 /// Everything a daemon is started with. Filled by the flags of `ciao-scheduler`, by `ciao-scheduler dev`, and by tests.
@@ -73,6 +74,8 @@ pub struct ServerConfig {
     pub require_uuid_binding: bool,
     /// Limits of connections and queues.
     pub limits: ServerLimits,
+    /// What has files read again while it runs.
+    pub reload: ReloadConfig,
     /// Settings of the core; its UUID and expected nodes are filled in at start.
     pub scheduler: sched_core::Config,
 }
@@ -161,6 +164,8 @@ pub struct Server {
     listeners: Vec<Listener>,
     /// What SSNTP handshakes need.
     acceptor: Acceptor,
+    /// Reads files again.
+    reloader: Reloader,
     /// `None` without `--http`.
     http: Option<http::Acceptor>,
     /// `None` where the Placement API is not offered.
@@ -177,10 +182,10 @@ impl Server {
     /// # Errors
     /// [`StartError`]: the first thing that fails.
     pub fn bind(config: ServerConfig) -> Result<Self, StartError> {
-        // 1. The scheduler's own certificate and the CA, which everything else needs.
-        let identity = load_own(&config)?;
-        let anchors = tls::load_anchors(&config.ca_cert)?;
-        let tls = tls::server_config(&identity, &anchors)?;
+        // Before they are read: what changes from now on is seen.
+        let watched = Reloader::look(&config);
+        // 1. What it shows of itself and whom it lets in, which everything else needs.
+        let credentials = Credentials::load(&config, Moment::Start)?;
         // 2. The state directory: the UUID by which peers know this scheduler across restarts, and the nodes that are
         //    expected back.
         let mut scheduler = config.scheduler.clone();
@@ -196,29 +201,26 @@ impl Server {
                 scheduler.known_nodes = directory.nodes();
             }
             // The same certificate, the same scheduler.
-            None => {
-                scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &identity.peer().fingerprint)
-            }
+            None => scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &credentials.fingerprint),
         }
         // 3. What operators wrote about nodes.
         if let Some(path) = config.node_file.clone() {
             scheduler.nodes =
                 node_file::load(&path).map_err(|source| StartError::NodeFile { path, source })?;
         }
-        // 4. The further ways in: what each presents and whom it lets in.
-        let http = match config.http.is_empty() {
-            true => None,
-            false => Some(load_http(&config, &identity, &anchors)?),
-        };
-        let placement = load_placement(&config, &identity, &anchors)?;
-        // 5. The addresses. From here on a client can connect, and waits in the kernel.
+        // 4. The addresses. From here on a client can connect, and waits in the kernel.
         let listeners = open_all(&config)?;
-        scheduler.about = about(http.as_ref(), &identity, &anchors);
+        // What is said of the process to who asks how it is.
+        scheduler.about = About {
+            version: crate::VERSION.to_owned(),
+            certificates: credentials.certificates.clone(),
+        };
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
-        // 6. The cluster configuration. A mistake in it is as fatal as one in a certificate.
+        // 5. The cluster configuration. A mistake in it is as fatal as one in a certificate.
         let cluster = configuration::load(config.configuration_uri.as_deref())?;
+        let credentials = Live::new(credentials);
         let acceptor = Acceptor {
-            tls: TlsAcceptor::from(tls),
+            credentials: Arc::clone(&credentials),
             limits: Arc::new(limits.clone()),
             require_binding: config.require_uuid_binding,
         };
@@ -237,6 +239,7 @@ impl Server {
             uuid,
             limits,
         ));
+        hub.reloads.note_start(unix_ms() / 1000);
         // The store's thread and the images' need the hub, to report what is on disk; so they begin once it is there.
         if let Some(store) = store {
             hub.keep_in(store).map_err(in_state_dir)?;
@@ -244,19 +247,23 @@ impl Server {
         if let Some(images) = images {
             hub.keep_images_in(images).map_err(in_state_dir)?;
         }
-        let placement = placement.map(|(tls, tokens)| placement::Door::new(&hub, tls, tokens));
-        let http = http.map(|(tls, certificates)| {
-            let door = HttpDoor::open(&hub, certificates);
-            http::Acceptor::new(TlsAcceptor::from(tls), door, placement.clone())
+        let door = || placement::Door::new(&hub, &credentials);
+        let placement = config.placement.as_ref().map(|_| door());
+        let is_http_offered = !config.http.is_empty();
+        let http = is_http_offered.then(|| {
+            let door = HttpDoor::open(&hub, &credentials);
+            http::Acceptor::new(Arc::clone(&credentials), door, placement.clone())
         });
+        let heartbeat = config.heartbeat;
         Ok(Self {
+            reloader: Reloader::new(config, &credentials, &hub, watched),
             hub,
             listeners,
             acceptor,
             http,
             placement,
             state_dir,
-            heartbeat: config.heartbeat,
+            heartbeat,
         })
     }
 
@@ -345,9 +352,11 @@ impl Server {
             let pump = Arc::clone(&http.door).pump();
             tasks.spawn("wake readers of events", pump);
         }
-        if let Some(placement) = &self.placement {
-            tasks.spawn("read tokens again", placement.follow_tokens());
+        let tokens = self.reloader.follow_tokens();
+        if let Some(tokens) = tokens {
+            tasks.spawn("read tokens again", tokens);
         }
+        tasks.spawn("read files again", self.reloader.run());
         let ways = Ways {
             frames: self.acceptor,
             http: self.http,
@@ -424,102 +433,6 @@ fn log_restart_state(scheduler: &sched_core::Config, has_state_dir: bool) {
             event = "state_in_memory",
             "no --state-dir: state is in memory only, and ends with the process"
         );
-    }
-}
-
-/// Loads the scheduler's certificate, which must be one. Launchers and controllers refuse any other role.
-fn load_own(config: &ServerConfig) -> Result<Identity, StartError> {
-    let warn = |said| warn!(event = "key_file_open_to_others", "{said}");
-    config.key_files.check(&config.cert, warn)?;
-    let identity = tls::load_identity(&config.cert)?;
-    let granted = identity.peer().roles;
-    if !granted.contains(Role::SCHEDULER) {
-        let path = config.cert.clone();
-        return Err(StartError::NotAScheduler { path, granted });
-    }
-    Ok(identity)
-}
-
-/// Loads who may use the Placement API, if it is offered. Also warns of a certificate that clients would refuse. The
-/// HTTP door warns of the same certificate; so this does only where that door is shut.
-fn load_placement(
-    config: &ServerConfig,
-    identity: &Identity,
-    anchors: &TrustAnchors,
-) -> Result<Option<(Arc<rustls::ServerConfig>, placement::Tokens)>, StartError> {
-    let Some(offered) = &config.placement else {
-        return Ok(None);
-    };
-    let is_strict = config.key_files == tls::KeyFiles::Strict;
-    let warn = |said| warn!(event = "token_file_open_to_others", "{said}");
-    let tokens = placement::load(offered, is_strict, warn)?;
-    let own = load_http_identity(config)?;
-    let shown = own.as_ref().unwrap_or(identity);
-    let is_https = |address: &SocketAddr| placement_speaks(address) == Speaks::PlacementTls;
-    if config.http.is_empty()
-        && offered.listen.iter().any(is_https)
-        && let Some(problem) = tls::refused_by_browsers(shown, anchors)
-    {
-        warn!(event = "certificate_problem", "{problem}");
-    }
-    Ok(Some((tls::token_config(shown)?, tokens)))
-}
-
-/// How the Placement API is spoken at an address: tokens are not shown to others on the way. Plain HTTP is spoken on
-/// loopback addresses alone, where no one else can read the token.
-fn placement_speaks(address: &SocketAddr) -> Speaks {
-    match address.ip().to_canonical().is_loopback() {
-        true => Speaks::Placement,
-        false => Speaks::PlacementTls,
-    }
-}
-
-/// The certificate that is presented over HTTP, if it is another than the scheduler's. `None` means the scheduler's own
-/// is presented.
-fn load_http_identity(config: &ServerConfig) -> Result<Option<Identity>, StartError> {
-    let Some(path) = &config.http_cert else {
-        return Ok(None);
-    };
-    config.key_files.check(path, |said| {
-        warn!(event = "key_file_open_to_others", "{said}")
-    })?;
-    Ok(Some(tls::load_identity(path)?))
-}
-
-/// The HTTP door's TLS configuration; the files of the certificates in use, and when each ends, seconds of Unix time.
-type HttpTls = (Arc<rustls::ServerConfig>, Vec<(String, i64)>);
-
-/// Loads what the HTTP door presents. What browsers would refuse is said, with the command that mends it. The list goes
-/// into the page about the daemon, so that an operator sees the earliest expiry.
-fn load_http(
-    config: &ServerConfig,
-    identity: &Identity,
-    anchors: &TrustAnchors,
-) -> Result<HttpTls, StartError> {
-    let own = load_http_identity(config)?;
-    let shown = own.as_ref().unwrap_or(identity);
-    if let Some(problem) = tls::refused_by_browsers(shown, anchors) {
-        warn!(event = "certificate_problem", "{problem}");
-    }
-    let mut certificates = vec![identity.expiry(), anchors.expiry()];
-    certificates.extend(own.as_ref().map(Identity::expiry));
-    // OpenStack's clients have a token instead of a certificate.
-    let nameless = match config.placement {
-        Some(_) => tls::Nameless::LetIn,
-        None => tls::Nameless::Refused,
-    };
-    let tls = tls::http_config(shown, anchors, nameless)?;
-    Ok((tls, certificates))
-}
-
-/// What is said of the process to who asks how it is. Shown by `ciaoctl status` and `GET /v1/status`.
-fn about(http: Option<&HttpTls>, identity: &Identity, anchors: &TrustAnchors) -> About {
-    About {
-        version: crate::VERSION.to_owned(),
-        certificates: match http {
-            Some((_, certificates)) => certificates.clone(),
-            None => vec![identity.expiry(), anchors.expiry()],
-        },
     }
 }
 

@@ -181,6 +181,19 @@ impl Daemon {
         }
     }
 
+    /// Waits until so many lines of the log contain this; these lines.
+    pub(crate) async fn logged_times(&self, text: &str, times: usize) -> Vec<String> {
+        let found = |log: &[String]| -> Vec<String> {
+            let lines = log.iter().filter(|line| line.contains(text));
+            lines.cloned().collect()
+        };
+        let mut lines = self.log.clone();
+        match within(lines.wait_for(|log| found(log).len() >= times)).await {
+            Ok(log) => found(&log),
+            Err(_) => panic!("the log ended without {times} times '{text}'"),
+        }
+    }
+
     /// The log so far, to its end once the daemon has ended.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.borrow().clone()

@@ -210,7 +210,7 @@ async fn a_key_that_others_can_read_is_warned_of() {
 async fn sighup_is_logged_and_ends_nothing() {
     let (_site, mut daemon) = Site::running().await;
     daemon.hang_up();
-    daemon.logged("SIGHUP is ignored").await;
+    daemon.logged("SIGHUP: all files are read again").await;
     // It still serves, and stops in order when it is asked to.
     drop(
         tokio::net::TcpStream::connect(daemon.address)

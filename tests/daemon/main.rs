@@ -31,6 +31,7 @@ mod losses;
 mod order;
 mod placement;
 mod privacy;
+mod reload;
 mod replacement;
 mod restart;
 mod scenes;

@@ -10,8 +10,9 @@ use ciao_scheduler::net::address::{DEFAULT_HTTP_PORT, DEFAULT_PLACEMENT_PORT, li
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{
     DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, PlacementConfig,
-    ServerConfig, ServerLimits, parse_ratio,
+    ReloadConfig, ServerConfig, ServerLimits, parse_ratio,
 };
+use ciao_scheduler::shutdown::Hangups;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use proto_frames::Uuid;
 use sched_core::{self, Accounting};
@@ -110,6 +111,9 @@ pub(crate) struct DaemonFlags {
     /// Refuse a certificate file whose private key others can read, rather than warn of it
     #[arg(long)]
     pub(crate) strict_files: bool,
+    /// Read all files again as soon as one has changed, as with SIGHUP
+    #[arg(long)]
+    pub(crate) watch_files: bool,
     /// Programs that are shipped
     #[command(flatten)]
     pub(crate) images: ImageFlags,
@@ -241,7 +245,7 @@ pub(crate) struct LimitFlags {
 impl DaemonFlags {
     /// What the daemon is started with.
     #[must_use]
-    pub(crate) fn server_config(&self) -> ServerConfig {
+    pub(crate) fn server_config(&self, hangups: Hangups) -> ServerConfig {
         ServerConfig {
             cert: or_later(&self.cert, DEFAULT_CERT, LATER_DEFAULT_CERT),
             ca_cert: or_later(&self.cacert, DEFAULT_CACERT, LATER_DEFAULT_CACERT),
@@ -257,6 +261,10 @@ impl DaemonFlags {
             heartbeat: self.heartbeat.0,
             require_uuid_binding: self.require_uuid_binding,
             limits: self.limits.server(),
+            reload: ReloadConfig {
+                hangups,
+                watch_files: self.watch_files,
+            },
             scheduler: self.scheduler(),
         }
     }

@@ -20,7 +20,7 @@ use ciao_scheduler::launcher::supervise;
 use ciao_scheduler::logging::{self, Destination, is_nothing};
 use ciao_scheduler::printable::Printable;
 use ciao_scheduler::server::{PLACEMENT_PATH, Profile, Server};
-use ciao_scheduler::shutdown::{self, OnHangup};
+use ciao_scheduler::shutdown::{self, Hangups, OnHangup};
 use mimalloc::MiMalloc;
 use tracing::info;
 
@@ -72,10 +72,11 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         // Before the server binds, so that a signal during the start is not lost.
-        let stop = shutdown::requested(OnHangup::Reopen(logs.reopen()))
+        let hangups = Hangups::default();
+        let stop = shutdown::requested(OnHangup::Reload(logs.reopen(), hangups.clone()))
             .context("cannot listen for signals")?;
         // Its words name their cause already.
-        let server = Server::bind(flags.server_config()).map_err(anyhow::Error::msg)?;
+        let server = Server::bind(flags.server_config(hangups)).map_err(anyhow::Error::msg)?;
         for address in server.local_addrs()? {
             info!(
                 event = "listening",

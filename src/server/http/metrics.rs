@@ -78,7 +78,9 @@ impl App {
             placements: self.hub.placements.read(),
             commits: self.hub.commits(),
             handshakes: self.hub.handshakes(),
-            certificates: self.certificates.clone(),
+            reloads: self.hub.reloads.counts(),
+            reloaded_at_s: self.hub.reloads.last_taken_s(),
+            certificates: self.credentials.now().certificates.clone(),
             process: process::read(),
             is_leaving: self.hub.is_shutting_down(),
         }

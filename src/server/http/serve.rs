@@ -42,7 +42,6 @@ use parking_lot::Mutex;
 use proto_frames::Role;
 use proto_frames::payload::identifier::usual_form;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
@@ -68,6 +67,7 @@ use super::unread::Unread;
 use crate::net::ahead::Ahead;
 use crate::net::identity::PeerIdentity;
 use crate::server::accept::Held;
+use crate::server::credentials::Live;
 use crate::server::hub::Hub;
 use crate::server::placement;
 use crate::server::tasks::caught;
@@ -109,19 +109,19 @@ pub(super) struct App {
     pub(super) uploads: Arc<Shares>,
     /// When the door was opened, which is when the scheduler began; `uptime_s` of `GET /v1/status` counts from here.
     pub(super) started: Instant,
-    /// File name of each certificate in use, and its `notAfter` in seconds of Unix time. For the metric
+    /// What handshakes are made with: its certificates are shown by the metric
     /// `ciao_certificate_expiry_timestamp_seconds`.
-    pub(super) certificates: Vec<(String, i64)>,
+    pub(super) credentials: Arc<Live>,
     /// The session, with the role VIEWER, in which the core sends its events to `ring`. Closed when the `App` is
     /// dropped.
     events: SessionId,
 }
 
-/// What `accept.rs` needs for connections to an HTTP address: the TLS configuration for the handshake, and the door
-/// that serves what comes out of it.
+/// What `accept.rs` needs for connections to an HTTP address: what the handshake is made with, and the door that serves
+/// what comes out of it.
 #[derive(Clone)]
 pub(in crate::server) struct Acceptor {
-    pub(in crate::server) tls: TlsAcceptor,
+    pub(in crate::server) credentials: Arc<Live>,
     pub(in crate::server) door: Arc<HttpDoor>,
     /// What is below `/placement`, if it is offered.
     placement: Option<placement::Door>,
@@ -151,9 +151,7 @@ impl HttpDoor {
     /// Makes the door: opens the session that receives events, subscribes it to all topics, and builds the router.
     /// Called once by `Server`, before anything is accepted. From here on the core sends events to the ring, whether or
     /// not anyone reads.
-    ///
-    /// `certificates` are file names with `notAfter` in seconds of Unix time.
-    pub(in crate::server) fn open(hub: &Arc<Hub>, certificates: Vec<(String, i64)>) -> Arc<Self> {
+    pub(in crate::server) fn open(hub: &Arc<Hub>, credentials: &Arc<Live>) -> Arc<Self> {
         let ring = Ring::new();
         let events = hub.open_door(
             (hub.uuid, Role::VIEWER),
@@ -170,7 +168,7 @@ impl HttpDoor {
             outputs: Shares::new(MAX_OUTPUTS, MAX_OUTPUTS_PER_CALLER),
             uploads: Shares::new(MAX_UPLOADS, MAX_UPLOADS_PER_CALLER),
             started: Instant::now(),
-            certificates,
+            credentials: Arc::clone(credentials),
             events,
         });
         let router = router(&app);
@@ -441,14 +439,14 @@ fn is_limit(error: &axum::Error) -> bool {
 }
 
 impl Acceptor {
-    /// For a door that is open. `tls` lets clients in without a certificate if the Placement API is offered.
+    /// For a door that is open. `credentials` let clients in without a certificate if the Placement API is offered.
     pub(in crate::server) fn new(
-        tls: TlsAcceptor,
+        credentials: Arc<Live>,
         door: Arc<HttpDoor>,
         placement: Option<placement::Door>,
     ) -> Self {
         Self {
-            tls,
+            credentials,
             door,
             placement,
         }

@@ -28,11 +28,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use proto_frames::Uuid;
-use rustls::ServerConfig;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
 use super::body::{Body, Writing};
@@ -40,11 +38,13 @@ use super::fault::Fault;
 use super::limits::{MAX_CONNECTIONS, MAX_REQUESTS};
 use super::params::{Known, Params};
 use super::places::{Place, Places};
-use super::tokens::{Tokens, TokensError};
+use super::tokens::{Digests, TokensError};
 use super::version::{HEADER, SERVICE, Version};
 use super::{PlacementConfig, PlacementError};
 use super::{allocations, candidates, classes, providers, usages};
+use crate::net::tls::KeyFiles;
 use crate::server::accept::Held;
+use crate::server::credentials::{Live, Moment};
 use crate::server::http::{HEAD_DEADLINE, Progress, http_1, until_leaving};
 use crate::server::hub::Hub;
 use crate::server::notices::{Class, Weight, Who};
@@ -69,10 +69,8 @@ const CACHING: Version = Version(15);
 #[derive(Debug, Clone)]
 pub(in crate::server) struct Door {
     hub: Arc<Hub>,
-    /// For addresses that other machines reach: the certificate to present, and no request for the client's.
-    tls: Arc<ServerConfig>,
-    /// Who may ask.
-    tokens: Arc<Tokens>,
+    /// Who may ask, by tokens.
+    credentials: Arc<Live>,
     /// Places for connections to its own addresses.
     connections: Places,
     /// As many for connections without a certificate to the HTTP door, which may be where others reach it.
@@ -133,44 +131,42 @@ impl Reply {
     }
 }
 
-/// Reads what the Placement API is offered with: the tokens. Called once at start, before anything listens. `say` gets
-/// a warning where the file is open to others and that is not an error.
+/// Reads what the Placement API is offered with: the tokens.
 ///
 /// # Errors
-/// [`PlacementError`] with the file's path.
+/// [`PlacementError`] with the file's path. That there is no token is one `at` the start alone: later it withdraws the
+/// last one.
 pub(in crate::server) fn load(
     config: &PlacementConfig,
-    is_strict: bool,
-    say: impl FnOnce(String),
-) -> Result<Tokens, PlacementError> {
+    key_files: KeyFiles,
+    at: Moment,
+) -> Result<Digests, PlacementError> {
     let in_file = |source: TokensError| PlacementError::Tokens {
         path: config.tokens.clone(),
         source,
     };
-    Tokens::load(&config.tokens, is_strict, say).map_err(in_file)
+    let tokens = Digests::load(&config.tokens, key_files).map_err(in_file)?;
+    match at {
+        Moment::Start if tokens.len() == 0 => Err(in_file(TokensError::Empty)),
+        _ => Ok(tokens),
+    }
 }
 
 impl Door {
     /// Makes the door; nothing is opened.
-    pub(in crate::server) fn new(hub: &Arc<Hub>, tls: Arc<ServerConfig>, tokens: Tokens) -> Self {
+    pub(in crate::server) fn new(hub: &Arc<Hub>, credentials: &Arc<Live>) -> Self {
         Self {
             hub: Arc::clone(hub),
-            tls,
-            tokens: Arc::new(tokens),
+            credentials: Arc::clone(credentials),
             connections: Places::default(),
             guests: Places::default(),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
         }
     }
 
-    /// Keeps up with the file of tokens. A task of the daemon, which never returns.
-    pub(in crate::server) fn follow_tokens(&self) -> impl Future<Output = ()> + Send + use<> {
-        Arc::clone(&self.tokens).follow()
-    }
-
-    /// The TLS configuration for addresses that other machines reach.
-    pub(in crate::server) fn tls(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.tls))
+    /// What handshakes for addresses of its own are made with.
+    pub(in crate::server) fn credentials(&self) -> &Live {
+        &self.credentials
     }
 
     /// Serves a connection to its end; one too many ends at once, without an answer, and so does one that has shown no
@@ -282,7 +278,7 @@ impl Door {
             return Ok((Reply::ok(versions()), None));
         }
         let token = request.headers().get(TOKEN);
-        if !token.is_some_and(|token| self.tokens.admit(token.as_bytes())) {
+        if !token.is_some_and(|token| self.credentials.admits(token.as_bytes())) {
             if token.is_some() {
                 self.note_wrong_token(writing);
             }

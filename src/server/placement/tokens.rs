@@ -1,6 +1,7 @@
 //! The tokens that are let in: a file with one a line, of which only digests are kept, so that no debug line can show a
-//! token. The file is read when the daemon starts, where a mistake ends the start, and again when it has changed, where a
-//! mistake changes nothing. One without a token is a mistake at the start alone: later it withdraws the last one.
+//! token. The file is read when the daemon starts, where a mistake ends the start, and again when it has changed or all
+//! files are read again, where a mistake changes nothing. One without a token is a mistake at the start alone: later it
+//! withdraws the last one.
 //!
 //! ```text
 //! # for nova
@@ -9,20 +10,19 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
-use parking_lot::RwLock;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::limits::{MAX_TOKENS, MAX_TOKENS_LEN};
+use crate::net::tls::KeyFiles;
 use crate::private;
+use crate::server::credentials::Live;
+use crate::server::watch::Watched;
 
 /// Why a file of tokens cannot be used. None of what is in it is shown: a line number at most.
 #[derive(Debug, thiserror::Error)]
@@ -47,44 +47,8 @@ pub enum TokensError {
     Sign(usize),
 }
 
-/// Pause between two looks at the file. It is read once it has stayed the same from one to the next, so that one that
-/// is written in place is mostly read whole.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// The tokens of a running daemon.
-#[derive(Debug)]
-pub(in crate::server) struct Tokens {
-    known: RwLock<Digests>,
-    path: PathBuf,
-    /// The setting for key files: whether a file that others can read is an error.
-    is_strict: bool,
-    /// What the file was when it was read.
-    seen: Option<Stamp>,
-}
-
 /// SHA-256 of each token, in the order of the file. Its debug form shows how many there are.
-struct Digests(Vec<[u8; SHA256_OUTPUT_LEN]>);
-
-/// What tells one version of a file from another, whether it was replaced or written again, and one mode of it from
-/// another. `ctime` changes with each of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    len: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    /// That of a file; `None` while it cannot be looked at.
-    fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(Self {
-            inode: metadata.ino(),
-            len: metadata.len(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
-}
+pub(in crate::server) struct Digests(Vec<[u8; SHA256_OUTPUT_LEN]>);
 
 impl std::fmt::Debug for Digests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -92,83 +56,49 @@ impl std::fmt::Debug for Digests {
     }
 }
 
-impl Tokens {
-    /// Reads a file of tokens. `is_strict` is the setting for key files: whether one that others can read is an error.
-    ///
-    /// # Errors
-    /// [`TokensError`]; that others can read it is one where files are strict, and else told to `say`.
-    pub(in crate::server) fn load(
-        path: &Path,
-        is_strict: bool,
-        say: impl FnOnce(String),
-    ) -> Result<Self, TokensError> {
-        // Before it is read: what changes from now on is seen.
-        let seen = Stamp::of(path);
-        let digests = Digests::load(path, is_strict, say)?;
-        if digests.0.is_empty() {
-            return Err(TokensError::Empty);
+/// Puts what is in a file of tokens into force whenever it has changed, if it can be used. A task of the daemon, which
+/// never returns.
+pub(in crate::server) async fn follow(
+    (path, mut watched): (PathBuf, Watched),
+    key_files: KeyFiles,
+    live: Arc<Live>,
+) {
+    loop {
+        watched.changed().await;
+        let (path, live) = (path.clone(), Arc::clone(&live));
+        // A panic there would be logged, and changes nothing. Files may be on a disk that is slow to answer.
+        let _ = spawn_blocking(move || read_again(&path, key_files, &live)).await;
+    }
+}
+
+/// Puts what is in the file now into force, if it can be used.
+fn read_again(path: &Path, key_files: KeyFiles, live: &Live) {
+    match Digests::load(path, key_files) {
+        Ok(digests) => {
+            let count = digests.len();
+            live.take_tokens(digests);
+            info!(
+                event = "tokens_read",
+                "tokens of the Placement API: {count}"
+            );
         }
-        Ok(Self {
-            known: RwLock::new(digests),
-            path: path.to_owned(),
-            is_strict,
-            seen,
-        })
-    }
-
-    /// Whether a token is among them.
-    pub(super) fn admit(&self, token: &[u8]) -> bool {
-        self.known.read().admit(token)
-    }
-
-    /// Reads the file again whenever it has changed. A task of the daemon, which never returns.
-    pub(in crate::server) async fn follow(self: Arc<Self>) {
-        let mut read = self.seen;
-        let mut last = read;
-        loop {
-            sleep(LOOK_EVERY).await;
-            let this = Arc::clone(&self);
-            // Files may be on a disk that is slow to answer.
-            let Ok(now) = spawn_blocking(move || Stamp::of(&this.path)).await else {
-                continue;
-            };
-            if now != read && now == last {
-                read = now;
-                let this = Arc::clone(&self);
-                // A panic there would be logged, and changes nothing.
-                let _ = spawn_blocking(move || this.read_again()).await;
-            }
-            last = now;
-        }
-    }
-
-    /// Puts what is in the file now into force, if it can be used.
-    fn read_again(&self) {
-        let warn = |said| warn!(event = "token_file_open_to_others", "{said}");
-        match Digests::load(&self.path, self.is_strict, warn) {
-            Ok(digests) => {
-                let count = digests.0.len();
-                *self.known.write() = digests;
-                info!(
-                    event = "tokens_read",
-                    "tokens of the Placement API: {count}"
-                );
-            }
-            Err(error) => {
-                let path = self.path.display();
-                warn!(
-                    event = "tokens_unreadable",
-                    "the tokens of the Placement API stay as they were: {path}: {error}"
-                );
-            }
+        Err(error) => {
+            let path = path.display();
+            warn!(
+                event = "tokens_unreadable",
+                "the tokens of the Placement API stay as they were: {path}: {error}"
+            );
         }
     }
 }
 
 impl Digests {
     /// Reads a file of tokens. Empty lines and such that begin with `#` are passed over; spaces around a token are not
-    /// part of it.
-    fn load(path: &Path, is_strict: bool, say: impl FnOnce(String)) -> Result<Self, TokensError> {
+    /// part of it. That others can read it is an error where files are strict, and else logged.
+    ///
+    /// # Errors
+    /// [`TokensError`]; that there is none in it is no error.
+    pub(in crate::server) fn load(path: &Path, key_files: KeyFiles) -> Result<Self, TokensError> {
         let mut text = String::new();
         let file = File::open(path)?;
         file.take(MAX_TOKENS_LEN + 1).read_to_string(&mut text)?;
@@ -176,12 +106,13 @@ impl Digests {
             return Err(TokensError::TooLong);
         }
         match private::open_to_others(path) {
-            Some(mode) if is_strict => return Err(TokensError::Exposed(mode)),
+            Some(mode) if key_files == KeyFiles::Strict => return Err(TokensError::Exposed(mode)),
             Some(mode) => {
                 let path = path.display();
-                say(format!(
+                warn!(
+                    event = "token_file_open_to_others",
                     "{path}: the tokens in it can be read by others (mode {mode:04o}); chmod 600 {path}"
-                ));
+                );
             }
             None => {}
         }
@@ -207,9 +138,14 @@ impl Digests {
         Ok(Self(digests))
     }
 
+    /// How many there are.
+    pub(in crate::server) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether a token is among them. Digests are compared in constant time, and all of them, so that how long it takes
     /// says nothing about how much of a token is right, or which one it is.
-    fn admit(&self, token: &[u8]) -> bool {
+    pub(in crate::server) fn admit(&self, token: &[u8]) -> bool {
         let presented = hash(token);
         // Counted rather than found: a search would end with the first that is it.
         let matching = self.0.iter().filter(|it| {

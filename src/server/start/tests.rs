@@ -60,6 +60,7 @@ impl Site {
                 max_connections: Some(max_connections),
                 ..ServerLimits::default()
             },
+            reload: ReloadConfig::default(),
             scheduler: sched_core::Config::new(Uuid::nil()),
         })
         .unwrap()

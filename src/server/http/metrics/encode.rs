@@ -51,6 +51,10 @@ pub(super) struct Gathered {
     pub(super) handshakes: [(&'static str, u64); 4],
     /// File name and end of each certificate in use, seconds of Unix time.
     pub(super) certificates: Vec<(String, i64)>,
+    /// Reloads that were taken, and such that changed nothing because of a mistake.
+    pub(super) reloads: (u64, u64),
+    /// When files were read and taken last, seconds of Unix time.
+    pub(super) reloaded_at_s: u64,
     pub(super) process: Process,
     pub(super) is_leaving: bool,
 }
@@ -420,6 +424,14 @@ impl Gathered {
             .iter()
             .map(|(file, at)| (file.as_str(), *at as f64));
         out.gauges(expiry, "file", files)?;
+        let reloads = ("ciao_reloads", "Times that files were read again");
+        let (taken, refused) = self.reloads;
+        out.counters(reloads, "outcome", [("taken", taken), ("refused", refused)])?;
+        let reloaded = (
+            "ciao_last_reload_success_timestamp_seconds",
+            "When files were read and taken last, at the start or later, Unix time",
+        );
+        out.gauge(reloaded, self.reloaded_at_s as f64)?;
         // There is one scheduler, so this is 1 until it leaves.
         let leader = ("ciao_is_leader", "Whether this scheduler decides");
         out.gauge(leader, f64::from(u8::from(!self.is_leaving)))?;

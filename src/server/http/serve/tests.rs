@@ -13,6 +13,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
 use super::*;
+use crate::server::credentials::tests::live;
 use crate::server::hub::tests::{Joined, hub};
 use sched_core::{InstanceId, MAX_PAST_BYTES};
 
@@ -36,7 +37,7 @@ impl World {
     /// The same with a connection of these roles.
     fn of(roles: Role) -> Self {
         let hub = Arc::new(hub());
-        let door = HttpDoor::open(&hub, Vec::new());
+        let door = HttpDoor::open(&hub, &live(None));
         let identity = PeerIdentity {
             roles,
             bound_uuid: None,

@@ -10,6 +10,7 @@ use tokio::time::{advance, timeout};
 use super::super::limits::WRITE_DEADLINE;
 use super::*;
 use crate::server::accept::Held;
+use crate::server::credentials::tests::live;
 use crate::server::hub::tests::{Joined, hub};
 
 /// How many nodes the large cluster has, unless the variable `CIAO_NODES` says otherwise.
@@ -26,18 +27,6 @@ const CLIENT: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
 
 const SECRET: &str = "a-token-of-a-test";
 
-/// What no connection of these tests is served with.
-fn tls() -> Arc<ServerConfig> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let nothing = rustls::server::ResolvesServerCertUsingSni::new();
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(nothing));
-    Arc::new(config)
-}
-
 /// A door without a listener.
 struct World {
     hub: Arc<Hub>,
@@ -52,11 +41,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let tokens = directory.path().join("tokens");
         std::fs::write(&tokens, SECRET).unwrap();
-        let config = PlacementConfig {
-            listen: Vec::new(),
-            tokens,
-        };
-        let door = Door::new(&hub, tls(), load(&config, false, drop).unwrap());
+        let door = Door::new(&hub, &live(Some(&tokens)));
         Self {
             hub,
             door,

@@ -1,0 +1,212 @@
+//! Reading files again while the daemon runs, without a session being lost by it.
+//!
+//! ```text
+//! SIGHUP ───────────────────┐
+//! RELOAD, POST /v1/reload ──┼─▶ Fresh::read ─ all can be used ──▶ Fresh::take   what begins now begins with it
+//! a file has changed ───────┘      └ a mistake ─▶ all stays as it is; the answer says file, line and reason
+//! ```
+//!
+//! Everything is read and checked with each other before any of it is taken, and all of it is taken in one step.
+//! Sessions are not touched. One reload runs at a time; requests that come meanwhile share the next.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::task::spawn_blocking;
+use tracing::{error, info};
+
+use super::credentials::{Credentials, Live, Moment};
+use super::hub::Hub;
+use super::placement::follow_tokens;
+use super::restore::unix_ms;
+use super::start::{ServerConfig, StartError};
+use super::watch::Watched;
+use crate::shutdown::Hangups;
+
+/// What has files read again, and what beside the daemon's own parts follows them.
+#[derive(Debug, Clone, Default)]
+pub struct ReloadConfig {
+    /// SIGHUP, of which each has all files read again.
+    pub hangups: Hangups,
+    /// Whether a change of a file has them read again as well.
+    pub watch_files: bool,
+}
+
+/// Who asked for a reload. Where several did, the first of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// SIGHUP.
+    Signal,
+    /// A file has changed.
+    Files,
+}
+
+impl By {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Signal => "SIGHUP",
+            Self::Files => "a file has changed",
+        }
+    }
+}
+
+/// How reloads went, for metrics.
+#[derive(Debug, Default)]
+pub(super) struct Reloads {
+    taken: AtomicU64,
+    refused: AtomicU64,
+    /// When the latest was taken, seconds of Unix time; that of the start where none was.
+    last_taken_s: AtomicU64,
+}
+
+impl Reloads {
+    /// Files were read and taken at this time, in seconds of Unix time; the start is no reload.
+    pub(super) fn note_start(&self, unix_s: u64) {
+        self.last_taken_s.store(unix_s, Ordering::Relaxed);
+    }
+
+    fn note_taken(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.note_start(unix_ms() / 1000);
+    }
+
+    fn note_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were taken, and how many refused.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.taken), read(&self.refused))
+    }
+
+    /// When files were read and taken last, seconds of Unix time.
+    pub(super) fn last_taken_s(&self) -> u64 {
+        self.last_taken_s.load(Ordering::Relaxed)
+    }
+}
+
+/// Everything that is read from files and can change while the daemon runs: read and checked, and not taken yet. What
+/// is added to the daemon and comes from a file belongs in here: a field, a line in [`Fresh::read`], one in
+/// [`Fresh::take`], and its path in [`files`].
+struct Fresh {
+    /// Certificates, keys, anchors, tokens.
+    credentials: Credentials,
+}
+
+impl Fresh {
+    /// Reads all of it as at the start.
+    ///
+    /// # Errors
+    /// The first mistake. Nothing has changed then.
+    fn read(config: &ServerConfig) -> Result<Self, StartError> {
+        Ok(Self {
+            credentials: Credentials::load(config, Moment::Reload)?,
+        })
+    }
+
+    /// Puts it in force. Cannot fail.
+    fn take(self, live: &Live) {
+        live.take(self.credentials);
+    }
+}
+
+/// The files that [`Fresh::read`] reads.
+fn files(config: &ServerConfig) -> Vec<PathBuf> {
+    let mut files = vec![config.cert.clone(), config.ca_cert.clone()];
+    files.extend(config.http_cert.clone());
+    files.extend(config.placement.as_ref().map(|it| it.tokens.clone()));
+    files
+}
+
+/// Has files read again, one reload after the other.
+#[derive(Debug)]
+pub(super) struct Reloader {
+    config: Arc<ServerConfig>,
+    live: Arc<Live>,
+    hub: Arc<Hub>,
+    /// How the files were when they were read last; looked at with `--watch-files`.
+    watched: Watched,
+}
+
+impl Reloader {
+    /// `watched` are the [`files`] as they were before the start read them.
+    pub(super) fn new(
+        config: ServerConfig,
+        live: &Arc<Live>,
+        hub: &Arc<Hub>,
+        watched: Watched,
+    ) -> Self {
+        Self {
+            config: Arc::new(config),
+            live: Arc::clone(live),
+            hub: Arc::clone(hub),
+            watched,
+        }
+    }
+
+    /// The files as they are, for [`Reloader::new`].
+    pub(super) fn look(config: &ServerConfig) -> Watched {
+        Watched::new(files(config))
+    }
+
+    /// Keeps up with the file of tokens, which was always followed; `None` where the Placement API is not offered, or
+    /// all files are followed. A task of the daemon, which never returns.
+    pub(super) fn follow_tokens(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let offered = self.config.placement.as_ref();
+        let path = &offered.filter(|_| !self.config.reload.watch_files)?.tokens;
+        let file = (path.clone(), self.watched.only(path));
+        let live = Arc::clone(&self.live);
+        Some(follow_tokens(file, self.config.key_files, live))
+    }
+
+    /// Waits for reasons to reload, and does it. A task of the daemon, which never returns.
+    pub(super) async fn run(mut self) {
+        loop {
+            let by = self.reason().await;
+            self.reload(by).await;
+        }
+    }
+
+    /// Waits until there is a reason.
+    async fn reason(&mut self) -> By {
+        let is_watching = self.config.reload.watch_files;
+        tokio::select! {
+            () = self.config.reload.hangups.next() => By::Signal,
+            () = self.watched.changed(), if is_watching => By::Files,
+        }
+    }
+
+    /// Reads all files and takes what is in them, or nothing of it.
+    async fn reload(&mut self, by: By) {
+        if by != By::Files {
+            self.watched.are_read();
+        }
+        let config = Arc::clone(&self.config);
+        // Files may be on a disk that is slow to answer.
+        let read = spawn_blocking(move || Fresh::read(&config)).await;
+        let by = by.as_str();
+        match read {
+            Ok(Ok(fresh)) => {
+                fresh.take(&self.live);
+                self.hub.reloads.note_taken();
+                info!(event = "files_reloaded", "{by}: all files are read again");
+            }
+            Ok(Err(mistake)) => {
+                self.hub.reloads.note_refused();
+                error!(
+                    event = "reload_refused",
+                    "{by}: all stays as it was: {mistake}"
+                );
+            }
+            Err(panicked) => {
+                self.hub.reloads.note_refused();
+                error!(
+                    event = "internal_error",
+                    "internal error: {by}: all stays as it was: {panicked}"
+                );
+            }
+        }
+    }
+}
