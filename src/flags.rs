@@ -6,16 +6,67 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
+use std::path::PathBuf;
 use std::process::exit;
 use std::time::Duration;
 
-use clap::Parser;
 use clap::builder::{OsStr, Resettable};
+use clap::{Args, Parser, ValueEnum};
 
 use crate::line_queue::line_queue;
+use crate::net::tls::{StaleCrls, TrustFiles};
 
 /// The original's default CA certificate.
 pub const DEFAULT_CACERT: &str = "/etc/pki/ciao/CAcert-server-localhost.pem";
+
+/// Which certificates are revoked, as the daemons take it.
+#[derive(Debug, Clone, Default, Args)]
+pub struct CrlFlags {
+    /// Revocation lists (CRLs) of the CAs in the CA file, PEM or DER: a file, or a directory whose files are all read; may be
+    /// repeated [default: none, and nothing is revoked]
+    #[arg(long, value_name = "FILE|DIR")]
+    pub crl: Vec<PathBuf>,
+    /// What becomes of a CA's certificates in new connections when its list goes out of date while it is in use
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ACTION",
+        default_value = "refuse",
+        requires = "crl"
+    )]
+    pub crl_expired: CrlExpired,
+}
+
+/// What is done about a list that goes out of date while it is in use. One that is when it is read is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum CrlExpired {
+    /// Refuse the certificates of its CA until there is a new list.
+    #[default]
+    Refuse,
+    /// Log a warning and go on with the old list.
+    Warn,
+}
+
+impl CrlFlags {
+    /// With the CA file, all that says whose certificates are believed.
+    #[must_use]
+    pub fn trust(&self, ca: PathBuf) -> TrustFiles {
+        TrustFiles {
+            ca,
+            crls: self.crl.clone(),
+            stale_crls: self.crl_expired.into(),
+        }
+    }
+}
+
+impl From<CrlExpired> for StaleCrls {
+    fn from(action: CrlExpired) -> Self {
+        match action {
+            CrlExpired::Refuse => Self::Refuse,
+            CrlExpired::Warn => Self::Warn,
+        }
+    }
+}
 
 /// Gives every single-dash long flag (`-cacert`, `-v=2`) its second dash, up to the first `--`.
 ///

@@ -41,7 +41,8 @@ use crate::load::record::Recorder;
 use crate::load::report::{Report, ServerUsage};
 use crate::load::scheduling::Scheduling;
 use crate::load::sources::{Sources, Spread};
-use crate::net::directory::{ca_file, cert_file};
+use crate::net::directory::cert_file;
+use crate::net::tls::TrustFiles;
 
 /// Most launchers of a run: five source addresses' worth of ports where Linux gives out as many as it does by default.
 pub const MAX_LAUNCHERS: u64 = 100_000;
@@ -152,8 +153,10 @@ pub struct LoadTarget {
     pub address: SocketAddr,
     /// The name its certificate is checked for.
     pub name: ServerName<'static>,
-    /// Directory with the CA's, the controller's and the launcher's certificates.
+    /// Directory with the controller's and the launcher's certificates.
     pub certs: PathBuf,
+    /// Files with the CA's certificate and its revocation lists.
+    pub trust: TrustFiles,
 }
 
 /// A run whose launchers are ready.
@@ -184,9 +187,8 @@ impl<'a> Run<'a> {
         let count = args.launchers as usize;
         let sources = Spread::plan(args.sources.as_ref(), count, target.address)?;
         allow_launchers(args.launchers, args.pid)?;
-        let cacert = ca_file(&target.certs);
-        let controller = client_tls(&cert_file(&target.certs, "Controller"), &cacert)?;
-        let agent = client_tls(&cert_file(&target.certs, "CNAgent"), &cacert)?;
+        let controller = client_tls(&cert_file(&target.certs, "Controller"), &target.trust)?;
+        let agent = client_tls(&cert_file(&target.certs, "CNAgent"), &target.trust)?;
         let recorder = Arc::new(Recorder::new(args.starts as usize, args.pipeline.limit()));
         let idle = server_usage(args)?;
 

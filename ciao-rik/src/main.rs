@@ -241,7 +241,7 @@ fn node_settings(
     let endpoint: Endpoint = client.server.parse()?;
     Ok(node::Settings {
         endpoint: endpoint.with_server_name(client.server_name.clone()),
-        tls: tls::client_config(&identity, &tls::load_anchors(&client.cacert)?)?,
+        tls: tls::client_config(&identity, &tls::load_trust(&client.trust)?)?,
         lease: cli.serve.lease,
         stop_grace: cli.serve.stop_grace,
         report_interval: cli.serve.report_interval,

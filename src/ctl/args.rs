@@ -8,7 +8,8 @@ use proto_frames::payload::scheduling::{MAX_ALTERNATES, MAX_INSTANCE_NAME_LEN, i
 use proto_frames::payload::{Digest, Expression, similar};
 
 use crate::ctl::selection;
-use crate::flags::{at_least, duration, mebibytes};
+use crate::flags::{CrlExpired, at_least, duration, mebibytes};
+use crate::net::tls::TrustFiles;
 
 mod images;
 mod lifecycle;
@@ -65,6 +66,25 @@ pub struct GlobalArgs {
         value_name = "FILE"
     )]
     pub cacert: Option<PathBuf>,
+    /// Revocation lists (CRLs) of the CAs in the CA file, PEM or DER: a file, or a directory whose files are all read; may be
+    /// repeated [default: none, and nothing is revoked]
+    #[arg(
+        long,
+        global = true,
+        env = "CIAO_CRL",
+        hide_env_values = true,
+        value_name = "FILE|DIR"
+    )]
+    pub crl: Vec<PathBuf>,
+    /// What becomes of a scheduler whose CA's list goes out of date while it is in use
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "ACTION",
+        default_value = "refuse"
+    )]
+    pub crl_expired: CrlExpired,
     /// Directory with CAcert-HOST.pem and cert-ROLE-HOST.pem, as `ciao-cert -all` makes it: those for localhost, or else
     /// the only ones there; --cert and --cacert come first
     #[arg(
@@ -99,6 +119,16 @@ pub struct GlobalArgs {
 const DEFAULT_SERVER: &str = "localhost:8888";
 
 impl GlobalArgs {
+    /// Whose certificates are believed, with this CA file.
+    #[must_use]
+    pub fn trust(&self, ca: PathBuf) -> TrustFiles {
+        TrustFiles {
+            ca,
+            crls: self.crl.clone(),
+            stale_crls: self.crl_expired.into(),
+        }
+    }
+
     /// The scheduler to connect to.
     #[must_use]
     pub fn server(&self) -> &str {

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::ctl::event::{Event, refused_kind};
 use crate::net::address::Endpoint;
 use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeouts};
-use crate::net::tls;
+use crate::net::tls::{self, TrustFiles};
 
 mod ends;
 mod error;
@@ -66,8 +66,8 @@ pub struct ClientConfig {
     pub server_name: Option<String>,
     /// PEM file with certificate and key of a controller or a viewer.
     pub cert: PathBuf,
-    /// PEM file with the cluster's CA certificate.
-    pub cacert: PathBuf,
+    /// Files with the cluster's CA certificate and revocation lists.
+    pub trust: TrustFiles,
     /// Longest time until CONNECTED.
     ///
     /// It covers everything: the name's addresses, TCP, TLS and the handshake of SSNTP.
@@ -181,7 +181,7 @@ impl Client {
                 granted,
             });
         }
-        let tls = tls::client_config(&identity, &tls::load_anchors(&config.cacert)?)?;
+        let tls = tls::client_config(&identity, &tls::load_trust(&config.trust)?)?;
         let hello = Hello {
             role: match granted.contains(Role::OPERATOR) {
                 true => Role::OPERATOR,
@@ -207,7 +207,7 @@ impl Client {
             .map_err(|error| match error {
                 link::ConnectError::OtherCa { address } => ConnectError::OtherCa {
                     address,
-                    cacert: config.cacert.clone(),
+                    cacert: config.trust.ca.clone(),
                 },
                 error => ConnectError::Link(error),
             })?;

@@ -327,11 +327,11 @@ pub fn client_config(global: &GlobalArgs) -> ClientConfig {
             (None, Some(directory)) => cert_file(directory, "Controller"),
             (None, None) => Path::new(PKI).join("cert-Controller-localhost.pem"),
         },
-        cacert: match (&global.cacert, directory) {
+        trust: global.trust(match (&global.cacert, directory) {
             (Some(named), _) => named.clone(),
             (None, Some(directory)) => ca_file(directory),
             (None, None) => Path::new(PKI).join("CAcert-localhost.pem"),
-        },
+        }),
         connect_timeout: global.timeout.unwrap_or(CONNECT_TIMEOUT),
         answer_timeout: global.timeout.unwrap_or(ANSWER_TIMEOUT),
     }

@@ -67,6 +67,9 @@ pub struct NamedContext {
     /// As `--certs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certs: Option<PathBuf>,
+    /// As `--crl`, which may be given several times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crl: Vec<PathBuf>,
 }
 
 /// Why contexts cannot be used.
@@ -257,10 +260,8 @@ impl NamedContext {
     /// Paths become absolute, because the context is used from other directories.
     #[must_use]
     pub fn with(self, global: &GlobalArgs) -> Self {
-        let whole = |path: &Option<PathBuf>| {
-            let path = path.as_ref()?;
-            Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
-        };
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let whole = |path: &Option<PathBuf>| path.as_ref().map(absolute);
         // The name that is expected belongs to the server, and a directory that is named has all the files.
         let server_name = self.server_name.filter(|_| global.server.is_none());
         let is_in_files = global.certs.is_none();
@@ -270,6 +271,10 @@ impl NamedContext {
             cert: whole(&global.cert).or(self.cert.filter(|_| is_in_files)),
             cacert: whole(&global.cacert).or(self.cacert.filter(|_| is_in_files)),
             certs: whole(&global.certs).or(self.certs),
+            crl: match &*global.crl {
+                [] => self.crl,
+                given => given.iter().map(absolute).collect(),
+            },
         }
     }
 }
@@ -304,6 +309,12 @@ fn over(global: GlobalArgs, context: NamedContext) -> GlobalArgs {
         Some(_) => global.server_name,
         None => global.server_name.or(context.server_name),
     };
+    // Lists are a CA's: those of a context are for its files.
+    let is_its_ca = global.certs.is_none() && global.cacert.is_none();
+    let crl = match global.crl.is_empty() && is_its_ca {
+        true => context.crl,
+        false => global.crl,
+    };
     // A directory that is named has all the files.
     let (cert, cacert, certs) = match global.certs {
         Some(_) => (global.cert, global.cacert, global.certs),
@@ -314,6 +325,7 @@ fn over(global: GlobalArgs, context: NamedContext) -> GlobalArgs {
         ),
     };
     GlobalArgs {
+        crl,
         server: global.server.or(context.server),
         server_name,
         cert,
@@ -329,6 +341,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::{ContextError, Contexts, GlobalArgs, NamedContext, over};
+    use crate::flags::CrlExpired;
 
     fn context(server: &str) -> NamedContext {
         NamedContext {
@@ -347,6 +360,8 @@ mod tests {
             cert: None,
             cacert: None,
             certs: None,
+            crl: Vec::new(),
+            crl_expired: CrlExpired::default(),
             context: None,
             strict_files: false,
             timeout: None,

@@ -28,7 +28,7 @@ use crate::launcher::agent::{Features, Workloads};
 use crate::launcher::supervise::PROGRAM;
 use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
-use crate::net::tls;
+use crate::net::tls::{self, TrustFiles};
 
 use crate::server::{
     self, DEFAULT_HTTP_PORT, DEFAULT_PORT, ImagesConfig, ReloadConfig, Server, ServerConfig,
@@ -223,7 +223,7 @@ impl Cluster {
             server: self.address.to_string(),
             server_name: None,
             cert: self.certificates.controller.clone(),
-            cacert: self.certificates.ca.clone(),
+            trust: TrustFiles::without_crls(self.certificates.ca.clone()),
             connect_timeout: PATIENCE,
             answer_timeout: PATIENCE,
         };
@@ -390,7 +390,7 @@ fn bind(
     let port = dev.port;
     let config = |port, http| ServerConfig {
         cert: certificates.scheduler.clone(),
-        ca_cert: certificates.ca.clone(),
+        trust: TrustFiles::without_crls(certificates.ca.clone()),
         listen: vec![(Ipv4Addr::LOCALHOST, port).into()],
         http: vec![(Ipv4Addr::LOCALHOST, http).into()],
         http_cert: None,

@@ -23,7 +23,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::net::tls::{self, TlsError, explain};
+use crate::net::tls::{self, TlsError, TrustFiles, explain};
 
 /// Longest time for one connection to be accepted: a server that limits handshakes lets others wait.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -112,12 +112,12 @@ pub struct Outbound {
     buffer: BytesMut,
 }
 
-/// The TLS configuration of a role from its certificate's file and the CA's.
+/// The TLS configuration of a role from its certificate's file and what it believes.
 ///
 /// # Errors
 /// [`TlsError`], naming the file.
-pub fn client_tls(cert: &Path, cacert: &Path) -> Result<Arc<ClientConfig>, TlsError> {
-    tls::client_config(&tls::load_identity(cert)?, &tls::load_anchors(cacert)?)
+pub fn client_tls(cert: &Path, trust: &TrustFiles) -> Result<Arc<ClientConfig>, TlsError> {
+    tls::client_config(&tls::load_identity(cert)?, &tls::load_trust(trust)?)
 }
 
 impl Dialer {

@@ -112,7 +112,7 @@ impl Credentials {
     /// [`StartError`]: the first mistake, with its file.
     pub(super) fn load(config: &ServerConfig, at: Moment) -> Result<Self, StartError> {
         let identity = load_own(config)?;
-        let anchors = tls::load_anchors(&config.ca_cert)?;
+        let anchors = tls::load_trust(&config.trust)?;
         let frames = tls::server_config(&identity, &anchors)?;
         let other = load_http_identity(config)?;
         let shown = other.as_ref().unwrap_or(&identity);

@@ -114,7 +114,8 @@ impl Fresh {
 
 /// The files that [`Fresh::read`] reads.
 fn files(config: &ServerConfig) -> Vec<PathBuf> {
-    let mut files = vec![config.cert.clone(), config.ca_cert.clone()];
+    let mut files = vec![config.cert.clone(), config.trust.ca.clone()];
+    files.extend(config.trust.crls.iter().cloned());
     files.extend(config.http_cert.clone());
     files.extend(config.placement.as_ref().map(|it| it.tokens.clone()));
     files

@@ -39,7 +39,7 @@ use super::state::{StateDir, keep_nodes, remember_last};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
 use super::{configuration, heartbeat, node_file};
-use crate::net::tls::{self, TlsError};
+use crate::net::tls::{self, TlsError, TrustFiles};
 use sched_core::{self, About, KnownNode, Scheduler};
 
 /// Everything a daemon is started with. Filled by the flags of `ciao-scheduler`, by `ciao-scheduler dev`, and by tests.
@@ -48,8 +48,8 @@ use sched_core::{self, About, KnownNode, Scheduler};
 pub struct ServerConfig {
     /// PEM file with the scheduler's certificate and key.
     pub cert: PathBuf,
-    /// PEM file with the CA of all peers.
-    pub ca_cert: PathBuf,
+    /// Files with the CAs of all peers and their revocation lists.
+    pub trust: TrustFiles,
     /// Addresses to listen on; empty = every interface, port [`DEFAULT_PORT`].
     pub listen: Vec<SocketAddr>,
     /// Addresses to listen on for HTTP; empty = the HTTP door is shut.

@@ -9,6 +9,7 @@ use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use ciao_scheduler::ctl::client::ClientConfig;
+use ciao_scheduler::net::tls::TrustFiles;
 use proto_frames::{Role, Uuid};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -117,7 +118,7 @@ impl Site {
         ClientConfig {
             server: scheduler.to_string(),
             cert: self.path("controller.pem"),
-            cacert: self.path("CAcert.pem"),
+            trust: TrustFiles::without_crls(self.path("CAcert.pem")),
             server_name: None,
             connect_timeout: DEADLINE,
             answer_timeout: DEADLINE,

@@ -1,5 +1,6 @@
 //! Tests of the session without a scheduler; those of the adapters have one.
 
+use ciao_scheduler::net::tls::TrustFiles;
 use std::path::PathBuf;
 
 use tokio::time::timeout;
@@ -39,7 +40,7 @@ async fn a_reason_is_reported_once_and_tries_end_with_the_coordinator() {
         server: "127.0.0.1".to_owned(),
         server_name: None,
         cert: missing("no-certificate.pem"),
-        cacert: missing("no-ca.pem"),
+        trust: TrustFiles::without_crls(missing("no-ca.pem")),
         connect_timeout: LONG,
         answer_timeout: LONG,
     };

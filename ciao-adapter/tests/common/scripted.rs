@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
 use ciao_scheduler::ctl::client::ClientConfig;
+use ciao_scheduler::net::tls::TrustFiles;
 use proto_frames::payload::{Payload as _, Query, QueryResult};
 use proto_frames::{
     Connected, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Uuid,
@@ -86,7 +87,7 @@ impl Scripted {
             server: format!("localhost:{}", self.address.port()),
             server_name: None,
             cert: self.certs.path().join("controller.pem"),
-            cacert: self.certs.path().join("CAcert.pem"),
+            trust: TrustFiles::without_crls(self.certs.path().join("CAcert.pem")),
             connect_timeout: DEADLINE,
             answer_timeout: DEADLINE,
         }

@@ -49,7 +49,7 @@ impl Alone {
             .arg("-cert")
             .arg(client.cert)
             .arg("-cacert")
-            .arg(client.cacert)
+            .arg(client.trust.ca)
             .arg("-socket")
             .arg(dir.path().join("front.sock"))
             .arg("-state-dir")

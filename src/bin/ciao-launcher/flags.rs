@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, mebibytes, reported_disk};
+use ciao_scheduler::flags::{CrlFlags, DEFAULT_CACERT, at_least, mebibytes, reported_disk};
 use ciao_scheduler::launcher::agent::{Features, PressureLimits, Workloads};
 use ciao_scheduler::launcher::simulate::Simulation;
 use ciao_scheduler::launcher::supervise::PROGRAM;
@@ -49,6 +49,9 @@ pub(crate) struct Cli {
     /// CA certificate of the cluster
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CACERT)]
     pub(crate) cacert: PathBuf,
+    /// Which certificates are revoked
+    #[command(flatten)]
+    pub(crate) crls: CrlFlags,
     /// Refuse a certificate file whose private key others can read, rather than warn of it
     #[arg(long)]
     pub(crate) strict_files: bool,
@@ -267,7 +270,7 @@ impl Cli {
             warn!(event = "key_file_open_to_others", "{said}")
         })?;
         let identity = tls::load_identity(&self.cert)?;
-        let anchors = tls::load_anchors(&self.cacert)?;
+        let anchors = tls::load_trust(&self.crls.trust(self.cacert.clone()))?;
         let role = self.role(identity.peer().roles)?;
         let server = self.server.clone();
         let server = server.map(|it| it.with_server_name(self.server_name.clone()));

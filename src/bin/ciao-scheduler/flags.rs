@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ciao_scheduler::flags::{DEFAULT_CACERT, at_least, duration, mebibytes};
+use ciao_scheduler::flags::{CrlFlags, DEFAULT_CACERT, at_least, duration, mebibytes};
 use ciao_scheduler::logging::{Flag, LogFlags, path_or_nothing};
 use ciao_scheduler::net::address::{DEFAULT_HTTP_PORT, DEFAULT_PLACEMENT_PORT, listen_address};
 use ciao_scheduler::net::tls::KeyFiles;
@@ -70,6 +70,9 @@ pub(crate) struct DaemonFlags {
     /// CA certificate
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CACERT)]
     pub(crate) cacert: PathBuf,
+    /// Which certificates are revoked
+    #[command(flatten)]
+    pub(crate) crls: CrlFlags,
     /// Emit status heartbeat text
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
     pub(crate) heartbeat: Flag,
@@ -248,7 +251,9 @@ impl DaemonFlags {
     pub(crate) fn server_config(&self, hangups: Hangups) -> ServerConfig {
         ServerConfig {
             cert: or_later(&self.cert, DEFAULT_CERT, LATER_DEFAULT_CERT),
-            ca_cert: or_later(&self.cacert, DEFAULT_CACERT, LATER_DEFAULT_CACERT),
+            trust: self
+                .crls
+                .trust(or_later(&self.cacert, DEFAULT_CACERT, LATER_DEFAULT_CACERT)),
             key_files: KeyFiles::new(self.strict_files),
             listen: self.listen.clone(),
             http: self.http.clone(),

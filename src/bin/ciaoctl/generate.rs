@@ -93,7 +93,7 @@ fn generate(
 async fn check_vacant(target: &LoadTarget, global: &GlobalArgs) -> Result<(), GenerateError> {
     let config = ClientConfig {
         cert: cert_file(&target.certs, "Controller"),
-        cacert: ca_file(&target.certs),
+        trust: target.trust.clone(),
         ..client_config(global)
     };
     let mut client = Client::connect(&config)
@@ -186,6 +186,7 @@ fn target(global: &GlobalArgs) -> Result<LoadTarget, CommandError> {
     Ok(LoadTarget {
         address,
         name,
+        trust: global.trust(ca_file(&certs)),
         certs,
     })
 }

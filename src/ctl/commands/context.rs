@@ -110,7 +110,8 @@ fn show(
         return Ok(out.document(&row)?);
     }
     for (key, value) in row.as_object().into_iter().flatten() {
-        if let Some(text) = value.as_str() {
+        let texts = value.as_array().into_iter().flatten().chain([value]);
+        for text in texts.filter_map(Value::as_str) {
             out.line(&Printable::new(format_args!("{key:12} {text}")))?;
         }
     }
@@ -126,6 +127,7 @@ fn row(name: &str, context: &NamedContext) -> Value {
         "cert": context.cert.as_deref().map(path_text),
         "cacert": context.cacert.as_deref().map(path_text),
         "certs": context.certs.as_deref().map(path_text),
+        "crl": context.crl.iter().map(|it| path_text(it)).collect::<Vec<_>>(),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::health::{RECENT, Seen, health};
 use crate::ctl::units::span;
-use crate::net::tls;
+use crate::net::tls::{self, TrustAnchors, TrustFiles};
 use crate::printable::{Printable, counted};
 
 /// Shows the cluster on one screen; the exit code says whether all is well.
@@ -36,7 +36,7 @@ pub async fn status(context: &mut Context<'_>) -> Result<Exit, CommandError> {
         instances: client.list(QueryKind::Instances, None).await?.instances,
         queue: client.list(QueryKind::Queue, None).await?.instances,
         ended: client.ended_within(None, RECENT).await?,
-        own_certificates: own_certificates(&context.config.cert, &context.config.cacert),
+        own_certificates: own_certificates(&context.config.cert, &context.config.trust),
         now_ms: Timestamp::now().as_millisecond(),
     };
     let health = health(&seen);
@@ -82,8 +82,10 @@ pub async fn status(context: &mut Context<'_>) -> Result<Exit, CommandError> {
 /// now is left out.
 ///
 /// Seconds of Unix time.
-fn own_certificates(cert: &Path, cacert: &Path) -> Vec<(String, i64)> {
+fn own_certificates(cert: &Path, trust: &TrustFiles) -> Vec<(String, i64)> {
     let identity = tls::load_identity(cert).ok().map(|it| it.expiry());
-    let anchors = tls::load_anchors(cacert).ok().map(|it| it.expiry());
-    identity.into_iter().chain(anchors).collect()
+    let anchors = tls::load_trust(trust).ok();
+    let crls = anchors.iter().flat_map(TrustAnchors::crl_expiries);
+    let anchors = anchors.as_ref().map(TrustAnchors::expiry);
+    identity.into_iter().chain(anchors).chain(crls).collect()
 }

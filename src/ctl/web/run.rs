@@ -90,7 +90,7 @@ pub(in crate::ctl) async fn serve(
     };
     check_key(&config.cert, global)?;
     let identity = tls::load_identity(&config.cert)?;
-    let anchors = tls::load_anchors(&config.cacert)?;
+    let anchors = tls::load_trust(&config.trust)?;
     let config = WebConfig {
         listen: args.listen.unwrap_or_else(own_address),
         scheduler: scheduler.with_server_name(config.server_name),

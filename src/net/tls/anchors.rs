@@ -82,6 +82,18 @@ pub(super) struct TrustedCertificate {
     pub(super) unusable_key: Option<String>,
 }
 
+impl TrustFiles {
+    /// A CA file, and nothing is revoked.
+    #[must_use]
+    pub fn without_crls(ca: PathBuf) -> Self {
+        Self {
+            ca,
+            crls: Vec::new(),
+            stale_crls: StaleCrls::default(),
+        }
+    }
+}
+
 impl TrustAnchors {
     /// As [`super::load_anchors`], from the file's contents; `path` is for messages, `now` for the validity. One
     /// certificate that is no CA refuses the file: it would be believed by mistake.

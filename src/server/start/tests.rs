@@ -9,7 +9,7 @@ use super::*;
 use crate::cert::{Anchor, Spec};
 use crate::net::address::Endpoint;
 use crate::net::link::{self, Hello, Link, Timeouts};
-use crate::net::tls::KeyFiles;
+use crate::net::tls::{KeyFiles, TrustFiles};
 use crate::server::session::INJECTED;
 
 /// Only a hang reaches it.
@@ -48,7 +48,7 @@ impl Site {
             http_cert: None,
             placement: None,
             cert: self.path().join("scheduler.pem"),
-            ca_cert: self.path().join("ca.pem"),
+            trust: TrustFiles::without_crls(self.path().join("ca.pem")),
             key_files: KeyFiles::Lenient,
             listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
             configuration_uri: None,
