@@ -42,7 +42,7 @@ use ciao_scheduler::ctl::commands::client_config;
 use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::net::address::Endpoint;
-use ciao_scheduler::net::tls::{self, KeyFiles};
+use ciao_scheduler::net::tls::{ClientFiles, ClientTls, KeyFiles};
 use ciao_scheduler::shutdown::{self, OnHangup};
 use clap::{Parser as _, ValueEnum as _};
 use mimalloc::MiMalloc;
@@ -232,16 +232,20 @@ fn node_settings(
             warn!(event = "key_file_open_to_others", "{said}")
         })?;
     }
-    let identity = tls::load_identity(&cert)?;
+    let files = ClientFiles {
+        cert: cert.clone(),
+        trust: client.trust.clone(),
+    };
+    let credentials = files.read()?;
     anyhow::ensure!(
-        identity.peer().roles.contains(Role::AGENT),
+        credentials.roles.contains(Role::AGENT),
         "{}: the certificate is none of a launcher (-worker-cert)",
         cert.display()
     );
     let endpoint: Endpoint = client.server.parse()?;
     Ok(node::Settings {
         endpoint: endpoint.with_server_name(client.server_name.clone()),
-        tls: tls::client_config(&identity, &tls::load_trust(&client.trust)?)?,
+        tls: ClientTls::of_files(files, credentials, Role::AGENT),
         lease: cli.serve.lease,
         stop_grace: cli.serve.stop_grace,
         report_interval: cli.serve.report_interval,

@@ -29,6 +29,7 @@ use ciao_scheduler::launcher::agent::{
 use ciao_scheduler::launcher::answers::Answers;
 use ciao_scheduler::net::address::{Backoff, Endpoint};
 use ciao_scheduler::net::link::{self, Hello, Link, LinkClosed, Timeouts};
+use ciao_scheduler::net::tls::ClientTls;
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use sched_model::cut::cut;
 use tokio::sync::{mpsc, watch};
@@ -68,7 +69,7 @@ pub(crate) struct Settings {
     /// The scheduler's address, and the name that its certificate must have.
     pub(crate) endpoint: Endpoint,
     /// The launcher's certificate that all nodes show, and the authorities they trust.
-    pub(crate) tls: Arc<rustls::ClientConfig>,
+    pub(crate) tls: ClientTls,
     /// How long the scheduler waits for a node that is cut off before its leased instances start elsewhere.
     pub(crate) lease: Duration,
     /// How long a worker may take to destroy an instance; later the instance counts as gone all the same.
@@ -335,8 +336,8 @@ impl Node {
             let mut pause = pause;
             loop {
                 sleep(pause).await;
-                let (endpoint, tls) = (&settings.endpoint, &settings.tls);
-                match link::connect(endpoint, tls, &hello, &Timeouts::default()).await {
+                let tls = settings.tls.at_dial(Some(uuid)).await;
+                match link::connect(&settings.endpoint, &tls, &hello, &Timeouts::default()).await {
                     Ok(link) => return link,
                     Err(error) => {
                         warn!(event = "connect_failed", worker = %name, node = %uuid, "cannot connect: {error}");

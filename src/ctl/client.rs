@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::ctl::event::{Event, refused_kind};
 use crate::net::address::Endpoint;
 use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeouts};
-use crate::net::tls::{self, TrustFiles};
+use crate::net::tls::{ClientFiles, LastRead, TrustFiles};
 
 mod ends;
 mod error;
@@ -76,6 +76,21 @@ pub struct ClientConfig {
     ///
     /// It begins when the request was handed to the connection.
     pub answer_timeout: Duration,
+    /// What was read from the certificates' files for an earlier connection.
+    ///
+    /// Used again where they cannot be read for a later one. Nothing at first.
+    pub last: LastRead,
+}
+
+impl ClientConfig {
+    /// The files of the certificates.
+    #[must_use]
+    pub fn files(&self) -> ClientFiles {
+        ClientFiles {
+            cert: self.cert.clone(),
+            trust: self.trust.clone(),
+        }
+    }
 }
 
 /// Everything of a kind, as the scheduler sees it.
@@ -165,23 +180,24 @@ impl Client {
     /// Connects as OPERATOR, or as VIEWER with a certificate that grants no more, and waits until the scheduler has
     /// accepted that.
     ///
-    /// Reads the certificate files first, so that a wrong path is reported even if no scheduler answers. The
-    /// certificate decides the role that is asked for.
+    /// Reads the certificate files first, so that a wrong path is reported even if no scheduler answers. Where they can
+    /// no longer be used, what was read for an earlier connection with this configuration is. The certificate decides
+    /// the role that is asked for.
     ///
     /// # Errors
     /// [`ConnectError`]: what went wrong, at which address, and what to look at.
     pub async fn connect(config: &ClientConfig) -> Result<Self, ConnectError> {
         let endpoint: Endpoint = config.server.parse()?;
         let endpoint = endpoint.with_server_name(config.server_name.clone());
-        let identity = tls::load_identity(&config.cert)?;
-        let granted = identity.peer().roles;
+        let files = config.files();
+        let credentials = config.last.or_now(&files)?;
+        let granted = credentials.roles;
         if !granted.intersects(Role::OPERATOR | Role::VIEWER) {
             return Err(ConnectError::NoOperator {
                 path: config.cert.clone(),
                 granted,
             });
         }
-        let tls = tls::client_config(&identity, &tls::load_trust(&config.trust)?)?;
         let hello = Hello {
             role: match granted.contains(Role::OPERATOR) {
                 true => Role::OPERATOR,
@@ -196,7 +212,7 @@ impl Client {
             handshake: limit,
             ..Timeouts::default()
         };
-        let connecting = link::connect(&endpoint, &tls, &hello, &timeouts);
+        let connecting = link::connect(&endpoint, &credentials.tls, &hello, &timeouts);
         let late = |_| ConnectError::TimedOut {
             server: config.server.clone(),
             waited: limit,

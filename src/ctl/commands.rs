@@ -44,6 +44,7 @@ use crate::ctl::resolve::ResolveError;
 use crate::ctl::start_file::{StartFileError, StartRequest};
 use crate::net::directory::{ca_file, cert_file};
 use crate::net::link::LinkClosed;
+use crate::net::tls::LastRead;
 use crate::printable::{Lines, Printable};
 
 /// Longest time until a connection stands, unless `--timeout` says otherwise.
@@ -332,6 +333,7 @@ pub fn client_config(global: &GlobalArgs) -> ClientConfig {
             (None, Some(directory)) => ca_file(directory),
             (None, None) => Path::new(PKI).join("CAcert-localhost.pem"),
         }),
+        last: LastRead::default(),
         connect_timeout: global.timeout.unwrap_or(CONNECT_TIMEOUT),
         answer_timeout: global.timeout.unwrap_or(ANSWER_TIMEOUT),
     }

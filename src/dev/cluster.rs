@@ -226,6 +226,7 @@ impl Cluster {
             trust: TrustFiles::without_crls(self.certificates.ca.clone()),
             connect_timeout: PATIENCE,
             answer_timeout: PATIENCE,
+            last: tls::LastRead::default(),
         };
         Client::connect(&config)
             .await
@@ -427,7 +428,7 @@ async fn web(http: SocketAddr, certificates: &Certificates) -> anyhow::Result<We
     let config = WebConfig {
         listen: own_address(),
         scheduler: endpoint(http),
-        tls: tls::client_config(&identity, &anchors)?,
+        tls: tls::client_config(&identity, &anchors)?.into(),
         connect_timeout: PATIENCE,
     };
     Web::bind(config).await.context("cannot serve the page")

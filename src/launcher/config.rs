@@ -3,11 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use proto_frames::{Encoding, Role, Uuid};
-use rustls::ClientConfig;
 
 use super::agent::{Features, PressureLimits, Workloads};
 use super::cgroup::CgroupError;
@@ -18,6 +16,7 @@ use super::simulate::Simulation;
 use super::state::StateError;
 use crate::net::address::Endpoint;
 use crate::net::link::{ConnectError, Timeouts};
+use crate::net::tls::ClientTls;
 use crate::printable::Printable;
 
 /// Time between two reports; the original's.
@@ -54,8 +53,8 @@ pub struct Config {
     pub endpoints: Vec<Endpoint>,
     /// Whether the first of them was said (`-server`), and the others are those of last resort.
     pub is_server_said: bool,
-    /// Own certificate and trusted CA.
-    pub tls: Arc<ClientConfig>,
+    /// Own certificate and trusted CA, of each dial.
+    pub tls: ClientTls,
     /// Roles to claim: AGENT, NETAGENT or both.
     pub role: Role,
     /// Encoding to speak.
@@ -166,14 +165,14 @@ impl Config {
     #[must_use]
     pub fn new(
         endpoints: Vec<Endpoint>,
-        tls: Arc<ClientConfig>,
+        tls: impl Into<ClientTls>,
         role: Role,
         machine: MachineConfig,
     ) -> Self {
         Self {
             endpoints,
             is_server_said: false,
-            tls,
+            tls: tls.into(),
             role,
             encoding: Encoding::Native,
             timeouts: Timeouts::default(),

@@ -97,6 +97,7 @@ impl Dialler {
             timeouts,
             ..
         } = &*self.config;
+        let tls = tls.at_dial(Some(self.hello.uuid)).await;
         let said = endpoints.first().filter(|_| *is_server_said);
         let failed = |_: &Endpoint, error: &ConnectError| {
             let advice = match error.is_elsewhere() {
@@ -106,7 +107,7 @@ impl Dialler {
             warn!(event = "connect_failed", node = %self.hello.uuid, "cannot connect: {error}{advice}");
         };
         let (found, connected) =
-            connect_first(endpoints, tls, &self.hello, timeouts, failed).await?;
+            connect_first(endpoints, &tls, &self.hello, timeouts, failed).await?;
         // It may well be another cluster's, or one that was forgotten on this machine.
         if let Some(said) = said.filter(|said| *said != found) {
             warn!(

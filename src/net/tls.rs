@@ -32,6 +32,7 @@ use crate::net::tls::verify::{ChainVerifier, PeerVerifier, SchedulerVerifier};
 use crate::private;
 
 mod anchors;
+mod at_dial;
 mod authority;
 mod crl;
 mod error;
@@ -43,6 +44,7 @@ mod verify;
 
 pub(crate) use anchors::ip_address;
 pub use anchors::{TrustAnchors, TrustFiles};
+pub use at_dial::{ClientCredentials, ClientFiles, ClientTls, LastRead};
 pub use crl::CrlError;
 pub use error::TlsError;
 pub use explain::{explain, explain_certificate};

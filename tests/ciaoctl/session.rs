@@ -9,7 +9,7 @@ use ciao_scheduler::ctl::commands::wait::{News, Reconnect};
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::start_file::StartRequest;
 use ciao_scheduler::ctl::track::{Stage, Until};
-use ciao_scheduler::net::tls::TrustFiles;
+use ciao_scheduler::net::tls::{LastRead, TrustFiles};
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandRefused, InstanceStopped, InstanceView, Payload, PlacementState, Query, QueryKind,
@@ -31,6 +31,7 @@ fn config(scheduler: &Scheduler, answer_timeout: Duration) -> ClientConfig {
         trust: TrustFiles::without_crls(scheduler.certs.path().join("CAcert-localhost.pem")),
         connect_timeout: DEADLINE,
         answer_timeout,
+        last: LastRead::default(),
     }
 }
 

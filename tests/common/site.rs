@@ -9,7 +9,7 @@ use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use ciao_scheduler::ctl::client::ClientConfig;
-use ciao_scheduler::net::tls::TrustFiles;
+use ciao_scheduler::net::tls::{LastRead, TrustFiles};
 use proto_frames::{Role, Uuid};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -122,6 +122,7 @@ impl Site {
             server_name: None,
             connect_timeout: DEADLINE,
             answer_timeout: DEADLINE,
+            last: LastRead::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use ciao_scheduler::net::tls::TrustFiles;
 use std::path::PathBuf;
 
+use ciao_scheduler::net::tls::LastRead;
 use tokio::time::timeout;
 
 use super::*;
@@ -43,6 +44,7 @@ async fn a_reason_is_reported_once_and_tries_end_with_the_coordinator() {
         trust: TrustFiles::without_crls(missing("no-ca.pem")),
         connect_timeout: LONG,
         answer_timeout: LONG,
+        last: LastRead::default(),
     };
     let (hear, mut heard) = mpsc::channel(1);
     let session = tokio::spawn(run(config, Nothing, hear));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
 use ciao_scheduler::ctl::client::ClientConfig;
-use ciao_scheduler::net::tls::TrustFiles;
+use ciao_scheduler::net::tls::{LastRead, TrustFiles};
 use proto_frames::payload::{Payload as _, Query, QueryResult};
 use proto_frames::{
     Connected, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Uuid,
@@ -90,6 +90,7 @@ impl Scripted {
             trust: TrustFiles::without_crls(self.certs.path().join("CAcert.pem")),
             connect_timeout: DEADLINE,
             answer_timeout: DEADLINE,
+            last: LastRead::default(),
         }
     }
 }

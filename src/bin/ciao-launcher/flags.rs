@@ -16,7 +16,7 @@ use ciao_scheduler::launcher::{
 };
 use ciao_scheduler::logging::LogFlags;
 use ciao_scheduler::net::address::{Endpoint, candidates};
-use ciao_scheduler::net::tls::{self, KeyFiles, TlsError};
+use ciao_scheduler::net::tls::{ClientFiles, ClientTls, KeyFiles, TlsError};
 use clap::{Parser, ValueEnum};
 use proto_frames::{Encoding, Role, Uuid};
 use tracing::warn;
@@ -269,13 +269,16 @@ impl Cli {
         key_files.check(&self.cert, |said| {
             warn!(event = "key_file_open_to_others", "{said}")
         })?;
-        let identity = tls::load_identity(&self.cert)?;
-        let anchors = tls::load_trust(&self.crls.trust(self.cacert.clone()))?;
-        let role = self.role(identity.peer().roles)?;
+        let files = ClientFiles {
+            cert: self.cert.clone(),
+            trust: self.crls.trust(self.cacert.clone()),
+        };
+        let credentials = files.read()?;
+        let role = self.role(credentials.roles)?;
         let server = self.server.clone();
         let server = server.map(|it| it.with_server_name(self.server_name.clone()));
-        let endpoints = candidates(server.as_ref(), anchors.server_names());
-        let machine = self.machine(self.uuid(identity.peer().bound_uuid)?)?;
+        let endpoints = candidates(server.as_ref(), &credentials.server_names);
+        let machine = self.machine(self.uuid(credentials.bound_uuid)?)?;
         let lease = self.lease()?;
         let found = match machine {
             MachineConfig::Real { .. } => self.features.detect().find(),
@@ -311,7 +314,7 @@ impl Cli {
             },
             ..Config::new(
                 endpoints,
-                tls::client_config(&identity, &anchors)?,
+                ClientTls::of_files(files, credentials, role),
                 role,
                 machine,
             )

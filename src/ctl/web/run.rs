@@ -9,6 +9,7 @@
 //!
 //! Where JSON is asked for each address is a line `{"url": …}` instead.
 
+use proto_frames::Role;
 use serde_json::json;
 
 use super::gate::own_address;
@@ -19,7 +20,7 @@ use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
 use crate::ctl::run::check_key;
 use crate::net::address::{AddressError, DEFAULT_HTTP_PORT, Endpoint};
-use crate::net::tls::{self, TlsError};
+use crate::net::tls::{ClientTls, TlsError};
 use crate::printable::{Lines, Printable};
 use crate::shutdown::{self, OnHangup};
 
@@ -89,12 +90,12 @@ pub(in crate::ctl) async fn serve(
         },
     };
     check_key(&config.cert, global)?;
-    let identity = tls::load_identity(&config.cert)?;
-    let anchors = tls::load_trust(&config.trust)?;
+    let files = config.files();
+    let credentials = files.read()?;
     let config = WebConfig {
         listen: args.listen.unwrap_or_else(own_address),
         scheduler: scheduler.with_server_name(config.server_name),
-        tls: tls::client_config(&identity, &anchors)?,
+        tls: ClientTls::of_files(files, credentials, Role::default()),
         connect_timeout: global.timeout.unwrap_or(CONNECT_TIMEOUT),
     };
     // Before the address is printed, so that Ctrl-C ends the program properly from then on.

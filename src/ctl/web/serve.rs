@@ -26,7 +26,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
@@ -41,6 +40,7 @@ use super::limits::{
 use super::upstream::Upstream;
 use crate::net::address::Endpoint;
 use crate::net::socket::accept;
+use crate::net::tls::ClientTls;
 
 /// What goes to the scheduler of a request's headers. `Origin` and `Sec-Fetch-Site` are left out, by which the
 /// scheduler would refuse the request: the gate has checked them.
@@ -76,7 +76,7 @@ pub struct WebConfig {
     /// The scheduler's HTTP door, with the name that its certificate must have.
     pub scheduler: Endpoint,
     /// The user's certificate and key, and whom to trust. Each request of a browser that was let in acts with it.
-    pub tls: Arc<ClientConfig>,
+    pub tls: ClientTls,
     /// How long connecting to the scheduler may take, TLS included.
     pub connect_timeout: Duration,
 }
@@ -153,7 +153,7 @@ impl Web {
         let gate = Gate::new(listener.local_addr().map_err(failed)?);
         let gate = gate.map_err(|_| WebError::NoRandom)?;
         let urls = watch::Sender::new(gate.url());
-        let upstream = Upstream::new(config.scheduler, name, &config.tls, config.connect_timeout);
+        let upstream = Upstream::new(config.scheduler, name, config.tls, config.connect_timeout);
         Ok(Self {
             listener,
             shared: Arc::new(Gateway {

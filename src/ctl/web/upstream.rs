@@ -14,7 +14,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::lookup_host;
 use tokio::sync::Mutex;
@@ -24,6 +23,7 @@ use tokio_rustls::TlsConnector;
 use super::limits::{ANSWER_DEADLINE, CONNECTION_WINDOW, MAX_HEAD, PING_EVERY, STREAM_WINDOW};
 use crate::net::address::Endpoint;
 use crate::net::dial::Dials;
+use crate::net::tls::ClientTls;
 
 /// The handle for requests on a connection. Clones share the connection; it ends with the last of them.
 type Sender = http2::SendRequest<Full<Bytes>>;
@@ -34,8 +34,8 @@ pub(super) struct Upstream {
     endpoint: Endpoint,
     /// The name that the scheduler's certificate must be valid for; with `--server-name` not the host of `endpoint`.
     name: ServerName<'static>,
-    /// With the user's certificate and `h2` as the only protocol.
-    tls: TlsConnector,
+    /// With the user's certificate, of each dial.
+    tls: ClientTls,
     /// For TCP, TLS and the beginning of HTTP/2 together.
     dial_timeout: Duration,
     /// Locked while a connection is made, so that requests that come meanwhile wait for it instead of making their own.
@@ -80,16 +80,13 @@ impl Upstream {
     pub(super) fn new(
         endpoint: Endpoint,
         name: ServerName<'static>,
-        tls: &ClientConfig,
+        tls: ClientTls,
         dial_timeout: Duration,
     ) -> Self {
-        let mut tls = tls.clone();
-        // The only protocol that is offered: the client below speaks no other.
-        tls.alpn_protocols = vec![b"h2".to_vec()];
         Self {
             endpoint,
             name,
-            tls: TlsConnector::from(Arc::new(tls)),
+            tls,
             dial_timeout,
             sender: Mutex::new(None),
         }
@@ -170,7 +167,10 @@ impl Upstream {
             }
         }
         let tcp = dialled.map_err(failed)?;
-        let tls = self.tls.connect(self.name.clone(), tcp);
+        let mut tls = (*self.tls.at_dial(None).await).clone();
+        // The only protocol that is offered: the client below speaks no other.
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let tls = TlsConnector::from(Arc::new(tls)).connect(self.name.clone(), tcp);
         let tls = tls.await.map_err(failed)?;
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
