@@ -231,7 +231,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("edit", &[]),
-    ("flags", &["line_queue"]),
+    ("flags", &["line_queue", "net"]),
     ("image_file", &[]),
     ("launcher", &["image_file", "net", "printable", "private"]),
     ("line_queue", &[]),
