@@ -14,6 +14,7 @@ pub mod client;
 pub mod commands;
 pub mod contexts;
 mod daily;
+pub mod difference;
 pub mod event;
 pub mod exit;
 pub mod explanation;

@@ -93,6 +93,12 @@ kinds! {
     DELETE_IMAGE = COMMAND, 0x48, "DeleteImage";
     /// Ask which images there are (added; answered by [`Kind::IMAGE_LIST`]; [`crate::payload::ListImages`]).
     LIST_IMAGES = COMMAND, 0x49, "ListImages";
+    /// Ask for the cluster configuration, or an earlier version of it (added; answered by [`Kind::CONFIGURATION`];
+    /// [`crate::payload::ReadConfiguration`]).
+    READ_CONFIGURATION = COMMAND, 0x4c, "ReadConfiguration";
+    /// A new cluster configuration, or the question what would come of it (added; answered by [`Kind::CONFIGURATION`];
+    /// [`crate::payload::ConfigurationWrite`]).
+    WRITE_CONFIGURATION = COMMAND, 0x4d, "WriteConfiguration";
     /// Ask for nodes and instances as the scheduler sees them (added; answered by [`Kind::QUERY_RESULT`]).
     QUERY = COMMAND, 0x50, "QUERY";
     /// Say which events to be sent from now on (added; operators only).
@@ -194,6 +200,9 @@ kinds! {
     /// Which images there are (added; answer to [`Kind::LIST_IMAGES`], to the asker alone;
     /// [`crate::payload::ImageList`]).
     IMAGE_LIST = EVENT, 0x4c, "ImageList";
+    /// The cluster configuration, or what became of a new one (added; to the asker alone;
+    /// [`crate::payload::ConfigurationAnswer`]).
+    CONFIGURATION = EVENT, 0x4e, "Configuration";
     /// Answer to [`Kind::QUERY`], to the asker alone (added).
     QUERY_RESULT = EVENT, 0x50, "QueryResult";
 }

@@ -10,6 +10,7 @@
 
 pub mod attach_volume;
 pub mod concentrator;
+pub mod configuration_part;
 pub mod configure;
 pub mod connection_aborted;
 pub mod guard;
@@ -49,6 +50,7 @@ use sched_model::error;
 
 pub use attach_volume::AttachVolume;
 pub use concentrator::{CnciNet, ConcentratorInstanceAdded, RefreshCnci};
+pub use configuration_part::{ConfigurationAnswer, ConfigurationWrite};
 pub use configure::{
     Configuration, ConfigureController, ConfigureLauncher, ConfigureScheduler, ConfigureStorage,
 };
@@ -75,19 +77,21 @@ pub use watch::Watch;
 pub use workloads::{Workload, Workloads};
 
 pub use sched_model::{
-    AssignPublicIpFailure, AttachVolumeFailure, AttachVolumeFailureReason, AttemptFailed, Batch,
-    CertificateView, CommandFailure, CommandFailureReason, CommandRefused, ConditionView,
-    ControllerRole, ControllerStatus, ControllerView, DecidedPlacement, Delete, DeleteFailure,
-    DeleteFailureReason, DeleteImage, Digest, DrainProgress, DrainState, EndsRecorded, Evacuate,
-    EvacuateMode, Expression, ExpressionError, ExpressionProblem, Fault, Group, GroupPolicy,
-    HistoryRow, ImageFailure, ImageList, ImagePart, ImageRow, InstanceDeleted, InstancePlaced,
-    InstanceQueued, InstanceStateEvent, InstanceStopped, InstanceView, LeaseRenewed,
-    LifecycleCommand, ListImages, MAX_DEADLINE, Migrate, Near, NodeConnected, NodeDisconnected,
-    NodePressure, NodeType, NodeView, Number, OnNodeLoss, OutputFailure, OutputPart, OutputRow,
-    PayloadError, PayloadErrorKind, PhaseName, PlacementDecision, PlacementState, Position,
-    PressureState, Query, QueryKind, QueryResult, ReadImage, ReadOutput, Reason, ReasonKind,
-    RefusalReason, ReportReceived, Restore, RestoreMode, Resume, Scheduling, Snapshot, Span,
-    StartFailure, StartFailureReason, StatusView, StoreState, StoreView, Suspend, Test, Topic,
-    UNKNOWN, UnassignPublicIpFailure, UnmovableInstance, Update, Word, WriteImage, cut,
-    drain_progress, evacuate, expression, identifier, image, output, query, scheduling, span,
+    AffectedInstance, AssignPublicIpFailure, AttachVolumeFailure, AttachVolumeFailureReason,
+    AttemptFailed, Batch, CertificateView, CommandFailure, CommandFailureReason, CommandRefused,
+    ConditionView, ConfigurationFailure, ConfigurationPart, ConfigurationSource,
+    ConfigurationVersion, ControllerRole, ControllerStatus, ControllerView, DecidedPlacement,
+    Delete, DeleteFailure, DeleteFailureReason, DeleteImage, Digest, DrainProgress, DrainState,
+    EndsRecorded, Evacuate, EvacuateMode, Expression, ExpressionError, ExpressionProblem, Fault,
+    Group, GroupPolicy, HistoryRow, ImageFailure, ImageList, ImagePart, ImageRow, InstanceDeleted,
+    InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, InstanceView,
+    LeaseRenewed, LifecycleCommand, ListImages, MAX_DEADLINE, Migrate, Near, NodeConnected,
+    NodeDisconnected, NodePressure, NodeType, NodeView, Number, OnNodeLoss, OutputFailure,
+    OutputPart, OutputRow, PayloadError, PayloadErrorKind, PhaseName, PlacementDecision,
+    PlacementState, Position, PressureState, Query, QueryKind, QueryResult, ReadConfiguration,
+    ReadImage, ReadOutput, Reason, ReasonKind, RefusalReason, ReportReceived, Restore, RestoreMode,
+    Resume, Scheduling, Snapshot, Span, StartFailure, StartFailureReason, StatusView, StoreState,
+    StoreView, Suspend, Test, Topic, UNKNOWN, UnassignPublicIpFailure, UnmovableInstance, Update,
+    Word, WriteConfiguration, WriteImage, configuration, cut, drain_progress, evacuate, expression,
+    identifier, image, output, query, scheduling, span,
 };

@@ -62,7 +62,7 @@ use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::ConfigurationFlags;
 use crate::api::known_node::KnownNode;
-use crate::api::rules::{OfferRules, Rules};
+use crate::api::rules::{NodeRule, OfferRules, Rules};
 use crate::cluster::absent::AbsentNodes;
 use crate::cluster::advice::Advice;
 use crate::cluster::columns::{Amounts, Columns};
@@ -81,7 +81,7 @@ use crate::cluster::view::View;
 use crate::maps::Map;
 
 /// All nodes, the claims on them, and the indexes by which they are found.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Cluster {
     nodes: NodeStore,
     /// Compute and network nodes; indexed by [`Pool`].
@@ -99,6 +99,10 @@ pub(crate) struct Cluster {
     config: Arc<Config>,
     flags: ConfigurationFlags,
     rules: Rules,
+    /// What the node file says of single nodes.
+    node_file: Vec<NodeRule>,
+    /// The same, and behind it what the rules say of them.
+    overrides: Vec<NodeRule>,
     /// Nodes whose queue is filling: outside the tables' offers, tried when nothing else fits.
     filling: IndexSet<NodeKey>,
     /// Nodes whose latest status is FULL and on which room was released since: tried when nothing READY fits.
@@ -121,7 +125,7 @@ pub(crate) struct Cluster {
 }
 
 /// A change of the cluster that concerns others.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum ClusterChange {
     /// A node offers more than before, or is another one: it may be what a request waits for.
     Capacity(NodeKey),
@@ -152,8 +156,10 @@ impl Cluster {
             labels: Default::default(),
             columns: Columns::default(),
             groups: Groups::default(),
-            named: Named::new(&config.nodes, &rules.aggregates),
+            named: Named::default(),
             isolation: Isolation::new(&rules.aggregates),
+            node_file: config.nodes.clone(),
+            overrides: Vec::new(),
             config,
             flags,
             rules,
@@ -167,7 +173,7 @@ impl Cluster {
             alterations: 0,
             changes: VecDeque::new(),
         };
-        cluster.fix_columns();
+        cluster.name_nodes();
         cluster
     }
 

@@ -37,7 +37,7 @@ pub use api::action::{
     TargetedCommand,
 };
 pub use api::cause::Cause;
-pub use api::command::{Command, ImageCommand, Target};
+pub use api::command::{Command, ConfigurationCommand, ImageCommand, Target};
 pub use api::condition::{Condition, Unwell};
 pub use api::config::{
     About, Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
@@ -103,6 +103,7 @@ pub use api::text::{MAX_TEXT_LEN, ShortText};
 pub use api::vm_types::{VmType, VmTypes};
 #[doc(hidden)]
 pub use peers::permissions::{needs_master, permitted};
+pub use placement::trial::{Affected, AffectedPlacement, Trial};
 pub use query::{
     ClaimsCursor, Glance, Heartbeat, HeartbeatNode, NodeCount, Provider, ProvidersCursor,
     QueueTotals, QueueTotalsCursor, ResourceTotal, Totals, TotalsCursor,

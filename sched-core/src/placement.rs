@@ -16,6 +16,7 @@
 //!   asked.
 //! - `list` runs the same search and returns many nodes instead of one.
 //! - `explain` walks over all nodes where the search found none, and counts for which reason each of them fails.
+//! - `trial` says what other rules would change.
 //! - `tries` remembers STARTs that were sent to a node that had called itself full.
 //!
 //! What a node has free and whether it takes work are the business of `cluster`, whose tables keep it ready for
@@ -27,6 +28,7 @@ pub(crate) mod filters;
 pub(crate) mod list;
 pub(crate) mod policy;
 pub(crate) mod requests;
+pub(crate) mod trial;
 pub(crate) mod weighers;
 
 use crate::api::rules::{PolicyRules, RuleError};

@@ -7,7 +7,8 @@
 //! the sentences to the rows afterwards.
 //!
 //! Each kind of row has its file: `nodes`, `drains`, `instances` (and the queue), `history` (and runs that are over), `totals`,
-//! `queue_totals`, `waiting` (why now), `conditions` (what is not well), `heartbeat`, `providers`. Nothing here changes what the scheduler decides.
+//! `queue_totals`, `waiting` (why now), `conditions` (what is not well), `heartbeat`, `providers`, `trial` (what other rules
+//! would change). Nothing here changes what the scheduler decides.
 
 mod conditions;
 pub(crate) mod drains;
@@ -23,6 +24,7 @@ mod queue_totals;
 pub(crate) mod records;
 pub(crate) mod snapshot;
 mod totals;
+mod trial;
 pub(crate) mod verdict;
 pub(crate) mod waiting;
 

@@ -2,7 +2,7 @@
 //! other structures may refer to a value by its number; they have to drop it together with the value.
 
 /// Values in numbered places.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Slots<T> {
     slots: Vec<Option<T>>,
     /// Numbers that are free, to be used before the list grows.

@@ -16,6 +16,7 @@
 
 pub mod attach_volume_failure;
 pub mod command_failure;
+pub mod configuration;
 pub mod controller_status;
 pub mod cut;
 pub mod deadline;
@@ -53,6 +54,10 @@ mod declare;
 
 pub use attach_volume_failure::{AttachVolumeFailure, AttachVolumeFailureReason};
 pub use command_failure::{CommandFailure, CommandFailureReason, LifecycleCommand};
+pub use configuration::{
+    AffectedInstance, ConfigurationFailure, ConfigurationPart, ConfigurationSource,
+    ConfigurationVersion, ReadConfiguration, WriteConfiguration,
+};
 pub use controller_status::{CommandRefused, ControllerStatus, RefusalReason};
 pub use deadline::MAX_DEADLINE;
 pub use decision::{DecidedPlacement, PlacementDecision};

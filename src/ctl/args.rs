@@ -11,6 +11,7 @@ use crate::ctl::selection;
 use crate::flags::{CrlExpired, at_least, duration, mebibytes};
 use crate::net::tls::TrustFiles;
 
+mod configure;
 mod images;
 mod lifecycle;
 mod list;
@@ -19,6 +20,7 @@ mod set;
 mod tools;
 mod web;
 
+pub use configure::ConfigureArgs;
 pub use images::{ImagesArgs, ImagesCommand, PushArgs};
 pub use lifecycle::{CordonArgs, DrainArgs, HistoryArgs, LifecycleArgs, MigrateArgs, UpdateArgs};
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
@@ -203,6 +205,8 @@ pub enum SessionCommand {
     /// List the programs that were pushed, or delete some
     #[command(mut_arg("matching", |it| it.help("Only programs whose digest begins so, with or without sha256:")))]
     Images(ImagesArgs),
+    /// Show, compare, check or replace the cluster configuration, or go back to an earlier version
+    Configure(ConfigureArgs),
     /// List the controllers and operators
     #[command(mut_arg("matching", |it| it.help("Only those whose UUID begins so")))]
     Controllers(ListArgs),

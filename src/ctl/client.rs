@@ -29,6 +29,7 @@ use crate::net::address::Endpoint;
 use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeouts};
 use crate::net::tls::{ClientFiles, LastRead, TrustFiles};
 
+mod configuration;
 mod ends;
 mod error;
 mod images;
@@ -36,6 +37,7 @@ mod lifecycle;
 mod output;
 mod start;
 
+pub use configuration::{ConfigurationError, Which};
 pub use ends::Ended;
 pub use error::{ClientError, ConnectError, StartError};
 pub use images::{ImageError, PushDone, PushFile};
@@ -302,7 +304,8 @@ impl Client {
                 Event::QueryResult(_)
                 | Event::Output(_)
                 | Event::Image(_)
-                | Event::ImageList(_) => {} // of a query that was given up
+                | Event::ImageList(_)
+                | Event::Configuration(_) => {} // of a query that was given up
                 event => return Ok(event),
             }
         }
@@ -546,7 +549,11 @@ impl Client {
     fn keep(&mut self, event: Event) {
         if matches!(
             event,
-            Event::QueryResult(_) | Event::Output(_) | Event::Image(_) | Event::ImageList(_)
+            Event::QueryResult(_)
+                | Event::Output(_)
+                | Event::Image(_)
+                | Event::ImageList(_)
+                | Event::Configuration(_)
         ) {
             return; // of a query that was given up
         }

@@ -8,6 +8,7 @@
 //! A command gets a [`Context`] and returns how it ended. It prints results itself; errors are printed by the caller,
 //! from [`CommandError::lines`]. Nothing here ends the process.
 
+pub mod configure;
 mod confirm;
 pub mod context;
 pub mod describe;
@@ -32,12 +33,14 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use proto_frames::payload::{ImageFailure, OutputFailure, OutputPart};
+use proto_frames::payload::{ConfigurationFailure, ImageFailure, OutputFailure, OutputPart};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::ctl::aftermath::Aftermath;
 use crate::ctl::args::{GlobalArgs, InstanceCommand, NodeCommand, SessionCommand};
-use crate::ctl::client::{Client, ClientConfig, ClientError, ConnectError, ImageError};
+use crate::ctl::client::{
+    Client, ClientConfig, ClientError, ConfigurationError, ConnectError, ImageError,
+};
 use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
 use crate::ctl::resolve::ResolveError;
@@ -123,6 +126,9 @@ pub enum CommandError {
     /// An image cannot be read, or the store of images refuses something.
     #[error("{0}")]
     Image(Box<ImageError>),
+    /// The scheduler refuses something about the cluster configuration.
+    #[error("{0}")]
+    Configuration(Box<ConfigurationError>),
     /// Ctrl-C: what goes on all the same.
     ///
     /// Nothing was undone. The lines say how to.
@@ -161,6 +167,14 @@ impl CommandError {
                     Exit::NotFound
                 }
                 _ => Exit::Refused,
+            },
+            Self::Configuration(error) => match &**error {
+                ConfigurationError::Refused { failure, .. } => match failure {
+                    ConfigurationFailure::InvalidData => Exit::Usage,
+                    ConfigurationFailure::NotFound => Exit::NotFound,
+                    _ => Exit::Refused,
+                },
+                ConfigurationError::Client(_) => Exit::Refused,
             },
             Self::Interrupted(_) => Exit::Interrupted,
             // The reader has closed its end: nothing went wrong.
@@ -310,6 +324,7 @@ async fn carry_out(
         SessionCommand::Controllers(args) => listing::controllers(&mut context, &args).await,
         SessionCommand::Push(args) => images::push(&mut context, &args).await,
         SessionCommand::Images(args) => images::images(&mut context, &args).await,
+        SessionCommand::Configure(args) => configure::configure(&mut context, &args).await,
         SessionCommand::Watch(args) => watch::watch(&mut context, &args).await,
     }
 }

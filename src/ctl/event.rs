@@ -10,10 +10,11 @@
 //! printable, as [`text`] does.
 
 use proto_frames::payload::{
-    AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure,
-    DrainProgress, ImageChunk, ImageList, InstanceDeleted, InstancePlaced, InstanceQueued,
-    InstanceStateEvent, InstanceStopped, NodeConnected, NodeDisconnected, NodePressure,
-    OutputChunk, Payload, PayloadError, PlacementDecision, QueryResult, StartFailure, Stats,
+    AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded,
+    ConfigurationAnswer, DeleteFailure, DrainProgress, ImageChunk, ImageList, InstanceDeleted,
+    InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, NodeConnected,
+    NodeDisconnected, NodePressure, OutputChunk, Payload, PayloadError, PlacementDecision,
+    QueryResult, StartFailure, Stats,
 };
 use proto_frames::{Frame, Kind};
 
@@ -81,12 +82,14 @@ pub enum Event {
     QueryResult(Box<QueryResult>),
     /// A chunk of what a workload wrote, which was asked for.
     ///
-    /// Subject to the same rule as the result of a query, as are the two that follow.
+    /// Subject to the same rule as the result of a query, as are the three that follow.
     Output(Box<OutputChunk>),
     /// The answer to a request about an image.
     Image(Box<ImageChunk>),
     /// The images that there are, which were asked for.
     ImageList(Box<ImageList>),
+    /// The configuration that was asked for, or what became of a new one.
+    Configuration(Box<ConfigurationAnswer>),
     /// A frame of a kind that this program does not know.
     ///
     /// For example of a later version of the scheduler.
@@ -152,6 +155,9 @@ impl Event {
             Kind::OUTPUT => OutputChunk::decode(payload).map(|it| Self::Output(Box::new(it))),
             Kind::IMAGE => ImageChunk::decode(payload).map(|it| Self::Image(Box::new(it))),
             Kind::IMAGE_LIST => ImageList::decode(payload).map(|it| Self::ImageList(Box::new(it))),
+            Kind::CONFIGURATION => {
+                ConfigurationAnswer::decode(payload).map(|it| Self::Configuration(Box::new(it)))
+            }
             Kind::COMMAND_REFUSED => CommandRefused::decode(payload).map(Self::Refused),
             Kind::PLACEMENT_DECISION => {
                 PlacementDecision::decode(payload).map(|decision| Self::Decided(Box::new(decision)))

@@ -178,11 +178,19 @@ impl<'a> Output<'a> {
 
     /// Prints what a workload wrote, as it is. The caller has made it fit for a terminal, or standard output is none.
     ///
-    /// The only way by which bytes leave unescaped.
+    /// Beside [`Output::verbatim`] the only way by which bytes leave unescaped.
     ///
     /// # Errors
     /// The system's.
     pub fn workload(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
+    /// Prints a document of the operator's as it is, where standard output is no terminal.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn verbatim(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write_all(bytes)
     }
 

@@ -10,6 +10,7 @@
 //!
 //! Locks are taken in this order, and none is held across an await: the core's, then a peer's `queue` or `late`.
 
+mod configuration;
 mod connections;
 mod delivery;
 mod doors;
@@ -38,6 +39,7 @@ use self::delivery::Queue;
 pub(super) use self::doors::Door;
 pub(super) use self::leaving::STORE_DEADLINE;
 use self::unread::Unread;
+use super::configuration::keeper::Keeper;
 use super::connection_limit::CertificateId;
 use super::images::Images;
 use super::limits::ServerLimits;
@@ -101,6 +103,8 @@ pub(super) struct Hub {
     images: OnceLock<Images>,
     /// How reloads went.
     pub(super) reloads: Reloads,
+    /// The versions of the configuration; empty in tests that have none.
+    configuration: OnceLock<Keeper>,
     /// What waits for peers that only listen, and for controllers.
     unread: Unread,
     /// Why the daemon cannot go on, once that is so.
@@ -200,6 +204,7 @@ impl Hub {
             store: OnceLock::new(),
             images: OnceLock::new(),
             reloads: Reloads::default(),
+            configuration: OnceLock::new(),
             unread: Unread::default(),
             failure: watch::Sender::new(None),
         }

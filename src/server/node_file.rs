@@ -130,7 +130,7 @@ struct Whole {
 /// One node of the list. Keys that are left out say nothing about that part of the node.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a mapping")]
-struct Entry {
+pub(super) struct Entry {
     /// Its UUID or host name, as [`NodeText`] tells them apart.
     #[serde(deserialize_with = "required")]
     node: Plain<NodeText>,

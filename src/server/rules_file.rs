@@ -46,7 +46,7 @@ use sections::Sections;
 const KEYS: [&str; 2] = ["configure", "scheduler"];
 
 /// The sections.
-const SECTIONS: [&str; 3] = ["policy", "aggregates", "capacity"];
+pub(super) const SECTIONS: [&str; 4] = ["policy", "aggregates", "capacity", "nodes"];
 
 /// The one key beside them, `configure.scheduler.storage_uri` of ciao's `payloads/configure.go`.
 const ORIGINAL: &str = "storage_uri";

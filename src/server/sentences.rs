@@ -23,7 +23,7 @@ mod no_fit;
 mod unread;
 
 use sched_core::{
-    Action, Cause, Change, DrainSummary, Explained, Message, QueryProblem, Record, RowCauses,
+    Action, Cause, Change, DrainSummary, Explained, Lack, Message, QueryProblem, Record, RowCauses,
     ShortText,
 };
 use sched_model::cut::shorten;
@@ -36,6 +36,11 @@ pub(super) use self::condition::worded as worded_condition;
 
 /// The reason given for a store whose disk does not answer: there is no error of the system to show.
 const SILENT_DISK: &str = "its disk has not answered in time";
+
+/// What a node lacks, in words that follow it or a number of nodes.
+pub(super) fn lacking(lack: &Lack) -> String {
+    no_fit::Lacking(lack).to_string()
+}
 
 /// Writes the sentences into what the core wants done. Called once for each action, under the core's lock, as it is
 /// taken from the core; most actions carry no cause and pass as they are.

@@ -23,6 +23,7 @@ use socket2::SockRef;
 use tracing::{info, warn};
 
 use super::accept::{Listener, Places, Speaks, Ways, accept, listen};
+use super::configuration::opening;
 use super::connection_limit::ConnectionLimit;
 use super::credentials::{Credentials, Live, Moment, placement_speaks};
 use super::gate::Gate;
@@ -38,7 +39,7 @@ use super::restore::{restore, unix_ms};
 use super::state::{StateDir, keep_nodes, remember_last};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
-use super::{configuration, heartbeat, node_file};
+use super::{heartbeat, node_file};
 use crate::net::tls::{self, TlsError, TrustFiles};
 use sched_core::{self, About, KnownNode, Scheduler};
 
@@ -133,6 +134,17 @@ pub enum StartError {
         /// What is wrong with it.
         mistake: Mistake,
     },
+    /// The versions of the cluster configuration that are kept cannot be used.
+    #[error(
+        "cannot use the cluster configuration that is kept in {}: {why}; move the file away to begin with that of \
+         --configuration-uri again", path.display()
+    )]
+    StoredConfiguration {
+        /// The file in the state directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The node file cannot be used.
     #[error("cannot use the node file {}: {source}", path.display())]
     NodeFile {
@@ -217,7 +229,10 @@ impl Server {
         };
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         // 5. The cluster configuration. A mistake in it is as fatal as one in a certificate.
-        let cluster = configuration::load(config.configuration_uri.as_deref())?;
+        let (configuration, cluster) = opening::open(
+            config.configuration_uri.clone(),
+            config.state_dir.as_deref(),
+        )?;
         let credentials = Live::new(credentials);
         let acceptor = Acceptor {
             credentials: Arc::clone(&credentials),
@@ -244,6 +259,8 @@ impl Server {
         if let Some(store) = store {
             hub.keep_in(store).map_err(in_state_dir)?;
         }
+        hub.keep_configuration_in(configuration)
+            .map_err(in_state_dir)?;
         if let Some(images) = images {
             hub.keep_images_in(images).map_err(in_state_dir)?;
         }

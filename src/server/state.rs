@@ -1,9 +1,9 @@
 //! The state directory: the scheduler's own UUID, and which nodes it knew, so that a restart can wait for them. Its
 //! owner alone may look into it: the store, which is there as well, has the commands and environments of workloads.
 //!
-//! Three kinds of file: `uuid`, by which peers know this scheduler across restarts; `nodes`, the hint from which the
+//! Four kinds of file: `uuid`, by which peers know this scheduler across restarts; `nodes`, the hint from which the
 //! recovery window begins (who should come back, and where it was); and the database of [`super::store`], which this
-//! module only knows by name. Losing `nodes` costs nothing but the wait: the cluster is learned again from the
+//! module only knows by name, as it does that of [`super::configuration`]'s versions. Losing `nodes` costs nothing but the wait: the cluster is learned again from the
 //! launchers either way, while losing the store loses what only the scheduler knows.
 
 use std::fs::File;
@@ -19,6 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
+use super::configuration::versions::FILE as CONFIGURATION_FILE;
 use super::hub::{Hub, STORE_DEADLINE};
 use super::store::STORE_FILE;
 use crate::printable::counted;
@@ -266,12 +267,12 @@ fn read_node(line: &str) -> Option<KnownNode> {
 /// directory that somebody else uses.
 fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
-    [UUID_FILE, NODES_FILE].contains(&name) || name.starts_with(STORE_FILE)
+    [UUID_FILE, NODES_FILE, CONFIGURATION_FILE].contains(&name) || name.starts_with(STORE_FILE)
 }
 
 /// Writes a file so that a crash leaves the old contents or the new, nothing in between. The file is created again with
 /// an owner's permissions, so that its old ones do not matter.
-fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(super) fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
     // In the same directory, because renaming works within one file system alone.
     let unfinished = path.with_extension("new");
     let mut file = private::create(&unfinished)?;

@@ -59,6 +59,8 @@ enum What {
     Disconnects = 10,
     RemembersNodes = 11,
     Persists = 12,
+    Configured = 13,
+    NodeRules = 14,
 }
 
 /// Everything that a run's scheduler was told and did so far.
@@ -167,6 +169,14 @@ impl Behaviour {
             Input::Disk(state) => {
                 self.begin(at, Of::Disk, What::Disk);
                 self.number(u64::from(matches!(state, DiskState::Refuses(_))));
+            }
+            Input::Configure(new) => {
+                self.begin(at, Of::Scheduler, What::Configured);
+                self.number(new.payload.len() as u64);
+            }
+            Input::NodeRules(rules) => {
+                self.begin(at, Of::Scheduler, What::NodeRules);
+                self.number(rules.len() as u64);
             }
             Input::Leaving | Input::Tick => {}
         }

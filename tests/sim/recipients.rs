@@ -166,7 +166,9 @@ fn place(action: &Action) -> (u8, u64) {
         Action::Send { to: session, .. }
         | Action::Disconnect { session, .. }
         | Action::Refuse { session, .. }
-        | Action::Image { session, .. } => (1, session.0),
+        | Action::Image { session, .. }
+        | Action::Configuration { session, .. }
+        | Action::Configured { session, .. } => (1, session.0),
         Action::RememberNodes => (2, 0),
         Action::Persist(_) => (2, 1),
     }

@@ -340,7 +340,7 @@ impl World {
             }
             Action::Notice(notice) => self.see_notice(&notice),
             // No launcher here asks for one.
-            Action::Image { .. } => {}
+            Action::Image { .. } | Action::Configuration { .. } | Action::Configured { .. } => {}
         }
     }
 
@@ -366,7 +366,11 @@ impl World {
                 behaviour.remembers(at, &nodes.unwrap_or_default());
             }
             Action::Persist(change) => behaviour.persists(at, change),
-            Action::Refuse { .. } | Action::Notice(_) | Action::Image { .. } => {}
+            Action::Refuse { .. }
+            | Action::Notice(_)
+            | Action::Image { .. }
+            | Action::Configuration { .. }
+            | Action::Configured { .. } => {}
         }
     }
 

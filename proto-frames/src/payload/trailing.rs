@@ -17,6 +17,9 @@ pub trait Part: Payload {
     /// Most bytes that one chunk has.
     const MAX_BYTES: usize;
 
+    /// What is expected there, for errors: as many as follow, and at most so many.
+    const EXPECTED_BYTES: &'static str = "as many as follow the document, at most 65536";
+
     /// How many bytes follow.
     fn bytes(&mut self) -> &mut u64;
 }
@@ -43,7 +46,7 @@ impl<P: Part> Payload for Chunk<P> {
     fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
         let (document, data) = split(payload);
         let mut part = P::decode(document)?;
-        check(P::BYTES_KEY, *part.bytes(), data, P::MAX_BYTES)?;
+        check::<P>(*part.bytes(), data)?;
         let data = Bytes::copy_from_slice(data);
         Ok(Self { part, data })
     }
@@ -61,14 +64,16 @@ pub(super) fn split(payload: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Whether as many bytes follow as the document says at `key`, and no more than `most`.
-fn check(key: &'static str, said: u64, data: &[u8], most: usize) -> Result<(), PayloadError> {
-    if said == data.len() as u64 && data.len() <= most {
+/// Whether as many bytes follow as the document says, and no more than one has at most.
+fn check<P: Part>(said: u64, data: &[u8]) -> Result<(), PayloadError> {
+    if said == data.len() as u64 && data.len() <= P::MAX_BYTES {
         return Ok(());
     }
     let found = format!("{} bytes behind the document", data.len());
-    let expected = "as many as follow the document, at most 65536";
-    Err(PayloadError::new(key, Fault::wrong_text(expected, &found)))
+    Err(PayloadError::new(
+        P::BYTES_KEY,
+        Fault::wrong_text(P::EXPECTED_BYTES, &found),
+    ))
 }
 
 /// A document and the bytes that follow it as one payload.

@@ -72,6 +72,20 @@ pub enum Action {
         /// The frame as it was received.
         parcel: Parcel,
     },
+    /// Have the versions of the configuration do what a peer, who may ask for it, sent; the answer is theirs to send.
+    Configuration {
+        /// The session that sent it.
+        session: SessionId,
+        /// The frame as it was received.
+        parcel: Parcel,
+    },
+    /// A CONFIGURE is in force: its payload is the newest version of the configuration.
+    Configured {
+        /// The session that sent it.
+        session: SessionId,
+        /// The payload.
+        payload: Bytes,
+    },
 }
 
 /// A message to a peer. The writer task of the peer's connection turns it into bytes, in the peer's encoding.

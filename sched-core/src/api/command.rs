@@ -71,6 +71,17 @@ pub enum Command {
     ReadOutput(Box<ReadOutput>),
     /// Something for the store of images, which is not the core's: it says who may ask.
     Image(ImageCommand),
+    /// Something about the versions of the cluster configuration, which are not the core's: it says who may ask.
+    Configuration(ConfigurationCommand),
+}
+
+/// What is asked about the versions of the cluster configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigurationCommand {
+    /// ReadConfiguration.
+    Read,
+    /// WriteConfiguration.
+    Write,
 }
 
 /// What is asked of the store of images.
@@ -111,6 +122,8 @@ impl Command {
             Self::Image(ImageCommand::Write) => CommandName::WriteImage,
             Self::Image(ImageCommand::Delete) => CommandName::DeleteImage,
             Self::Image(ImageCommand::List) => CommandName::ListImages,
+            Self::Configuration(ConfigurationCommand::Read) => CommandName::ReadConfiguration,
+            Self::Configuration(ConfigurationCommand::Write) => CommandName::WriteConfiguration,
         }
     }
 

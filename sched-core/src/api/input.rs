@@ -15,7 +15,7 @@ use crate::api::parcel::{Parcel, Tag};
 use crate::api::record::Ticket;
 use crate::api::report::Report;
 use crate::api::resources::Resources;
-use crate::api::rules::Rules;
+use crate::api::rules::{NodeRule, Rules};
 use crate::api::sent::Sent;
 use crate::api::text::ShortText;
 use crate::api::vm_types::VmTypes;
@@ -85,6 +85,10 @@ pub enum Input {
         /// How full its queue is.
         backlog: Backlog,
     },
+    /// Another cluster configuration, which the server has checked and kept.
+    Configure(Box<ClusterConfiguration>),
+    /// What is said of single nodes over what they report, in place of [`crate::Config::nodes`].
+    NodeRules(Vec<NodeRule>),
     /// The change of this number and all before it are on disk.
     Committed(Ticket),
     /// The disk takes writes no longer, or again.

@@ -22,6 +22,9 @@ pub struct Rules {
     pub capacity: Vec<CapacityRule>,
     /// How a node is chosen.
     pub policy: PolicyRules,
+    /// What single nodes have; of several entries for one node, a later one's values count, and all of them over those of
+    /// the node file.
+    pub nodes: Vec<NodeRule>,
 }
 
 /// What is wrong with configured rules: the key, below the configuration's own, and why.
@@ -130,7 +133,7 @@ pub struct OfferRules {
     pub limited: ConfigurationFlags,
 }
 
-/// What the node file says of one node; it counts over what the node reports.
+/// What the node file or the configuration says of one node; it counts over what the node reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeRule {
     /// Which node.

@@ -46,6 +46,10 @@ names! {
     DeleteImage,
     /// ListImages.
     ListImages,
+    /// ReadConfiguration.
+    ReadConfiguration,
+    /// WriteConfiguration.
+    WriteConfiguration,
 }
 
 names! {

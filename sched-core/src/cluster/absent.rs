@@ -20,7 +20,7 @@ pub const MAX_ABSENT_NODES: usize = 100_000;
 pub const MAX_HOSTNAME_LEN: usize = 255;
 
 /// All absent nodes, by UUID; nodes in the store are never among them.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct AbsentNodes {
     by_uuid: BTreeMap<Uuid, KnownNode>,
     /// The lost ones by the time of their loss.

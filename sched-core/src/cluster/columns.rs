@@ -25,7 +25,7 @@ const RECLAIM_EVERY: Duration = Duration::from_secs(1);
 pub(crate) type Amounts = Box<[(ColumnId, i64)]>;
 
 /// The custom resources known by name.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Columns {
     by_name: BTreeMap<Box<str>, ColumnId>,
     /// The name of each number that was ever given out; `None` where it is free.

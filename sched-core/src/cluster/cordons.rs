@@ -21,7 +21,7 @@ pub(crate) const MAX_CORDONS: usize = 100_000;
 pub(crate) const DRAIN_RETRY: Duration = Duration::from_secs(1);
 
 /// The cordoned nodes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Cordons {
     /// By UUID, so that drains are stepped in the same order in every run.
     by_node: BTreeMap<Uuid, Cordon>,
@@ -36,14 +36,14 @@ pub(crate) struct Cordons {
 }
 
 /// A cordoned node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Cordon {
     since_ms: u64,
     drain: Option<Drain>,
 }
 
 /// A drain under way.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Drain {
     /// When it ends incomplete.
     due: Option<Instant>,

@@ -26,9 +26,9 @@ const ZONE: &str = "zone";
 
 /// Which rules and aggregates name which nodes, by host name or UUID: positions in the configuration's lists. So a
 /// report does not have to be compared with every rule.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Named {
-    /// Rules of the node file.
+    /// Rules about single nodes.
     rules: IndexMap<NodeName, Vec<usize>>,
     /// Aggregates.
     aggregates: IndexMap<NodeName, Vec<usize>>,
@@ -75,6 +75,8 @@ impl Named {
 pub(crate) struct Sources<'a> {
     pub(crate) config: &'a Config,
     pub(crate) rules: &'a Rules,
+    /// What is said of single nodes.
+    pub(crate) overrides: &'a [NodeRule],
     pub(crate) named: &'a Named,
 }
 
@@ -101,12 +103,13 @@ pub(crate) fn derive(node: &Candidate<'_>, sources: Sources<'_>, columns: &mut C
     let Sources {
         config,
         rules,
+        overrides,
         named,
     } = sources;
     let reported = node.report().and_then(|report| report.extras.as_deref());
     let overrides: Vec<&NodeRule> = Named::of(&named.rules, node)
         .into_iter()
-        .map(|at| &config.nodes[at])
+        .map(|at| &overrides[at])
         .collect();
     let mut own = own_labels(reported, &overrides);
     let member_of = Named::of(&named.aggregates, node);

@@ -22,11 +22,11 @@ use crate::cluster::table::Slot;
 use crate::maps::Map;
 
 /// The groups that have members, by id. A group without members does not exist.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Groups(IndexMap<Arc<str>, Group>);
 
 /// One group's members by node.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Group {
     members: Map<NodeKey, Member>,
     /// The slots of nodes with a member, in the compute and the network table.
@@ -42,7 +42,7 @@ pub(crate) struct Group {
 const MAX_SCOPES: usize = 4;
 
 /// A group's members by the values of one label. Values without members are not listed.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Scope {
     key: Box<str>,
     by_value: IndexMap<Box<str>, u32>,

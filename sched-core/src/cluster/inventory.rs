@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::api::ids::NodeKey;
 use crate::api::input::ConfigurationFlags;
 use crate::api::resources::Resources;
-use crate::api::rules::Rules;
+use crate::api::rules::{NodeRule, Rules};
 use crate::cluster::advice::Advice;
 use crate::cluster::candidate::Candidate;
 use crate::cluster::derive::{Derived, Named, Sources, derive};
@@ -125,10 +125,13 @@ impl Cluster {
         self.columns.reclaim(&used.collect(), now);
     }
 
-    /// Gives numbers to the custom resources of the node file before any node reports, so that nodes which report many
-    /// names cannot take them all.
-    pub(super) fn fix_columns(&mut self) {
-        for rule in &self.config.nodes {
+    /// Puts together what node file and rules say of single nodes. Custom resources in it are given numbers before any
+    /// node reports, so that nodes which report many names cannot take them all.
+    pub(super) fn name_nodes(&mut self) {
+        let both = self.node_file.iter().chain(&self.rules.nodes);
+        self.overrides = both.cloned().collect();
+        self.named = Named::new(&self.overrides, &self.rules.aggregates);
+        for rule in &self.overrides {
             let names = rule.resources.iter().filter(|(_, amount)| amount.is_some());
             names.for_each(|(name, _)| self.columns.fix(name));
         }
@@ -144,6 +147,7 @@ impl Cluster {
         let rules = Sources {
             config: &self.config,
             rules: &self.rules,
+            overrides: &self.overrides,
             named: &self.named,
         };
         let uuid = candidate.uuid();
@@ -313,10 +317,26 @@ impl Cluster {
         self.flags = flags;
         let are_rules_new = rules.is_some();
         if let Some(rules) = rules {
-            self.named = Named::new(&self.config.nodes, &rules.aggregates);
             self.isolation = Isolation::new(&rules.aggregates);
             self.rules = rules;
+            self.name_nodes();
         }
+        self.derive_all(are_rules_new, now);
+    }
+
+    /// Puts what the node file says into force; whether that is something else than before.
+    pub(crate) fn set_node_rules(&mut self, rules: Vec<NodeRule>, now: Instant) -> bool {
+        if self.node_file == rules {
+            return false;
+        }
+        self.node_file = rules;
+        self.name_nodes();
+        self.derive_all(true, now);
+        true
+    }
+
+    /// Brings every node up to date with the settings in force, and with the rules where those are new.
+    fn derive_all(&mut self, are_rules_new: bool, now: Instant) {
         let measured = self.measured();
         let keys: Vec<NodeKey> = self.nodes.iter_from(0).map(|(key, _)| key).collect();
         for key in keys {

@@ -6,7 +6,7 @@ use indexmap::IndexSet;
 use crate::api::rules::Aggregate;
 
 /// What all aggregates together say that concerns nodes outside them as well.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Isolation {
     /// Images that may run only on members of their aggregates, even where an aggregate has no member.
     images: IndexSet<Box<str>>,

@@ -49,7 +49,7 @@ pub(crate) fn holds(labels: &[(Box<str>, Box<str>)], expression: &Expression) ->
 }
 
 /// The labels of the nodes in one table.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LabelIndex {
     keys: Map<Box<str>, Key>,
     /// How many keys begin with [`MADE`]: mostly none, so that searches need not look for them.
@@ -60,7 +60,7 @@ pub(crate) struct LabelIndex {
     clock: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Key {
     values: Map<Box<str>, Posting>,
     /// When a label with this key changed last.
@@ -72,7 +72,7 @@ struct Key {
 struct Posting(BTreeMap<u32, u64>);
 
 /// The set for one expression.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Term {
     set: Arc<SlotSet>,
     /// The value of [`Key::changed`] for which the set was made.

@@ -120,7 +120,7 @@ impl IsOther {
 }
 
 /// One node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(super) uuid: Uuid,
     pub(super) roles: Role,

@@ -20,7 +20,7 @@ use crate::maps::{Map, change_or_drop};
 use crate::slots::Slots;
 
 /// All nodes known: connected, or lost with claims in doubt.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct NodeStore {
     /// Nodes by key.
     slots: Slots<Node>,

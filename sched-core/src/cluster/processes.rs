@@ -41,7 +41,7 @@ pub const FREE_REPLACEMENTS: u32 = 3;
 pub const REPLACED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The processes that have reported for one node.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Processes {
     /// In the order in which they reported last; the last one is the one that does now.
     known: Vec<Process>,
@@ -54,7 +54,7 @@ pub(crate) struct Processes {
 }
 
 /// Connections that took the place of others while those were alive.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Replaced {
     /// Since when they are counted.
     since: Instant,
@@ -64,7 +64,7 @@ struct Replaced {
 }
 
 /// That two machines have one UUID.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Signs {
     /// The first one, with no time as long as [`NEWCOMER_TIME`] without one since.
     since: Instant,
@@ -85,7 +85,7 @@ pub(crate) struct TwoMachines {
 }
 
 /// One process of a launcher.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Process {
     incarnation: Uuid,
     /// Where its latest connection came from, for the log.

@@ -12,7 +12,7 @@ use crate::api::sent::{CommandName, ReportName};
 pub const MAX_QUESTIONS: usize = 64;
 
 /// The commands that one node has not answered.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Questions {
     /// By instance, oldest first: the latest command, and who gets the answer.
     asked: IndexMap<InstanceId, (CommandName, Asker)>,

@@ -30,7 +30,7 @@ pub const MAX_TRIED_BYTES: usize = 16 * 1024 * 1024;
 pub const MAX_REFUSALS: u8 = 16;
 
 /// All tries, and what they take.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tries {
     /// By instance: there is at most one try of each.
     tries: Map<InstanceId, Try>,
@@ -42,7 +42,7 @@ pub(super) struct Tries {
 }
 
 /// A START on its way to a node that called itself full.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Try {
     /// Where it was sent: a refusal from another node answers an earlier START of the same instance.
     node: NodeKey,

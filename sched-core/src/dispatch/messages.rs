@@ -90,7 +90,14 @@ impl Scheduler {
                     None,
                 );
             }
-            Command::Configure(new) => self.configure(parcel, *new),
+            Command::Configure(new) => {
+                let payload = parcel.payload.clone();
+                self.configure(parcel.payload, *new);
+                self.act(Action::Configured {
+                    session: id,
+                    payload,
+                });
+            }
             Command::Query(query) => {
                 let page = self.look_up(now, &query);
                 self.send(id, Message::QueryResult(Box::new(page)));
@@ -98,6 +105,10 @@ impl Scheduler {
             Command::Watch(topics) => self.peers.subscribe(id, &topics),
             Command::ReadOutput(read) => self.read_output(now, id, *read),
             Command::Image(_) => self.act(Action::Image {
+                session: id,
+                parcel,
+            }),
+            Command::Configuration(_) => self.act(Action::Configuration {
                 session: id,
                 parcel,
             }),

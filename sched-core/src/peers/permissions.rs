@@ -17,9 +17,12 @@ use crate::peers::session::{LAUNCHER, LISTENER, Session};
 fn senders(sent: Sent) -> Role {
     match sent {
         Sent::Command(CommandName::Watch) => LISTENER,
-        Sent::Command(CommandName::Query | CommandName::ReadOutput | CommandName::ListImages) => {
-            Role::CONTROLLER | LISTENER
-        }
+        Sent::Command(
+            CommandName::Query
+            | CommandName::ReadOutput
+            | CommandName::ListImages
+            | CommandName::ReadConfiguration,
+        ) => Role::CONTROLLER | LISTENER,
         Sent::Command(CommandName::ReadImage) => LAUNCHER,
         Sent::Command(_) => Role::CONTROLLER | Role::OPERATOR,
         Sent::Report(name) => reporters(name),
@@ -93,6 +96,7 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
                         | CommandName::Resume
                         | CommandName::Migrate
                         | CommandName::Update
+                        | CommandName::WriteConfiguration
                 )
         }
         Sent::Report(name) => {
@@ -116,7 +120,7 @@ pub fn needs_master(command: CommandName) -> bool {
     !touches_no_instance(command)
 }
 
-/// Whether it does nothing to any instance, because it reads or is about images. The original has no such commands.
+/// Whether it does nothing to any instance, because it only reads or is about images. The original has no such commands.
 fn touches_no_instance(command: CommandName) -> bool {
     matches!(
         command,
@@ -127,6 +131,7 @@ fn touches_no_instance(command: CommandName) -> bool {
             | CommandName::WriteImage
             | CommandName::DeleteImage
             | CommandName::ListImages
+            | CommandName::ReadConfiguration
     )
 }
 

@@ -370,7 +370,7 @@ impl Client {
     }
 
     /// Shares the counter of queries; numbers only have to differ within a session.
-    fn next_id(&mut self) -> u64 {
+    pub(super) fn next_id(&mut self) -> u64 {
         self.last_query = self.last_query.wrapping_add(1);
         u64::from(self.last_query)
     }

@@ -101,6 +101,7 @@ impl Event {
             Self::Output(e) => format!("output of {}", e.part.instance_uuid),
             Self::Image(e) => format!("image {}", e.part.digest),
             Self::ImageList(e) => counted(e.images.len(), "image"),
+            Self::Configuration(e) => format!("configuration, version {}", e.part.current),
             Self::Other { kind, payload } => format!("{kind} {}", elide(payload, MAX_SHOWN)),
             Self::Unreadable { kind, error } => format!("{kind} that cannot be read: {error}"),
         }
@@ -166,6 +167,9 @@ impl Event {
             Self::Output(e) => json!({"event": "output", "instance_uuid": e.part.instance_uuid}),
             Self::Image(e) => json!({"event": "image", "digest": e.part.digest}),
             Self::ImageList(e) => json!({"event": "image_list", "images": e.images.len()}),
+            Self::Configuration(e) => {
+                json!({"event": "configuration", "current": e.part.current})
+            }
             Self::Other { kind, payload } => {
                 json!({"event": "other", "kind": kind.to_string(), "payload": payload})
             }

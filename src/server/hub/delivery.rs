@@ -116,6 +116,10 @@ impl Hub {
                 Action::Notice(notice) => self.notices.log(&notice, batch.now),
                 Action::Persist(change) => self.persist(change),
                 Action::Image { session, parcel } => self.ask_images(batch, session, parcel),
+                Action::Configuration { session, parcel } => {
+                    self.ask_configuration(batch, session, parcel);
+                }
+                Action::Configured { session, payload } => self.configured(session, payload),
                 Action::RememberNodes => self.nodes_changed.notify_one(),
                 Action::Refuse { session, why } => {
                     self.refuse(batch, session, why);

@@ -61,7 +61,7 @@ impl Hub {
     }
 
     /// Hands a frame to a session, whatever stands behind it; the writer that is to be woken.
-    fn queue_behind(&self, session: SessionId, frame: Frame) -> Option<Waker> {
+    pub(super) fn queue_behind(&self, session: SessionId, frame: Frame) -> Option<Waker> {
         let door = self.doors.get(&session).map(|door| Arc::clone(&door));
         if let Some(door) = door {
             door.take(Message::Forward(wire::parcel(frame)));

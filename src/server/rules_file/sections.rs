@@ -13,6 +13,7 @@ use proto_frames::payload::scheduling::MAX_EXPRESSIONS;
 use serde::Deserialize;
 
 use crate::server::limits::parse_ratio;
+use crate::server::node_file::Entry as NodeEntry;
 use crate::server::strict::names::{Amount, LabelKey, LabelValue, NodeText};
 use crate::server::strict::{
     ByName, List, Mapping, Maybe, Named, Pairs, Plain, required, scalars, shorten, unexpected,
@@ -61,6 +62,9 @@ pub(super) struct Sections {
     /// Capacity rules, in order.
     #[serde(default)]
     capacity: Maybe<List<Mapping<CapacityEntry>, MAX_CAPACITY_RULES>>,
+    /// What single nodes have, over what they report and over the node file.
+    #[serde(default)]
+    nodes: Maybe<List<Mapping<NodeEntry>, MAX_NODES>>,
 }
 
 impl Sections {
@@ -69,7 +73,8 @@ impl Sections {
     /// configuration.
     pub(super) fn into_rules(self) -> Option<Rules> {
         let (policy, aggregates, capacity) = (self.policy.0, self.aggregates.0, self.capacity.0);
-        if policy.is_none() && aggregates.is_none() && capacity.is_none() {
+        let nodes = self.nodes.0;
+        if policy.is_none() && aggregates.is_none() && capacity.is_none() && nodes.is_none() {
             return None;
         }
         let aggregates = aggregates.map_or_else(Vec::new, |list| list.0);
@@ -78,6 +83,11 @@ impl Sections {
             policy: policy.map_or_else(PolicyRules::default, |policy| policy.0.into()),
             aggregates: aggregates.into_iter().map(|it| it.0.into()).collect(),
             capacity: capacity.into_iter().map(|it| it.0.into()).collect(),
+            nodes: nodes
+                .map_or_else(Vec::new, |list| list.0)
+                .into_iter()
+                .map(|it| it.0.into())
+                .collect(),
         })
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct WhyNoFit<'a>(pub(super) &'a NoFit);
 
 /// What nodes lack, in words that follow their number. Every node is counted once, by the first filter that it did not
 /// pass.
-struct Lacking<'a>(&'a Lack);
+pub(super) struct Lacking<'a>(pub(super) &'a Lack);
 
 /// An amount that a node has too little of, in words that follow the number of nodes. For example `short of mem_mb
 /// (asks 4096 MiB, most free 2048 MiB on node-3)`.

@@ -16,7 +16,9 @@ use super::names::{MAX_NAME_LEN, check_names};
 use super::{lifecycle, starts};
 use crate::server::strict::Mistake;
 use crate::server::{configuration, rules_file};
-use sched_core::{Command, CommandName, ImageCommand, InstanceId, NewConfiguration, Target};
+use sched_core::{
+    Command, CommandName, ConfigurationCommand, ImageCommand, InstanceId, NewConfiguration, Target,
+};
 
 /// The reason given for a public address command whose concentrator's agent is not connected.
 const NO_CONCENTRATOR: &str = "no_instance";
@@ -62,6 +64,9 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
         CommandName::WriteImage => Ok(Command::Image(ImageCommand::Write)),
         CommandName::DeleteImage => Ok(Command::Image(ImageCommand::Delete)),
         CommandName::ListImages => Ok(Command::Image(ImageCommand::List)),
+        // Likewise: read where the versions are.
+        CommandName::ReadConfiguration => Ok(Command::Configuration(ConfigurationCommand::Read)),
+        CommandName::WriteConfiguration => Ok(Command::Configuration(ConfigurationCommand::Write)),
     }
 }
 

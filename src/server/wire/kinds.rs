@@ -35,6 +35,8 @@ pub(super) fn sent(kind: Kind) -> Sent {
         Kind::WRITE_IMAGE => CommandName::WriteImage,
         Kind::DELETE_IMAGE => CommandName::DeleteImage,
         Kind::LIST_IMAGES => CommandName::ListImages,
+        Kind::READ_CONFIGURATION => CommandName::ReadConfiguration,
+        Kind::WRITE_CONFIGURATION => CommandName::WriteConfiguration,
         kind => return report(kind).map_or_else(|| Sent::Unknown(tag(kind)), Sent::Report),
     };
     Sent::Command(command)
@@ -95,6 +97,8 @@ pub(in crate::server) fn kind_of(sent: Sent) -> Kind {
             CommandName::WriteImage => Kind::WRITE_IMAGE,
             CommandName::DeleteImage => Kind::DELETE_IMAGE,
             CommandName::ListImages => Kind::LIST_IMAGES,
+            CommandName::ReadConfiguration => Kind::READ_CONFIGURATION,
+            CommandName::WriteConfiguration => Kind::WRITE_CONFIGURATION,
         },
         Sent::Report(name) => kind_of_report(name),
         Sent::Unknown(tag) => kind_in(tag),

@@ -164,7 +164,9 @@ fn commanded(kind: Kind, place: Place) -> Treatment {
             | Kind::READ_OUTPUT
             | Kind::WRITE_IMAGE
             | Kind::DELETE_IMAGE
-            | Kind::LIST_IMAGES,
+            | Kind::LIST_IMAGES
+            | Kind::READ_CONFIGURATION
+            | Kind::WRITE_CONFIGURATION,
             _,
         ) => Treatment::Taken,
         (_, Place::Own) => Treatment::Never,
@@ -340,6 +342,8 @@ fn sending(kind: Kind, place: Place) -> Sending {
         Kind::WRITE_IMAGE => Command::Image(ImageCommand::Write),
         Kind::DELETE_IMAGE => Command::Image(ImageCommand::Delete),
         Kind::LIST_IMAGES => Command::Image(ImageCommand::List),
+        Kind::READ_CONFIGURATION => Command::Configuration(ConfigurationCommand::Read),
+        Kind::WRITE_CONFIGURATION => Command::Configuration(ConfigurationCommand::Write),
         kind => return report_of(kind, instance).into(),
     };
     command.into()

@@ -245,6 +245,7 @@ impl World {
                 Action::Persist(change) => self.store.take(change),
                 Action::Notice(Notice::IllegalTransition(illegal)) => panic!("{illegal}"),
                 Action::Image { session, .. } => self.images_asked.push(session),
+                Action::Configuration { .. } | Action::Configured { .. } => {}
                 Action::RememberNodes | Action::Notice(_) => {}
             }
         }

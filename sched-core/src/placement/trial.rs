@@ -1,0 +1,196 @@
+//! What other rules would change, worked out on a copy of the cluster: which instances would not be placed where they are.
+//!
+//! A [`Trial`] is taken under the core's lock ([`crate::Scheduler::trial`]) and run outside it, so that a look at a large
+//! cluster holds nobody up for longer than the copy takes. Nothing of the cluster itself is changed.
+//!
+//! Each instance is asked about twice, by the rules in force and by the new ones: what speaks against its node by both is
+//! none of the new rules' doing. Its own claim stays in both, so that what it itself is in the way of (its group, its
+//! room) is the same in both as well.
+
+use std::time::Instant;
+
+use sched_model::Uuid;
+
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::ConfigurationFlags;
+use crate::api::no_fit::{Countable, Lack, Shortage};
+use crate::api::rules::{NodeRule, RuleError, Rules};
+use crate::cluster::Cluster;
+use crate::cluster::query::Query;
+use crate::placement::choose::count_group;
+use crate::placement::filters::Miss;
+use crate::placement::policy::Policy;
+
+/// The cluster and its policy at one moment, to try other rules on.
+#[derive(Debug)]
+pub struct Trial {
+    now: Instant,
+    cluster: Cluster,
+    placed: Vec<Placed>,
+}
+
+/// An instance where it is.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) node: NodeKey,
+    pub(crate) name: Box<str>,
+    /// What it asks for, as far as that is known.
+    pub(crate) query: Query,
+}
+
+/// What rules would change.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Affected {
+    /// How many instances were looked at.
+    pub checked: usize,
+    /// How many of them would not be placed where they are.
+    pub count: usize,
+    /// The first of those.
+    pub first: Vec<AffectedPlacement>,
+}
+
+/// An instance that would not be placed where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AffectedPlacement {
+    /// The instance.
+    pub instance: InstanceId,
+    /// Its name; empty for none.
+    pub name: Box<str>,
+    /// Its node.
+    pub node: Uuid,
+    /// The host name of its node.
+    pub hostname: Box<str>,
+    /// What the node would lack.
+    pub lack: Lack,
+}
+
+impl Trial {
+    /// Of a copy of the cluster and these instances on it.
+    pub(crate) fn new(now: Instant, cluster: &Cluster, placed: Vec<Placed>) -> Self {
+        Self {
+            now,
+            cluster: cluster.clone(),
+            placed,
+        }
+    }
+
+    /// Which instances would not be placed where they are by these rules, and of them at most so many by name.
+    ///
+    /// # Errors
+    /// The rules do not hold together.
+    pub fn with_rules(
+        mut self,
+        flags: ConfigurationFlags,
+        rules: Rules,
+        at_most: usize,
+    ) -> Result<Affected, RuleError> {
+        let old = Policy::new(&self.cluster.configuration().1.policy).unwrap_or_default();
+        let new = Policy::new(&rules.policy)?;
+        let before = self.misses(&old);
+        self.cluster.configure(flags, Some(rules), self.now);
+        Ok(self.compare(&before, &new, at_most))
+    }
+
+    /// The same where the node file says this.
+    pub fn with_node_rules(mut self, rules: Vec<NodeRule>, at_most: usize) -> Affected {
+        let policy = Policy::new(&self.cluster.configuration().1.policy).unwrap_or_default();
+        let before = self.misses(&policy);
+        self.cluster.set_node_rules(rules, self.now);
+        self.compare(&before, &policy, at_most)
+    }
+
+    /// What speaks against each instance's node, without words for it.
+    fn misses(&mut self, policy: &Policy) -> Vec<Vec<Against>> {
+        let Self {
+            now,
+            cluster,
+            placed,
+        } = self;
+        let against = |placed: &Placed| {
+            let all = against(cluster, policy, placed, *now);
+            all.into_iter().map(|(against, _)| against).collect()
+        };
+        placed.iter().map(against).collect()
+    }
+
+    /// Those of whose nodes something speaks against now that did not before.
+    fn compare(&mut self, before: &[Vec<Against>], policy: &Policy, at_most: usize) -> Affected {
+        let Self {
+            now,
+            cluster,
+            placed,
+        } = self;
+        let mut affected = Affected {
+            checked: placed.len(),
+            ..Affected::default()
+        };
+        for (placed, before) in placed.iter().zip(before) {
+            let now = against(cluster, policy, placed, *now);
+            let new = now.into_iter().find(|(it, _)| !before.contains(it));
+            let Some((_, lack)) = new else { continue };
+            affected.count += 1;
+            if affected.first.len() < at_most {
+                let node = cluster.node(placed.node);
+                affected.first.push(AffectedPlacement {
+                    instance: placed.query.instance().clone(),
+                    name: placed.name.clone(),
+                    node: node.uuid(),
+                    hostname: node.hostname().into(),
+                    lack,
+                });
+            }
+        }
+        affected
+    }
+}
+
+/// One thing that speaks against a node: a filter's miss, or that more is claimed of something than there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Against {
+    Filter(&'static str, Miss),
+    Claims(Countable),
+}
+
+/// All that speaks against an instance's node.
+fn against(
+    cluster: &mut Cluster,
+    policy: &Policy,
+    placed: &Placed,
+    now: Instant,
+) -> Vec<(Against, Lack)> {
+    let query = &placed.query;
+    count_group(cluster, query);
+    let (view, labels) = cluster.view_and_labels(query.pool(), now);
+    let asked = view.asked(query, labels);
+    let node = view.candidate(placed.node);
+    let missed = policy.concerned(&asked).filter_map(|filter| {
+        let miss = filter.admits(&node, &asked).err()?;
+        let lack = filter.lack(miss, &asked);
+        Some((Against::Filter(filter.name(), miss), lack))
+    });
+    let mut all: Vec<_> = missed.collect();
+    let free = view.nodes.free(placed.node).amounts();
+    let wanted = asked.room().amounts();
+    let every = free.into_iter().zip(wanted);
+    let every = every.map(|((amount, free), (_, wanted))| (Countable::Every(amount), free, wanted));
+    let custom = query.amounts();
+    let custom = custom.map(|(name, wanted)| {
+        let free = asked.free_custom(&node, name);
+        (Countable::Custom(name.into()), free, wanted)
+    });
+    for (of, free, wanted) in every.chain(custom) {
+        // What is not reported is `i64::MIN`, by both rules.
+        if free >= 0 || wanted <= 0 {
+            continue;
+        }
+        let shortage = Shortage {
+            of: of.clone(),
+            asked: wanted,
+            best: free.saturating_add(wanted),
+            host: Box::default(),
+            largest: None,
+        };
+        all.push((Against::Claims(of), Lack::Room(Box::new(shortage))));
+    }
+    all
+}

@@ -1,0 +1,173 @@
+//! The configuration at start: the newest version that is kept, else the scheduler's own file; and that the two differ.
+
+use std::io;
+use std::path::Path;
+use std::sync::Weak;
+
+use proto_frames::payload::ConfigurationSource;
+use tracing::{info, warn};
+
+use super::keeper::Keeper;
+use super::versions::{Author, FILE, Version, Versions};
+use super::{DEFAULT_URI, Document, Originals, Warning, parse, read_file};
+use crate::printable::Printable;
+use crate::server::hub::Hub;
+use crate::server::restore::unix_ms;
+use crate::server::start::StartError;
+use crate::server::strict::Mistake;
+use sched_core::ClusterConfiguration;
+
+/// The versions, before anything is served.
+#[derive(Debug)]
+pub(in crate::server) struct Opened {
+    pub(super) versions: Versions,
+    uri: Option<String>,
+    /// Whether the first version is to be written.
+    is_new: bool,
+}
+
+/// Opens the versions, and finds what is in force: the newest one that is kept, else the file.
+///
+/// # Errors
+/// The versions cannot be used; there are none, and the file cannot be used.
+pub(in crate::server) fn open(
+    uri: Option<String>,
+    state_dir: Option<&Path>,
+) -> Result<(Opened, ClusterConfiguration), StartError> {
+    let given = uri.as_deref();
+    let name = given.unwrap_or(DEFAULT_URI).to_owned();
+    let mut versions =
+        Versions::open(state_dir).map_err(|source| StartError::StoredConfiguration {
+            path: state_dir.unwrap_or("".as_ref()).join(FILE),
+            why: source.to_string(),
+        })?;
+    if let Some(current) = versions.current() {
+        let cluster = stored(&versions, current)?;
+        compare_with_file(current, &name, given);
+        let opened = Opened {
+            versions,
+            uri,
+            is_new: false,
+        };
+        return Ok((opened, cluster));
+    }
+    let in_uri = |mistake| StartError::Configuration {
+        uri: name.clone(),
+        mistake,
+    };
+    let payload = read_file(given).map_err(|why| in_uri(Mistake::whole(why)))?;
+    let Some(payload) = payload else {
+        warn!(
+            event = "configuration_unusable",
+            "cluster configuration {name}: there is none: default placement, and peers are sent no configuration"
+        );
+        let opened = Opened {
+            versions,
+            uri,
+            is_new: false,
+        };
+        return Ok((opened, ClusterConfiguration::default()));
+    };
+    let document = parse(payload.clone(), Originals::WhereComplete).map_err(in_uri)?;
+    log_warnings(&name, &document);
+    versions.set_file(&payload);
+    versions.push(of_file(&name), text(&payload), unix_ms());
+    let opened = Opened {
+        versions,
+        uri,
+        is_new: true,
+    };
+    Ok((opened, document.cluster))
+}
+
+/// What a version that is kept means.
+fn stored(versions: &Versions, current: &Version) -> Result<ClusterConfiguration, StartError> {
+    let originals = match current.source() {
+        ConfigurationSource::Controller => Originals::Always,
+        _ => Originals::WhereComplete,
+    };
+    let document = parse(current.document.clone().into(), originals);
+    let document = document.map_err(|mistake| StartError::StoredConfiguration {
+        path: versions.path().unwrap_or("".as_ref()).to_owned(),
+        why: format!("version {}: {mistake}", current.version),
+    })?;
+    log_warnings(&format!("version {}", current.version), &document);
+    info!(
+        event = "configuration_restored",
+        "cluster configuration: version {} of {} is in force",
+        current.version,
+        said_by(current)
+    );
+    Ok(document.cluster)
+}
+
+/// Warns where the file says something else than what is in force.
+fn compare_with_file(current: &Version, name: &str, given: Option<&str>) {
+    let number = current.version;
+    match read_file(given) {
+        Ok(None) => {}
+        Ok(Some(payload)) if *payload == *current.document.as_bytes() => {}
+        Ok(Some(_)) => warn!(
+            event = "configuration_differs",
+            "the cluster configuration {name} differs from version {number} of {}, which counts: `ciaoctl configure --diff` \
+             shows how; `ciaoctl reload`, or SIGHUP, takes the file",
+            said_by(current)
+        ),
+        Err(why) => warn!(
+            event = "configuration_differs",
+            "the cluster configuration {name} cannot be read: {why}; version {number} of {} counts",
+            said_by(current)
+        ),
+    }
+}
+
+/// Who set a version, for the log.
+pub(super) fn said_by(version: &Version) -> String {
+    format!("{} ({})", Printable::new(&version.by), version.source())
+}
+
+/// The file as the author of a version.
+pub(super) fn of_file(name: &str) -> Author {
+    Author {
+        source: ConfigurationSource::File,
+        by: name.to_owned(),
+        note: String::new(),
+    }
+}
+
+pub(super) fn text(payload: &[u8]) -> String {
+    String::from_utf8_lossy(payload).into_owned()
+}
+
+pub(super) fn log_warnings(name: &str, document: &Document) {
+    for warning in &document.warnings {
+        match warning {
+            Warning::UnknownKey(_) => warn!(
+                event = "configuration_key_unknown",
+                "cluster configuration {name}: {warning}"
+            ),
+            Warning::NotForOriginals(_) => info!(
+                event = "configuration_value_missing",
+                "cluster configuration {name}: {warning}"
+            ),
+        }
+    }
+}
+
+impl Opened {
+    /// Starts the thread that serves the hub's peers. It holds the hub only weakly. The first version is written.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub(in crate::server) fn start(self, hub: Weak<Hub>) -> io::Result<Keeper> {
+        if self.is_new
+            && let Err(error) = self.versions.write()
+        {
+            warn!(
+                event = "configuration_not_kept",
+                "the cluster configuration cannot be kept: {error}; it is read from its file after a restart"
+            );
+        }
+        Keeper::start(self.uri, self.versions, hub)
+    }
+}
