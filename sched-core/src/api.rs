@@ -1,6 +1,7 @@
 //! What goes into the core and comes out of it: inputs, actions, records, configuration, identifiers.
 
 pub(crate) mod action;
+pub(crate) mod affected;
 pub(crate) mod cause;
 pub(crate) mod clock;
 pub(crate) mod command;

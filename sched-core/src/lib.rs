@@ -36,6 +36,7 @@ pub use api::action::{
     Action, DisconnectReason, LauncherCommand, Message, Notice, RefusedConnect, StatsWithout,
     TargetedCommand,
 };
+pub use api::affected::{Affected, AffectedPlacement};
 pub use api::cause::Cause;
 pub use api::command::{Command, ConfigurationCommand, ImageCommand, Target};
 pub use api::condition::{Condition, Unwell};
@@ -103,7 +104,7 @@ pub use api::text::{MAX_TEXT_LEN, ShortText};
 pub use api::vm_types::{VmType, VmTypes};
 #[doc(hidden)]
 pub use peers::permissions::{needs_master, permitted};
-pub use placement::trial::{Affected, AffectedPlacement, Trial};
+pub use placement::trial::Trial;
 pub use query::{
     ClaimsCursor, Glance, Heartbeat, HeartbeatNode, NodeCount, Provider, ProvidersCursor,
     QueueTotals, QueueTotalsCursor, ResourceTotal, Totals, TotalsCursor,

@@ -185,8 +185,11 @@ impl Scheduler {
                 departure,
             } => self.disconnected(now, session, unsent, departure),
             Input::Backlog { session, backlog } => self.backlog(session, backlog),
-            Input::Configure(new) => self.set_configuration(*new),
-            Input::NodeRules(rules) => self.set_node_rules(rules),
+            Input::Configure(new) => {
+                let (payload, new) = new.into_parts();
+                self.configure(payload, new);
+            }
+            Input::NodeRules(rules) => self.cluster.set_node_rules(rules, now),
             Input::Committed(ticket) => self.committed(ticket),
             Input::Disk(state) => self.disk_is(state),
             Input::Leaving => self.fail_waiting(),

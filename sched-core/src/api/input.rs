@@ -531,3 +531,15 @@ pub struct ClusterConfiguration {
     /// What it says about nodes and placement; to be checked before ([`Rules::check`]).
     pub rules: Rules,
 }
+
+impl ClusterConfiguration {
+    /// The payload for native peers, and the rest as what a CONFIGURE says: with rules in any case.
+    pub(crate) fn into_parts(self) -> (Bytes, NewConfiguration) {
+        let new = NewConfiguration {
+            original: self.original,
+            flags: self.flags,
+            rules: Some(self.rules),
+        };
+        (self.payload, new)
+    }
+}

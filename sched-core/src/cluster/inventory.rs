@@ -324,15 +324,14 @@ impl Cluster {
         self.derive_all(are_rules_new, now);
     }
 
-    /// Puts what the node file says into force; whether that is something else than before.
-    pub(crate) fn set_node_rules(&mut self, rules: Vec<NodeRule>, now: Instant) -> bool {
+    /// Puts what the node file says into force.
+    pub(crate) fn set_node_rules(&mut self, rules: Vec<NodeRule>, now: Instant) {
         if self.node_file == rules {
-            return false;
+            return;
         }
         self.node_file = rules;
         self.name_nodes();
         self.derive_all(true, now);
-        true
     }
 
     /// Brings every node up to date with the settings in force, and with the rules where those are new.

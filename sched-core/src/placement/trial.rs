@@ -1,6 +1,6 @@
 //! What other rules would change, worked out on a copy of the cluster: which instances would not be placed where they are.
 //!
-//! A [`Trial`] is taken under the core's lock ([`crate::Scheduler::trial`]) and run outside it, so that a look at a large
+//! A [`Trial`] is taken under the core's lock ([`Trial::of`]) and run outside it, so that a look at a large
 //! cluster holds nobody up for longer than the copy takes. Nothing of the cluster itself is changed.
 //!
 //! Each instance is asked about twice, by the rules in force and by the new ones: what speaks against its node by both is
@@ -9,9 +9,8 @@
 
 use std::time::Instant;
 
-use sched_model::Uuid;
-
-use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::affected::{Affected, AffectedPlacement};
+use crate::api::ids::NodeKey;
 use crate::api::input::ConfigurationFlags;
 use crate::api::no_fit::{Countable, Lack, Shortage};
 use crate::api::rules::{NodeRule, RuleError, Rules};
@@ -32,36 +31,17 @@ pub struct Trial {
 /// An instance where it is.
 #[derive(Debug)]
 pub(crate) struct Placed {
-    pub(crate) node: NodeKey,
-    pub(crate) name: Box<str>,
-    /// What it asks for, as far as that is known.
-    pub(crate) query: Query,
+    node: NodeKey,
+    name: Box<str>,
+    query: Query,
 }
 
-/// What rules would change.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Affected {
-    /// How many instances were looked at.
-    pub checked: usize,
-    /// How many of them would not be placed where they are.
-    pub count: usize,
-    /// The first of those.
-    pub first: Vec<AffectedPlacement>,
-}
-
-/// An instance that would not be placed where it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AffectedPlacement {
-    /// The instance.
-    pub instance: InstanceId,
-    /// Its name; empty for none.
-    pub name: Box<str>,
-    /// Its node.
-    pub node: Uuid,
-    /// The host name of its node.
-    pub hostname: Box<str>,
-    /// What the node would lack.
-    pub lack: Lack,
+impl Placed {
+    /// The instance that a query is for, with what it asks for as far as that is known; its name may be empty.
+    pub(crate) fn new(node: NodeKey, name: &str, query: Query) -> Self {
+        let name = name.into();
+        Self { node, name, query }
+    }
 }
 
 impl Trial {

@@ -11,19 +11,20 @@ use crate::cluster::query::Query;
 use crate::placement::trial::{Placed, Trial};
 use crate::sight::Sight;
 
-impl Scheduler {
+impl Trial {
     /// A copy of what placement depends on, to try other rules on: every node, and every instance that is placed. Of one
     /// whose START is not kept only the amounts and the tenant are known.
     #[must_use]
-    pub fn trial(&self, now: Instant) -> Trial {
-        let sight = self.sight();
-        let mut placed = Vec::with_capacity(self.cluster.placements().0);
-        for (key, node) in self.cluster.nodes_from(0) {
+    pub fn of(scheduler: &Scheduler, now: Instant) -> Self {
+        let sight = scheduler.sight();
+        let cluster = sight.cluster;
+        let mut placed = Vec::with_capacity(cluster.placements().0);
+        for (key, node) in cluster.nodes_from(0) {
             let here = node.ledger().entries_from(0);
-            let here = here.filter(|(id, _)| self.cluster.placement(id) == Some(key));
+            let here = here.filter(|(id, _)| cluster.placement(id) == Some(key));
             placed.extend(here.map(|(id, _)| sight.placed(key, id)));
         }
-        Trial::new(now, &self.cluster, placed)
+        Self::new(now, cluster, placed)
     }
 }
 
@@ -38,13 +39,10 @@ impl Sight<'_> {
             Query::of(&Arc::new(request))
         });
         let amounts = self.cluster.demand_on(key, instance);
-        Placed {
-            node: key,
-            name: about.map_or("", |it| it.name).into(),
-            query: match amounts.filter(|_| !self.instances.has_start(instance)) {
-                Some(amounts) => query.demanding(amounts),
-                None => query,
-            },
-        }
+        let query = match amounts.filter(|_| !self.instances.has_start(instance)) {
+            Some(amounts) => query.demanding(amounts),
+            None => query,
+        };
+        Placed::new(key, about.map_or("", |it| it.name), query)
     }
 }

@@ -15,11 +15,11 @@ use crate::api::cause::Cause;
 use crate::api::command::Target;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, SessionId, canonical_uuid};
-use crate::api::input::{ClusterConfiguration, ConfigurationFlags, NewConfiguration};
+use crate::api::input::{ConfigurationFlags, NewConfiguration};
 use crate::api::malformed::{Fault, Malformed};
 use crate::api::parcel::Parcel;
 use crate::api::refused::RefusalCause;
-use crate::api::rules::{NodeRule, Rules};
+use crate::api::rules::Rules;
 use crate::api::sent::{CommandName, Sent};
 use crate::cluster::ledger::Remains;
 use crate::cluster::questions::Asker;
@@ -166,7 +166,7 @@ impl Scheduler {
         }
     }
 
-    /// CONFIGURE: peers that connect later get the new payload with their CONNECT's answer, and what of it concerns the
+    /// A new configuration, by CONFIGURE or from the server: peers that connect later get the new payload with their CONNECT's answer, and what of it concerns the
     /// scheduler applies from now on.
     pub(crate) fn configure(&mut self, payload: Bytes, new: NewConfiguration) {
         self.peers.set_configuration(ClusterPayload {
@@ -174,25 +174,6 @@ impl Scheduler {
             original: new.original,
         });
         self.apply_configuration(new.flags, new.rules);
-    }
-
-    /// A configuration from the server, which has kept it: all of it is in force from now on.
-    pub(crate) fn set_configuration(&mut self, new: ClusterConfiguration) {
-        let rules = Some(new.rules);
-        let (flags, original) = (new.flags, new.original);
-        let all = NewConfiguration {
-            original,
-            flags,
-            rules,
-        };
-        self.configure(new.payload, all);
-    }
-
-    /// What the node file says from now on. Every node is derived again.
-    pub(crate) fn set_node_rules(&mut self, rules: Vec<NodeRule>) {
-        if self.cluster.set_node_rules(rules, self.now) {
-            self.note_changes();
-        }
     }
 
     /// Applies how instances are limited, and, if the configuration has any, the rules for nodes and placement. Rules

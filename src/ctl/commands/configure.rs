@@ -3,7 +3,7 @@
 //! Everything that changes it sends a whole document with the number of the version that it was made from, so that two
 //! people who do so at the same time do not undo each other's work.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -211,7 +211,9 @@ async fn edit(context: &mut Context<'_>, change: Change) -> Result<Exit, Command
     let (part, document) = context.client.configuration(Which::Current).await?;
     let name = format!("ciao-configuration-{}.yaml", Uuid::new_v4());
     let path = std::env::temp_dir().join(name);
-    private::create(&path)?.write_all(&document)?;
+    let mut file = private::create(&path)?;
+    std::io::copy(&mut &document[..], &mut file)?;
+    drop(file);
     // The session goes on meanwhile.
     let edited = run_editor(&path).await.and_then(|()| read(&path));
     let remove = || std::fs::remove_file(&path);

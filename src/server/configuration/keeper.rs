@@ -38,7 +38,7 @@ use crate::server::hub::Hub;
 use crate::server::restore::unix_ms;
 use crate::server::tasks::said;
 use crate::server::{sentences, wire};
-use sched_core::{Affected, ClusterConfiguration, Parcel, SessionId};
+use sched_core::{Affected, ClusterConfiguration, Parcel, SessionId, Trial};
 
 /// Requests that may wait; further ones are answered with `busy`. Each may have a whole configuration.
 const MAX_ASKS: usize = 16;
@@ -382,7 +382,7 @@ impl Shared {
 
 /// What a configuration would change. The core is held up for a copy alone.
 fn affected(hub: &Hub, cluster: &ClusterConfiguration) -> Result<Affected, String> {
-    let trial = hub.read_now(|scheduler, now| scheduler.trial(now));
+    let trial = hub.read_now(|scheduler, now| Trial::of(scheduler, now));
     let tried = trial.with_rules(cluster.flags, cluster.rules.clone(), MAX_AFFECTED);
     tried.map_err(|error| error.to_string())
 }

@@ -13,8 +13,9 @@ use proto_frames::payload::{
 };
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
-    Command, CommandName, ConfigurationFlags, Dialect, ImageCommand, KeptRuns, Message,
-    NewConfiguration, Report, SessionId, StatsReport, Target, needs_master, permitted,
+    Command, CommandName, ConfigurationCommand, ConfigurationFlags, Dialect, ImageCommand,
+    KeptRuns, Message, NewConfiguration, Report, SessionId, StatsReport, Target, needs_master,
+    permitted,
 };
 
 use crate::support::documents::holds;

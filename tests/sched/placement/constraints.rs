@@ -270,6 +270,7 @@ impl Pair {
             aggregates: self.plain.plan.sets.iter().map(aggregate).collect(),
             capacity: self.plain.plan.capacity.iter().map(capacity).collect(),
             policy: self.policy.clone(),
+            nodes: Vec::new(),
         };
         rules.check().expect("these rules hold together");
         self.world.configure_rules(self.controller, rules);
