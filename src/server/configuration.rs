@@ -11,10 +11,6 @@
 //! What is in force is the newest version, whoever set it. With a state directory versions outlive the process, and the
 //! newest one counts over the file; without one they are the process's own, and the first one is the file.
 
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "for what reads the scheduler's files again")
-)]
 pub(super) mod again;
 pub(super) mod keeper;
 mod merge;

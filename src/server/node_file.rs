@@ -1,12 +1,12 @@
-//! The node file (`--node-file`): what counts over what nodes report of themselves. Read once, at start.
+//! The node file (`--node-file`): what counts over what nodes report of themselves. Read at start, and when the daemon
+//! reads its files again.
 //!
 //! A node is what it reports of itself, and this file is the operator's word against that: it is for launchers that
 //! report no labels or custom resources, as the original's, and for the one statement that no node may make alone, that
 //! it shares another's resources. It is not a list of the nodes that may join, which certificates decide.
 //!
 //! Neighbours: [`super::strict`] reads every value with its place in the text, [`super::start`] calls [`load`] before
-//! any socket is opened, and the core applies the rules when a node joins or reports ([`NodeRule`]). The file is not
-//! read again while the daemon runs.
+//! any socket is opened, and the core applies the rules when a node joins or reports ([`NodeRule`]).
 //!
 //! ```yaml
 //! nodes:
@@ -16,7 +16,7 @@
 //!     shares: 6be56328-92e2-4ecd-b426-8fe529c04e0c   # the node whose resources it shares
 //! ```
 //!
-//! Every mistake ends the start of the daemon: a rule that was passed over in silence would let work go to the wrong
+//! Every mistake ends the start of the daemon, or leaves what was read before as it is: a rule that was passed over in silence would let work go to the wrong
 //! nodes.
 
 use std::collections::HashMap;

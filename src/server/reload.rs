@@ -16,13 +16,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::spawn_blocking;
 use tracing::{error, info};
 
+use super::configuration::again::{Force, NewFile};
+use super::configuration::{self, DEFAULT_URI};
 use super::credentials::{Credentials, Live, Moment};
 use super::hub::Hub;
+use super::node_file;
 use super::placement::follow_tokens;
 use super::restore::unix_ms;
 use super::start::{ServerConfig, StartError};
 use super::watch::Watched;
 use crate::shutdown::Hangups;
+use sched_core::NodeRule;
 
 /// What has files read again, and what beside the daemon's own parts follows them.
 #[derive(Debug, Clone, Default)]
@@ -93,6 +97,10 @@ impl Reloads {
 struct Fresh {
     /// Certificates, keys, anchors, tokens.
     credentials: Credentials,
+    /// The cluster configuration, if its file has changed and counts.
+    configuration: Option<NewFile>,
+    /// What the node file says; `None` where there is none.
+    nodes: Option<Vec<NodeRule>>,
 }
 
 impl Fresh {
@@ -100,15 +108,37 @@ impl Fresh {
     ///
     /// # Errors
     /// The first mistake. Nothing has changed then.
-    fn read(config: &ServerConfig) -> Result<Self, StartError> {
+    fn read(config: &ServerConfig, hub: &Hub, force: Force) -> Result<Self, StartError> {
+        let credentials = Credentials::load(config, Moment::Reload)?;
+        let keeper = hub.configuration();
+        let configuration = keeper.map(|keeper| keeper.read_again(force)).transpose()?;
+        let nodes = config.node_file.as_ref().map(|path| {
+            let in_file = |source| StartError::NodeFile {
+                path: path.clone(),
+                source,
+            };
+            node_file::load(path).map_err(in_file)
+        });
         Ok(Self {
-            credentials: Credentials::load(config, Moment::Reload)?,
+            credentials,
+            configuration: configuration.flatten(),
+            nodes: nodes.transpose()?,
         })
     }
 
-    /// Puts it in force. Cannot fail.
-    fn take(self, live: &Live) {
+    /// Puts it in force.
+    ///
+    /// # Errors
+    /// The configuration cannot be kept, which comes first: nothing has changed then.
+    fn take(self, live: &Live, hub: &Hub) -> Result<(), StartError> {
+        if let (Some(file), Some(keeper)) = (self.configuration, hub.configuration()) {
+            keeper.take(file)?;
+        }
         live.take(self.credentials);
+        if let Some(nodes) = self.nodes {
+            hub.set_node_rules(nodes);
+        }
+        Ok(())
     }
 }
 
@@ -116,6 +146,9 @@ impl Fresh {
 fn files(config: &ServerConfig) -> Vec<PathBuf> {
     let mut files = vec![config.cert.clone(), config.trust.ca.clone()];
     files.extend(config.trust.crls.iter().cloned());
+    let configuration = config.configuration_uri.as_deref();
+    files.extend(configuration::file_of(configuration.unwrap_or(DEFAULT_URI)));
+    files.extend(config.node_file.clone());
     files.extend(config.http_cert.clone());
     files.extend(config.placement.as_ref().map(|it| it.tokens.clone()));
     files
@@ -184,13 +217,14 @@ impl Reloader {
         if by != By::Files {
             self.watched.are_read();
         }
-        let config = Arc::clone(&self.config);
+        let (config, live) = (Arc::clone(&self.config), Arc::clone(&self.live));
+        let hub = Arc::clone(&self.hub);
         // Files may be on a disk that is slow to answer.
-        let read = spawn_blocking(move || Fresh::read(&config)).await;
+        let read = spawn_blocking(move || Fresh::read(&config, &hub, Force::No)?.take(&live, &hub));
+        let read = read.await;
         let by = by.as_str();
         match read {
-            Ok(Ok(fresh)) => {
-                fresh.take(&self.live);
+            Ok(Ok(())) => {
                 self.hub.reloads.note_taken();
                 info!(event = "files_reloaded", "{by}: all files are read again");
             }

@@ -23,6 +23,7 @@ use socket2::SockRef;
 use tracing::{info, warn};
 
 use super::accept::{Listener, Places, Speaks, Ways, accept, listen};
+use super::configuration::again::FileRefused;
 use super::configuration::opening;
 use super::connection_limit::ConnectionLimit;
 use super::credentials::{Credentials, Live, Moment, placement_speaks};
@@ -145,6 +146,9 @@ pub enum StartError {
         /// What is wrong with it.
         why: String,
     },
+    /// The cluster configuration's file is not taken when it is read again.
+    #[error(transparent)]
+    ConfigurationFile(#[from] FileRefused),
     /// The node file cannot be used.
     #[error("cannot use the node file {}: {source}", path.display())]
     NodeFile {

@@ -319,3 +319,62 @@ async fn what_is_kept_and_cannot_be_read_ends_the_start_instead_of_becoming_none
         assert!(said.contains(part), "{said}");
     }
 }
+
+#[tokio::test]
+async fn files_that_are_read_again_are_versions_unless_a_newer_one_was_set_by_command() {
+    let node_file = "nodes:\n- {node: node-a, labels: {rack: r1}}\n";
+    let site_flags = ["--node-file", "{site}/nodes.yaml"];
+    let mut cluster = Cluster::with_files(FIRST, &[("nodes.yaml", node_file)], &site_flags).await;
+    cluster.launch("node-a", &[]);
+    cluster.ready(&["node-a"]).await;
+    let explain = async |require: &str| {
+        let ran = cluster
+            .ctl_with("explain --mem 16", &["--require", require])
+            .await;
+        ran.code
+    };
+    assert_eq!(explain("rack = r1").await, Some(0));
+    write(&cluster, "configuration.yaml", SECOND);
+    write(&cluster, "nodes.yaml", &node_file.replace("r1", "r2"));
+    cluster.scheduler().hang_up();
+    cluster.scheduler().logged("event=files_reloaded").await;
+    assert_eq!(cluster.ctl("configure --show").await.out, SECOND);
+    assert_eq!(explain("zone = eu-1").await, Some(0));
+    assert_eq!(explain("rack = r2").await, Some(0));
+    assert_eq!(explain("rack = r1").await, Some(1));
+    let versions = json(&cluster.ctl("configure --versions --json").await);
+    assert_eq!(versions["current"], 2);
+    assert_eq!(versions["versions"][0]["source"], "file");
+
+    // What is wrong in one file leaves all as it is.
+    write(&cluster, "nodes.yaml", &node_file.replace("r1", "r3"));
+    write(
+        &cluster,
+        "configuration.yaml",
+        "configure:\n  scheduler: {policy: {prest: pack}}\n",
+    );
+    cluster.scheduler().hang_up();
+    let refused = cluster.scheduler().logged("event=reload_refused").await;
+    assert!(
+        refused.contains("configure.scheduler.policy.prest, line 2"),
+        "{refused}"
+    );
+    assert_eq!(explain("rack = r2").await, Some(0));
+
+    let ran = put(&cluster, FIRST, &[]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    write(
+        &cluster,
+        "configuration.yaml",
+        &format!("{SECOND}# later\n"),
+    );
+    cluster.scheduler().hang_up();
+    let refused = cluster.scheduler().logged("version 3 was set since").await;
+    assert!(refused.contains("--diff"), "{refused}");
+    assert_eq!(cluster.ctl("configure --show").await.out, FIRST);
+    assert_eq!(
+        explain("rack = r2").await,
+        Some(0),
+        "nothing else was taken either"
+    );
+}

@@ -89,7 +89,10 @@ impl Cluster {
 
     /// A scheduler with this configuration and these flags, in which `{site}` is the test's directory, and no nodes.
     pub(crate) async fn of_scheduler(configuration: &str, flags: &[&str], has_store: bool) -> Self {
-        let site = Site::new();
+        Self::at(Site::new(), configuration, flags, has_store).await
+    }
+
+    async fn at(site: Site, configuration: &str, flags: &[&str], has_store: bool) -> Self {
         std::fs::write(site.path("configuration.yaml"), configuration).unwrap();
         let place = site.path("").display().to_string();
         let mut cluster = Self {
@@ -106,6 +109,19 @@ impl Cluster {
         };
         cluster.start_scheduler().await;
         cluster
+    }
+
+    /// The same with a state directory and these files in the test's directory.
+    pub(crate) async fn with_files(
+        configuration: &str,
+        files: &[(&str, &str)],
+        flags: &[&str],
+    ) -> Self {
+        let site = Site::new();
+        for (name, text) in files {
+            std::fs::write(site.path(name), text).unwrap();
+        }
+        Self::at(site, configuration, flags, true).await
     }
 
     /// Starts the scheduler, at the address where it was if it was there before.

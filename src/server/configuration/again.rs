@@ -14,27 +14,46 @@ use crate::server::strict::Mistake;
 
 /// Why the scheduler's own file is not taken.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::server) enum FileRefused {
+pub enum FileRefused {
     /// It cannot be read.
     #[error("cannot read the cluster configuration {uri}: {why}")]
-    Unreadable { uri: String, why: String },
+    Unreadable {
+        /// Where it is.
+        uri: String,
+        /// Why not.
+        why: String,
+    },
     /// It is wrong.
     #[error("cannot use the cluster configuration {uri}: {mistake}")]
-    Mistake { uri: String, mistake: Mistake },
+    Mistake {
+        /// Where it is.
+        uri: String,
+        /// What is wrong with it.
+        mistake: Mistake,
+    },
     /// A newer version was set otherwise.
     #[error(
         "the cluster configuration {uri} has changed, and version {version} was set since by {by} ({source_word}): `ciaoctl \
          configure --diff` shows how they differ; a reload with --force takes the file"
     )]
     Newer {
+        /// Where it is.
         uri: String,
+        /// The number of that version.
         version: u64,
+        /// Who set it.
         by: String,
+        /// Where it is from, in a word.
         source_word: String,
     },
     /// It cannot be kept.
     #[error("cannot keep the cluster configuration in {path}: {source}")]
-    Write { path: String, source: io::Error },
+    Write {
+        /// The file of the versions.
+        path: String,
+        /// The system's reason.
+        source: io::Error,
+    },
 }
 
 /// The scheduler's own file, read again and found right; nothing is changed before it is taken.
@@ -47,6 +66,7 @@ pub(in crate::server) struct NewFile {
 /// Whether the file is taken over a newer version that was set by command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum Force {
+    #[cfg_attr(not(test), expect(dead_code, reason = "for `ciaoctl reload --force`"))]
     Yes,
     No,
 }

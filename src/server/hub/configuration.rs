@@ -31,10 +31,6 @@ impl Hub {
     }
 
     /// The versions of the configuration; `None` in tests that have none.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for what reads the scheduler's files again")
-    )]
     pub(in crate::server) fn configuration(&self) -> Option<&Keeper> {
         self.configuration.get()
     }
@@ -79,7 +75,6 @@ impl Hub {
     }
 
     /// Gives the core what the node file says now.
-    #[expect(dead_code, reason = "for what reads the scheduler's files again")]
     pub(in crate::server) fn set_node_rules(&self, rules: Vec<NodeRule>) {
         self.handle([Input::NodeRules(rules)], None);
     }
