@@ -187,7 +187,7 @@ impl Scheduler {
             Input::Backlog { session, backlog } => self.backlog(session, backlog),
             Input::Configure(new) => {
                 let (payload, new) = new.into_parts();
-                self.configure(payload, new);
+                self.configure(None, payload, new);
             }
             Input::NodeRules(rules) => self.cluster.set_node_rules(rules, now),
             Input::Committed(ticket) => self.committed(ticket),

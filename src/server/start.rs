@@ -40,7 +40,7 @@ use super::restore::{restore, unix_ms};
 use super::state::{StateDir, keep_nodes, remember_last};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
-use super::{heartbeat, node_file};
+use super::{heartbeat, node_file, store};
 use crate::net::tls::{self, TlsError, TrustFiles};
 use sched_core::{self, About, KnownNode, Scheduler};
 
@@ -233,10 +233,8 @@ impl Server {
         };
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         // 5. The cluster configuration. A mistake in it is as fatal as one in a certificate.
-        let (configuration, cluster) = opening::open(
-            config.configuration_uri.clone(),
-            config.state_dir.as_deref(),
-        )?;
+        let uri = config.configuration_uri.clone();
+        let (configuration, cluster) = opening::open(uri, config.state_dir.as_deref())?;
         let credentials = Live::new(credentials);
         let acceptor = Acceptor {
             credentials: Arc::clone(&credentials),
@@ -259,15 +257,7 @@ impl Server {
             limits,
         ));
         hub.reloads.note_start(unix_ms() / 1000);
-        // The store's thread and the images' need the hub, to report what is on disk; so they begin once it is there.
-        if let Some(store) = store {
-            hub.keep_in(store).map_err(in_state_dir)?;
-        }
-        hub.keep_configuration_in(configuration)
-            .map_err(in_state_dir)?;
-        if let Some(images) = images {
-            hub.keep_images_in(images).map_err(in_state_dir)?;
-        }
+        keep(&hub, store, configuration, images).map_err(in_state_dir)?;
         let door = || placement::Door::new(&hub, &credentials);
         let placement = config.placement.as_ref().map(|_| door());
         let is_http_offered = !config.http.is_empty();
@@ -427,6 +417,24 @@ async fn serve(
     let nodes = hub.begin_shutdown();
     tokio::join!(hub.leave(), remember_last(state_dir, nodes));
     hub.notices().finish();
+    Ok(())
+}
+
+/// Starts the threads of the store, the configuration and the images. They need the hub, to report what is on disk; so
+/// they begin once it is there.
+fn keep(
+    hub: &Arc<Hub>,
+    store: Option<store::Opened>,
+    configuration: opening::Opened,
+    images: Option<images::Opened>,
+) -> io::Result<()> {
+    if let Some(store) = store {
+        hub.keep_in(store)?;
+    }
+    hub.keep_configuration_in(configuration)?;
+    if let Some(images) = images {
+        hub.keep_images_in(images)?;
+    }
     Ok(())
 }
 

@@ -88,6 +88,18 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// Something for the store of images.
+    pub(crate) fn image(session: SessionId, parcel: Parcel) -> Self {
+        Self::Image { session, parcel }
+    }
+
+    /// Something about the versions of the configuration.
+    pub(crate) fn configuration(session: SessionId, parcel: Parcel) -> Self {
+        Self::Configuration { session, parcel }
+    }
+}
+
 /// A message to a peer. The writer task of the peer's connection turns it into bytes, in the peer's encoding.
 ///
 /// A message that was queued and never written comes back in [`crate::Input::Disconnected`]; what becomes of each kind

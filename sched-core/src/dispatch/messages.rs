@@ -90,28 +90,15 @@ impl Scheduler {
                     None,
                 );
             }
-            Command::Configure(new) => {
-                let payload = parcel.payload.clone();
-                self.configure(parcel.payload, *new);
-                self.act(Action::Configured {
-                    session: id,
-                    payload,
-                });
-            }
+            Command::Configure(new) => self.configure(Some(id), parcel.payload, *new),
             Command::Query(query) => {
                 let page = self.look_up(now, &query);
                 self.send(id, Message::QueryResult(Box::new(page)));
             }
             Command::Watch(topics) => self.peers.subscribe(id, &topics),
             Command::ReadOutput(read) => self.read_output(now, id, *read),
-            Command::Image(_) => self.act(Action::Image {
-                session: id,
-                parcel,
-            }),
-            Command::Configuration(_) => self.act(Action::Configuration {
-                session: id,
-                parcel,
-            }),
+            Command::Image(_) => self.act(Action::image(id, parcel)),
+            Command::Configuration(_) => self.act(Action::configuration(id, parcel)),
         }
     }
 

@@ -10,7 +10,7 @@ use sched_model::{
 };
 
 use crate::Scheduler;
-use crate::api::action::{Message, Notice, TargetedCommand};
+use crate::api::action::{Action, Message, Notice, TargetedCommand};
 use crate::api::cause::Cause;
 use crate::api::command::Target;
 use crate::api::declined::Refusal;
@@ -167,8 +167,17 @@ impl Scheduler {
     }
 
     /// A new configuration, by CONFIGURE or from the server: peers that connect later get the new payload with their CONNECT's answer, and what of it concerns the
-    /// scheduler applies from now on.
-    pub(crate) fn configure(&mut self, payload: Bytes, new: NewConfiguration) {
+    /// scheduler applies from now on. The server is told of one by CONFIGURE, which it has not kept.
+    pub(crate) fn configure(
+        &mut self,
+        by: Option<SessionId>,
+        payload: Bytes,
+        new: NewConfiguration,
+    ) {
+        if let Some(session) = by {
+            let payload = payload.clone();
+            self.act(Action::Configured { session, payload });
+        }
         self.peers.set_configuration(ClusterPayload {
             native: payload,
             original: new.original,

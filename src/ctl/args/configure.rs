@@ -20,10 +20,6 @@ pub struct ConfigureArgs {
     pub edit: bool,
     /// Print the configuration in force, or the version of this number
     #[arg(long, group = "what", value_name = "N", num_args = 0..=1)]
-    #[expect(
-        clippy::option_option,
-        reason = "given without a number, it is the one in force"
-    )]
     pub show: Option<Option<u64>>,
     /// List the versions that are kept, the newest first
     #[arg(long, group = "what")]

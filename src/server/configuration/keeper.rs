@@ -382,7 +382,7 @@ impl Shared {
 
 /// What a configuration would change. The core is held up for a copy alone.
 fn affected(hub: &Hub, cluster: &ClusterConfiguration) -> Result<Affected, String> {
-    let trial = hub.read_now(|scheduler, now| Trial::of(scheduler, now));
+    let trial = hub.read_now(Trial::of);
     let tried = trial.with_rules(cluster.flags, cluster.rules.clone(), MAX_AFFECTED);
     tried.map_err(|error| error.to_string())
 }
