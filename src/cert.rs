@@ -6,11 +6,13 @@
 //! with the certificate and its private key, as the original's tool writes it.
 
 pub mod anchor;
+pub mod crl;
 pub mod describe;
 pub mod files;
 pub mod key;
 pub mod spec;
 
 pub use anchor::{Anchor, CertError, CertifiedPem};
+pub use crl::RevocationList;
 pub use key::KeyAlgorithm;
 pub use spec::{Shape, Spec};

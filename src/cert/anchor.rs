@@ -66,6 +66,13 @@ pub enum CertError {
         /// End of the anchor's validity, RFC 3339.
         not_after: String,
     },
+    /// The anchor's certificate does not allow it to sign revocation lists.
+    #[error(
+        "the anchor's certificate does not allow it to sign revocation lists (its key usage is without cRLSign, as in those \
+         that the original's tool or -original-shape makes): renew it with ciao-cert -renew FILE, which keeps its key and \
+         names and all that it has signed, and give the new CA file to all that are to read the list"
+    )]
+    NotForCrls,
     /// The anchor's subject has a form that cannot be repeated as issuer.
     #[error("the anchor's subject has a form that this program cannot repeat as issuer")]
     UnusableSubject,
@@ -146,19 +153,19 @@ impl std::fmt::Debug for CertifiedPem {
 }
 
 impl Anchor {
-    /// Makes a new anchor. The scheduler presents it as its own certificate, so `spec` names the scheduler's host.
+    /// Makes a new anchor. The scheduler presents it as its own certificate, so `spec` names the scheduler's host. With a
+    /// specification without roles it only signs: it has no names, and no peer can present it.
     ///
     /// The organization is [`DEFAULT_ORGANIZATION`] unless the specification names one.
     ///
     /// # Errors
-    /// [`CertError::NoRole`], [`CertError::BadName`], [`CertError::Crypto`].
+    /// [`CertError::BadName`], [`CertError::Crypto`].
     pub fn new(spec: &Spec) -> Result<Self, CertError> {
         let organization = spec
             .organization
             .clone()
             .unwrap_or_else(|| DEFAULT_ORGANIZATION.to_owned());
-        let mut params = params(spec, &organization)?;
-        as_ca(&mut params, spec.shape);
+        let params = anchor_params(spec, &organization)?;
         let key = spec.key.generate().map_err(crypto)?;
         let key_pem = spec.key.to_pem(&key).ok_or_else(unwritable_key)?;
         let certificate = params.self_signed(&key).map_err(crypto)?;
@@ -182,8 +189,7 @@ impl Anchor {
             ..named_alike(&x509)?
         };
         let organization = self.organization.as_deref().unwrap_or_default();
-        let mut params = params(&spec, organization)?;
-        as_ca(&mut params, spec.shape);
+        let params = anchor_params(&spec, organization)?;
         let certificate = params.self_signed(self.issuer.key()).map_err(crypto)?;
         let certificate_pem = key::encode(&Pem::new("CERTIFICATE", certificate.der().as_ref()));
         let key_pem = private_key_block(&self.certified.pem).ok_or_else(unwritable_key)?;
@@ -274,6 +280,23 @@ impl Anchor {
         &self.certified
     }
 
+    /// What signs.
+    pub(super) fn issuer(&self) -> &Issuer<'static, KeyPair> {
+        &self.issuer
+    }
+
+    /// When its certificate ends.
+    #[must_use]
+    pub fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// Whether it only signs: it grants no role, so that nobody presents it as a peer's own.
+    #[must_use]
+    pub fn is_for_signing_alone(&self) -> bool {
+        self.spec().is_ok_and(|spec| spec.roles.is_empty())
+    }
+
     /// The anchor's certificate alone as PEM: the CA file every peer needs.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
@@ -333,9 +356,22 @@ impl Anchor {
     }
 }
 
-/// What an anchor has beyond a leaf.
+/// What an anchor has: that of a leaf, and what makes it a CA. One for signing alone has the latter only.
 ///
 /// `CrlSign` is in addition to what ciao's tool sets.
+fn anchor_params(spec: &Spec, organization: &str) -> Result<CertificateParams, CertError> {
+    let mut params = match spec.roles.is_empty() {
+        true => {
+            // They are in no certificate, and in the names of files.
+            alternative_names(spec)?;
+            bare_params(spec, organization)
+        }
+        false => params(spec, organization)?,
+    };
+    as_ca(&mut params, spec.shape);
+    Ok(params)
+}
+
 fn as_ca(params: &mut CertificateParams, shape: Shape) {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages.push(KeyUsagePurpose::KeyCertSign);
@@ -386,8 +422,20 @@ fn private_key_block(pem: &str) -> Option<String> {
 
 /// What anchor and leaf have in common.
 ///
-/// A random serial number, one value for the subject, and key usages for TLS with RSA and ECDSA keys.
+/// Beyond [`bare_params`], names, roles, and key usages for TLS with RSA and ECDSA keys.
 fn params(spec: &Spec, organization: &str) -> Result<CertificateParams, CertError> {
+    let mut params = bare_params(spec, organization);
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyEncipherment,
+    ];
+    params.extended_key_usages = key_usages(spec)?;
+    params.subject_alt_names = alternative_names(spec)?;
+    Ok(params)
+}
+
+/// A random serial number, one value for the subject, and the validity.
+fn bare_params(spec: &Spec, organization: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.not_before = date_time_ymd(1970, 1, 1) + since_epoch(spec.not_before);
     params.not_after = date_time_ymd(1970, 1, 1) + since_epoch(spec.not_before + spec.lifetime);
@@ -396,13 +444,7 @@ fn params(spec: &Spec, organization: &str) -> Result<CertificateParams, CertErro
     params
         .distinguished_name
         .push(DnType::OrganizationName, name_value(organization));
-    params.key_usages = vec![
-        KeyUsagePurpose::DigitalSignature,
-        KeyUsagePurpose::KeyEncipherment,
-    ];
-    params.extended_key_usages = key_usages(spec)?;
-    params.subject_alt_names = alternative_names(spec)?;
-    Ok(params)
+    params
 }
 
 /// The roles whose holders accept connections.
@@ -492,11 +534,11 @@ fn not_a_ca() -> rcgen::CustomExtension {
 }
 
 /// A time before 1970 becomes 1970.
-fn since_epoch(time: SystemTime) -> Duration {
+pub(super) fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-fn crypto(error: rcgen::Error) -> CertError {
+pub(super) fn crypto(error: rcgen::Error) -> CertError {
     CertError::Crypto(error.to_string())
 }
 

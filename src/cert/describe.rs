@@ -14,11 +14,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustls::pki_types::PrivateKeyDer;
 use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::X509Certificate;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::revocation_list::CertificateRevocationList;
 
 use crate::cert::spec::role_names;
 use crate::net::identity::{self, IdentityError, PeerIdentity};
-use crate::net::tls::pem::{PemError, certificates, private_key};
+use crate::net::tls::pem::{PemError, certificates, private_key, revocation_lists};
+use crate::net::tls::reason_name;
 use crate::net::tls::{date, ip_address};
 
 /// Why a file cannot be described.
@@ -35,7 +37,7 @@ pub enum DescribeError {
     Certificate(#[from] IdentityError),
 }
 
-/// Every certificate in a PEM text, one block of lines each, and the kind of private key behind them; the labels are
+/// Every revocation list and certificate in a file, one block of lines each, and the kind of private key behind them; the labels are
 /// those of the original's tool, with a few more.
 ///
 /// `name` is printed as the name of each certificate. Private keys are never shown, only their kind.
@@ -44,7 +46,16 @@ pub enum DescribeError {
 /// [`DescribeError`].
 pub fn describe(name: &str, pem: &[u8]) -> Result<String, DescribeError> {
     let mut text = String::new();
-    for der in certificates(pem)? {
+    let lists = lists(pem)?;
+    for list in &lists {
+        list_lines(&mut text, name, list)?;
+    }
+    let certificates = match certificates(pem) {
+        Ok(certificates) => certificates,
+        Err(_) if !lists.is_empty() => return Ok(text),
+        Err(error) => return Err(error.into()),
+    };
+    for der in certificates {
         let x509 = identity::parse(&der)?;
         // Writing to a string cannot fail.
         let _ = lines(&mut text, name, &der, &x509);
@@ -65,6 +76,63 @@ pub fn describe(name: &str, pem: &[u8]) -> Result<String, DescribeError> {
     Ok(text)
 }
 
+/// The revocation lists of a file, PEM or DER; none where there is none.
+fn lists(contents: &[u8]) -> Result<Vec<Vec<u8>>, DescribeError> {
+    if let [0x30, ..] = contents
+        && CertificateRevocationList::from_der(contents).is_ok()
+    {
+        return Ok(vec![contents.to_vec()]);
+    }
+    match revocation_lists(contents) {
+        Ok(lists) => Ok(lists
+            .into_iter()
+            .map(|(_, it)| it.as_ref().to_vec())
+            .collect()),
+        Err(PemError::NoRevocationList | PemError::Other { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a list says of itself, and a line for each certificate that it revokes.
+fn list_lines(text: &mut String, name: &str, der: &[u8]) -> Result<(), DescribeError> {
+    let (_, list) = CertificateRevocationList::from_der(der)
+        .map_err(|error| IdentityError::Malformed(error.to_string()))?;
+    let at = |time: x509_parser::time::ASN1Time| moment(time.timestamp());
+    let number = list.crl_number().map_or_else(
+        || "none".to_owned(),
+        |number| identity::hex(&number.to_bytes_be()),
+    );
+    let next = list.next_update();
+    let next = next.map_or_else(|| "none: no program takes it".to_owned(), at);
+    let revoked: Vec<_> = list.iter_revoked_certificates().collect();
+    // Writing to a string cannot fail.
+    let _ = line(text, "Revocations", name);
+    let _ = line(text, "Issuer", identity::shown(list.issuer()));
+    let _ = line(text, "Number", number);
+    let _ = line(text, "Made", at(list.last_update()));
+    let _ = line(text, "Out of date", next);
+    let _ = line(text, "Certificates", revoked.len());
+    for entry in revoked {
+        let reason = entry
+            .reason_code()
+            .and_then(|(_, code)| reason_name(code.0));
+        let reason = reason.map(|it| format!(" ({it})")).unwrap_or_default();
+        let since = at(entry.revocation_date);
+        let serial = entry.raw_serial_as_string();
+        let _ = line(
+            text,
+            "Revoked",
+            format_args!("{serial} since {since}{reason}"),
+        );
+    }
+    Ok(())
+}
+
+/// A moment in seconds of Unix time as people read it; those before 1970 count as 1970.
+fn moment(seconds: i64) -> String {
+    date(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
 /// Up to a dozen lines for one certificate. A certificate without roles is described too, with the remark that no peer
 /// accepts it.
 fn lines(text: &mut String, name: &str, der: &[u8], x509: &X509Certificate<'_>) -> fmt::Result {
@@ -79,8 +147,7 @@ fn lines(text: &mut String, name: &str, der: &[u8], x509: &X509Certificate<'_>) 
         }
     }
     line(text, "Is CA", x509.is_ca())?;
-    let at =
-        |seconds: i64| date(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+    let at = moment;
     let validity = x509.validity();
     let span = format_args!(
         "{} to {}",
@@ -92,10 +159,10 @@ fn lines(text: &mut String, name: &str, der: &[u8], x509: &X509Certificate<'_>) 
     line(
         text,
         "For role",
-        if roles.is_empty() {
-            "none: no peer accepts it"
-        } else {
-            &roles
+        match (&*roles, x509.is_ca()) {
+            ("", true) => "none: it signs alone",
+            ("", false) => "none: no peer accepts it",
+            (roles, _) => roles,
         },
     )?;
     names(text, x509)?;

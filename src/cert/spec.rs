@@ -23,7 +23,7 @@ pub const DEFAULT_ORGANIZATION: &str = "ciao";
 /// What a certificate is for.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// Roles to grant; each becomes an OID in the extended key usage.
+    /// Roles to grant; each becomes an OID in the extended key usage. None: an anchor for signing alone.
     pub roles: Role,
     /// DNS names; the first one is in the file name.
     pub hosts: Vec<String>,
@@ -80,9 +80,20 @@ impl Spec {
     /// The name the original's tool gives the file with certificate and key: `cert-CNAgent-localhost.pem`.
     ///
     /// The part behind the roles is the first host, else the first IP address, else `unnamed`.
+    ///
+    /// Without roles it is that of an anchor for signing alone: `anchor-example.pem`.
     #[must_use]
     pub fn file_name(&self) -> String {
-        format!("cert-{}-{}.pem", role_names(self.roles), self.first_host())
+        match self.roles.is_empty() {
+            true => format!("anchor-{}.pem", self.first_host()),
+            false => format!("cert-{}-{}.pem", role_names(self.roles), self.first_host()),
+        }
+    }
+
+    /// The name of the file with the anchor's revocation list: `CRL-localhost.pem`.
+    #[must_use]
+    pub fn crl_file_name(&self) -> String {
+        format!("CRL-{}.pem", self.first_host())
     }
 
     /// The name of the file with the anchor's certificate alone: `CAcert-localhost.pem`.

@@ -8,7 +8,8 @@ use ciao_scheduler::cert::describe::describe;
 use ciao_scheduler::cert::spec::role_names;
 use ciao_scheduler::net::identity::PeerIdentity;
 use ciao_scheduler::net::tls::pem::certificates;
-use ciao_scheduler::net::tls::{TrustAnchors, explain_certificate, load_anchors};
+use ciao_scheduler::net::tls::{TrustAnchors, TrustFiles, explain_certificate, load_trust};
+use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
 
 use crate::error::{CliError, print_line, read};
@@ -20,7 +21,10 @@ impl Cli {
     /// A file that cannot be read ends it at once: its certificate is neither good nor bad. The exit code of a
     /// certificate that does not verify is [`CliError::NotVerified`]'s.
     pub(crate) fn verify_all(&self, anchor: &Path) -> Result<(), CliError> {
-        let anchors = load_anchors(anchor)?;
+        let anchors = load_trust(&TrustFiles {
+            crls: self.crl.clone(),
+            ..TrustFiles::without_crls(anchor.into())
+        })?;
         let mut failed = 0;
         for path in &self.certificates {
             match verify_one(&anchors, path)? {
@@ -44,16 +48,20 @@ impl Cli {
 
 /// The names of the roles, or why it does not verify.
 ///
-/// The outer error is about the file, the inner one about the certificate. A chain is checked by its first
-/// certificate; a certificate without a role does not verify, because every peer refuses it.
+/// The outer error is about the file, the inner one about the certificate. The first certificate of a file is checked with
+/// the others as intermediates; a certificate without a role does not verify, because every peer refuses it.
 fn verify_one(anchors: &TrustAnchors, path: &Path) -> Result<Result<String, String>, CliError> {
     let contents = read(path)?;
     let chain = match certificates(&contents) {
         Ok(chain) => chain,
         Err(error) => return Ok(Err(error.to_string())),
     };
-    if let Err(error) = anchors.verify(&chain[0], UnixTime::now()) {
-        return Ok(Err(explain_certificate(&error)));
+    if let Err(error) = anchors.verify_chain(&chain[0], &chain[1..], UnixTime::now()) {
+        let revocation = anchors.revocation(&anchors.chain(&chain));
+        return Ok(Err(match (error, revocation) {
+            (CertificateError::Revoked, Some(revocation)) => revocation.to_string(),
+            (error, _) => explain_certificate(&error),
+        }));
     }
     Ok(match PeerIdentity::from_der(&chain[0]) {
         Ok(identity) => Ok(role_names(identity.roles)),
@@ -61,7 +69,7 @@ fn verify_one(anchors: &TrustAnchors, path: &Path) -> Result<Result<String, Stri
     })
 }
 
-/// Prints what a certificate file holds.
+/// Prints what a file of certificates or a revocation list holds.
 ///
 /// Damaged certificates are an error; certificates that no peer would accept are shown.
 pub(crate) fn dump(path: &Path) -> Result<(), CliError> {

@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use ciao_scheduler::cert::CertError;
+use ciao_scheduler::cert::crl::CrlFileError;
 use ciao_scheduler::cert::describe::DescribeError;
 use ciao_scheduler::cert::files::WriteError;
 use ciao_scheduler::net::tls::TlsError;
@@ -49,6 +50,15 @@ pub(crate) enum CliError {
     /// `-directory` is neither there nor can be made.
     #[error("cannot make the directory {}: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    /// The anchor's revocation list cannot be kept on.
+    #[error("cannot keep the revocation list in {}: {source}", path.display())]
+    List { path: PathBuf, source: CrlFileError },
+    /// The anchor's file cannot be locked against another that keeps its list.
+    #[error("cannot lock {}: {source}", path.display())]
+    Lock { path: PathBuf, source: io::Error },
+    /// What is to be revoked was not signed by this anchor, or may not be.
+    #[error("{}: not revoked: {reason}", path.display())]
+    NotRevoked { path: PathBuf, reason: String },
     /// A text of `-ip` that is no address.
     #[error("{0:?} is no IP address")]
     BadIp(String),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use ciao_scheduler::cert::crl::{DEFAULT_CRL_DAYS, Reason, parse_serial};
 use ciao_scheduler::cert::spec::{BACKDATE, parse_roles};
 use ciao_scheduler::cert::{KeyAlgorithm, Shape, Spec};
 use clap::{Parser, ValueEnum};
@@ -30,6 +31,17 @@ Examples:
   ciao-cert -verify -anchor-cert CAcert-sched.example.pem cert-*.pem
       check certificates that are there already
   ciao-cert -dump cert-Controller-localhost.pem
+  ciao-cert -revoke -anchor-cert cert-Scheduler-sched.example.pem -reason keyCompromise cert-CNAgent-node7.example.pem
+      revoke a certificate: the anchor's list, CRL-sched.example.pem beside it, is what --crl of all programs takes
+  ciao-cert -renew-crl -anchor-cert cert-Scheduler-sched.example.pem
+      the same list with a new date, before it is out of date
+  ciao-cert -verify -anchor-cert CAcert-sched.example.pem -crl CRL-sched.example.pem cert-*.pem
+      check certificates, and whether they are revoked
+  ciao-cert -anchor -offline -host example -organization Example
+      a trust anchor that no scheduler presents, to be kept where nothing runs; then -anchor-cert anchor-example.pem
+      makes the certificates of schedulers too
+
+`ciao-cert revoke` and `ciao-cert crl` are -revoke and -renew-crl.
 
 Exit codes: 0 done; 1 failed; 2 wrong command line; 3 a certificate does not verify; 4 a file exists already
 (nothing was written then; -force overwrites).";
@@ -41,6 +53,9 @@ pub(crate) struct Cli {
     /// Make the trust anchor: the CA certificate, which is also the scheduler's own.
     #[arg(long, alias = "server", conflicts_with_all = ["anchor_cert", "all", "dump"])]
     pub(crate) anchor: bool,
+    /// With -anchor: make one that signs alone and is no scheduler's certificate. Its names are for its files.
+    #[arg(long, requires = "anchor", conflicts_with_all = ["role", "ip", "email", "uuid", "original_shape"])]
+    pub(crate) offline: bool,
     /// Sign with this anchor (its file with the key); with -verify and CERTIFICATES, check against it (no key needed).
     #[arg(
         long,
@@ -53,6 +68,26 @@ pub(crate) struct Cli {
     /// valid. Peers need the new CA file where the scheduler presents the anchor.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["anchor", "anchor_cert", "all", "dump", "node", "role", "host", "ip", "email", "organization", "uuid", "original_shape", "certificates"])]
     pub(crate) renew: Option<PathBuf>,
+    /// Revoke the CERTIFICATES in the anchor's revocation list: no program that reads the list takes them any more.
+    #[arg(long, requires = "anchor_cert", conflicts_with_all = MAKES_AND_SHOWS)]
+    pub(crate) revoke: bool,
+    /// With -revoke: serial numbers of certificates whose files are lost, as -dump shows them, separated by commas.
+    #[arg(long, value_name = "SERIALS", value_delimiter = ',', value_parser = serial, requires = "revoke")]
+    pub(crate) serial: Vec<Serial>,
+    /// With -revoke: why; keyCompromise, cACompromise, affiliationChanged, superseded, cessationOfOperation or
+    /// privilegeWithdrawn.
+    #[arg(long, value_name = "REASON", value_parser = Reason::parse, requires = "revoke")]
+    pub(crate) reason: Option<Reason>,
+    /// Sign the anchor's revocation list again with a new date, or make a first one that revokes nothing.
+    #[arg(long, requires = "anchor_cert", conflicts_with_all = MAKES_AND_SHOWS)]
+    pub(crate) renew_crl: bool,
+    /// Days until the revocation list is out of date, but no longer than its anchor: by then there has to be a new one.
+    #[arg(long, value_name = "DAYS", default_value_t = DEFAULT_CRL_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub(crate) crl_days: u32,
+    /// With -verify: revocation lists to check against, files or directories; may be repeated. With -revoke and -renew-crl:
+    /// the anchor's list [default: CRL-HOST.pem beside the anchor's file, or in -directory]
+    #[arg(long, value_name = "FILE|DIR")]
+    pub(crate) crl: Vec<PathBuf>,
     /// Make a certificate for the launcher of this node alone, bound to a UUID: the one that -uuid gives, or that of the
     /// file which -force replaces, or a new one. Its role is agent unless -role says otherwise.
     #[arg(long, value_name = "NAME", requires = "anchor_cert", conflicts_with_all = ["all", "dump", "host"])]
@@ -60,8 +95,8 @@ pub(crate) struct Cli {
     /// Make a full set: the anchor (unless -anchor-cert gives one), and a certificate for each kind of client.
     #[arg(long, conflicts_with_all = ["dump", "role", "uuid"])]
     pub(crate) all: bool,
-    /// Print what a certificate file holds.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["verify", "role"])]
+    /// Print what a file of certificates or a revocation list holds.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["verify", "role", "certificates", "crl"])]
     pub(crate) dump: Option<PathBuf>,
     /// Check what was made; alone, check the CERTIFICATES.
     #[arg(long)]
@@ -108,9 +143,34 @@ pub(crate) struct Cli {
     /// Overwrite files that are there.
     #[arg(long)]
     pub(crate) force: bool,
-    /// With -verify: the files to check.
-    #[arg(value_name = "CERTIFICATES", requires = "verify")]
+    /// With -verify: the files to check; with -revoke: the files of those to revoke.
+    #[arg(value_name = "CERTIFICATES")]
     pub(crate) certificates: Vec<PathBuf>,
+}
+
+/// What does not go together with -revoke and -renew-crl.
+const MAKES_AND_SHOWS: [&str; 12] = [
+    "anchor",
+    "all",
+    "dump",
+    "renew",
+    "node",
+    "role",
+    "host",
+    "ip",
+    "email",
+    "organization",
+    "uuid",
+    "verify",
+];
+
+/// A serial number as it is written in a certificate, without zeros that say that it is positive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Serial(pub(crate) Vec<u8>);
+
+/// As `-serial` takes it.
+fn serial(text: &str) -> Result<Serial, String> {
+    parse_serial(text).map(Serial)
 }
 
 /// Kinds of private key by name.
@@ -127,10 +187,27 @@ pub(crate) enum KeyType {
 impl Cli {
     /// What the command line lacks.
     pub(crate) fn missing(&self) -> Option<&'static str> {
+        let keeps_list = self.revoke || self.renew_crl;
         let makes_one = self.dump.is_none()
             && self.renew.is_none()
+            && !keeps_list
             && !self.all
             && self.certificates.is_empty();
+        if self.revoke && self.renew_crl {
+            return Some("-revoke signs the list with a new date already; leave -renew-crl out");
+        }
+        if self.revoke && self.certificates.is_empty() && self.serial.is_empty() {
+            return Some("missing the CERTIFICATES to revoke, or -serial");
+        }
+        if keeps_list && self.crl.len() > 1 {
+            return Some("an anchor has one revocation list; give one -crl");
+        }
+        if !self.certificates.is_empty() && !self.revoke && !self.verify {
+            return Some("CERTIFICATES are for -verify or -revoke");
+        }
+        if !self.crl.is_empty() && !keeps_list && self.certificates.is_empty() {
+            return Some("-crl is for -verify with CERTIFICATES, -revoke and -renew-crl");
+        }
         if !self.certificates.is_empty() && (self.anchor || self.all) {
             return Some("files to check and files to make do not go together");
         }
@@ -181,6 +258,10 @@ impl Cli {
         let defaults = Spec::localhost(roles);
         let (not_before, lifetime) = self.validity();
         let is_this_machine = self.all && hosts.is_empty() && ips.is_empty();
+        let roles = match self.offline {
+            true => Role::default(),
+            false => roles,
+        };
         Ok(Spec {
             hosts: if is_this_machine {
                 defaults.hosts

@@ -144,8 +144,19 @@ impl Cli {
         let renewed = anchor.renewed(not_before, lifetime).map_err(of_anchor)?;
         let spec = renewed.spec().map_err(of_anchor)?;
         let mut files = self.anchor_files(&renewed, &spec);
+        if spec.roles.is_empty()
+            && let [ca, own] = &mut files[..]
+        {
+            // It has no names: those of its files are all that it is called by.
+            ca.path = self.directory().join(ca_file_beside(path));
+            own.path = self.directory().join(path.file_name().unwrap_or_default());
+        }
         if !self.renews_in_place() {
-            self.refuse_existing(&[spec.ca_file_name(), spec.file_name()])?;
+            let names: Vec<_> = files
+                .iter()
+                .filter_map(|file| Some(file.path.file_name()?.to_string_lossy().into_owned()))
+                .collect();
+            self.refuse_existing(&names)?;
             return Ok(files);
         }
         // Where a link leads: a rename would replace the link.
@@ -156,7 +167,10 @@ impl Cli {
         let [ca, own] = &mut files[..] else {
             return Ok(files);
         };
-        ca.path = place.with_file_name(spec.ca_file_name());
+        ca.path = match spec.roles.is_empty() {
+            true => place.with_file_name(ca_file_beside(&place)),
+            false => place.with_file_name(spec.ca_file_name()),
+        };
         own.path = place;
         Ok(files)
     }
@@ -169,7 +183,13 @@ impl Cli {
             mode: PUBLIC_MODE,
             remark: "CA certificate without key: every peer's -cacert".to_owned(),
         };
-        vec![ca, self.private(spec, anchor.certified())]
+        let mut own = self.private(spec, anchor.certified());
+        if spec.roles.is_empty() {
+            own.remark = "certificate and private key of the anchor, which signs alone (-anchor-cert): keep it where nothing \
+                          runs"
+                .to_owned();
+        }
+        vec![ca, own]
     }
 
     /// With `-verify` it is checked as a peer would check it, before it is written.
@@ -224,7 +244,7 @@ impl Cli {
     }
 
     /// A key file that others can read is a warning, or an error with `-strict-files`.
-    fn load(&self, path: &Path) -> Result<Anchor, CliError> {
+    pub(crate) fn load(&self, path: &Path) -> Result<Anchor, CliError> {
         let warn = |said| complain("ciao-cert", format_args!("warning: {said}"));
         KeyFiles::new(self.strict_files).check(path, warn)?;
         let contents = String::from_utf8_lossy(&read(path)?).into_owned();
@@ -261,6 +281,14 @@ impl Cli {
         }
         Ok(())
     }
+}
+
+/// The name of the CA file that belongs to the file of an anchor for signing alone: `CAcert-example.pem` to
+/// `anchor-example.pem`.
+fn ca_file_beside(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let rest = name.strip_prefix("anchor-").unwrap_or(&name);
+    format!("CAcert-{rest}")
 }
 
 /// The UUID that the certificate in a file is bound to, if there is one.

@@ -325,6 +325,18 @@ impl TrustAnchors {
         ca.map(Issuer::Below)
     }
 
+    /// Whether one of these has signed a certificate, whatever else is to be said of it.
+    #[must_use]
+    pub fn have_signed(&self, certificate: &CertificateDer<'_>) -> bool {
+        let Ok(x509) = identity::parse(certificate) else {
+            return false;
+        };
+        let name = x509.issuer().as_raw();
+        let named = self.anchors.iter().filter(|it| *it.subject == *name);
+        let mut authorities = named.filter_map(|it| identity::parse(&it.der).ok());
+        authorities.any(|ca| check_signature(&ca, certificate).is_ok())
+    }
+
     /// What revokes a certificate of this chain, or its anchor, if anything does. Cheap: a look into a table for each.
     #[must_use]
     pub fn revocation(&self, chain: &PeerChain) -> Option<Revocation> {

@@ -55,6 +55,11 @@ fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     bytes
 }
 
+/// As [`check_signature`], where it does not matter why not.
+pub(crate) fn has_signed(ca: &X509Certificate<'_>, signed: &[u8]) -> bool {
+    check_signature(ca, signed).is_ok()
+}
+
 /// Whether a CA's key verifies the signature of a certificate or a revocation list in DER form, by the algorithms that
 /// are accepted in handshakes.
 ///

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustls::pki_types::UnixTime;
-use webpki::{BorrowedCertRevocationList, RevocationReason};
+use webpki::BorrowedCertRevocationList;
 use x509_parser::oid_registry::{
     OID_X509_EXT_DELTA_CRL_INDICATOR, OID_X509_EXT_ISSUER_DISTRIBUTION_POINT,
 };
@@ -313,7 +313,7 @@ fn entries(der: &[u8]) -> Result<Vec<Entry>, CrlError> {
         Ok(Entry {
             serial: entry.serial_number.to_vec(),
             at: entry.revocation_date,
-            reason: entry.reason_code.and_then(reason),
+            reason: entry.reason_code.and_then(|code| reason_name(code as u8)),
         })
     });
     entries.collect()
@@ -375,20 +375,23 @@ fn plain(name: &X509Name<'_>) -> Vec<(String, String)> {
     parts.map(text).collect()
 }
 
-/// A reason by its name in RFC 5280, section 5.3.1; `None` for none.
-fn reason(code: RevocationReason) -> Option<&'static str> {
-    Some(match code {
-        RevocationReason::Unspecified => return None,
-        RevocationReason::KeyCompromise => "keyCompromise",
-        RevocationReason::CaCompromise => "cACompromise",
-        RevocationReason::AffiliationChanged => "affiliationChanged",
-        RevocationReason::Superseded => "superseded",
-        RevocationReason::CessationOfOperation => "cessationOfOperation",
-        RevocationReason::CertificateHold => "certificateHold",
-        RevocationReason::RemoveFromCrl => "removeFromCRL",
-        RevocationReason::PrivilegeWithdrawn => "privilegeWithdrawn",
-        RevocationReason::AaCompromise => "aACompromise",
-    })
+/// A reason by its name in RFC 5280, section 5.3.1; `None` for none, and for numbers that are no reason.
+pub(crate) fn reason_name(code: u8) -> Option<&'static str> {
+    const NAMES: [&str; 11] = [
+        "",
+        "keyCompromise",
+        "cACompromise",
+        "affiliationChanged",
+        "superseded",
+        "cessationOfOperation",
+        "certificateHold",
+        "",
+        "removeFromCRL",
+        "privilegeWithdrawn",
+        "aACompromise",
+    ];
+    let name = NAMES.get(usize::from(code))?;
+    Some(*name).filter(|name| !name.is_empty())
 }
 
 /// RFC 3339, UTC.
