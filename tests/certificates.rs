@@ -15,7 +15,11 @@ mod foreign;
 mod golden;
 #[path = "certificates/handshake.rs"]
 mod handshake;
+#[path = "certificates/lists.rs"]
+mod lists;
 #[path = "certificates/program.rs"]
 mod program;
+#[path = "certificates/revocation.rs"]
+mod revocation;
 #[path = "certificates/unusable.rs"]
 mod unusable;

@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, error, warn};
 
 use super::connection_limit::{ConnectionLimit, PeerClass, Permit};
+use super::credentials::Live;
 use super::gate::{FirstByte, Gate, Seat};
 use super::handshake::{self, Acceptor, Established, HandshakeError, REFUSAL_TIME};
 use super::http;
@@ -277,7 +278,8 @@ async fn welcome(
             return Err(HandshakeError::Closed);
         }
         // A task of its own: the handshake's large one ends here.
-        tokio::spawn(serve(established, from, Arc::clone(&hub), held));
+        let credentials = Arc::clone(&acceptor.credentials);
+        tokio::spawn(serve(established, from, (&hub, &credentials), held));
         Ok(())
     };
     note_refusal(&hub, from, caught(work).await);
@@ -295,7 +297,7 @@ async fn welcome_http(
         let shown = (&*http.credentials, Speaks::Http);
         let (stream, identity) = handshake::admit_tls(tcp, shown, &hub.limits, &mut seat).await?;
         let (roles, certificate) = match &identity {
-            Some(identity) => (identity.roles, Some(identity.fingerprint)),
+            Some((identity, _)) => (identity.roles, Some(identity.fingerprint)),
             None => (Role::default(), None),
         };
         let held = match slot.admit(PeerClass::of_http(roles), certificate) {
@@ -392,14 +394,16 @@ const MAX_TASK: usize = 1024;
 fn serve(
     established: Established,
     from: SocketAddr,
-    hub: Arc<Hub>,
+    (hub, credentials): (&Arc<Hub>, &Live),
     held: Held,
-) -> impl Future<Output = ()> + Send {
+) -> impl Future<Output = ()> + Send + use<> {
+    let hub = Arc::clone(hub);
     let Established {
         stream,
         hello,
         subject,
         certificate,
+        chain,
         decoder,
         encoder,
         incoming,
@@ -425,6 +429,7 @@ fn serve(
         from,
         subject: subject.into(),
         certificate,
+        chain,
     };
     let unread = hub.unread_of(hello.role);
     let state = PeerState::new((hello.uuid, hello.role), origin, budget, unread);
@@ -434,6 +439,8 @@ fn serve(
     let queue = (Arc::clone(&state.outbox), Arc::clone(&state.budget));
     let session = Session::new(Arc::clone(&hub), id, Arc::clone(&state));
     hub.handle([Input::Connect { session: id, hello }], Some(&state.budget));
+    // Its handshake may have begun before there was the list that revokes its certificate.
+    hub.end_if_revoked(id, &state, &credentials.now().anchors);
     let peer = Peer::new(
         stream,
         session,

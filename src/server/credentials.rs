@@ -17,6 +17,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use proto_frames::Role;
 use rustls::ServerConfig as TlsConfig;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
@@ -53,7 +54,11 @@ pub(super) enum Moment {
 
 /// The credentials in force. Shared by all that make handshakes.
 #[derive(Debug)]
-pub(super) struct Live(RwLock<Arc<Credentials>>);
+pub(super) struct Live {
+    credentials: RwLock<Arc<Credentials>>,
+    /// Told after others were put in force.
+    taken: watch::Sender<()>,
+}
 
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -66,22 +71,31 @@ impl std::fmt::Debug for Credentials {
 
 impl Live {
     pub(super) fn new(credentials: Credentials) -> Arc<Self> {
-        Arc::new(Self(RwLock::new(Arc::new(credentials))))
+        Arc::new(Self {
+            credentials: RwLock::new(Arc::new(credentials)),
+            taken: watch::Sender::new(()),
+        })
     }
 
     /// Those in force at this moment.
     pub(super) fn now(&self) -> Arc<Credentials> {
-        Arc::clone(&self.0.read())
+        Arc::clone(&self.credentials.read())
     }
 
     /// Puts others in force: each handshake that begins from now on is made with them.
     pub(super) fn take(&self, credentials: Credentials) {
-        *self.0.write() = Arc::new(credentials);
+        *self.credentials.write() = Arc::new(credentials);
+        self.taken.send_replace(());
+    }
+
+    /// Is told each time that others were put in force.
+    pub(super) fn taken(&self) -> watch::Receiver<()> {
+        self.taken.subscribe()
     }
 
     /// Puts other tokens in force, and leaves the rest. Does nothing where the Placement API is not offered.
     pub(super) fn take_tokens(&self, tokens: Digests) {
-        let mut live = self.0.write();
+        let mut live = self.credentials.write();
         let Some((tls, _)) = &live.placement else {
             return;
         };
@@ -123,6 +137,7 @@ impl Credentials {
         let placement = load_placement(config, at, shown, &anchors)?;
         let mut certificates = vec![identity.expiry(), anchors.expiry()];
         certificates.extend(other.as_ref().map(Identity::expiry));
+        certificates.extend(anchors.crl_expiries());
         Ok(Self {
             frames,
             http,

@@ -34,7 +34,7 @@ use super::timed::{LastHeard, Timed};
 use crate::net::ahead::Ahead;
 use crate::net::closing::{CLOSE_QUIET, close};
 use crate::net::identity::{IdentityError, PeerIdentity};
-use crate::net::tls::explain;
+use crate::net::tls::{PeerChain, explain};
 use sched_core::{Dialect, Hello};
 
 /// Room for a CONNECT in either encoding, descriptors included.
@@ -58,6 +58,8 @@ pub(super) struct Established {
     pub(super) subject: String,
     /// The SHA-256 of its certificate.
     pub(super) certificate: CertificateId,
+    /// Its certificate and the CAs above it.
+    pub(super) chain: PeerChain,
     /// In the middle of the peer's stream: the CONNECT is read, and with it the encoding is known.
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
@@ -147,13 +149,13 @@ pub(super) async fn admit_tls(
     (credentials, speaks): (&Live, Speaks),
     limits: &ServerLimits,
     seat: &mut Seat,
-) -> Result<(TlsStream<Ahead<Timed>>, Option<PeerIdentity>), HandshakeError> {
+) -> Result<(TlsStream<Ahead<Timed>>, Option<(PeerIdentity, PeerChain)>), HandshakeError> {
     let establish = async |tcp: Timed| {
-        let mut stream = accept_tls(tcp, (credentials, speaks), limits).await?;
+        let (mut stream, chain) = accept_tls(tcp, (credentials, speaks), limits).await?;
         let is_nameless = stream.get_ref().1.peer_certificates().is_none();
         let identity = match is_nameless {
             true => None,
-            false => Some(identity_of(&stream)?),
+            false => Some((identity_of(&stream)?, chain)),
         };
         stream.get_mut().0.get_mut().end_of_handshake();
         Ok((stream, identity))
@@ -240,7 +242,7 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
         limits,
         require_binding,
     } = acceptor;
-    let mut stream = accept_tls(tcp, (credentials, Speaks::Ssntp), limits).await?;
+    let (mut stream, chain) = accept_tls(tcp, (credentials, Speaks::Ssntp), limits).await?;
     // A peer that TLS let in is told in its own encoding if its certificate will not do, which its CONNECT shows first.
     let identity = identity_of(&stream);
     let mut decoder = Decoder::server(Limits {
@@ -271,6 +273,7 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
                 hello,
                 subject: identity.subject,
                 certificate: identity.fingerprint,
+                chain,
                 decoder,
                 encoder,
                 incoming,
@@ -283,18 +286,23 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
     }
 }
 
-/// With the credentials that are in force as it begins. Errors are worded by `tls::explain`, for the log line.
+/// With the credentials that are in force as it begins; also what was verified of the peer, which is nothing of one without
+/// a certificate. Errors are worded by `tls::explain`, for the log line.
 async fn accept_tls(
     tcp: Timed,
     (credentials, speaks): (&Live, Speaks),
     limits: &ServerLimits,
-) -> Result<TlsStream<Ahead<Timed>>, HandshakeError> {
-    let tls = credentials.now().acceptor(speaks);
+) -> Result<(TlsStream<Ahead<Timed>>, PeerChain), HandshakeError> {
+    let credentials = credentials.now();
+    let tls = credentials.acceptor(speaks);
     let tls = tls.ok_or_else(|| HandshakeError::Tls("it is not offered here".to_owned()))?;
-    timeout(limits.tls_deadline, tls.accept(Ahead::new(tcp)))
+    let stream = timeout(limits.tls_deadline, tls.accept(Ahead::new(tcp)))
         .await
         .map_err(|_| HandshakeError::TlsTimeout(limits.tls_deadline))?
-        .map_err(|error| HandshakeError::Tls(explain(&error)))
+        .map_err(|error| HandshakeError::Tls(explain(&error)))?;
+    let presented = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let chain = credentials.anchors.chain(presented);
+    Ok((stream, chain))
 }
 
 /// A peer without a certificate does not get through TLS where one is required; the error is for the case that it did.

@@ -17,6 +17,7 @@ mod doors;
 mod images;
 mod keeping;
 mod leaving;
+mod revoked;
 #[cfg(test)]
 pub(in crate::server) mod tests;
 mod unread;
@@ -51,6 +52,7 @@ use super::tasks;
 use super::twins::Twins;
 use crate::net::budget::{Budget, Pace};
 use crate::net::outbox::Outbox;
+use crate::net::tls::PeerChain;
 use sched_core::{Departure, Input, Message, Scheduler, SessionId};
 
 /// The daemon's shared state.
@@ -149,6 +151,8 @@ pub(super) struct PeerOrigin {
     pub(super) subject: Box<str>,
     /// Its certificate, by which sessions of one client count together.
     pub(super) certificate: CertificateId,
+    /// That and the CAs above it, to be held against later revocation lists.
+    pub(super) chain: PeerChain,
 }
 
 impl PeerState {

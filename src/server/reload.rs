@@ -108,8 +108,14 @@ impl Fresh {
     ///
     /// # Errors
     /// The first mistake. Nothing has changed then.
-    fn read(config: &ServerConfig, hub: &Hub, force: Force) -> Result<Self, StartError> {
+    fn read(
+        config: &ServerConfig,
+        in_force: &Credentials,
+        hub: &Hub,
+        force: Force,
+    ) -> Result<Self, StartError> {
         let credentials = Credentials::load(config, Moment::Reload)?;
+        credentials.anchors.check_follow(&in_force.anchors)?;
         let keeper = hub.configuration();
         let configuration = keeper.map(|keeper| keeper.read_again(force)).transpose()?;
         let nodes = config.node_file.as_ref().map(|path| {
@@ -126,7 +132,7 @@ impl Fresh {
         })
     }
 
-    /// Puts it in force.
+    /// Puts it in force, and ends the sessions of certificates that are revoked by it.
     ///
     /// # Errors
     /// The configuration cannot be kept, which comes first: nothing has changed then.
@@ -134,7 +140,9 @@ impl Fresh {
         if let (Some(file), Some(keeper)) = (self.configuration, hub.configuration()) {
             keeper.take(file)?;
         }
+        let anchors = self.credentials.anchors.clone();
         live.take(self.credentials);
+        hub.end_revoked(&anchors);
         if let Some(nodes) = self.nodes {
             hub.set_node_rules(nodes);
         }
@@ -220,7 +228,10 @@ impl Reloader {
         let (config, live) = (Arc::clone(&self.config), Arc::clone(&self.live));
         let hub = Arc::clone(&self.hub);
         // Files may be on a disk that is slow to answer.
-        let read = spawn_blocking(move || Fresh::read(&config, &hub, Force::No)?.take(&live, &hub));
+        let read = spawn_blocking(move || {
+            let fresh = Fresh::read(&config, &live.now(), &hub, Force::No)?;
+            fresh.take(&live, &hub)
+        });
         let read = read.await;
         let by = by.as_str();
         match read {

@@ -30,7 +30,7 @@ const FULL_SET: [(&str, Role); 9] = [
 ];
 
 /// Runs `ciao-cert` with these arguments in `dir`; its exit code, and what it printed on stdout and on stderr.
-fn ciao_cert(dir: &Path, args: &[&str]) -> (i32, String, String) {
+pub(crate) fn ciao_cert(dir: &Path, args: &[&str]) -> (i32, String, String) {
     let output = Command::cargo_bin("ciao-cert")
         .unwrap()
         .current_dir(dir)
@@ -45,7 +45,7 @@ fn ciao_cert(dir: &Path, args: &[&str]) -> (i32, String, String) {
     )
 }
 
-fn succeed(dir: &Path, args: &[&str]) -> String {
+pub(crate) fn succeed(dir: &Path, args: &[&str]) -> String {
     let (code, stdout, stderr) = ciao_cert(dir, args);
     assert_eq!(code, 0, "{args:?}: {stderr}");
     stdout

@@ -328,13 +328,7 @@ impl TrustAnchors {
     /// Whether one of these has signed a certificate, whatever else is to be said of it.
     #[must_use]
     pub fn have_signed(&self, certificate: &CertificateDer<'_>) -> bool {
-        let Ok(x509) = identity::parse(certificate) else {
-            return false;
-        };
-        let name = x509.issuer().as_raw();
-        let named = self.anchors.iter().filter(|it| *it.subject == *name);
-        let mut authorities = named.filter_map(|it| identity::parse(&it.der).ok());
-        authorities.any(|ca| check_signature(&ca, certificate).is_ok())
+        self.anchors.iter().any(|it| it.has_signed(certificate))
     }
 
     /// What revokes a certificate of this chain, or its anchor, if anything does. Cheap: a look into a table for each.
@@ -463,6 +457,15 @@ impl TrustedCertificate {
     pub(super) fn is(&self, anchor: &TrustAnchor<'_>) -> bool {
         self.trust.subject == anchor.subject
             && self.trust.subject_public_key_info == anchor.subject_public_key_info
+    }
+
+    /// Whether it has signed a certificate, whatever else is to be said of that.
+    pub(super) fn has_signed(&self, certificate: &CertificateDer<'_>) -> bool {
+        let parsed = (identity::parse(&self.der), identity::parse(certificate));
+        let (Ok(ca), Ok(x509)) = parsed else {
+            return false;
+        };
+        *self.subject == *x509.issuer().as_raw() && check_signature(&ca, certificate).is_ok()
     }
 
     /// Who has signed it: itself, or one of these.

@@ -84,7 +84,8 @@ const NO_REVOCATION_LISTS: [(&str, &str); 2] = [
 ];
 
 /// What is like a certificate and is none.
-const NO_CERTIFICATES: [(&str, &str); 5] = [
+const NO_CERTIFICATES: [(&str, &str); 6] = [
+    ("X509 CRL", "a revocation list"),
     ("TRUSTED CERTIFICATE", "a certificate in OpenSSL's own form"),
     ("X509 CERTIFICATE", "a certificate with an outdated label"),
     ("CERTIFICATE REQUEST", "a request for a certificate"),

@@ -108,8 +108,8 @@ impl ChainVerifier {
         let mut out_of_time = CertificateError::UnknownIssuer;
         for anchor in self.anchors.anchors.iter() {
             match anchor.validity.check(now) {
-                Ok(()) if anchor.is_revoked => out_of_time = CertificateError::Revoked,
                 Ok(()) if anchor.der == *leaf => return self.check_anchor(anchor, now),
+                Ok(()) if anchor.is_revoked => out_of_time = CertificateError::Revoked,
                 Ok(()) => in_time.push(anchor.trust.clone()),
                 Err(error) => out_of_time = error,
             }
@@ -153,6 +153,9 @@ impl ChainVerifier {
             (Err(webpki::Error::CaUsedAsEndEntity), None) if is_self_signed => {
                 Err(CertificateError::UnknownIssuer)
             }
+            (Err(_), None) if self.is_of_revoked_anchor(certificate) => {
+                Err(CertificateError::Revoked)
+            }
             (Err(reason), None) => Err(match self.unusable_issuer(certificate) {
                 Some(kind) => other(UnusableCa(kind)),
                 None => error_of(reason, certificate, intermediates),
@@ -170,6 +173,13 @@ impl ChainVerifier {
         let crls = &self.anchors.crls;
         let issuer = anchor.issuer;
         issuer.map_or(Ok(()), |ca| crls.check(ca, &anchor.serial, now))
+    }
+
+    /// Whether an anchor has signed a certificate that is no longer believed because it is revoked.
+    fn is_of_revoked_anchor(&self, certificate: &CertificateDer<'_>) -> bool {
+        let anchors = self.anchors.anchors.iter();
+        let mut revoked = anchors.filter(|anchor| anchor.is_revoked);
+        revoked.any(|anchor| anchor.has_signed(certificate))
     }
 
     /// Holds the leaf and each CA below the anchor against the list of the CA above it, where that has one.

@@ -66,9 +66,11 @@ use super::starts::Posted;
 use super::unread::Unread;
 use crate::net::ahead::Ahead;
 use crate::net::identity::PeerIdentity;
+use crate::net::tls::{PeerChain, Revocation};
 use crate::server::accept::Held;
 use crate::server::credentials::Live;
 use crate::server::hub::Hub;
+use crate::server::notices::{Class, Weight, Who};
 use crate::server::placement;
 use crate::server::tasks::caught;
 use crate::server::timed::Timed;
@@ -461,11 +463,12 @@ impl Acceptor {
     pub(in crate::server) async fn serve(
         self,
         stream: TlsStream<Ahead<Timed>>,
-        identity: Option<PeerIdentity>,
+        peer: Option<(PeerIdentity, PeerChain)>,
         from: SocketAddr,
         place: Held,
     ) {
         let hub = Arc::clone(&self.door.app.hub);
+        let (identity, chain) = peer.unzip();
         // Of those with a certificate there may be as many as there may be connections.
         let place_of_guest = match (&identity, &self.placement) {
             (Some(_), _) => None,
@@ -500,17 +503,37 @@ impl Acceptor {
                 until_leaving(&hub, serving, |it| it.graceful_shutdown()).await
             }
         };
+        let credentials = Arc::clone(&self.credentials);
         tokio::select! {
             ended = serving => {
                 if let Err(error) = ended {
                     debug!("{from}: HTTP: {error}");
                 }
             }
+            why = revoked(&credentials, chain.unwrap_or_default()) => {
+                let line = format_args!("{from}: HTTP: disconnected: its certificate, or a CA's above it, is {why}");
+                hub.note(Class::Cut, Who::Address(from.ip()), Weight::Warning, line);
+            }
             () = mounted.has_to_end() => {
                 debug!("{from}: HTTP: it has not taken an answer of the Placement API in time, or shown no token");
             }
         }
         drop((mounted, place));
+    }
+}
+
+/// Waits until a list that is in force revokes one of these certificates. Looks at once, because there may be a new list
+/// since the handshake began, and after each reload.
+async fn revoked(credentials: &Live, chain: PeerChain) -> Revocation {
+    let mut taken = credentials.taken();
+    loop {
+        taken.borrow_and_update();
+        if let Some(revocation) = credentials.now().anchors.revocation(&chain) {
+            return revocation;
+        }
+        if taken.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -71,6 +71,7 @@ impl Joined {
             from: ([127, 0, 0, 1], 1).into(),
             subject: "O=ciao".into(),
             certificate,
+            chain: PeerChain::default(),
         };
         let state = PeerState::new((uuid, role), origin, budget, hub.unread_of(role));
         hub.add_peer(session, Arc::clone(&state));
