@@ -34,6 +34,7 @@ mod privacy;
 mod reload;
 mod replacement;
 mod restart;
+mod revocation;
 mod scenes;
 mod scheduling;
 mod slow;

@@ -10,7 +10,7 @@ use crate::certs::write_private;
 use crate::peer::{Dialer, Peer};
 use crate::site::Site;
 
-mod load;
+pub(crate) mod load;
 mod mistakes;
 
 /// What is logged of a reload that is taken.

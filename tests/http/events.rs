@@ -1,12 +1,20 @@
 //! The stream of events: it begins, goes on where it was, and says where something is missing.
 
+use std::time::{Duration, SystemTime};
+
+use ciao_scheduler::cert::crl::Reason;
+use ciao_scheduler::cert::{CertifiedPem, RevocationList, Spec};
+use ciao_scheduler::net::tls::client_config;
 use proto_frames::Role;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::certs::identity;
 use crate::client::Http;
 use crate::site::{Site, within};
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// One stream.
 struct Stream {
@@ -94,6 +102,47 @@ async fn a_stream_goes_on_behind_the_last_event_that_was_received() {
     let mut whole = Stream::open(&http, &path, None).await;
     assert_eq!(whole.next().await, connected);
     assert_eq!(whole.next().await, missed);
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_certificate_is_revoked_and_others_go_on() {
+    let site = Site::new();
+    let path = site.path("list.pem");
+    let list = |revoked: &[&CertifiedPem], number: usize| {
+        let mut list = RevocationList::default();
+        for _ in 1..number {
+            let signed = list.sign(&site.ca.anchor, SystemTime::now(), HOUR).unwrap();
+            list = RevocationList::read(signed.as_bytes(), &site.ca.anchor).unwrap();
+        }
+        for certificate in revoked {
+            let (_, x509) = x509_parser::parse_x509_certificate(certificate.der()).unwrap();
+            assert!(list.revoke(x509.raw_serial(), SystemTime::now(), Reason::default()));
+        }
+        list.sign(&site.ca.anchor, SystemTime::now(), HOUR).unwrap()
+    };
+    std::fs::write(&path, list(&[], 1)).unwrap();
+    let flag = path.display().to_string();
+    let daemon = site.start(&["--http", "127.0.0.1:0", "--crl", &flag]).await;
+    let own = site.ca.anchor.sign(&Spec::localhost(Role::VIEWER)).unwrap();
+    let other = site.http(&daemon, Role::VIEWER).await;
+    let http = Http {
+        tls: client_config(&identity(own.pem()), &site.ca.anchors()).unwrap(),
+        ..other.clone()
+    };
+    let mut ends = Stream::open(&http, "/v1/events", None).await;
+    let mut stays = Stream::open(&other, "/v1/events", None).await;
+    ends.next().await;
+    stays.next().await;
+    std::fs::write(&path, list(&[&own], 2)).unwrap();
+    daemon.hang_up();
+    let line = daemon.logged("HTTP: disconnected: its certificate").await;
+    assert!(line.contains("is revoked 20"), "{line}");
+    let mut rest = Vec::new();
+    // With or without an end in order.
+    let _ = within(ends.connection.read_to_end(&mut rest)).await;
+    let node = site.node(&daemon).await;
+    assert!(stays.next().await.data.contains(&node.uuid.to_string()));
+    assert_eq!(other.get("/v1/nodes").await.status, 200);
 }
 
 #[tokio::test]

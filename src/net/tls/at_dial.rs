@@ -11,7 +11,7 @@ use rustls::ClientConfig;
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use super::{TlsError, TrustFiles, client_config, load_identity, load_trust};
+use super::{TlsError, TrustAnchors, TrustFiles, client_config, load_identity, load_trust};
 
 /// The files that a client dials with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct ClientCredentials {
     ///
     /// [`TrustAnchors::server_names`]: super::TrustAnchors::server_names
     pub server_names: Vec<String>,
+    /// Whose certificates are believed, to see that the next do not let in what these revoke.
+    anchors: TrustAnchors,
 }
 
 /// What was read last without a mistake; nothing at first. Clones are of the same.
@@ -108,6 +110,7 @@ impl ClientFiles {
             roles: identity.peer().roles,
             bound_uuid: identity.peer().bound_uuid,
             server_names: anchors.server_names().to_vec(),
+            anchors,
         })
     }
 }
@@ -119,7 +122,11 @@ impl LastRead {
     /// They cannot be used, and nothing was read before.
     pub fn or_now(&self, files: &ClientFiles) -> Result<ClientCredentials, TlsError> {
         let last = self.0.lock().clone();
-        match (files.read(), last) {
+        let now = files.read().and_then(|now| match &last {
+            Some(last) => now.anchors.check_follow(&last.anchors).map(|()| now),
+            None => Ok(now),
+        });
+        match (now, last) {
             (Ok(now), _) => {
                 *self.0.lock() = Some(now.clone());
                 Ok(now)
@@ -156,7 +163,13 @@ impl ClientTls {
             } => (Arc::clone(files), *needed, last),
         };
         // Files may be on a disk that is slow to answer.
-        let read = spawn_blocking(move || read_for(&files, needed, own)).await;
+        let before = last.lock().anchors.clone();
+        let read = spawn_blocking(move || {
+            let now = read_for(&files, needed, own)?;
+            now.anchors.check_follow(&before)?;
+            Ok::<_, Unfit>(now)
+        })
+        .await;
         match read {
             Ok(Ok(now)) => *last.lock() = now,
             Ok(Err(mistake)) => warn_of(&mistake),

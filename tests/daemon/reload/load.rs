@@ -43,7 +43,7 @@ fn spoil(site: &Site, round: usize) {
 }
 
 /// Opens the sessions, half of them in each encoding.
-async fn open(dialers: [Dialer; 2]) -> Vec<Peer> {
+pub(crate) async fn open(dialers: [Dialer; 2]) -> Vec<Peer> {
     let mut opening = JoinSet::new();
     let mut peers = Vec::new();
     for number in 0..SESSIONS {
