@@ -59,6 +59,7 @@ use super::presence::Presence;
 use super::problem::Problem;
 use super::progress::Progress;
 use super::read::find_instance;
+use super::revoked::revoked;
 use super::ring::Ring;
 use super::routes::{self, Access, ROUTES, Route};
 use super::shares::Shares;
@@ -66,7 +67,7 @@ use super::starts::Posted;
 use super::unread::Unread;
 use crate::net::ahead::Ahead;
 use crate::net::identity::PeerIdentity;
-use crate::net::tls::{PeerChain, Revocation};
+use crate::net::tls::PeerChain;
 use crate::server::accept::Held;
 use crate::server::credentials::Live;
 use crate::server::hub::Hub;
@@ -519,21 +520,6 @@ impl Acceptor {
             }
         }
         drop((mounted, place));
-    }
-}
-
-/// Waits until a list that is in force revokes one of these certificates. Looks at once, because there may be a new list
-/// since the handshake began, and after each reload.
-async fn revoked(credentials: &Live, chain: PeerChain) -> Revocation {
-    let mut taken = credentials.taken();
-    loop {
-        taken.borrow_and_update();
-        if let Some(revocation) = credentials.now().anchors.revocation(&chain) {
-            return revocation;
-        }
-        if taken.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
     }
 }
 
