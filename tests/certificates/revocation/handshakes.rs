@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use ciao_scheduler::net::tls::{StaleCrls, TrustAnchors, client_config, explain, server_config};
+use ciao_scheduler::net::tls::{
+    ClientFiles, LastRead, StaleCrls, TrustAnchors, TrustFiles, client_config, explain,
+    server_config,
+};
 use proto_frames::Role;
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-use super::{Files, anchor, in_seconds, leaf, list};
+use super::{Files, anchor, foreign, in_seconds, leaf, list};
 use crate::certs::identity;
-use crate::handshake::handshake;
+use crate::handshake::{handshake, issuer};
 
 /// Clocks that are ahead.
 #[derive(Debug)]
@@ -113,6 +116,47 @@ async fn a_list_that_has_gone_out_of_date_refuses_or_warns_as_it_was_said() {
             );
         }
     }
+}
+
+#[test]
+fn a_client_that_dials_again_takes_no_list_that_lets_in_again_what_is_revoked() {
+    let anchor = anchor();
+    let files = Files::new(&[&anchor]);
+    let signer = issuer(anchor.certified().pem());
+    let write = |number| {
+        let list = foreign(number, &[]).signed_by(&signer).unwrap();
+        files.write("list.pem", list.pem().unwrap().as_bytes());
+    };
+    files.write("own.pem", leaf(&anchor, Role::AGENT).pem().as_bytes());
+    let own = ClientFiles {
+        cert: files.path("own.pem"),
+        trust: TrustFiles {
+            crls: vec![files.path("list.pem")],
+            ..TrustFiles::without_crls(files.path("CAcert.pem"))
+        },
+    };
+    let last = LastRead::default();
+    let dial = || last.or_now(&own).unwrap().tls;
+    write(7);
+    let seventh = dial();
+    write(8);
+    let eighth = dial();
+    assert!(!Arc::ptr_eq(&seventh, &eighth), "a newer list is taken");
+    for worse in ["older", "damaged", "gone"] {
+        match worse {
+            "older" => write(7),
+            "damaged" => files.write("list.pem", b"no list"),
+            _ => std::fs::remove_file(files.path("list.pem")).unwrap(),
+        }
+        assert!(
+            Arc::ptr_eq(&dial(), &eighth),
+            "{worse}: what was in force stays"
+        );
+    }
+    assert!(
+        LastRead::default().or_now(&own).is_err(),
+        "there is nothing before it"
+    );
 }
 
 #[test]
