@@ -204,7 +204,7 @@ impl TaskRecord {
                 priority: Some(self.priority.scheduling()),
                 queue: Some(proto_frames::payload::scheduling::MAX_QUEUE),
                 attempts: Some(ATTEMPTS),
-                relocate: true,
+                relocate: Some(true),
                 on_node_loss: OnNodeLoss::Restart,
                 // Better not at all than two on a node.
                 must_understand: group.iter().map(|_| "group".to_owned()).collect(),

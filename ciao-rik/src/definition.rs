@@ -218,7 +218,7 @@ impl Definition {
         if !self.says_on_node_loss {
             scheduling.on_node_loss = defaults.on_node_loss.clone();
         }
-        scheduling.relocate = true;
+        scheduling.relocate = Some(true);
         if scheduling.name.is_empty() {
             name.clone_into(&mut scheduling.name);
         }

@@ -290,11 +290,14 @@ fn times_that_are_none_or_too_long_are_refused() {
 #[test]
 fn what_is_to_happen_when_a_node_fails_is_checked() {
     let kept = read("attempts: 10\nrelocate: yes\non_node_loss: restart\n");
-    assert_eq!((kept.max_attempts(), kept.relocate), (MAX_ATTEMPTS, true));
+    assert_eq!(
+        (kept.max_attempts(), kept.relocate),
+        (MAX_ATTEMPTS, Some(true))
+    );
     assert!(kept.restarts_on_node_loss());
     for plain in ["{}", "on_node_loss: report", "on_node_loss: \"\""] {
         let plain = read(plain);
-        assert_eq!((plain.max_attempts(), plain.relocate), (1, false));
+        assert_eq!((plain.max_attempts(), plain.relocate), (1, None));
         assert!(!plain.restarts_on_node_loss());
     }
     assert_eq!(
@@ -521,7 +524,7 @@ prop_compose! {
             near: near.collect(),
             same_node, different_node,
             batch: batch.map(|(id, count)| Batch { id, count }),
-            attempts, relocate, image, dry_run,
+            attempts, relocate: relocate.then_some(true), image, dry_run,
             name: called,
             on_node_loss: on_node_loss.into(),
             count: count.filter(|_| dry_run),

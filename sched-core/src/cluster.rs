@@ -99,6 +99,8 @@ pub(crate) struct Cluster {
     config: Arc<Config>,
     flags: ConfigurationFlags,
     rules: Rules,
+    /// Whether the policy has a filter that goes by nodes' load.
+    follows_load: bool,
     /// What the node file says of single nodes.
     node_file: Vec<NodeRule>,
     /// The same, and behind it what the rules say of them.
@@ -158,6 +160,7 @@ impl Cluster {
             groups: Groups::default(),
             named: Named::default(),
             isolation: Isolation::new(&rules.aggregates),
+            follows_load: rules.policy.goes_by_load(),
             node_file: config.nodes.clone(),
             overrides: Vec::new(),
             config,

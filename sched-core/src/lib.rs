@@ -96,7 +96,7 @@ pub use api::record::{
 pub use api::resources::Resources;
 pub use api::rules::{
     Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, OfferRules, PolicyRules,
-    RuleError, Rules, TenantId, WeigherRule,
+    RuleError, Rules, StartDefaults, TenantId, WeigherRule,
 };
 pub use api::start::{Demand, PlacedStart, RestoredStart, StartChanges, StartRequest};
 pub use api::tally::{Reasons, TIME_BOUNDS_MS, Times};

@@ -23,6 +23,7 @@
 //! searching.
 
 pub(crate) mod choose;
+pub(crate) mod defaults;
 pub(crate) mod explain;
 pub(crate) mod filters;
 pub(crate) mod list;

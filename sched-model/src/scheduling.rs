@@ -115,8 +115,8 @@ record! {
         /// On how many nodes it may be tried, 1 to [`MAX_ATTEMPTS`], where the first ones could not start it; with none
         /// on one.
         attempts: Option<u32> as "attempts" unless empty,
-        /// Whether it may be moved to another node.
-        relocate: bool as "relocate" unless empty,
+        /// Whether it may be moved to another node; with none as the policy says.
+        relocate: Option<bool> as "relocate" unless empty,
         /// What is to be done when its node is lost; empty for [`OnNodeLoss::Report`].
         on_node_loss: OnNodeLoss as "on_node_loss" unless empty,
         /// The image it runs, as nodes that have it label themselves; empty for none.

@@ -16,6 +16,7 @@ mod images;
 mod lifecycle;
 mod list;
 mod placement;
+mod sections;
 mod set;
 mod tools;
 mod web;
@@ -25,6 +26,7 @@ pub use images::{ImagesArgs, ImagesCommand, PushArgs};
 pub use lifecycle::{CordonArgs, DrainArgs, HistoryArgs, LifecycleArgs, MigrateArgs, UpdateArgs};
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
+pub use sections::{AggregateCommand, EntryArgs, NameArgs, TenantCommand};
 pub use set::{MAX_REPLICAS, SetCommand, SetName};
 pub use tools::{ContextCommand, DescribeCommand, LogsArgs, TopArgs};
 pub use web::WebArgs;
@@ -177,7 +179,7 @@ pub enum SessionCommand {
     /// Manage instances whose nodes are lost
     #[command(subcommand)]
     Instance(InstanceCommand),
-    /// Manage nodes that are not connected
+    /// Label nodes, give them custom resources, and forget those that are not connected
     #[command(subcommand)]
     Node(NodeCommand),
     /// List the nodes
@@ -207,6 +209,12 @@ pub enum SessionCommand {
     Images(ImagesArgs),
     /// Show, compare, check or replace the cluster configuration, or go back to an earlier version
     Configure(ConfigureArgs),
+    /// Change aggregates and zones in the cluster configuration
+    #[command(subcommand)]
+    Aggregate(AggregateCommand),
+    /// Change what STARTs of a tenant ask for by default
+    #[command(subcommand)]
+    Tenant(TenantCommand),
     /// List the controllers and operators
     #[command(mut_arg("matching", |it| it.help("Only those whose UUID begins so")))]
     Controllers(ListArgs),
@@ -240,6 +248,10 @@ pub enum InstanceCommand {
 /// `ciaoctl node`.
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
+    /// Give a node labels, over what it reports: rack=r1; old=null takes a reported one away
+    Label(EntryArgs),
+    /// Give a node custom resources, over what it reports: gpu=4
+    Resource(EntryArgs),
     /// Remove a lost node that will not return, with its cordon and the records of its instances
     Forget {
         /// The node: host name, UUID, or a unique prefix of it

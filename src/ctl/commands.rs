@@ -22,6 +22,7 @@ pub mod lifecycle;
 pub mod listing;
 pub mod logs;
 pub mod nodes;
+pub mod sections;
 pub mod set;
 pub mod start;
 pub mod status;
@@ -316,6 +317,14 @@ async fn carry_out(
         SessionCommand::Instance(InstanceCommand::Forget { instances }) => {
             instances::forget(&mut context, &instances).await
         }
+        SessionCommand::Node(NodeCommand::Label(args)) => {
+            sections::node(&mut context, "labels", &args).await
+        }
+        SessionCommand::Node(NodeCommand::Resource(args)) => {
+            sections::node(&mut context, "resources", &args).await
+        }
+        SessionCommand::Aggregate(what) => sections::aggregate(&mut context, &what).await,
+        SessionCommand::Tenant(what) => sections::tenant(&mut context, &what).await,
         SessionCommand::Node(NodeCommand::Forget { node }) => {
             nodes::forget(&mut context, &node).await
         }

@@ -116,7 +116,8 @@ fn read_sections(payload: &[u8]) -> Result<Option<Rules>, Mistake> {
     let at = |key: &str, problem: &str| {
         Mistake::at(document, format!("{}.{key}", KEYS.join(".")), problem)
     };
-    if let Some((key, problem)) = repeated_name(&rules) {
+    let repeated = repeated_name(&rules).or_else(|| repeated_tenant(&rules));
+    if let Some((key, problem)) = repeated {
         return Err(at(&key, &problem));
     }
     rules
@@ -161,6 +162,17 @@ fn repeated_name(rules: &Rules) -> Option<(String, String)> {
         let first = seen.insert(name, at)?;
         let problem = format!("expected a name of its own, found `{name}` of aggregates[{first}]");
         Some((format!("aggregates[{at}].name"), problem))
+    })
+}
+
+/// The same of a tenant that stands twice in the policy: which of them counts would be open.
+fn repeated_tenant(rules: &Rules) -> Option<(String, String)> {
+    let mut seen = HashMap::new();
+    let mut tenants = rules.policy.tenants.iter().enumerate();
+    tenants.find_map(|(at, (tenant, _))| {
+        let first = seen.insert(tenant, at)?;
+        let problem = format!("expected each tenant once, found that of policy.tenants[{first}]");
+        Some((format!("policy.tenants[{at}].tenant"), problem))
     })
 }
 

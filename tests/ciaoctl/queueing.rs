@@ -103,7 +103,7 @@ async fn a_start_that_waits_is_left_to_wait() {
     assert_eq!(said.queue.unwrap().ms(), 600_000);
     assert_eq!(
         (said.relocate, said.on_node_loss),
-        (true, OnNodeLoss::Restart)
+        (Some(true), OnNodeLoss::Restart)
     );
     let json = run(&scheduler, "--json").await.json();
     assert_eq!(json["instances"][0]["outcome"], "queued");

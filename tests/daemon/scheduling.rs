@@ -335,7 +335,7 @@ async fn what_has_changed_of_a_start_is_said_to_each_launcher_as_it_takes_it() {
     let site = Site::new();
     let (daemon, mut master, mut first) = zoned(&site, "eu-1").await;
     let movable = Scheduling {
-        relocate: true,
+        relocate: Some(true),
         ..Scheduling::default()
     };
     let mut payload = asking(instance(1), movable).encode().to_vec();

@@ -4,6 +4,7 @@
 mod candidates;
 mod choice;
 mod constraints;
+mod defaults;
 mod every_filter;
 mod explanations;
 mod groups;

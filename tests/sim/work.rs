@@ -99,7 +99,7 @@ pub(crate) fn with_scheduling(chance: &mut Rng, instance: u32) -> Start {
     if chance.u8(..3) == 0 {
         scheduling.attempts = Some(chance.u32(1..=4));
     }
-    scheduling.relocate = chance.bool();
+    scheduling.relocate = chance.bool().then_some(true);
     if chance.u8(..3) == 0 {
         scheduling.on_node_loss = OnNodeLoss::Restart;
     }
@@ -123,7 +123,7 @@ pub(crate) fn waiting(chance: &mut Rng, instance: u32) -> Start {
             priority: Some([10, 50, 50, 90][chance.usize(..4)]),
             queue: Some(Span::from_ms(chance.u64(1_000..120_000))),
             attempts: Some(chance.u32(1..=4)),
-            relocate: chance.bool(),
+            relocate: chance.bool().then_some(true),
             on_node_loss: restarts[chance.usize(..2)].clone(),
             ..Scheduling::default()
         }),

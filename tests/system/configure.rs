@@ -378,3 +378,63 @@ async fn files_that_are_read_again_are_versions_unless_a_newer_one_was_set_by_co
         "nothing else was taken either"
     );
 }
+
+#[tokio::test]
+async fn single_entries_are_changed_by_command_and_kept() {
+    let mut cluster = Cluster::of_scheduler(FIRST, &[], true).await;
+    cluster.launch("node-a", &[]);
+    cluster.launch("node-b", &[]);
+    cluster.ready(&["node-a", "node-b"]).await;
+    let done = async |line: &str, more: &[&str]| {
+        let ran = cluster.ctl_with(line, more).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    };
+    done("aggregate set west", &["zone=eu-1", "nodes=[node-a]"]).await;
+    done("aggregate set west", &["labels={ssd: \"true\"}"]).await;
+    done("node label node-b rack=r7", &[]).await;
+    done("node resource node-b gpu=2", &[]).await;
+    done("tenant set blue queue=10m priority=70", &[]).await;
+    let explain = async |cluster: &Cluster, arguments: &[&str]| {
+        cluster.ctl_with("explain --mem 16", arguments).await.code
+    };
+    for require in ["zone = eu-1", "ssd = true", "rack = r7"] {
+        assert_eq!(
+            explain(&cluster, &["--require", require]).await,
+            Some(0),
+            "{require}"
+        );
+    }
+    assert_eq!(explain(&cluster, &["--resource", "gpu=2"]).await, Some(0));
+    assert_eq!(explain(&cluster, &["--resource", "gpu=3"]).await, Some(1));
+    let shown = cluster.ctl("configure --show").await.out;
+    assert!(
+        shown.contains("preset: spread") && shown.contains("priority: 70"),
+        "{shown}"
+    );
+    let ran = cluster.ctl_with("aggregate set west", &["zne=eu-2"]).await;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("aggregates[0].zne"), "{ran:?}");
+
+    cluster.crash_scheduler().await;
+    cluster.ready(&["node-a", "node-b"]).await;
+    assert_eq!(
+        explain(&cluster, &["--require", "rack = r7"]).await,
+        Some(0)
+    );
+    let ran = cluster.ctl("aggregate delete west").await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(
+        explain(&cluster, &["--require", "zone = eu-1"]).await,
+        Some(1)
+    );
+    let ran = cluster.ctl("aggregate delete west").await;
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    let ran = cluster.ctl("configure --versions").await;
+    assert!(ran.out.contains("aggregate west deleted"), "{ran:?}");
+    let ran = cluster.ctl_with("node label node-b", &["rack="]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(
+        explain(&cluster, &["--require", "rack = r7"]).await,
+        Some(1)
+    );
+}

@@ -122,7 +122,7 @@ mod tests {
                 label: "volume-7".to_owned(),
                 ..Near::default()
             }],
-            relocate: true,
+            relocate: Some(true),
             on_node_loss: OnNodeLoss::Restart,
             ..Scheduling::default()
         };

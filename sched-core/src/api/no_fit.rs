@@ -86,6 +86,8 @@ pub enum Lack {
     Starts(i64),
     /// Its load is above this.
     Load(i64),
+    /// Its load by CPU is above this, in hundredths.
+    LoadPerCpu(i64),
     /// This expression or label does not hold of it.
     Label(Box<str>),
     /// It has no lease.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use sched_model::{Expression, Uuid};
+use sched_model::{Expression, OnNodeLoss, Span, Uuid};
 
 use crate::api::config::Accounting;
 use crate::api::ids::{InstanceId, canonical_uuid};
@@ -165,6 +165,27 @@ pub struct PolicyRules {
     pub relocation: bool,
     /// What is done about a node that is short of memory.
     pub pressure: PressurePolicy,
+    /// The highest load per CPU online at which a node takes a START, in hundredths; `None` = any.
+    pub load_per_cpu: Option<i64>,
+    /// What STARTs ask for that do not say it themselves.
+    pub defaults: StartDefaults,
+    /// The same for STARTs of these tenants; what is not said here is as for all.
+    pub tenants: Vec<(TenantId, StartDefaults)>,
+}
+
+/// What a START asks for where it does not say it itself; `None` leaves a key as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StartDefaults {
+    /// How long it may wait for room.
+    pub queue: Option<Span>,
+    /// How urgent it is.
+    pub priority: Option<i64>,
+    /// On how many nodes it may be tried.
+    pub attempts: Option<u32>,
+    /// Whether it is started on another node when its own is lost.
+    pub on_node_loss: Option<OnNodeLoss>,
+    /// Whether it may be moved to another node.
+    pub relocate: Option<bool>,
 }
 
 impl Default for PolicyRules {
@@ -179,6 +200,9 @@ impl Default for PolicyRules {
             preemption: false,
             relocation: false,
             pressure: PressurePolicy::Keep,
+            load_per_cpu: None,
+            defaults: StartDefaults::default(),
+            tenants: Vec::new(),
         }
     }
 }
@@ -202,6 +226,12 @@ pub struct WeigherRule {
 }
 
 impl PolicyRules {
+    /// Whether a node may be ruled out for its load.
+    pub(crate) fn goes_by_load(&self) -> bool {
+        let mut listed = self.filters.iter().flatten();
+        self.load_per_cpu.is_some() || listed.any(|it| matches!(&*it.name, "load" | "load_per_cpu"))
+    }
+
     /// The preset with this name: `first-fit`, `spread` or `pack`.
     #[must_use]
     pub fn preset(name: &str) -> Option<Self> {

@@ -80,7 +80,7 @@ impl StartRequest {
             asked.priority.is_some()
                 || asked.queue.is_some()
                 || asked.attempts.is_some()
-                || asked.relocate
+                || asked.relocate == Some(true)
                 || asked.on_node_loss == OnNodeLoss::Restart
         })
     }
@@ -109,6 +109,11 @@ impl PlacedStart {
             Arc::make_mut(&mut self.request).restart = true;
             self.changes.get_or_insert_default().restart = true;
         }
+    }
+
+    /// Has its launcher told that it is started elsewhere when its node is lost, which its payload does not say.
+    pub(crate) fn set_restart_on_loss(&mut self) {
+        self.changes.get_or_insert_default().restart_on_loss = true;
     }
 
     /// Makes it ask for other amounts: after an UPDATE, for each further placement. Request and changes are set
@@ -145,6 +150,9 @@ pub struct StartChanges {
     pub as_fields: bool,
     /// Whether it has become a restart.
     pub restart: bool,
+    /// Whether it is started elsewhere when its node is lost, though its payload does not say so. Edited into the payload for
+    /// every launcher: one that passes it over would go on running it.
+    pub restart_on_loss: bool,
     /// The amounts that it asks for since an UPDATE; `None` = those of the payload.
     pub demand: Option<Demand>,
 }

@@ -318,6 +318,7 @@ impl Cluster {
         let are_rules_new = rules.is_some();
         if let Some(rules) = rules {
             self.isolation = Isolation::new(&rules.aggregates);
+            self.follows_load = rules.policy.goes_by_load();
             self.rules = rules;
             self.name_nodes();
         }

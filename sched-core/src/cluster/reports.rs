@@ -124,6 +124,10 @@ impl Cluster {
     /// READY: what a node has now. It takes work from here on, unless it is cordoned or reports a fault. Only a report
     /// that changes what the node is, or that may make room for names left out before, derives its traits again.
     pub(crate) fn ready(&mut self, key: NodeKey, report: Box<NodeReport>, now: Instant) {
+        let is_calmer = self.follows_load && {
+            let before = self.nodes.node(key).report();
+            before.is_some_and(|before| before.load > report.load)
+        };
         let is_other = self.nodes.set_report(key, report);
         let node = self.nodes.node_mut(key);
         node.status = NodeStatus::Ready;
@@ -136,6 +140,10 @@ impl Cluster {
         self.notify_capacity(key);
         self.note_pressure(key);
         self.refresh_offer(key);
+        if is_calmer {
+            // Who waits for a calm node finds one by that alone.
+            self.changes.push_back(ClusterChange::Capacity(key));
+        }
     }
 
     /// It is sent a command to stop all that it has.

@@ -32,6 +32,7 @@ mod labels;
 mod lease;
 mod limits;
 mod load;
+mod load_per_cpu;
 mod narrowing;
 mod near;
 mod pin;
@@ -151,6 +152,11 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
     ("load", Usual::No, |rule| {
         limited(rule, |max| load::Load { max })
     }),
+    ("load_per_cpu", Usual::No, |rule| {
+        limited(rule, |max| load_per_cpu::LoadPerCpu {
+            max: max.saturating_mul(100),
+        })
+    }),
 ];
 
 /// Whether a filter is part of a policy that does not say which filters it has.
@@ -197,6 +203,11 @@ pub(crate) fn build(rule: &FilterRule) -> Result<Box<dyn Filter>, String> {
             names().join(", ")
         )),
     }
+}
+
+/// The filter that takes nodes up to this load per CPU, in hundredths.
+pub(crate) fn calm(max: i64) -> Box<dyn Filter> {
+    Box::new(load_per_cpu::LoadPerCpu { max })
 }
 
 /// The names of all filters.

@@ -18,6 +18,7 @@ use crate::cluster::candidate::Candidate;
 use crate::cluster::facts;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::Asked;
+use crate::placement::defaults::Defaults;
 use crate::placement::filters::{self, Filter};
 use crate::placement::weighers::{self, PREFERENCES, Weighted};
 
@@ -39,6 +40,8 @@ pub(crate) struct Policy {
     relocation: bool,
     /// What is done about nodes that are short of memory.
     pressure: PressurePolicy,
+    /// What STARTs ask for that do not say it themselves.
+    defaults: Defaults,
     /// Whether no filter and no weigher has to do with a START that asks for room alone. Computed once, so that the
     /// search for a plain START begins with one comparison.
     pub(super) takes_any_with_room: bool,
@@ -58,7 +61,7 @@ impl Policy {
     /// The first rule that does not hold together, with its key (`policy.filters[2]`) and what is wrong. Nothing is in
     /// force then.
     pub(crate) fn new(rules: &PolicyRules) -> Result<Self, RuleError> {
-        let filters = match &rules.filters {
+        let mut filters = match &rules.filters {
             None => filters::usual(),
             Some(listed) => {
                 let build = |(at, rule)| {
@@ -75,6 +78,10 @@ impl Policy {
                 filters.into_iter().chain(listed).collect()
             }
         };
+        if let Some(max) = rules.load_per_cpu {
+            // One that the list has counts as well.
+            filters.push(filters::calm(max));
+        }
         let build = |(at, rule)| {
             weighers::build(rule)
                 .map_err(|problem| error(format!("policy.weighers[{at}]"), problem))
@@ -102,6 +109,7 @@ impl Policy {
             preemption: rules.preemption,
             relocation: rules.relocation,
             pressure: rules.pressure,
+            defaults: Defaults::new(rules),
             takes_any_with_room,
         })
     }
@@ -109,6 +117,11 @@ impl Policy {
     /// Whether instances of lower priority are preempted for STARTs that fit nowhere.
     pub(crate) fn preempts(&self) -> bool {
         self.preemption
+    }
+
+    /// What STARTs ask for that do not say it themselves.
+    pub(crate) fn defaults(&self) -> &Defaults {
+        &self.defaults
     }
 
     /// What becomes of instances on a node that is short of memory.

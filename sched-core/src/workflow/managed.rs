@@ -39,7 +39,7 @@ impl Scheduler {
             priority: priority.and_then(|it| u8::try_from(it).ok()),
             waits_until: waits.map(|it| self.now + it),
             max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
-            relocates: asked.is_some_and(|asked| asked.relocate)
+            relocates: asked.is_some_and(|asked| asked.relocate == Some(true))
                 || self.placement.policy().manages_all(),
             on_loss: match is_to_restart {
                 true => OnLoss::Restart,

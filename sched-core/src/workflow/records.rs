@@ -7,9 +7,10 @@
 //! A record has fewer states than the core ([`Life`]): only what a restarted scheduler can act on. What was known of
 //! others' commands (who asked, which victims) is not kept.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use sched_model::{StartFailureReason, Uuid};
+use sched_model::{OnNodeLoss, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Notice;
@@ -86,7 +87,7 @@ impl Scheduler {
         record: InstanceRecord,
         start: Option<Box<RestoredStart>>,
     ) {
-        let start = start.map(|start| placed(*start));
+        let start = start.map(|start| completed(placed(*start), &record));
         if record.batch.is_some() {
             if let Some(node) = record.node {
                 self.recovery.note_had(instance.clone(), node);
@@ -225,6 +226,19 @@ fn runs_of(record: &InstanceRecord) -> RunNumbers {
     }
     let node = record.node.filter(|_| record.has_run);
     RunNumbers::restored(u32::from(node.is_some()), node, Vec::new())
+}
+
+/// A START with what the policy added to it when it came.
+fn completed(mut start: PlacedStart, record: &InstanceRecord) -> PlacedStart {
+    let asks = start.request.scheduling.as_ref();
+    let restarts = asks.is_some_and(|it| it.restarts_on_node_loss());
+    if record.restart_on_loss && !restarts {
+        let request = Arc::make_mut(&mut start.request);
+        let scheduling = request.scheduling.get_or_insert_default();
+        scheduling.on_node_loss = OnNodeLoss::Restart;
+        start.set_restart_on_loss();
+    }
+    start
 }
 
 /// A restored START as the core handles it.

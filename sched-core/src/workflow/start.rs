@@ -16,11 +16,19 @@ use crate::sight::Sight;
 impl Scheduler {
     /// Takes in a START from a client: refuses what could never be placed as it is written, and what there is no memory
     /// for.
-    pub(crate) fn start(&mut self, now: Instant, start: Box<PlacedStart>) {
+    pub(crate) fn start(&mut self, now: Instant, mut start: Box<PlacedStart>) {
         self.counters.starts += 1;
         let is_native = || self.peers.is_native(start.sender);
         if let Err(problem) = self.placement.check(&start.request, is_native) {
             return self.refuse_start(&start, problem);
+        }
+        if self
+            .placement
+            .policy()
+            .defaults()
+            .complete(&mut start.request)
+        {
+            start.set_restart_on_loss();
         }
         if !self.sight().has_room_to_manage(&start) {
             return self.fail_for_room(&start, Refusal::TooMany);

@@ -94,7 +94,7 @@ impl PlacementArgs {
             priority: self.priority,
             queue: self.queue,
             attempts: self.attempts,
-            relocate: self.relocate,
+            relocate: self.relocate.then_some(true),
             on_node_loss: self.on_node_loss.clone().unwrap_or_default(),
             ..Scheduling::default()
         };
@@ -242,7 +242,7 @@ mod tests {
         let said = scheduling(&line).unwrap();
         assert_eq!((said.priority, said.attempts), (Some(50), Some(3)));
         assert_eq!(said.queue.unwrap().ms(), 600_000);
-        assert!(said.relocate && said.restarts_on_node_loss());
+        assert!(said.relocate == Some(true) && said.restarts_on_node_loss());
         assert!(said.must_understand.is_empty());
     }
 

@@ -7,9 +7,9 @@
 //! [`Maybe`] is a key that may be absent or null, [`List`] and [`Pairs`] have at most as many entries as their constant
 //! says, and [`Plain`] is a scalar that knows its place in the text: see [`crate::server::strict`].
 
-use proto_frames::payload::Expression;
 use proto_frames::payload::expression::{ExpressionError, is_name};
-use proto_frames::payload::scheduling::MAX_EXPRESSIONS;
+use proto_frames::payload::scheduling::{MAX_ATTEMPTS, MAX_EXPRESSIONS, MAX_PRIORITY, MAX_QUEUE};
+use proto_frames::payload::{Expression, OnNodeLoss, Span};
 use serde::Deserialize;
 
 use crate::server::limits::parse_ratio;
@@ -20,8 +20,8 @@ use crate::server::strict::{
 };
 use crate::server::wire::label_of_image;
 use sched_core::{
-    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, PressurePolicy, Rules, TenantId,
-    WeigherRule,
+    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, PressurePolicy, Rules,
+    StartDefaults, TenantId, WeigherRule,
 };
 
 /// Aggregates in one configuration. Each is looked at when a node joins.
@@ -123,6 +123,15 @@ struct Policy {
     /// What is done about nodes that report a shortage of memory.
     #[serde(default)]
     pressure: Maybe<Plain<Pressure>>,
+    /// The highest load per CPU at which a node takes a START.
+    #[serde(default)]
+    load_per_cpu: Maybe<Plain<LoadPerCpu>>,
+    /// What STARTs ask for that do not say it themselves.
+    #[serde(default)]
+    defaults: Maybe<Mapping<Defaults>>,
+    /// The same for tenants, over that for all.
+    #[serde(default)]
+    tenants: Maybe<List<Mapping<TenantEntry>, MAX_TENANTS>>,
 }
 
 impl From<Policy> for PolicyRules {
@@ -153,7 +162,81 @@ impl From<Policy> for PolicyRules {
         if let Some(Plain(Pressure(pressure))) = policy.pressure.0 {
             rules.pressure = pressure;
         }
+        if let Some(Plain(LoadPerCpu(max))) = policy.load_per_cpu.0 {
+            rules.load_per_cpu = Some(max);
+        }
+        if let Some(Mapping(defaults)) = policy.defaults.0 {
+            rules.defaults = defaults.into();
+        }
+        let tenants = policy.tenants.0.map_or_else(Vec::new, |list| list.0);
+        let tenants = tenants.into_iter().map(|Mapping(it)| it.into());
+        rules.tenants = tenants.collect();
         rules
+    }
+}
+
+/// What a START asks for where it does not say it itself: keys of `start.scheduling`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
+struct Defaults {
+    /// How long it may wait for room.
+    #[serde(default)]
+    queue: Maybe<Plain<Queue>>,
+    /// How urgent it is.
+    #[serde(default)]
+    priority: Maybe<Plain<Priority>>,
+    /// On how many nodes it may be tried.
+    #[serde(default)]
+    attempts: Maybe<Plain<Attempts>>,
+    /// What is done when its node is lost.
+    #[serde(default)]
+    on_node_loss: Maybe<Plain<NodeLoss>>,
+    /// Whether it may be moved.
+    #[serde(default)]
+    relocate: Maybe<Plain<Switch>>,
+}
+
+impl From<Defaults> for StartDefaults {
+    fn from(defaults: Defaults) -> Self {
+        Self {
+            queue: defaults.queue.0.map(|it| it.0.0),
+            priority: defaults.priority.0.map(|it| it.0.0),
+            attempts: defaults.attempts.0.map(|it| it.0.0),
+            on_node_loss: defaults.on_node_loss.0.map(|it| it.0.0),
+            relocate: defaults.relocate.0.map(|it| it.0.0),
+        }
+    }
+}
+
+/// What STARTs of one tenant ask for where they do not say it themselves.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
+struct TenantEntry {
+    #[serde(deserialize_with = "required")]
+    tenant: Plain<Tenant>,
+    /// As in `defaults`, and so on for the others.
+    #[serde(default)]
+    queue: Maybe<Plain<Queue>>,
+    #[serde(default)]
+    priority: Maybe<Plain<Priority>>,
+    #[serde(default)]
+    attempts: Maybe<Plain<Attempts>>,
+    #[serde(default)]
+    on_node_loss: Maybe<Plain<NodeLoss>>,
+    #[serde(default)]
+    relocate: Maybe<Plain<Switch>>,
+}
+
+impl From<TenantEntry> for (TenantId, StartDefaults) {
+    fn from(entry: TenantEntry) -> Self {
+        let defaults = Defaults {
+            queue: entry.queue,
+            priority: entry.priority,
+            attempts: entry.attempts,
+            on_node_loss: entry.on_node_loss,
+            relocate: entry.relocate,
+        };
+        (entry.tenant.0.0, defaults.into())
     }
 }
 
@@ -381,6 +464,31 @@ scalars! {
         "keep" => Ok(Self(PressurePolicy::Keep)),
         "evict" => Ok(Self(PressurePolicy::Evict)),
         _ => Err(unexpected::<Self>(text)),
+    };
+    /// A load per CPU, in hundredths.
+    LoadPerCpu(i64): "a number from 0.01 to 1000", |text| match text.parse::<f64>() {
+        Ok(load) if (0.01..=1000.0).contains(&load) => Ok(Self((load * 100.0).round() as i64)),
+        _ => Err(unexpected::<Self>(text)),
+    };
+    /// How long a START may wait.
+    Queue(Span): "a time such as 10m, at most 30d", |text| match text.parse() {
+        Ok(span) if span <= MAX_QUEUE => Ok(Self(span)),
+        _ => Err(unexpected::<Self>(text)),
+    };
+    /// A priority.
+    Priority(i64): "a whole number from 0 to 100", |text| match text.parse() {
+        Ok(priority @ 0..=MAX_PRIORITY) => Ok(Self(priority)),
+        _ => Err(unexpected::<Self>(text)),
+    };
+    /// A number of nodes that a START is tried on.
+    Attempts(u32): "a whole number from 1 to 10", |text| match text.parse() {
+        Ok(attempts @ 1..=MAX_ATTEMPTS) => Ok(Self(attempts)),
+        _ => Err(unexpected::<Self>(text)),
+    };
+    /// What is done about an instance whose node is lost.
+    NodeLoss(OnNodeLoss): "report or restart", |text| match text.into() {
+        known @ (OnNodeLoss::Report | OnNodeLoss::Restart) => Ok(Self(known)),
+        OnNodeLoss::Other(_) => Err(unexpected::<Self>(text)),
     };
     /// By how much a weigher counts.
     Multiplier(f64): "a number, at most 1000000000 either way", |text| match text.parse::<f64>() {

@@ -2,10 +2,12 @@
 //! may be wrong is in `mistakes`.
 
 use proptest::prelude::{any, proptest};
+use proto_frames::payload::OnNodeLoss;
 
 use super::{read, unknown_keys};
 use sched_core::{
-    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, TenantId, WeigherRule,
+    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, StartDefaults, TenantId,
+    WeigherRule,
 };
 
 mod mistakes;
@@ -104,6 +106,53 @@ fn a_preset_is_the_whole_policy_and_keys_replace_parts_of_it() {
         ..PolicyRules::preset("pack").unwrap()
     };
     assert_eq!(found, expected);
+}
+
+#[test]
+fn defaults_are_for_all_and_for_tenants_and_values_out_of_range_are_refused() {
+    let found = policy(
+        "\n  load_per_cpu: 1.5\n  defaults: {queue: 10m, attempts: 3, on_node_loss: restart}\n  tenants:\n  - {tenant: blue, \
+         priority: 70, relocate: true}",
+    );
+    let defaults = StartDefaults {
+        queue: Some("10m".parse().unwrap()),
+        attempts: Some(3),
+        on_node_loss: Some(OnNodeLoss::Restart),
+        ..StartDefaults::default()
+    };
+    let blue = StartDefaults {
+        priority: Some(70),
+        relocate: Some(true),
+        ..StartDefaults::default()
+    };
+    let expected = PolicyRules {
+        load_per_cpu: Some(150),
+        defaults,
+        tenants: vec![(TenantId::new("blue"), blue)],
+        ..PolicyRules::default()
+    };
+    assert_eq!(found, expected);
+    for (text, part) in [
+        ("{load_per_cpu: 0}", "policy.load_per_cpu"),
+        ("{defaults: {queue: 10}}", "policy.defaults.queue"),
+        ("{defaults: {queue: 31d}}", "at most 30d"),
+        (
+            "{defaults: {priority: 101}}",
+            "a whole number from 0 to 100",
+        ),
+        ("{defaults: {attempts: 0}}", "a whole number from 1 to 10"),
+        ("{defaults: {on_node_loss: move}}", "report or restart"),
+        ("{defaults: {time_limit: 1h}}", "policy.defaults.time_limit"),
+        ("{tenants: [{queue: 1m}]}", "policy.tenants[0]"),
+        (
+            "{tenants: [{tenant: a}, {tenant: a}]}",
+            "policy.tenants[1].tenant",
+        ),
+    ] {
+        let text = format!("configure:\n  scheduler:\n    policy: {text}\n");
+        let mistake = read(text.as_bytes()).unwrap_err().to_string();
+        assert!(mistake.contains(part), "{text}: {mistake}");
+    }
 }
 
 #[test]

@@ -90,6 +90,9 @@ impl fmt::Display for Lacking<'_> {
             Lack::Instances(max) => return write!(f, "with {max} or more instances"),
             Lack::Starts(max) => return write!(f, "with {max} or more STARTs under way"),
             Lack::Load(max) => return write!(f, "with a load above {max}"),
+            Lack::LoadPerCpu(max) => {
+                return write!(f, "with a load per CPU above {}", *max as f64 / 100.0);
+            }
             Lack::Label(label) => return write!(f, "without '{label}'"),
             Lack::Lease => {
                 "without a lease (on_node_loss: restart needs a launcher that stops what it runs when it is cut off)"

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use proto_frames::Frame;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::guard::{SMALL, first_document};
-use proto_frames::payload::{Delete, Overrides, Payload, Start, Storage};
+use proto_frames::payload::{Delete, OnNodeLoss, Overrides, Payload, Start, Storage};
 use serde_yaml::{Mapping, Value};
 
 use super::parcels::frame_of;
@@ -63,11 +63,11 @@ pub(super) fn command(command: &TargetedCommand) -> Frame {
 }
 
 /// What the changes may add to a START's cost in a queue, in bytes. An upper bound, without encoding: four amounts at
-/// most, and the custom resources.
+/// most, what is to become of it, and the custom resources.
 pub(super) fn cost(start: &PlacedStart) -> usize {
     let demand = |changes: &StartChanges| {
         let resources = changes.demand.iter().flat_map(|it| it.resources.keys());
-        4 * VALUE_COST + resources.map(|it| VALUE_COST + it.len()).sum::<usize>()
+        6 * VALUE_COST + resources.map(|it| VALUE_COST + it.len()).sum::<usize>()
     };
     start.changes.as_deref().map_or(0, demand)
 }
@@ -76,11 +76,45 @@ pub(super) fn cost(start: &PlacedStart) -> usize {
 /// overrides before it is edited. Called with every START that restarts an instance or has other amounts than its text
 /// says.
 fn changed(payload: &Bytes, changes: &StartChanges) -> Bytes {
+    let restarting = changes.restart_on_loss.then(|| restarting(payload));
+    let payload = restarting.as_ref().unwrap_or(payload);
+    if !changes.restart && changes.demand.is_none() {
+        return payload.clone();
+    }
     let overrides = overrides(changes);
     let with_fields = changes.as_fields.then(|| overrides.before(payload));
     with_fields
         .filter(|it| it.len() <= MAX_PAYLOAD_LEN)
         .unwrap_or_else(|| edited(payload, &overrides))
+}
+
+/// The payload with `on_node_loss: restart`, by which its launcher ends the instance when it is cut off: in the text where
+/// it can be, else in a document that is written again. Edited for launchers that take overrides as well: one that did
+/// not know of this there would go on running it.
+fn restarting(payload: &Bytes) -> Bytes {
+    let Ok(mut wanted) = Start::decode_placed(payload) else {
+        return payload.clone();
+    };
+    let scheduling = wanted.scheduling.get_or_insert_default();
+    scheduling.on_node_loss = OnNodeLoss::Restart;
+    let is_meant = |text: &Bytes| Start::decode_placed(text).is_ok_and(|read| read == wanted);
+    let path = ["start", "scheduling", "on_node_loss"];
+    edit::set(payload, &path, OnNodeLoss::Restart.as_str())
+        .filter(is_meant)
+        .or_else(|| restarting_by_value(payload))
+        .filter(is_meant)
+        .unwrap_or_else(|| payload.clone())
+}
+
+/// The first document written again, likewise.
+fn restarting_by_value(payload: &Bytes) -> Option<Bytes> {
+    let document = first_document(payload, SMALL).ok()?;
+    let mut root: Value = serde_yaml::from_slice(document).ok()?;
+    let start = child(root.as_mapping_mut()?, "start")?;
+    let scheduling = child(start, "scheduling")?;
+    let restart = OnNodeLoss::Restart.as_str();
+    scheduling.insert("on_node_loss".into(), restart.into());
+    written_again(payload, document, &root)
 }
 
 /// What has changed, as launchers are told it: disks in whole GiB, as STARTs have them.
@@ -179,8 +213,13 @@ fn by_value(payload: &Bytes, wanted: &Start) -> Option<Bytes> {
         resources.insert(name.as_str().into(), (*amount).into());
     }
     put_disks(start, &wanted.storage)?;
+    written_again(payload, document, &root)
+}
+
+/// The payload with another first document; what is behind that is as it was.
+fn written_again(payload: &[u8], document: &[u8], root: &Value) -> Option<Bytes> {
     let mut text = String::from("---\n");
-    text.push_str(&serde_yaml::to_string(&root).ok()?);
+    text.push_str(&serde_yaml::to_string(root).ok()?);
     let mut text = text.into_bytes();
     text.extend_from_slice(&payload[document.len()..]);
     Some(text.into())
@@ -263,6 +302,38 @@ mod tests {
             }),
             ..StartChanges::default()
         }
+    }
+
+    #[test]
+    fn of_an_original_start_that_is_under_a_lease_by_default_one_key_is_added_and_launchers_read_it()
+     {
+        let changes = StartChanges {
+            restart_on_loss: true,
+            ..StartChanges::default()
+        };
+        let flow = "{start: {instance_uuid: a, requirements: {mem_mb: 1, vcpus: 1}}}\n";
+        let own = "start:\n  instance_uuid: a\n  scheduling: {priority: 3}\n  requirements: {mem_mb: 1, vcpus: 1}\n";
+        for text in [ORIGINAL, flow, own] {
+            for changes in [changes.clone(), as_fields(changes.clone())] {
+                let edited = with(text, &changes);
+                let mut wanted = decode_start(text.as_bytes()).unwrap();
+                let scheduling = wanted.scheduling.get_or_insert_default();
+                scheduling.on_node_loss = super::OnNodeLoss::Restart;
+                assert_eq!(decode_start(edited.as_bytes()).unwrap(), wanted, "{edited}");
+            }
+        }
+        let edited = with(ORIGINAL, &changes);
+        let added = edited
+            .lines()
+            .filter(|line| !ORIGINAL.contains(line))
+            .count();
+        assert_eq!(added, 1, "{edited}");
+        let both = StartChanges {
+            restart: true,
+            ..changes
+        };
+        let read = decode_start(with(ORIGINAL, &as_fields(both)).as_bytes()).unwrap();
+        assert!(read.restart && read.scheduling.unwrap().restarts_on_node_loss());
     }
 
     #[test]
@@ -385,7 +456,7 @@ mod tests {
                         .into_iter()
                         .map(|(it, n)| (it.to_owned(), n))
                         .collect(),
-                    relocate,
+                    relocate: relocate.then_some(true),
                     ..Scheduling::default()
                 }),
                 ..Start::default()
@@ -434,7 +505,7 @@ mod tests {
         changes.prop_map(|(restart, demand)| StartChanges {
             restart,
             demand,
-            as_fields: false,
+            ..StartChanges::default()
         })
     }
 

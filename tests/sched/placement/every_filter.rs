@@ -12,7 +12,7 @@ use crate::support::words::{asking, group, member, near, requiring};
 use crate::support::world::{World, config, node_uuid, request, running};
 
 /// The filters, and the limit that one has.
-const FILTERS: [(&str, Option<i64>); 18] = [
+const FILTERS: [(&str, Option<i64>); 19] = [
     ("pin", None),
     ("avoid", None),
     ("tenants", None),
@@ -31,6 +31,7 @@ const FILTERS: [(&str, Option<i64>); 18] = [
     ("starts-under-way", Some(1)),
     ("instances", Some(1)),
     ("load", Some(5)),
+    ("load_per_cpu", Some(1)),
 ];
 
 fn policy(name: &str, max: Option<i64>) -> PolicyRules {
@@ -120,6 +121,10 @@ fn turned_away(
                 volumes: ["v".into()].into(),
                 ..request("x", 1)
             }
+        }
+        "load_per_cpu" => {
+            world.ready_as(node, |report| report.load = report.cpus_online + 1);
+            request("x", 1)
         }
         "load" => {
             world.ready_as(node, |report| report.load = 6);

@@ -28,7 +28,7 @@ pub(crate) trait Asking: Sized {
 
     /// It may be moved.
     fn movable(self) -> Self {
-        self.placed_as(|it| it.relocate = true)
+        self.placed_as(|it| it.relocate = Some(true))
     }
 
     /// It is placed again when its node is lost.

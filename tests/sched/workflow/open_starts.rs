@@ -217,7 +217,7 @@ fn a_victim_that_ends_while_it_is_suspended_frees_its_preemptor() {
     let mut world = World::with_preemption();
     let (controller, node) = (world.controller(), world.able(1, 1000, 4));
     let mut low = cpus("low", 4, 10);
-    low.scheduling.as_mut().expect("it has one").relocate = true;
+    low.scheduling.as_mut().expect("it has one").relocate = Some(true);
     world.run_on(controller, node, vec![low]);
     // Its node is told to stop it, for a move that comes to nothing: it may yet do so.
     let other = world.able(2, 1000, 4);

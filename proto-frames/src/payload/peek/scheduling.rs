@@ -38,7 +38,7 @@ fn direct(scheduling: &mut Scheduling, key: &str, what: &Found<'_>) -> Option<()
         ("priority", Found::Int(priority)) => scheduling.priority = Some(*priority),
         ("queue", Found::Text(text)) => scheduling.queue = Some(parsed(text)?),
         ("attempts", Found::Int(attempts)) => scheduling.attempts = Some(unsigned(*attempts)?),
-        ("relocate", Found::Bool(relocate)) => scheduling.relocate = *relocate,
+        ("relocate", Found::Bool(relocate)) => scheduling.relocate = Some(*relocate),
         ("on_node_loss", Found::Text(text)) => {
             scheduling.on_node_loss = std::str::from_utf8(text).ok()?.into();
         }

@@ -1,0 +1,240 @@
+//! `ciaoctl aggregate`, `tenant`, `node label` and `node resource`: single entries of the cluster configuration are changed
+//! without an editor. Each reads the configuration in force, changes one entry, and puts the whole into force, unless another
+//! version came between.
+//!
+//! The document is written again from what is in it: comments are lost. What a value may be is the scheduler's to say.
+
+use serde_yaml::{Mapping, Value};
+
+use crate::ctl::args::{AggregateCommand, EntryArgs, TenantCommand};
+use crate::ctl::client::Which;
+use crate::ctl::commands::configure::{Change, put};
+use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::exit::Exit;
+use crate::ctl::resolve::ResolveError;
+
+/// A list of entries in the configuration: the keys that lead to it, and the key that an entry is known by.
+#[derive(Debug, Clone, Copy)]
+struct Section {
+    path: &'static [&'static str],
+    id: &'static str,
+    /// What an entry is called, for people.
+    kind: &'static str,
+}
+
+const AGGREGATES: Section = Section {
+    path: &["configure", "scheduler", "aggregates"],
+    id: "name",
+    kind: "aggregate",
+};
+
+const TENANTS: Section = Section {
+    path: &["configure", "scheduler", "policy", "tenants"],
+    id: "tenant",
+    kind: "tenant",
+};
+
+const NODES: Section = Section {
+    path: &["configure", "scheduler", "nodes"],
+    id: "node",
+    kind: "node",
+};
+
+/// Changes aggregates.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn aggregate(
+    context: &mut Context<'_>,
+    command: &AggregateCommand,
+) -> Result<Exit, CommandError> {
+    match command {
+        AggregateCommand::Set(args) => set(context, AGGREGATES, None, args).await,
+        AggregateCommand::Delete(args) => delete(context, AGGREGATES, &args.name).await,
+    }
+}
+
+/// Changes what STARTs of tenants ask for by default.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn tenant(
+    context: &mut Context<'_>,
+    command: &TenantCommand,
+) -> Result<Exit, CommandError> {
+    match command {
+        TenantCommand::Set(args) => set(context, TENANTS, None, args).await,
+        TenantCommand::Delete(args) => delete(context, TENANTS, &args.name).await,
+    }
+}
+
+/// Changes labels or custom resources of a node: what stands under `key` of its entry.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn node(
+    context: &mut Context<'_>,
+    key: &'static str,
+    args: &EntryArgs,
+) -> Result<Exit, CommandError> {
+    set(context, NODES, Some(key), args).await
+}
+
+/// Changes keys of an entry, or of a mapping in it; makes what is not there.
+async fn set(
+    context: &mut Context<'_>,
+    section: Section,
+    within: Option<&str>,
+    args: &EntryArgs,
+) -> Result<Exit, CommandError> {
+    let mut values = Vec::new();
+    for (key, text) in &args.pairs {
+        let value: Value = serde_yaml::from_str(text)
+            .map_err(|error| CommandError::Usage(format!("{key}={text}: {error}")))?;
+        values.push((key.as_str(), (!text.is_empty()).then_some(value)));
+    }
+    let keys: Vec<&str> = values.iter().map(|(key, _)| *key).collect();
+    let what = within.map_or(String::new(), |it| format!(" {it}"));
+    let note = format!("{}{what} {}: {}", section.kind, args.name, keys.join(", "));
+    let name = &args.name;
+    edit(context, note, |root| {
+        let list = list(root, section)?;
+        let entry = match position(list, section, name) {
+            Some(at) => &mut list[at],
+            None => {
+                let mut entry = Mapping::new();
+                entry.insert(section.id.into(), name.as_str().into());
+                list.push(entry.into());
+                list.last_mut()?
+            }
+        };
+        let keys = match within {
+            Some(key) => below(entry, key)?,
+            None => entry,
+        };
+        let keys = keys.as_mapping_mut()?;
+        for (key, value) in values {
+            match value {
+                Some(value) => _ = keys.insert(key.into(), value),
+                None => _ = keys.remove(key),
+            }
+        }
+        Some(())
+    })
+    .await
+}
+
+async fn delete(
+    context: &mut Context<'_>,
+    section: Section,
+    name: &str,
+) -> Result<Exit, CommandError> {
+    let kind = section.kind;
+    let mut is_there = false;
+    let note = format!("{kind} {name} deleted");
+    let (part, document) = context.client.configuration(Which::Current).await?;
+    let mut root = parse(&document)?;
+    if let Some(list) = list(&mut root, section)
+        && let Some(at) = position(list, section, name)
+    {
+        list.remove(at);
+        is_there = true;
+    }
+    if !is_there {
+        let name = name.to_owned();
+        return Err(ResolveError::NotFound { kind, name }.into());
+    }
+    send(context, &root, part.current, note).await
+}
+
+/// Changes the configuration in force, and puts it into force.
+async fn edit(
+    context: &mut Context<'_>,
+    note: String,
+    change: impl FnOnce(&mut Value) -> Option<()>,
+) -> Result<Exit, CommandError> {
+    let (part, document) = context.client.configuration(Which::Current).await?;
+    let mut root = parse(&document)?;
+    if change(&mut root).is_none() {
+        return Err(CommandError::Usage(
+            "the configuration in force has something else where a list or mapping belongs: ciaoctl configure --edit"
+                .to_owned(),
+        ));
+    }
+    send(context, &root, part.current, note).await
+}
+
+fn parse(document: &[u8]) -> Result<Value, CommandError> {
+    if document.is_empty() {
+        return Ok(Value::Null);
+    }
+    serde_yaml::from_slice(document).map_err(|error| {
+        CommandError::Usage(format!(
+            "the configuration in force cannot be read: {error}"
+        ))
+    })
+}
+
+async fn send(
+    context: &mut Context<'_>,
+    root: &Value,
+    version: u64,
+    note: String,
+) -> Result<Exit, CommandError> {
+    let text = serde_yaml::to_string(root)
+        .map_err(|error| CommandError::Usage(format!("it cannot be written: {error}")))?;
+    let note: String = note.chars().take(MAX_NOTE_CHARS).collect();
+    let change = Change {
+        if_version: Some(version),
+        note,
+    };
+    put(context, text.into(), change).await
+}
+
+/// Characters of a note that this makes: no more bytes than one may have.
+const MAX_NOTE_CHARS: usize = 64;
+
+/// The entries of a section; it is made where there is none.
+fn list(root: &mut Value, section: Section) -> Option<&mut Vec<Value>> {
+    let (last, path) = section.path.split_last()?;
+    let mut at = root;
+    for key in path {
+        at = below(at, key)?;
+    }
+    if at.is_null() {
+        *at = Mapping::new().into();
+    }
+    let list = at.as_mapping_mut()?.entry((*last).into());
+    let list = list.or_insert(Value::Null);
+    if list.is_null() {
+        *list = Value::Sequence(Vec::new());
+    }
+    list.as_sequence_mut()
+}
+
+/// The mapping below a key, made if there is nothing; `None` where something else is.
+fn below<'a>(at: &'a mut Value, key: &str) -> Option<&'a mut Value> {
+    if at.is_null() {
+        *at = Mapping::new().into();
+    }
+    let below = at.as_mapping_mut()?.entry(key.into());
+    let below = below.or_insert(Value::Null);
+    if below.is_null() {
+        *below = Mapping::new().into();
+    }
+    below.is_mapping().then_some(below)
+}
+
+/// Where the entry of this name is.
+fn position(list: &[Value], section: Section, name: &str) -> Option<usize> {
+    let is_meant = |entry: &Value| {
+        let id = entry.get(section.id)?;
+        let text = match id {
+            Value::String(text) => text.clone(),
+            // A host that is called 12, say.
+            other => serde_yaml::to_string(other).ok()?.trim().to_owned(),
+        };
+        Some(text == name)
+    };
+    list.iter().position(|entry| is_meant(entry) == Some(true))
+}
